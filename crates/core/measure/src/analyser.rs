@@ -1,0 +1,308 @@
+//! What one receive worker does with every frame.
+//!
+//! D(i) is the receive stamp minus the transmit stamp of frame i. Of one flow, and of originals
+//! only (a duplicate gives no delay of any kind):
+//!
+//! | quantity | definition | source |
+//! |---|---|---|
+//! | latency | D(i) >= 0 | RFC 1242; where the stamps were taken decides which |
+//! | jitter | \|D(i) - D(j)\|, j the arrival before i | RFC 4689 |
+//! | smoothed jitter | J += (jitter - J) / 16, from 0 | RFC 3550 |
+//! | IPDV | D(i) - D(i-1), signed, where i-1 is the arrival before i | RFC 3393, 5481 |
+//! | PDV | D(i) - min D, from the latencies at the end | RFC 5481 |
+//! | inter-arrival | time between two frames of the worker, whatever their flows | |
+//!
+//! A lost frame breaks the pair for IPDV, and so does a reordered one: with its predecessor, with
+//! its successor, and between the two frames it arrived between. Jitter has a sample for every
+//! arrival but the first of a flow.
+//!
+//! A negative D is a clock error: no latency. Variation is immune to a constant clock offset and
+//! is still recorded, so that two hosts without a common clock get jitter and IPDV.
+
+use crate::counters::Counters;
+use crate::flow::{Flow, FlowStats, NO_DELAY};
+use crate::histogram::{Histogram, SignedHistogram};
+use crate::measurement::Measurement;
+use crate::sequence::{Arrival, WindowSize};
+use crate::table::FlowTable;
+
+/// Analyses the frames that one worker receives.
+///
+/// Tell it each frame by one of the `on_` methods in the order of arrival, read
+/// [`counters`](Analyser::counters) and the histograms at any moment, and take the
+/// [`Measurement`] at the end. When the sender has stopped, [`Analyser::drain_since`] says from
+/// which receive stamp on frames are late.
+#[derive(Clone, Debug)]
+pub struct Analyser {
+    table: FlowTable,
+    pace: Pace,
+    drain_since: u64,
+    delays: Delays,
+    counters: Counters,
+    largest_gap: u64,
+}
+
+/// When frames came, whatever their flows.
+#[derive(Clone, Debug)]
+struct Pace {
+    first_rx_ns: Option<u64>,
+    last_rx_ns: u64,
+    inter_arrival: Histogram,
+}
+
+/// The distributions of delay and its variation over all flows.
+#[derive(Clone, Debug, Default)]
+struct Delays {
+    latency: Histogram,
+    ipdv: SignedHistogram,
+    /// Jitter of arrivals that are no IPDV pair. Of the others it is the magnitude of the IPDV,
+    /// which spares the hot path a histogram.
+    unpaired_jitter: Histogram,
+}
+
+impl Analyser {
+    /// For flows numbered from 0 to `flows` - 1, with the largest window that
+    /// [`WindowSize::for_flows`] allows. Frames of other flows are foreign.
+    pub fn planned(flows: usize) -> Analyser {
+        Self::planned_with_window(flows, WindowSize::for_flows(flows))
+    }
+
+    /// The same with a chosen window.
+    pub fn planned_with_window(flows: usize, window: WindowSize) -> Analyser {
+        Self::with_table(FlowTable::planned(flows, window))
+    }
+
+    /// For flows that are not known beforehand. The first `limit` are followed, frames of others
+    /// count as received and untracked. Up to 512 flows have the largest window; then windows are
+    /// halved with every doubling of the flows.
+    pub fn open(limit: usize) -> Analyser {
+        Self::with_table(FlowTable::open(limit))
+    }
+
+    fn with_table(table: FlowTable) -> Analyser {
+        Analyser {
+            table,
+            pace: Pace {
+                first_rx_ns: None,
+                last_rx_ns: 0,
+                inter_arrival: Histogram::new(),
+            },
+            drain_since: u64::MAX,
+            delays: Delays::default(),
+            counters: Counters::default(),
+            largest_gap: 0,
+        }
+    }
+
+    /// Takes a tagged frame of `octets` octets (with FCS): flow and sequence number of its tag,
+    /// transmit stamp (0: none) and receive stamp in nanoseconds of the same clock.
+    ///
+    /// Says what the frame is; `None` if its flow is not followed.
+    #[inline]
+    pub fn on_frame(
+        &mut self,
+        flow: u32,
+        sequence: u32,
+        tx_ns: u64,
+        rx_ns: u64,
+        octets: u32,
+    ) -> Option<Arrival> {
+        let Some(index) = self.table.index_of(flow) else {
+            self.on_unfollowed(rx_ns, octets);
+            return None;
+        };
+        self.counters.received_frames += 1;
+        self.counters.received_octets += u64::from(octets);
+        self.pace.note(rx_ns);
+        let (flow, arrival) = self.table.arrive(index, sequence);
+        flow.count(rx_ns, octets);
+        match arrival {
+            Arrival::InOrder { gap } => {
+                if gap != 0 {
+                    self.counters.missing_frames += gap;
+                    self.largest_gap = self.largest_gap.max(gap);
+                }
+                let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
+                self.delays.vary_in_order(flow, delay, gap == 0);
+            }
+            Arrival::Reordered => {
+                flow.reordered += 1;
+                self.counters.reordered_frames += 1;
+                self.counters.missing_frames -= 1;
+                let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
+                self.delays.vary_reordered(flow, delay);
+            }
+            Arrival::Duplicate | Arrival::BeyondWindow => {
+                flow.duplicates += 1;
+                self.counters.duplicate_frames += 1;
+                self.counters.beyond_window_frames += u64::from(arrival == Arrival::BeyondWindow);
+                return Some(arrival);
+            }
+        }
+        if rx_ns > self.drain_since {
+            flow.late += 1;
+            self.counters.late_frames += 1;
+        }
+        Some(arrival)
+    }
+
+    #[cold]
+    fn on_unfollowed(&mut self, rx_ns: u64, octets: u32) {
+        if !self.table.is_open() {
+            return self.on_foreign(octets);
+        }
+        self.counters.untracked_frames += 1;
+        self.on_ours_unfollowed(rx_ns, octets);
+    }
+
+    /// Takes a frame of ours that carries no tag (`--tag none`): only counted.
+    #[inline]
+    pub fn on_untagged(&mut self, rx_ns: u64, octets: u32) {
+        self.counters.untagged_frames += 1;
+        self.on_ours_unfollowed(rx_ns, octets);
+    }
+
+    #[inline]
+    fn on_ours_unfollowed(&mut self, rx_ns: u64, octets: u32) {
+        self.counters.received_frames += 1;
+        self.counters.received_octets += u64::from(octets);
+        self.counters.late_frames += u64::from(rx_ns > self.drain_since);
+        self.pace.note(rx_ns);
+    }
+
+    /// Takes a frame that is not ours.
+    #[inline]
+    pub fn on_foreign(&mut self, octets: u32) {
+        self.counters.foreign_frames += 1;
+        self.counters.foreign_octets += u64::from(octets);
+    }
+
+    /// Says that the sender has stopped: originals with a later receive stamp are late.
+    pub fn drain_since(&mut self, rx_ns: u64) {
+        self.drain_since = rx_ns;
+    }
+
+    /// The counters at this moment.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Latencies so far.
+    pub fn latency(&self) -> &Histogram {
+        &self.delays.latency
+    }
+
+    /// Inter-packet delay variation so far.
+    pub fn ipdv(&self) -> &SignedHistogram {
+        &self.delays.ipdv
+    }
+
+    /// Times between frames so far.
+    pub fn inter_arrival(&self) -> &Histogram {
+        &self.pace.inter_arrival
+    }
+
+    /// What was received of one flow so far; `None` if it is not followed.
+    pub fn flow(&self, flow: u32) -> Option<FlowStats> {
+        self.table.get(flow).map(|record| record.stats(flow))
+    }
+
+    /// How many sequence numbers back a duplicate is known from a reordered frame.
+    pub fn window(&self) -> WindowSize {
+        self.table.window()
+    }
+
+    /// Everything so far, to be merged with that of other workers. Copies all histograms: not for
+    /// every interval in a hot loop.
+    pub fn measurement(&self) -> Measurement {
+        self.clone().into_measurement()
+    }
+
+    /// Everything, to be merged with that of other workers.
+    pub fn into_measurement(self) -> Measurement {
+        let mut flows: Vec<_> = self
+            .table
+            .iter()
+            .map(|(flow, record)| record.stats(flow))
+            .collect();
+        flows.sort_unstable_by_key(|flow| flow.flow);
+        Measurement {
+            counters: self.counters,
+            latency: self.delays.latency,
+            ipdv: self.delays.ipdv,
+            inter_arrival: self.pace.inter_arrival,
+            first_rx_ns: self.pace.first_rx_ns,
+            last_rx_ns: self.pace.first_rx_ns.map(|_| self.pace.last_rx_ns),
+            largest_gap: self.largest_gap,
+            window: Some(self.table.window()),
+            flows,
+            unpaired_jitter: self.delays.unpaired_jitter,
+        }
+    }
+}
+
+impl Pace {
+    /// A receive stamp before the latest one (two sources, a clock set back) is no inter-arrival
+    /// time below 0 but one of 0.
+    #[inline]
+    fn note(&mut self, rx_ns: u64) {
+        if self.first_rx_ns.is_some() {
+            self.inter_arrival
+                .record(rx_ns.saturating_sub(self.last_rx_ns));
+        } else {
+            self.first_rx_ns = Some(rx_ns);
+        }
+        self.last_rx_ns = self.last_rx_ns.max(rx_ns);
+    }
+}
+
+impl Delays {
+    /// Records the latency of an original and returns its delay.
+    #[inline]
+    fn measure(&mut self, flow: &mut Flow, counters: &mut Counters, tx_ns: u64, rx_ns: u64) -> i64 {
+        if tx_ns == 0 {
+            counters.unstamped_frames += 1;
+            flow.unmeasured += 1;
+            return NO_DELAY;
+        }
+        let delay = rx_ns.wrapping_sub(tx_ns) as i64;
+        if delay < 0 {
+            counters.clock_error_frames += 1;
+            flow.unmeasured += 1;
+        } else {
+            self.latency.record(delay as u64);
+            flow.latency(delay as u64);
+        }
+        delay
+    }
+
+    /// Records the variation of a frame with a new highest number; `adjacent` if the highest one
+    /// before it was its predecessor.
+    #[inline]
+    fn vary_in_order(&mut self, flow: &mut Flow, delay: i64, adjacent: bool) {
+        let last = std::mem::replace(&mut flow.last_delay, delay);
+        let last_was_highest = std::mem::replace(&mut flow.last_was_highest, true);
+        if last == NO_DELAY || delay == NO_DELAY {
+            return;
+        }
+        let variation = delay.wrapping_sub(last);
+        if adjacent && last_was_highest {
+            self.ipdv.record(variation);
+        } else {
+            self.unpaired_jitter.record(variation.unsigned_abs());
+        }
+        flow.smooth(variation.unsigned_abs());
+    }
+
+    #[cold]
+    fn vary_reordered(&mut self, flow: &mut Flow, delay: i64) {
+        let last = std::mem::replace(&mut flow.last_delay, delay);
+        flow.last_was_highest = false;
+        if last == NO_DELAY || delay == NO_DELAY {
+            return;
+        }
+        let variation = delay.wrapping_sub(last).unsigned_abs();
+        self.unpaired_jitter.record(variation);
+        flow.smooth(variation);
+    }
+}

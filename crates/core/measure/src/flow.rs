@@ -1,0 +1,199 @@
+//! What a receiver keeps of one flow, and what it tells of it.
+
+/// Stands for "no delay known" among the delays, which are far from it.
+pub(crate) const NO_DELAY: i64 = i64::MIN;
+
+/// Fraction bits of the smoothed jitter. RFC 3550 appendix A.8 keeps 4; with 20 the first five
+/// steps are exact and no step loses more than a millionth of a nanosecond.
+const JITTER_FRACTION: u32 = 20;
+
+/// The largest delay variation fed to the smoothed jitter: what fits beside the fraction.
+const JITTER_LIMIT: u64 = (1 << 42) - 1;
+
+/// One flow: two cache lines. First what every frame reads and writes, then what it mostly only
+/// compares, and last what is rare.
+#[repr(C, align(64))]
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    /// The sequence number after the highest one seen.
+    pub(crate) next: u64,
+    pub(crate) received: u64,
+    pub(crate) octets: u64,
+    /// Delay of the original that arrived last.
+    pub(crate) last_delay: i64,
+    pub(crate) last_was_highest: bool,
+    has_jitter: bool,
+    smoothed_jitter: i64,
+    latency_sum: u128,
+
+    latency_min: u64,
+    latency_max: u64,
+    first_rx_ns: u64,
+    last_rx_ns: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) reordered: u64,
+    pub(crate) late: u64,
+    /// Originals that gave no latency: without a stamp, or with one in the future.
+    pub(crate) unmeasured: u64,
+}
+
+const _: () = assert!(size_of::<Flow>() == 128);
+
+impl Flow {
+    pub(crate) const NEW: Flow = Flow {
+        next: 0,
+        received: 0,
+        octets: 0,
+        last_delay: NO_DELAY,
+        last_was_highest: false,
+        has_jitter: false,
+        smoothed_jitter: 0,
+        latency_sum: 0,
+        latency_min: u64::MAX,
+        latency_max: 0,
+        first_rx_ns: u64::MAX,
+        last_rx_ns: 0,
+        duplicates: 0,
+        reordered: 0,
+        late: 0,
+        unmeasured: 0,
+    };
+
+    /// Counts an arrival of any kind.
+    #[inline]
+    pub(crate) fn count(&mut self, rx_ns: u64, octets: u32) {
+        self.received += 1;
+        self.octets += u64::from(octets);
+        self.first_rx_ns = self.first_rx_ns.min(rx_ns);
+        self.last_rx_ns = self.last_rx_ns.max(rx_ns);
+    }
+
+    #[inline]
+    pub(crate) fn latency(&mut self, ns: u64) {
+        self.latency_sum += u128::from(ns);
+        self.latency_min = self.latency_min.min(ns);
+        self.latency_max = self.latency_max.max(ns);
+    }
+
+    /// RFC 3550 section 6.4.1: J += (|D| - J) / 16.
+    #[inline]
+    pub(crate) fn smooth(&mut self, variation: u64) {
+        self.has_jitter = true;
+        let variation = (variation.min(JITTER_LIMIT) << JITTER_FRACTION) as i64;
+        self.smoothed_jitter += (variation - self.smoothed_jitter) >> 4;
+    }
+
+    pub(crate) fn stats(&self, flow: u32) -> FlowStats {
+        let samples = self.received - self.duplicates - self.unmeasured;
+        FlowStats {
+            flow,
+            workers: u32::from(self.received > 0),
+            received: self.received,
+            octets: self.octets,
+            duplicates: self.duplicates,
+            reordered: self.reordered,
+            late: self.late,
+            highest: self.next.checked_sub(1),
+            first_rx_ns: (self.received > 0).then_some(self.first_rx_ns),
+            last_rx_ns: (self.received > 0).then_some(self.last_rx_ns),
+            latency: FlowLatency {
+                samples,
+                sum: self.latency_sum,
+                min: (samples > 0).then_some(self.latency_min),
+                max: (samples > 0).then_some(self.latency_max),
+            },
+            smoothed_jitter: self.has_jitter.then_some(self.smoothed_jitter),
+        }
+    }
+}
+
+/// Latency of one flow, in nanoseconds. Exact; percentiles exist only over all flows together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowLatency {
+    /// Originals with a latency.
+    pub samples: u64,
+    /// Sum of their latencies.
+    pub sum: u128,
+    /// The smallest latency.
+    pub min: Option<u64>,
+    /// The largest latency.
+    pub max: Option<u64>,
+}
+
+impl FlowLatency {
+    /// The arithmetic mean.
+    pub fn mean(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.sum as f64 / self.samples as f64)
+    }
+}
+
+/// What was received of one flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowStats {
+    /// The flow's number in the tag.
+    pub flow: u32,
+    /// How many workers saw frames of it. More than one means a split flow: see
+    /// [`Measurement::split_flows`](crate::Measurement::split_flows).
+    pub workers: u32,
+    /// Every arrival, duplicates too.
+    pub received: u64,
+    /// Octets of these frames, with FCS.
+    pub octets: u64,
+    /// Arrivals whose sequence number had arrived before, with those beyond the window.
+    pub duplicates: u64,
+    /// Originals that arrived after a later one.
+    pub reordered: u64,
+    /// Originals that arrived during the drain.
+    pub late: u64,
+    /// The highest sequence number, unwrapped. Not below the number of frames sent only if another
+    /// run sends the same flow.
+    pub highest: Option<u64>,
+    /// Receive stamp of the first frame.
+    pub first_rx_ns: Option<u64>,
+    /// Receive stamp of the last frame.
+    pub last_rx_ns: Option<u64>,
+    /// Latency of the flow's originals.
+    pub latency: FlowLatency,
+    smoothed_jitter: Option<i64>,
+}
+
+impl FlowStats {
+    /// Different sequence numbers that arrived.
+    pub fn unique(&self) -> u64 {
+        self.received - self.duplicates
+    }
+
+    /// The RFC 3550 jitter after the last frame: J += (|D(i) - D(i-1)| - J) / 16 over successive
+    /// arrivals, from 0. `None` before the second of them.
+    pub fn smoothed_jitter_ns(&self) -> Option<f64> {
+        self.smoothed_jitter
+            .map(|jitter| jitter as f64 / f64::from(1 << JITTER_FRACTION))
+    }
+
+    /// Adds what another worker saw of the same flow. A number that both saw counts twice, for
+    /// nothing tells the two apart any more; of the smoothed jitter the larger one stays.
+    pub(crate) fn merge(&mut self, other: &FlowStats) {
+        self.workers += other.workers;
+        self.received += other.received;
+        self.octets += other.octets;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.late += other.late;
+        self.highest = self.highest.max(other.highest);
+        self.first_rx_ns = lesser(self.first_rx_ns, other.first_rx_ns);
+        self.last_rx_ns = self.last_rx_ns.max(other.last_rx_ns);
+        self.latency.samples += other.latency.samples;
+        self.latency.sum += other.latency.sum;
+        self.latency.min = lesser(self.latency.min, other.latency.min);
+        self.latency.max = self.latency.max.max(other.latency.max);
+        self.smoothed_jitter = self.smoothed_jitter.max(other.smoothed_jitter);
+    }
+}
+
+/// The smaller of two values, where one that is there beats one that is not.
+pub(crate) fn lesser<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

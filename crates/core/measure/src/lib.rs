@@ -1,0 +1,46 @@
+//! From stamps and sequence numbers to loss, reordering, latency and delay variation.
+//!
+//! Knows neither frames nor clocks nor ports: flow, sequence number, both stamps and size are
+//! arguments. Each receive worker owns one [`Analyser`] and tells it every frame; at the end (or
+//! at an interval) the workers' [`Measurement`]s are merged, and [`Account`] settles what was
+//! sent against what came.
+//!
+//! ```
+//! use wb_measure::{Account, Analyser, Measurement};
+//!
+//! let mut worker = Analyser::planned(1);
+//! for (sequence, tx_ns, rx_ns) in [(0, 1_000, 1_020), (2, 1_200, 1_220), (1, 1_100, 1_225)] {
+//!     worker.on_frame(0, sequence, tx_ns, rx_ns, 64);
+//! }
+//!
+//! let mut all = Measurement::default();
+//! all.merge(&worker.into_measurement());
+//! assert_eq!(all.counters.reordered_frames, 1);
+//! assert_eq!(all.latency.summary().max, Some(125));
+//!
+//! let account = Account::settle(4, all.counters.received_frames, all.counters.duplicate_frames);
+//! assert_eq!(account.lost, 1);
+//! ```
+#![forbid(unsafe_code)]
+
+mod account;
+mod analyser;
+mod counters;
+mod flow;
+mod histogram;
+mod keys;
+mod measurement;
+pub mod rates;
+mod sequence;
+mod summary;
+mod table;
+
+pub use account::{Account, Imbalance, settle_flows};
+pub use analyser::Analyser;
+pub use counters::Counters;
+pub use flow::{FlowLatency, FlowStats};
+pub use histogram::{Bucket, Histogram, SignedHistogram};
+pub use measurement::{Measurement, SmoothedJitter};
+pub use rates::line_rate_pps;
+pub use sequence::{Arrival, SequenceTracker, WindowSize};
+pub use summary::Summary;

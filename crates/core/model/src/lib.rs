@@ -1,0 +1,25 @@
+//! The project's words as types: units, plan, snapshot, report.
+//!
+//! The waist of the hourglass: every front door makes a [`Plan`], every engine yields
+//! [`Snapshot`]s and one [`Report`]. Plain data; nothing here opens, sends, or reads a clock.
+
+#![forbid(unsafe_code)]
+
+pub mod criteria;
+pub mod locator;
+pub mod plan;
+pub mod report;
+pub mod snapshot;
+pub mod stream;
+pub mod text;
+pub mod units;
+pub mod validate;
+pub mod vary;
+
+pub use criteria::Criterion;
+pub use locator::{Driver, Locator};
+pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, Stream, TagKind, TrafficJob};
+pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
+pub use snapshot::{Phase, Snapshot};
+pub use validate::{PlanError, PlanProblem};
+pub use vary::Vary;

@@ -1,0 +1,452 @@
+//! The plan: everything a run will do, as plain data.
+//!
+//! Every front door makes one of these, and nothing else reaches an engine. A plan can be printed,
+//! saved and run again; the same plan with the same seed sends the same frames. The text form is
+//! TOML (or JSON); the doc comment of each field is its reference.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    criteria::Criterion,
+    locator::Locator,
+    units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
+    vary::Vary,
+};
+
+/// The value of `schema` in plans of this version.
+pub const PLAN_SCHEMA: &str = "wirebench.plan/1";
+
+/// A whole run: ports, and the jobs that use them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this format; must be `wirebench.plan/1`.
+    #[serde(default = "default_schema")]
+    pub schema: String,
+    /// What the report calls this run: `trial`, `tx`, `rx` or, for plans written by hand, `run`.
+    #[serde(default = "default_kind")]
+    pub kind: String,
+    /// Where all random choices come from. The same seed gives the same frames.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Time between two snapshots (live lines); 100ms to 1m.
+    #[serde(default = "default_interval")]
+    pub interval: Span,
+    /// Says that sending outside the benchmark address ranges, or out of the interface with the
+    /// default route, is meant: you own the network.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub i_own_this_network: bool,
+    /// The ports, each with a name that jobs refer to.
+    #[serde(default, rename = "port", skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortPlan>,
+    /// Traffic to send, receive, or both. Jobs run at the same time unless `start` says otherwise.
+    #[serde(default, rename = "traffic", skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<TrafficJob>,
+    /// Conditions on the totals of the whole run; the run fails when one does not hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub criteria: Vec<Criterion>,
+}
+
+/// A port of the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortPlan {
+    /// The name that jobs use.
+    pub name: String,
+    /// Where it is: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `memory:NAME`, `file:PATH`.
+    pub locator: Locator,
+    /// Queue pairs to open, each with a worker of its own; 1 to 64.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub workers: u32,
+    /// CPUs for the workers, in order. Empty: chosen by the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// Addresses that this port answers for (ARP, neighbour discovery, echo), besides those that
+    /// streams sent from or to it use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressRange>,
+    /// Next hop for everything sent from this port. Without it the destination itself is asked
+    /// for, then the route of the host, then host 1 of the source's network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<std::net::IpAddr>,
+    /// XDP mode: `auto`, `zero-copy`, `native` or `generic`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub xdp_mode: XdpMode,
+    /// Receive ring of the `packet` driver in bytes, for each worker. 0: chosen by the program.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ring_bytes: u64,
+}
+
+/// How the `xdp` driver attaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum XdpMode {
+    /// The best that works.
+    #[default]
+    Auto,
+    /// In the driver, sharing its buffers.
+    ZeroCopy,
+    /// In the driver, copying.
+    Native,
+    /// In the kernel's generic receive path.
+    Generic,
+}
+
+/// Streams from one port, analysed at another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficJob {
+    /// What the report calls it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Name of the sending port. Without it the job only receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx: Option<String>,
+    /// Name of the receiving port. Without it the job only sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rx: Option<String>,
+    /// Send the same streams back from `rx` to `tx` too, with source and destination exchanged.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bidir: bool,
+    /// When to begin, from the start of the run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub start: Span,
+    /// How long to send. Default 10s, or for ever in a job that only receives. Whichever of
+    /// `duration` and `count` ends first wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// Frames to send, over all streams and workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// How long to go on receiving after the last frame was sent. Frames that arrive in this time
+    /// are late but received; after it they are lost.
+    #[serde(default = "default_drain")]
+    pub drain: Span,
+    /// Rise evenly from 0 to the full rate in this time, before the duration begins. Frames of the
+    /// ramp are sent and counted apart.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ramp: Span,
+    /// A stalled sender makes up for at most this much time; what is older stays unsent.
+    #[serde(default = "default_catch_up")]
+    pub catch_up: Span,
+    /// Measure the time between departures too (a histogram, at some cost for each frame).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub departures: bool,
+    /// The streams. Empty in a job that only receives.
+    #[serde(default, rename = "stream", skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<Stream>,
+}
+
+/// A frame template, the fields that change, the sizes, and the rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stream {
+    /// What the report calls it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Frame sizes with FCS. Default: the smallest in which headers and tag fit, at least 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeModel>,
+    /// The rate of this stream, over all its workers.
+    pub rate: Rate,
+    /// Instead of a rate: this many frames back to back …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// … and then this pause, counted from the first frame of a burst to the first of the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Span>,
+    /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
+    /// address and port ranges given, at most 65,536; with no ranges, 1. 1 to 16,777,216.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u32>,
+    /// What the frames carry.
+    pub proto: Proto,
+    /// IPv6 instead of IPv4, where no address says so.
+    #[serde(skip_serializing_if = "is_false")]
+    pub ipv6: bool,
+    /// Source addresses. Default 198.18.1.2 or 2001:2:0:1::2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub src: Option<AddressRange>,
+    /// Destination addresses. Default 198.19.1.2 or 2001:2:0:8001::2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dst: Option<AddressRange>,
+    /// Source ports; ICMP identifier. Default 49184 (RFC 2544 C.2.6.4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sport: Option<PortRange>,
+    /// Destination ports. Default 7, echo (RFC 2544 C.2.6.4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dport: Option<PortRange>,
+    /// Source hardware address. Default: the port's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub src_mac: Option<Mac>,
+    /// Destination hardware address. Default: resolved by ARP or neighbour discovery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dst_mac: Option<Mac>,
+    /// VLAN ids, outermost first; `id` or `id:priority`. At most 4.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vlan: Vec<VlanSpec>,
+    /// MPLS labels, topmost first. At most 8.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mpls: Vec<u32>,
+    /// IPv4 type of service or IPv6 traffic class.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tos: u8,
+    /// IPv4 time to live or IPv6 hop limit. Default 64.
+    pub ttl: u8,
+    /// TCP flags, for `proto = "tcp"`. Default 0x10, ACK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_flags: Option<u8>,
+    /// Ethernet type of `proto = "raw"`. Default 0x88b5, local experiments (IEEE 802).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ethertype: Option<u16>,
+    /// What follows the headers and the tag: hex digits, repeated to fill the frame. Default zeros.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<HexBytes>,
+    /// Fields that change from frame to frame, in the order in which they are applied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vary: Vec<Vary>,
+    /// The test tag behind the last header.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tag: TagKind,
+    /// Send the frames of this pcap or pcapng file, as they are, instead of building any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<String>,
+    /// Speed of a replay against the recording: 1 is the recorded timing, 2 twice as fast.
+    /// Without it the stream's `rate` says how fast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            size: None,
+            rate: Rate::Max,
+            burst: None,
+            gap: None,
+            flows: None,
+            proto: Proto::Udp,
+            ipv6: false,
+            src: None,
+            dst: None,
+            sport: None,
+            dport: None,
+            src_mac: None,
+            dst_mac: None,
+            vlan: Vec::new(),
+            mpls: Vec::new(),
+            tos: 0,
+            ttl: 64,
+            tcp_flags: None,
+            ethertype: None,
+            payload: None,
+            vary: Vec::new(),
+            tag: TagKind::Wirebench,
+            replay: None,
+            speed: None,
+        }
+    }
+}
+
+/// What a stream's frames carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Proto {
+    /// UDP over IP.
+    #[default]
+    Udp,
+    /// TCP segments without a connection.
+    Tcp,
+    /// ICMP or ICMPv6 echo requests.
+    Icmp,
+    /// ARP requests for the destination address.
+    Arp,
+    /// No IP: the payload directly behind Ethernet, VLAN tags and MPLS labels.
+    Raw,
+}
+
+/// Which tag goes into the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TagKind {
+    /// The test tag of this program: flow, sequence, time; 18 bytes.
+    #[default]
+    Wirebench,
+    /// The header of the Linux packet generator: sequence and time; 16 bytes.
+    Pktgen,
+    /// None: frames can only be counted.
+    None,
+}
+
+/// A VLAN tag: `10` or `10:5` with a priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanSpec {
+    /// VLAN id, 0 to 4095.
+    pub id: u16,
+    /// Priority code point, 0 to 7.
+    pub priority: u8,
+}
+
+/// Bytes written as hex digits; blanks and colons between them are ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HexBytes(pub Vec<u8>);
+
+fn default_schema() -> String {
+    PLAN_SCHEMA.to_owned()
+}
+fn default_kind() -> String {
+    "run".to_owned()
+}
+const fn default_seed() -> u64 {
+    1
+}
+const fn default_interval() -> Span {
+    Span::from_secs(1)
+}
+const fn default_drain() -> Span {
+    Span::from_millis(200)
+}
+const fn default_catch_up() -> Span {
+    Span::from_millis(100)
+}
+const fn one() -> u32 {
+    1
+}
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_false(b: &bool) -> bool {
+    !*b
+}
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            schema: default_schema(),
+            kind: default_kind(),
+            seed: default_seed(),
+            interval: default_interval(),
+            i_own_this_network: false,
+            ports: Vec::new(),
+            traffic: Vec::new(),
+            criteria: Vec::new(),
+        }
+    }
+}
+
+impl PortPlan {
+    /// A port with one worker and everything else chosen by the program.
+    #[must_use]
+    pub fn new(name: impl Into<String>, locator: Locator) -> Self {
+        Self {
+            name: name.into(),
+            locator,
+            workers: 1,
+            cpus: Vec::new(),
+            addresses: Vec::new(),
+            gateway: None,
+            xdp_mode: XdpMode::Auto,
+            ring_bytes: 0,
+        }
+    }
+}
+
+impl Default for TrafficJob {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            tx: None,
+            rx: None,
+            bidir: false,
+            start: Span::default(),
+            duration: None,
+            count: None,
+            drain: default_drain(),
+            ramp: Span::default(),
+            catch_up: default_catch_up(),
+            departures: false,
+            streams: Vec::new(),
+        }
+    }
+}
+
+mod text {
+    use std::{fmt, str::FromStr};
+
+    use super::{HexBytes, VlanSpec};
+    use crate::units::{ParseUnitError, string_serde};
+
+    impl FromStr for VlanSpec {
+        type Err = ParseUnitError;
+
+        fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+            let error = || {
+                ParseUnitError::new(
+                    text,
+                    "a VLAN id (0 to 4095), or id:priority with a priority of 0 to 7",
+                )
+            };
+            let (id, priority) = text.trim().split_once(':').unwrap_or((text.trim(), "0"));
+            let id: u16 = id.parse().ok().filter(|id| *id < 4096).ok_or_else(error)?;
+            let priority: u8 = priority.parse().ok().filter(|p| *p < 8).ok_or_else(error)?;
+            Ok(Self { id, priority })
+        }
+    }
+
+    impl fmt::Display for VlanSpec {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", self.id)?;
+            if self.priority != 0 {
+                write!(f, ":{}", self.priority)?;
+            }
+            Ok(())
+        }
+    }
+
+    string_serde!(
+        VlanSpec,
+        "VlanSpec",
+        "a VLAN id (0 to 4095), or id:priority",
+        "10"
+    );
+
+    impl FromStr for HexBytes {
+        type Err = ParseUnitError;
+
+        fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+            let error = || ParseUnitError::new(text, "hex digits, two for each byte (deadbeef)");
+            let digits: String = text
+                .trim_start_matches("0x")
+                .chars()
+                .filter(|c| !c.is_whitespace() && *c != ':')
+                .collect();
+            if digits.is_empty() || digits.len() % 2 != 0 || !digits.is_ascii() {
+                return Err(error());
+            }
+            let bytes = (0..digits.len())
+                .step_by(2)
+                .map(|i| u8::from_str_radix(&digits[i..i + 2], 16).map_err(|_| error()));
+            Ok(Self(bytes.collect::<Result<_, _>>()?))
+        }
+    }
+
+    impl fmt::Display for HexBytes {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        }
+    }
+
+    string_serde!(
+        HexBytes,
+        "HexBytes",
+        "hex digits, two for each byte",
+        "deadbeef"
+    );
+}

@@ -1,0 +1,407 @@
+//! The report: the final account of a run, the same for every engine and every rendering.
+//!
+//! Invariant, checked by [`Totals::adds_up`] wherever a report is made: what was offered is what
+//! was received, less duplicates, plus what was lost.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+
+/// The value of `schema` in reports of this version.
+pub const REPORT_SCHEMA: &str = "wirebench.report/1";
+
+/// The final account of one run.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// Version of this format: `wirebench.report/1`.
+    pub schema: String,
+    /// `trial`, `tx`, `rx` or `run`.
+    pub kind: String,
+    /// Whether the run met what was asked.
+    pub verdict: Verdict,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// What kept the rate from being higher, in a sentence: the plan, the tester, or the device.
+    pub limited_by: String,
+    /// When it began, wall clock, RFC 3339 in UTC.
+    pub started: String,
+    /// From the first worker's start to the last counter read.
+    pub elapsed_ns: u64,
+    /// The plan as it was run, defaults and resolved addresses included.
+    pub plan: Plan,
+    /// Sums over all jobs.
+    pub totals: Totals,
+    /// Rates over the sending time (offered) and over first to last frame (received).
+    pub rates: Rates,
+    /// Receive stamp minus transmit stamp of each original frame.
+    pub latency_ns: Summary,
+    /// |D(i) − D(i−1)| of successive arrivals of a flow (OSTA; RFC 4689 for frames in order).
+    pub jitter_ns: Summary,
+    /// RFC 3550 smoothed jitter at the end of the run, in ns; the largest of all flows.
+    #[serde(default)]
+    pub jitter_rfc3550_ns: Option<f64>,
+    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393, RFC 5481 section 4.1).
+    pub ipdv_ns: Summary,
+    /// D(i) − min D (RFC 5481 section 4.2), from the latency histogram.
+    pub pdv_ns: Summary,
+    /// Time between successive arrivals at a worker.
+    pub inter_arrival_ns: Summary,
+    /// Time between successive departures of a stream, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inter_departure_ns: Option<Summary>,
+    /// Largest relative error of a percentile, from the width of the histogram's buckets.
+    #[serde(default)]
+    pub percentile_error: f64,
+    /// Each job (and each direction of a bidirectional one) by itself.
+    #[serde(default)]
+    pub jobs: Vec<JobReport>,
+    /// Flows; those with most trouble first where there are more than are listed.
+    #[serde(default)]
+    pub flows: Vec<FlowReport>,
+    /// Flows that are counted in the totals and not listed.
+    #[serde(default)]
+    pub flows_omitted: u64,
+    /// Workers.
+    #[serde(default)]
+    pub workers: Vec<WorkerReport>,
+    /// Ports with what the device itself counted.
+    #[serde(default)]
+    pub ports: Vec<PortReport>,
+    /// Criteria and how each came out.
+    #[serde(default)]
+    pub criteria: Vec<CriterionReport>,
+    /// Clocks and stamps.
+    pub clock: ClockReport,
+    /// What the reader must know to trust the figures, a sentence each.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It ran, and all criteria held.
+    Pass,
+    /// A criterion did not hold.
+    Fail,
+    /// The tester, not the device, was the limit, or the run was broken off by a fault.
+    Invalid,
+}
+
+/// Frames, counted each once. A field is absent (null) where that side was not part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
+    /// Asked for: rate × time, or the count. At rate `max` it is what was offered.
+    pub intended_frames: Option<u64>,
+    /// Taken by the device: really sent.
+    pub offered_frames: Option<u64>,
+    /// Intended − offered; never loss.
+    pub unsent_frames: Option<u64>,
+    /// Arrivals of ours, duplicates included.
+    pub received_frames: Option<u64>,
+    /// Offered − (received − duplicate). In a run that only receives: gaps in the sequence numbers.
+    pub lost_frames: Option<u64>,
+    /// Arrivals of a sequence number that had been seen.
+    pub duplicate_frames: Option<u64>,
+    /// Originals that arrived after a later one (RFC 4689 section 3.2.4).
+    pub reordered_frames: Option<u64>,
+    /// Arrived during the drain; counted as received.
+    pub late_frames: Option<u64>,
+    /// Not ours: without a tag of this run.
+    pub foreign_frames: Option<u64>,
+    /// Reached our port and were dropped for want of room in our rings.
+    pub rx_dropped_frames: Option<u64>,
+    /// Offered octets, FCS included.
+    pub offered_octets: Option<u64>,
+    /// Received octets of ours, FCS included.
+    pub received_octets: Option<u64>,
+    /// Sent during the ramp, before counting began.
+    pub ramp_frames: Option<u64>,
+    /// Frames the device refused and that were therefore not offered.
+    pub refused_frames: Option<u64>,
+}
+
+impl Totals {
+    /// Whether offered = (received − duplicate) + lost and intended = offered + unsent, where all
+    /// of them are known.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let conserved = match (
+            self.offered_frames,
+            self.received_frames,
+            self.duplicate_frames,
+            self.lost_frames,
+        ) {
+            (Some(offered), Some(received), Some(duplicate), Some(lost)) => {
+                received
+                    .checked_sub(duplicate)
+                    .and_then(|unique| unique.checked_add(lost))
+                    == Some(offered)
+            }
+            _ => true,
+        };
+        let sent = match (
+            self.intended_frames,
+            self.offered_frames,
+            self.unsent_frames,
+        ) {
+            (Some(intended), Some(offered), Some(unsent)) => {
+                offered.checked_add(unsent) == Some(intended)
+            }
+            _ => true,
+        };
+        conserved && sent
+    }
+
+    /// Field by field sum; a field is known when either side knows it.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        Self {
+            intended_frames: add(self.intended_frames, other.intended_frames),
+            offered_frames: add(self.offered_frames, other.offered_frames),
+            unsent_frames: add(self.unsent_frames, other.unsent_frames),
+            received_frames: add(self.received_frames, other.received_frames),
+            lost_frames: add(self.lost_frames, other.lost_frames),
+            duplicate_frames: add(self.duplicate_frames, other.duplicate_frames),
+            reordered_frames: add(self.reordered_frames, other.reordered_frames),
+            late_frames: add(self.late_frames, other.late_frames),
+            foreign_frames: add(self.foreign_frames, other.foreign_frames),
+            rx_dropped_frames: add(self.rx_dropped_frames, other.rx_dropped_frames),
+            offered_octets: add(self.offered_octets, other.offered_octets),
+            received_octets: add(self.received_octets, other.received_octets),
+            ramp_frames: add(self.ramp_frames, other.ramp_frames),
+            refused_frames: add(self.refused_frames, other.refused_frames),
+        }
+    }
+}
+
+/// Rates of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// Frames per second asked for; absent at `max`.
+    pub intended_pps: Option<f64>,
+    /// Offered frames ÷ sending time.
+    pub offered_pps: Option<f64>,
+    /// Received frames per second from the first to the last one: (n − 1) ÷ (last − first).
+    pub received_pps: Option<f64>,
+    /// With FCS, preamble and gap.
+    pub offered_l1_bps: Option<f64>,
+    /// With FCS, preamble and gap.
+    pub received_l1_bps: Option<f64>,
+    /// With FCS.
+    pub offered_l2_bps: Option<f64>,
+    /// With FCS.
+    pub received_l2_bps: Option<f64>,
+    /// What the link carries at this frame size; absent where the speed is unknown or nominal.
+    pub line_rate_pps: Option<f64>,
+    /// Most frames sent in one go to make up for a delay of the sender.
+    pub largest_catch_up_frames: Option<u64>,
+    /// Sending time in ns: from the start of the schedule to the last departure.
+    pub tx_time_ns: Option<u64>,
+    /// From the first to the last frame received, in ns.
+    pub rx_time_ns: Option<u64>,
+}
+
+/// A distribution in figures. All but `samples` are absent when there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// How many values.
+    pub samples: u64,
+    /// Smallest, exact.
+    pub min: Option<i64>,
+    /// Arithmetic mean, exact.
+    pub mean: Option<f64>,
+    /// Standard deviation of the whole population.
+    pub stddev: Option<f64>,
+    /// Median.
+    pub p50: Option<i64>,
+    /// 90th percentile, nearest rank.
+    pub p90: Option<i64>,
+    /// 99th percentile, nearest rank.
+    pub p99: Option<i64>,
+    /// 99.9th percentile, nearest rank.
+    pub p999: Option<i64>,
+    /// Largest, exact.
+    pub max: Option<i64>,
+}
+
+/// One job, or one direction of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct JobReport {
+    /// Name from the plan, or `job 1`.
+    pub name: String,
+    /// Sending port.
+    pub tx: Option<String>,
+    /// Receiving port.
+    pub rx: Option<String>,
+    /// Counts.
+    pub totals: Totals,
+    /// Rates.
+    pub rates: Rates,
+    /// Receive stamp minus transmit stamp.
+    pub latency_ns: Summary,
+    /// What each stream sent.
+    pub streams: Vec<StreamReport>,
+}
+
+/// What one stream sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StreamReport {
+    /// Name from the plan, or `stream 1`.
+    pub name: String,
+    /// First flow number of the stream.
+    pub first_flow: u32,
+    /// Flows.
+    pub flows: u32,
+    /// Counts.
+    pub totals: Totals,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FlowReport {
+    /// The number in the tag.
+    pub flow: u32,
+    /// Stream it belongs to, where known.
+    pub stream: Option<String>,
+    /// Counts.
+    pub totals: Totals,
+    /// Latency; percentiles are kept for the whole run only.
+    pub latency_ns: Summary,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerReport {
+    /// Port name.
+    pub port: String,
+    /// Queue.
+    pub queue: u32,
+    /// `tx`, `rx` or `tx+rx`.
+    pub role: String,
+    /// CPU it was pinned to.
+    pub cpu: Option<u32>,
+    /// Counts of this worker. Loss is known for whole flows only, so it is absent here.
+    pub totals: Totals,
+    /// Latency of the frames this worker received.
+    pub latency_ns: Summary,
+    /// System calls made for sending.
+    pub kicks: u64,
+    /// Times the device was full.
+    pub full_events: u64,
+    /// Share of loop turns in which there was something to do, 0 to 1.
+    pub busy: f64,
+}
+
+/// One port.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PortReport {
+    /// Name from the plan.
+    pub name: String,
+    /// Locator with the driver that was taken.
+    pub locator: String,
+    /// Driver.
+    pub driver: String,
+    /// How the driver works here.
+    pub mode: String,
+    /// Why this driver.
+    pub chosen_because: String,
+    /// Hardware address.
+    pub mac: String,
+    /// Interface MTU.
+    pub mtu: u32,
+    /// Kernel driver of the interface.
+    pub kernel_driver: String,
+    /// Link speed in bit/s where known.
+    pub speed_bps: Option<u64>,
+    /// The speed is only claimed (veth, tap).
+    pub speed_nominal: bool,
+    /// Who took the receive stamps.
+    pub timestamp_source: String,
+    /// Neighbours that were resolved: address → hardware address.
+    pub neighbours: BTreeMap<String, String>,
+    /// The device's counters before the run.
+    pub before: BTreeMap<String, u64>,
+    /// The device's counters after the run.
+    pub after: BTreeMap<String, u64>,
+}
+
+/// One criterion.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CriterionReport {
+    /// As written.
+    pub criterion: String,
+    /// What was measured; absent when there was nothing to measure.
+    pub measured: Option<f64>,
+    /// Whether it held.
+    pub held: bool,
+}
+
+/// Clocks and stamps.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ClockReport {
+    /// The kernel's clock source.
+    pub source: String,
+    /// Smallest step of the clock that was seen, ns.
+    pub resolution_ns: u64,
+    /// Cost of one reading, ns.
+    pub read_cost_ns: u64,
+    /// How far the wall clock was stepped during the run, ns.
+    pub step_ns: i64,
+    /// Whether sender and receiver used the same clock.
+    pub same_clock: bool,
+    /// Where the transmit stamp is taken.
+    pub tx_stamp: String,
+    /// Where the receive stamp is taken, by port.
+    pub rx_stamp: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_that_do_not_add_up_are_found() {
+        let good = Totals {
+            intended_frames: Some(11),
+            offered_frames: Some(10),
+            unsent_frames: Some(1),
+            received_frames: Some(9),
+            duplicate_frames: Some(2),
+            lost_frames: Some(3),
+            ..Totals::default()
+        };
+        assert!(good.adds_up());
+        assert!(
+            !Totals {
+                lost_frames: Some(2),
+                ..good
+            }
+            .adds_up()
+        );
+        assert!(
+            !Totals {
+                unsent_frames: Some(0),
+                ..good
+            }
+            .adds_up()
+        );
+        assert!(
+            !Totals {
+                duplicate_frames: Some(10),
+                ..good
+            }
+            .adds_up()
+        );
+        assert!(good.plus(&good).adds_up());
+        assert!(Totals::default().adds_up());
+    }
+}

@@ -1,0 +1,94 @@
+//! Plans as text: TOML in and out, errors with a caret under the word.
+
+use crate::plan::{PLAN_SCHEMA, Plan};
+
+/// A plan file could not be read. The text names line and column and marks the place.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {message}")]
+pub struct PlanTextError {
+    /// File name, or `-`.
+    pub file: String,
+    /// Line, column, the text, a caret, and what is allowed.
+    pub message: String,
+}
+
+/// Reads a plan. `file` is used in messages only.
+///
+/// # Errors
+/// On malformed TOML, unknown keys, values that do not parse, or another schema version.
+pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
+    let error = |message: String| PlanTextError {
+        file: file.to_owned(),
+        message,
+    };
+    let plan: Plan =
+        toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?;
+    if plan.schema != PLAN_SCHEMA {
+        return Err(error(format!(
+            "schema is {:?}; this program reads {PLAN_SCHEMA:?}",
+            plan.schema
+        )));
+    }
+    Ok(plan)
+}
+
+/// Writes a plan so that [`plan_from_toml`] reads the same one.
+#[must_use]
+pub fn plan_to_toml(plan: &Plan) -> String {
+    toml::to_string_pretty(plan).expect("a plan has only types that TOML can hold")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{PortPlan, Stream, TrafficJob};
+
+    #[test]
+    fn a_plan_survives_the_trip() {
+        let plan = Plan {
+            ports: vec![
+                PortPlan::new("a", "wb-pair-a/a0".parse().unwrap()),
+                PortPlan::new("b", "xdp:wb-pair-b/b0".parse().unwrap()),
+            ],
+            traffic: vec![TrafficJob {
+                tx: Some("a".into()),
+                rx: Some("b".into()),
+                duration: Some("5s".parse().unwrap()),
+                streams: vec![Stream {
+                    size: Some("imix".parse().unwrap()),
+                    rate: "100kpps".parse().unwrap(),
+                    vlan: vec!["10:3".parse().unwrap()],
+                    vary: vec!["sport=inc:1000-2000,step=2".parse().unwrap()],
+                    payload: Some("dead beef".parse().unwrap()),
+                    ..Stream::default()
+                }],
+                ..TrafficJob::default()
+            }],
+            criteria: vec!["loss<=0.1%".parse().unwrap()],
+            ..Plan::default()
+        };
+        let text = plan_to_toml(&plan);
+        assert_eq!(plan_from_toml("x", &text).unwrap(), plan, "{text}");
+    }
+
+    #[test]
+    fn unknown_keys_get_a_caret() {
+        let text = "[[port]]\nname = \"a\"\nlocator = \"eth0\"\nspeeed = 3\n";
+        let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
+        assert!(
+            message.contains("line 4") && message.contains('^') && message.contains("speeed"),
+            "{message}"
+        );
+        let text = "[[traffic]]\n[[traffic.stream]]\nrate = \"10\"\n";
+        let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
+        assert!(
+            message.contains("line 3") && message.contains("kpps"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn other_versions_are_refused() {
+        assert!(plan_from_toml("p", "schema = \"wirebench.plan/9\"").is_err());
+    }
+}

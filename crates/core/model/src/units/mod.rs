@@ -1,0 +1,82 @@
+//! Quantities as the user writes them: parsed once, exactly, and printed so that they parse again.
+
+mod addr;
+mod mac;
+mod rate;
+mod rational;
+mod size;
+mod span;
+
+pub use addr::{AddressRange, PortRange};
+pub use mac::Mac;
+pub use rate::{Rate, WIRE_OVERHEAD};
+pub use rational::Rational;
+pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel};
+pub use span::Span;
+
+/// A value that the user wrote could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not {expected}")]
+pub struct ParseUnitError {
+    /// What was written.
+    pub text: String,
+    /// What is allowed, as the rest of a sentence that begins "is not".
+    pub expected: String,
+}
+
+impl ParseUnitError {
+    /// An error for `text`, where `expected` completes "… is not …".
+    pub fn new(text: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// Serde and schema for a type that is written as a string (or a bare number, where that parses).
+macro_rules! string_serde {
+    ($type:ty, $title:literal, $description:literal, $example:literal) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl serde::de::Visitor<'_> for Visitor {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str(concat!($description, ", such as \"", $example, "\""))
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<$type, E> {
+                        n.to_string().parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<$type, E> {
+                        n.to_string().parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $title.into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": ["string", "integer"],
+                    "description": $description,
+                    "examples": [$example],
+                })
+            }
+        }
+    };
+}
+pub(crate) use string_serde;

@@ -1,0 +1,183 @@
+//! Loads: `1.2mpps`, `10gbps`, `9.5gbps-l2`, `37%`, `max`.
+
+use std::{fmt, str::FromStr};
+
+use super::{ParseUnitError, Rational, string_serde};
+
+/// A load as the user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Rate {
+    /// As fast as the port takes frames.
+    #[default]
+    Max,
+    /// Frames per second.
+    Pps(Rational),
+    /// Bits per second at layer 1: with FCS, preamble and gap (20 bytes more than the frame size).
+    L1(Rational),
+    /// Bits per second at layer 2: the frame size, FCS included.
+    L2(Rational),
+    /// Per cent of the line rate.
+    Percent(Rational),
+}
+
+/// Preamble, start delimiter and minimum gap around each frame, in bytes (IEEE 802.3).
+pub const WIRE_OVERHEAD: u32 = 20;
+
+impl Rate {
+    /// Frames per second for frames of mean size `mean_size` (with FCS) on a line of `line` bits
+    /// per second. `None` for [`Rate::Max`], for a percentage without a line rate, and when the
+    /// exact fraction does not fit.
+    #[must_use]
+    pub fn frames_per_second(self, mean_size: Rational, line: Option<u64>) -> Option<Rational> {
+        let bits = |extra: u32| {
+            let den = u128::from(mean_size.denominator());
+            let num = u128::from(mean_size.numerator()) + u128::from(extra) * den;
+            Rational::new(num * 8, den)
+        };
+        match self {
+            Self::Max => None,
+            Self::Pps(n) => Some(n),
+            Self::L1(b) => b.over(bits(WIRE_OVERHEAD)?),
+            Self::L2(b) => b.over(bits(0)?),
+            Self::Percent(p) => Rational::whole(line?)
+                .times(p)?
+                .over(Rational::whole(100))?
+                .over(bits(WIRE_OVERHEAD)?),
+        }
+    }
+}
+
+const SCALES: [(&str, u64); 4] = [
+    ("g", 1_000_000_000),
+    ("m", 1_000_000),
+    ("k", 1_000),
+    ("", 1),
+];
+
+impl FromStr for Rate {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let error = || {
+            ParseUnitError::new(
+                text,
+                "a rate: max, a percentage (37%), or a number with pps, kpps, mpps, gpps, bps, kbps, mbps, gbps (layer 2: gbps-l2)",
+            )
+        };
+        let lower = text.trim().to_ascii_lowercase();
+        if lower == "max" {
+            return Ok(Self::Max);
+        }
+        let split = lower
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(error)?;
+        let (number, unit) = lower.split_at(split);
+        let value = Rational::parse_decimal(number).ok_or_else(error)?;
+        if value.is_zero() {
+            return Err(ParseUnitError::new(text, "a rate above 0"));
+        }
+        let unit = unit.trim();
+        if unit == "%" {
+            return Ok(Self::Percent(value));
+        }
+        let (unit, layer2) = match unit.strip_suffix("-l2") {
+            Some(u) => (u, true),
+            None => (unit.strip_suffix("-l1").unwrap_or(unit), false),
+        };
+        let (scale, base) = match unit.as_bytes().first() {
+            Some(b'g') => (SCALES[0].1, &unit[1..]),
+            Some(b'm') => (SCALES[1].1, &unit[1..]),
+            Some(b'k') => (SCALES[2].1, &unit[1..]),
+            _ => (1, unit),
+        };
+        let value = value.times(Rational::whole(scale)).ok_or_else(error)?;
+        match (base, layer2) {
+            ("pps", false) => Ok(Self::Pps(value)),
+            ("bps" | "bit" | "bit/s", false) => Ok(Self::L1(value)),
+            ("bps" | "bit" | "bit/s", true) => Ok(Self::L2(value)),
+            _ => Err(error()),
+        }
+    }
+}
+
+/// The value in the largest unit that leaves at most three places after the point.
+fn scaled(f: &mut fmt::Formatter<'_>, value: Rational, unit: &str) -> fmt::Result {
+    let fits = |scale: u64| {
+        value.numerator() / value.denominator() >= scale
+            && value
+                .over(Rational::whole(scale))
+                .is_some_and(|v| 1000 % v.denominator() == 0)
+    };
+    let (prefix, scale) = SCALES
+        .into_iter()
+        .find(|(_, s)| fits(*s))
+        .unwrap_or(("", 1));
+    let value = value.over(Rational::whole(scale)).unwrap_or(value);
+    write!(f, "{value}{prefix}{unit}")
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Max => f.write_str("max"),
+            Self::Pps(n) => scaled(f, *n, "pps"),
+            Self::L1(n) => scaled(f, *n, "bps"),
+            Self::L2(n) => {
+                scaled(f, *n, "bps")?;
+                f.write_str("-l2")
+            }
+            Self::Percent(p) => write!(f, "{p}%"),
+        }
+    }
+}
+
+string_serde!(
+    Rate,
+    "Rate",
+    "a rate: max, a percentage of line rate, or a number with pps, kpps, mpps, gpps, bps, kbps, mbps, gbps (layer 1; append -l2 for layer 2)",
+    "100kpps"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints() {
+        for (text, printed) in [
+            ("1.2mpps", "1.2mpps"),
+            ("500KPPS", "500kpps"),
+            ("10gbps", "10gbps"),
+            ("10gbit", "10gbps"),
+            ("9.5gbps-l2", "9.5gbps-l2"),
+            ("37%", "37%"),
+            ("max", "max"),
+            ("14880952.38pps", "14880952.38pps"),
+            ("1pps", "1pps"),
+        ] {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!(rate.to_string(), printed);
+            assert_eq!(printed.parse::<Rate>().unwrap(), rate);
+        }
+        for text in [
+            "", "10", "pps", "0pps", "5xpps", "5pps-l2", "-5pps", "1/3pps",
+        ] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn line_rate_of_ten_gigabit() {
+        let rate: Rate = "100%".parse().unwrap();
+        let fps = rate
+            .frames_per_second(Rational::whole(64), Some(10_000_000_000))
+            .unwrap();
+        assert_eq!(fps.numerator() / fps.denominator(), 14_880_952);
+        let l2: Rate = "512mbps-l2".parse().unwrap();
+        assert_eq!(
+            l2.frames_per_second(Rational::whole(64), None),
+            Some(Rational::whole(1_000_000))
+        );
+        assert_eq!(rate.frames_per_second(Rational::whole(64), None), None);
+    }
+}

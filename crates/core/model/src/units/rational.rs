@@ -1,0 +1,163 @@
+//! Exact non-negative fractions, because a rate that is rounded drifts.
+
+use std::fmt;
+
+/// A fraction of two 64-bit numbers in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rational {
+    num: u64,
+    den: u64,
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Rational {
+    /// Zero.
+    pub const ZERO: Self = Self { num: 0, den: 1 };
+
+    /// `num / den`, reduced. `None` when `den` is 0 or the reduced parts do not fit 64 bits.
+    #[must_use]
+    pub fn new(num: u128, den: u128) -> Option<Self> {
+        if den == 0 {
+            return None;
+        }
+        let g = gcd(num, den).max(1);
+        Some(Self {
+            num: u64::try_from(num / g).ok()?,
+            den: u64::try_from(den / g).ok()?,
+        })
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub const fn whole(n: u64) -> Self {
+        Self { num: n, den: 1 }
+    }
+
+    /// The upper part.
+    #[must_use]
+    pub const fn numerator(self) -> u64 {
+        self.num
+    }
+
+    /// The lower part, never 0.
+    #[must_use]
+    pub const fn denominator(self) -> u64 {
+        self.den
+    }
+
+    /// Whether it is 0.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.num == 0
+    }
+
+    /// The nearest floating-point number, for display and statistics only.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn as_f64(self) -> f64 {
+        self.num as f64 / self.den as f64
+    }
+
+    /// Product, `None` when it does not fit.
+    #[must_use]
+    pub fn times(self, other: Self) -> Option<Self> {
+        Self::new(
+            u128::from(self.num) * u128::from(other.num),
+            u128::from(self.den) * u128::from(other.den),
+        )
+    }
+
+    /// Quotient, `None` when `other` is 0 or the result does not fit.
+    #[must_use]
+    pub fn over(self, other: Self) -> Option<Self> {
+        Self::new(
+            u128::from(self.num) * u128::from(other.den),
+            u128::from(self.den) * u128::from(other.num),
+        )
+    }
+
+    /// `floor(self × nanos / 10⁹)`: whole events at this rate per second in a time.
+    #[must_use]
+    pub fn events_in(self, nanos: u64) -> u64 {
+        let n = u128::from(self.num) * u128::from(nanos);
+        u64::try_from(n / (u128::from(self.den) * 1_000_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// Reads a decimal number without sign: `12`, `1.25`, `.5`.
+    pub(crate) fn parse_decimal(text: &str) -> Option<Self> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        if whole.is_empty() && fraction.is_empty()
+            || fraction.len() > 18
+            || !whole
+                .bytes()
+                .chain(fraction.bytes())
+                .all(|b| b.is_ascii_digit())
+        {
+            return None;
+        }
+        let whole: u128 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().ok()?
+        };
+        let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
+        let part: u128 = if fraction.is_empty() {
+            0
+        } else {
+            fraction.parse().ok()?
+        };
+        Self::new(whole.checked_mul(scale)?.checked_add(part)?, scale)
+    }
+}
+
+impl fmt::Display for Rational {
+    /// A decimal where one exists within 18 places, else `a/b`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.num / self.den;
+        let mut rest = u128::from(self.num % self.den);
+        if rest == 0 {
+            return write!(f, "{whole}");
+        }
+        let mut digits = String::new();
+        while rest != 0 && digits.len() < 18 {
+            rest *= 10;
+            let digit = u8::try_from(rest / u128::from(self.den)).unwrap_or(9);
+            digits.push(char::from(b'0' + digit));
+            rest %= u128::from(self.den);
+        }
+        if rest == 0 {
+            write!(f, "{whole}.{digits}")
+        } else {
+            write!(f, "{}/{}", self.num, self.den)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_exact() {
+        for text in ["0", "1", "1.25", "14880952.38", "0.001", "100000"] {
+            assert_eq!(Rational::parse_decimal(text).unwrap().to_string(), text);
+        }
+        assert!(Rational::parse_decimal("1.2.3").is_none());
+        assert!(Rational::parse_decimal("-1").is_none());
+        assert!(Rational::parse_decimal(".").is_none());
+    }
+
+    #[test]
+    fn events_are_floored_without_rounding() {
+        let third = Rational::new(1, 3).unwrap();
+        assert_eq!(third.events_in(2_999_999_999), 0);
+        assert_eq!(third.events_in(3_000_000_000), 1);
+        assert_eq!(Rational::whole(100_000).events_in(5_000_000_000), 500_000);
+    }
+}

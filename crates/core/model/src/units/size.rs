@@ -1,0 +1,226 @@
+//! Frame sizes, always with the 4-byte FCS: one, a range, or a weighted mix.
+
+use std::{fmt, str::FromStr};
+
+use super::{ParseUnitError, Rational, string_serde};
+
+/// A frame size in bytes, FCS included: 64 to 16,384.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameSize(u32);
+
+impl FrameSize {
+    /// The smallest frame of Ethernet (IEEE 802.3).
+    pub const MIN: Self = Self(64);
+    /// The largest frame taken here: jumbo frames as NICs offer them.
+    pub const MAX: Self = Self(16_384);
+    /// The frame check sequence, in every size and in no length in memory.
+    pub const FCS: u32 = 4;
+
+    /// A size, if it is in range.
+    #[must_use]
+    pub const fn new(size: u32) -> Option<Self> {
+        if size >= Self::MIN.0 && size <= Self::MAX.0 {
+            Some(Self(size))
+        } else {
+            None
+        }
+    }
+
+    /// Bytes with FCS.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Bytes in memory or in a capture file: without FCS.
+    #[must_use]
+    pub const fn len_without_fcs(self) -> usize {
+        (self.0 - Self::FCS) as usize
+    }
+}
+
+impl FromStr for FrameSize {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        text.trim()
+            .parse()
+            .ok()
+            .and_then(Self::new)
+            .ok_or_else(|| ParseUnitError::new(text, "a frame size with FCS, 64 to 16384 bytes"))
+    }
+}
+
+impl fmt::Display for FrameSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+string_serde!(
+    FrameSize,
+    "FrameSize",
+    "a frame size in bytes with FCS, 64 to 16384",
+    "64"
+);
+
+/// Which sizes a stream's frames have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SizeModel {
+    /// All the same.
+    Fixed(FrameSize),
+    /// Each size from the first to the last in turn, by one byte, then again from the first.
+    Range(FrameSize, FrameSize),
+    /// Sizes with weights: every run of as many frames as the weights add up to has exactly these
+    /// shares, in an order given by the seed.
+    Mix(Vec<(FrameSize, u32)>),
+}
+
+/// The simple Internet mix: 7 × 64, 4 × 570, 1 × 1518 bytes, mean 353.83 (RFC 6985 calls such a
+/// list a genome).
+pub const IMIX: [(u32, u32); 3] = [(64, 7), (570, 4), (1518, 1)];
+
+/// Largest sum of the weights of a mix.
+pub const MAX_MIX_WEIGHT: u32 = 65_536;
+
+impl SizeModel {
+    /// The simple Internet mix, [`IMIX`].
+    #[must_use]
+    pub fn imix() -> Self {
+        Self::Mix(
+            IMIX.map(|(size, weight)| (FrameSize(size), weight))
+                .to_vec(),
+        )
+    }
+
+    /// Smallest size that occurs.
+    #[must_use]
+    pub fn smallest(&self) -> FrameSize {
+        match self {
+            Self::Fixed(s) | Self::Range(s, _) => *s,
+            Self::Mix(list) => list.iter().map(|e| e.0).min().unwrap_or(FrameSize::MIN),
+        }
+    }
+
+    /// Largest size that occurs.
+    #[must_use]
+    pub fn largest(&self) -> FrameSize {
+        match self {
+            Self::Fixed(s) | Self::Range(_, s) => *s,
+            Self::Mix(list) => list.iter().map(|e| e.0).max().unwrap_or(FrameSize::MIN),
+        }
+    }
+
+    /// Exact mean size over one period.
+    #[must_use]
+    pub fn mean(&self) -> Rational {
+        let (num, den) = match self {
+            Self::Fixed(s) => (u128::from(s.0), 1),
+            Self::Range(a, b) => (u128::from(a.0) + u128::from(b.0), 2),
+            Self::Mix(list) => list.iter().fold((0, 0), |(n, d), (size, weight)| {
+                (
+                    n + u128::from(size.0) * u128::from(*weight),
+                    d + u128::from(*weight),
+                )
+            }),
+        };
+        Rational::new(num, den).unwrap_or(Rational::whole(64))
+    }
+}
+
+impl FromStr for SizeModel {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let error = || {
+            ParseUnitError::new(
+                text,
+                "a frame size: 64 to 16384 with FCS, a range 64-1518, imix, or weights 64:7,570:4,1518:1",
+            )
+        };
+        let trimmed = text.trim();
+        if trimmed.eq_ignore_ascii_case("imix") {
+            return Ok(Self::imix());
+        }
+        if trimmed.contains(':') {
+            let entries = trimmed.split(',').map(|entry| {
+                let (size, weight) = entry.split_once(':').ok_or_else(error)?;
+                let weight: u32 = weight.trim().parse().map_err(|_| error())?;
+                if weight == 0 {
+                    return Err(error());
+                }
+                Ok((size.parse().map_err(|_| error())?, weight))
+            });
+            let list: Vec<(FrameSize, u32)> = entries.collect::<Result<_, _>>()?;
+            let total: u64 = list.iter().map(|e| u64::from(e.1)).sum();
+            if total > u64::from(MAX_MIX_WEIGHT) {
+                return Err(ParseUnitError::new(
+                    text,
+                    "a mix whose weights add up to 65536 at most",
+                ));
+            }
+            return Ok(Self::Mix(list));
+        }
+        if let Some((a, b)) = trimmed.split_once('-') {
+            let (a, b): (FrameSize, FrameSize) = (
+                a.parse().map_err(|_| error())?,
+                b.parse().map_err(|_| error())?,
+            );
+            if a > b {
+                return Err(error());
+            }
+            return Ok(if a == b {
+                Self::Fixed(a)
+            } else {
+                Self::Range(a, b)
+            });
+        }
+        trimmed.parse().map(Self::Fixed).map_err(|_| error())
+    }
+}
+
+impl fmt::Display for SizeModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(s) => s.fmt(f),
+            Self::Range(a, b) => write!(f, "{a}-{b}"),
+            Self::Mix(_) if *self == Self::imix() => f.write_str("imix"),
+            Self::Mix(list) => {
+                for (i, (size, weight)) in list.iter().enumerate() {
+                    write!(f, "{}{size}:{weight}", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+string_serde!(
+    SizeModel,
+    "SizeModel",
+    "frame sizes with FCS: one (64), a range (64-1518), imix, or weights (64:7,570:4,1518:1)",
+    "64"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints() {
+        for text in ["64", "64-1518", "imix", "64:1,128:3"] {
+            assert_eq!(text.parse::<SizeModel>().unwrap().to_string(), text);
+        }
+        for text in [
+            "63", "20000", "1518-64", "64:0", "64:1,", "abc", "", "64:65537",
+        ] {
+            assert!(text.parse::<SizeModel>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn mean_of_the_simple_mix() {
+        let mean = SizeModel::imix().mean();
+        assert_eq!((mean.numerator(), mean.denominator()), (2123, 6));
+    }
+}

@@ -1,0 +1,130 @@
+//! Lengths of time: `10s`, `200ms`, `300us`, `5m`.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use super::{ParseUnitError, Rational, string_serde};
+
+/// A length of time, exact to the nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// From whole seconds.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(Duration::from_secs(s))
+    }
+
+    /// From whole milliseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+
+    /// Nanoseconds, at most `u64::MAX` (584 years).
+    #[must_use]
+    pub fn as_nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+const UNITS: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+impl FromStr for Span {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let error = || {
+            ParseUnitError::new(
+                text,
+                "a time: a number and ns, us, ms, s, m or h (10s, 200ms)",
+            )
+        };
+        let lower = text.trim().to_ascii_lowercase();
+        if lower == "0" {
+            return Ok(Self::default());
+        }
+        let split = lower
+            .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
+            .ok_or_else(error)?;
+        let (number, unit) = lower.split_at(split);
+        let unit = if unit == "µs" { "us" } else { unit };
+        let scale = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(error)?
+            .1;
+        let value = Rational::parse_decimal(number.trim()).ok_or_else(error)?;
+        let nanos =
+            u128::from(value.numerator()) * u128::from(scale) / u128::from(value.denominator());
+        u64::try_from(nanos)
+            .map(|n| Self(Duration::from_nanos(n)))
+            .map_err(|_| error())
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.as_nanos();
+        if nanos == 0 {
+            return f.write_str("0s");
+        }
+        // Minutes and hours only where they are whole; a second and a half stays "1.5s".
+        let (name, scale) = UNITS
+            .iter()
+            .find(|(_, scale)| nanos % scale == 0)
+            .expect("nanoseconds divide everything");
+        let (name, scale) = match UNITS
+            .iter()
+            .find(|(n, s)| *n != "h" && *n != "m" && nanos >= *s)
+        {
+            Some((n, s)) if nanos % s != 0 && (nanos * 1000) % s == 0 => (*n, *s),
+            _ => (*name, *scale),
+        };
+        let value = Rational::new(u128::from(nanos), u128::from(scale)).expect("scale is not 0");
+        write!(f, "{value}{name}")
+    }
+}
+
+string_serde!(
+    Span,
+    "Span",
+    "a time: a number and ns, us, ms, s, m or h",
+    "10s"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints() {
+        for (text, nanos, printed) in [
+            ("10s", 10_000_000_000, "10s"),
+            ("1.5s", 1_500_000_000, "1.5s"),
+            ("200ms", 200_000_000, "200ms"),
+            ("300us", 300_000, "300us"),
+            ("90s", 90_000_000_000, "90s"),
+            ("5M", 300_000_000_000, "5m"),
+            ("0", 0, "0s"),
+            ("1234567ns", 1_234_567, "1234567ns"),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(
+                (span.as_nanos(), span.to_string().as_str()),
+                (nanos, printed),
+                "{text}"
+            );
+        }
+        for text in ["", "10", "s", "1x", "-1s", "1 2s"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

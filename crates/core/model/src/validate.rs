@@ -1,0 +1,532 @@
+//! Finds everything wrong with a plan at once, before anything starts.
+//!
+//! Knows only what the plan says; what the machine says (MTU, line rate, routes) is checked by the
+//! session when it has asked the host.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr};
+
+use crate::{
+    plan::{Plan, Proto, Stream, TagKind, TrafficJob},
+    stream::MAX_FLOWS,
+    units::{AddressRange, Rate, SizeModel, Span},
+    vary::Field,
+};
+
+/// One thing wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanProblem {
+    /// Where: `traffic 1, stream 2, size`.
+    pub place: String,
+    /// What is wrong and what is allowed.
+    pub what: String,
+}
+
+impl fmt::Display for PlanProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Everything wrong with a plan; at least one problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError(pub Vec<PlanProblem>);
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            write!(f, "{}{problem}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// What a good plan still deserves to have said about it.
+pub type PlanWarnings = Vec<String>;
+
+#[derive(Default)]
+struct Findings {
+    problems: Vec<PlanProblem>,
+    warnings: PlanWarnings,
+}
+
+impl Findings {
+    fn problem(&mut self, place: &str, what: impl Into<String>) {
+        self.problems.push(PlanProblem {
+            place: place.to_owned(),
+            what: what.into(),
+        });
+    }
+}
+
+impl Plan {
+    /// Checks the whole plan.
+    ///
+    /// # Errors
+    /// With every problem found, not only the first.
+    pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
+        let mut found = Findings::default();
+        self.check_ports(&mut found);
+        if self.traffic.is_empty() {
+            found.problem("plan", "there is nothing to do; add a [[traffic]] job");
+        }
+        if !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) {
+            found.problem(
+                "interval",
+                format!("{} is not between 100ms and 1m", self.interval),
+            );
+        }
+        for (i, job) in self.traffic.iter().enumerate() {
+            let place = if self.traffic.len() == 1 {
+                "traffic".to_owned()
+            } else {
+                format!("traffic {}", i + 1)
+            };
+            self.check_job(&place, job, &mut found);
+        }
+        let total: u64 = self
+            .traffic
+            .iter()
+            .flat_map(|j| {
+                j.streams
+                    .iter()
+                    .map(move |s| u64::from(s.flow_count()) * if j.bidir { 2 } else { 1 })
+            })
+            .sum();
+        if total > u64::from(MAX_FLOWS) {
+            found.problem(
+                "plan",
+                format!("{total} flows in all; at most {MAX_FLOWS} are allowed"),
+            );
+        }
+        if found.problems.is_empty() {
+            Ok(found.warnings)
+        } else {
+            Err(PlanError(found.problems))
+        }
+    }
+
+    fn check_ports(&self, found: &mut Findings) {
+        let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for port in &self.ports {
+            let place = format!("port {}", port.name);
+            if port.name.is_empty() {
+                found.problem("port", "every port needs a name");
+            } else if !names.insert(port.name.as_str()) {
+                found.problem(&place, "two ports have this name");
+            }
+            if port.locator.is_interface() && !places.insert(port.locator.place()) {
+                found.problem(
+                    &place,
+                    format!(
+                        "{} is already another port of this plan",
+                        port.locator.place()
+                    ),
+                );
+            }
+            if !(1..=64).contains(&port.workers) {
+                found.problem(
+                    &place,
+                    format!("{} workers; 1 to 64 are allowed", port.workers),
+                );
+            }
+            if !port.cpus.is_empty() && port.cpus.len() != port.workers as usize {
+                found.problem(
+                    &place,
+                    format!(
+                        "{} CPUs for {} workers; name one for each",
+                        port.cpus.len(),
+                        port.workers
+                    ),
+                );
+            }
+        }
+    }
+
+    fn check_job(&self, place: &str, job: &TrafficJob, found: &mut Findings) {
+        for (end, name) in [("tx", &job.tx), ("rx", &job.rx)] {
+            if let Some(name) = name
+                && !self.ports.iter().any(|p| p.name == *name)
+            {
+                found.problem(
+                    &format!("{place}, {end}"),
+                    format!("no port is named {name:?}"),
+                );
+            }
+        }
+        match (&job.tx, &job.rx) {
+            (None, None) => found.problem(place, "a job needs tx, rx or both"),
+            (Some(_), _) if job.streams.is_empty() => {
+                found.problem(place, "a sending job needs at least one stream")
+            }
+            (None, Some(_)) if !job.streams.is_empty() => {
+                found.problem(place, "a job that only receives has no streams; add tx");
+            }
+            _ => {}
+        }
+        if job.bidir && (job.tx.is_none() || job.rx.is_none()) {
+            found.problem(place, "bidir needs both tx and rx");
+        }
+        if job.tx.is_some() && job.count == Some(0) {
+            found.problem(place, "count is 0; at least 1 frame");
+        }
+        if job.duration.is_some_and(|d| d == Span::default()) {
+            found.problem(place, "duration is 0");
+        }
+        if job.drain > Span::from_secs(60) {
+            found.problem(place, format!("drain is {}; at most 1m", job.drain));
+        }
+        for (i, stream) in job.streams.iter().enumerate() {
+            let place = if job.streams.len() == 1 {
+                if self.kind == "run" {
+                    format!("{place}, stream")
+                } else {
+                    "stream".to_owned()
+                }
+            } else {
+                format!("{place}, stream {}", i + 1)
+            };
+            check_stream(&place, stream, self.i_own_this_network, found);
+        }
+    }
+}
+
+/// Whether tests may be sent there without asking: RFC 2544 C.2.2 (198.18.0.0/15), RFC 5180
+/// (2001:2::/48), private, unique-local and link-local space, and documentation ranges.
+#[must_use]
+pub fn is_harmless_destination(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(a) => {
+            let [x, y, ..] = a.octets();
+            (x == 198 && (y == 18 || y == 19))
+                || a.is_private()
+                || a.is_link_local()
+                || a.is_loopback()
+                || a.is_documentation()
+        }
+        IpAddr::V6(a) => {
+            let s = a.segments();
+            (s[0] == 0x2001 && s[1] == 2 && s[2] == 0)
+                || s[0] & 0xfe00 == 0xfc00
+                || s[0] & 0xffc0 == 0xfe80
+                || (s[0] == 0x2001 && s[1] == 0xdb8)
+                || a.is_loopback()
+        }
+    }
+}
+
+/// Whether every address of a range is harmless. The harmless blocks are far apart, so both ends
+/// in one block means the whole range is.
+fn is_harmless_range(range: &AddressRange) -> bool {
+    let same_block = match (range.first(), range.last()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            let (a, b) = (a.octets(), b.octets());
+            a[0] == b[0]
+                && (a[0] == 10
+                    || a[0] == 127
+                    || a[0] == 198
+                    || a[1] == b[1]
+                    || (a[0] == 172 && (16..32).contains(&b[1])))
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.segments()[0] == b.segments()[0],
+        _ => false,
+    };
+    same_block && is_harmless_destination(range.first()) && is_harmless_destination(range.last())
+}
+
+fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
+    let at = |key: &str| format!("{place}, {key}");
+    if let (Some(src), Some(dst)) = (&stream.src, &stream.dst)
+        && src.is_ipv6() != dst.is_ipv6()
+    {
+        found.problem(place, "src and dst are of different IP families");
+    }
+    if stream.ipv6 && !stream.is_ipv6() {
+        found.problem(place, "IPv6 is asked for, but the addresses are IPv4");
+    }
+    if stream.proto == Proto::Arp && stream.is_ipv6() {
+        found.problem(place, "ARP knows IPv4 addresses only");
+    }
+    let destination = stream.destination();
+    if !own
+        && stream.replay.is_none()
+        && stream.proto != Proto::Raw
+        && !is_harmless_range(&destination)
+    {
+        found.problem(
+            &at("dst"),
+            format!(
+                "{destination} is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); give --i-own-this-network (i_own_this_network = true) if you do"
+            ),
+        );
+    }
+    if let Some(vary) = stream.vary.iter().find(|v| v.field == Field::Dst)
+        && !own
+    {
+        let (first, last) = match &vary.pattern {
+            crate::vary::Pattern::List(list) => (
+                list.iter().copied().min().unwrap_or(0),
+                list.iter().copied().max().unwrap_or(0),
+            ),
+            crate::vary::Pattern::Increment(r)
+            | crate::vary::Pattern::Decrement(r)
+            | crate::vary::Pattern::Random(r) => (r.first, r.last),
+        };
+        let addr = |n: u128| -> IpAddr {
+            if stream.is_ipv6() {
+                IpAddr::V6(n.into())
+            } else {
+                IpAddr::V4(u32::try_from(n).unwrap_or(u32::MAX).into())
+            }
+        };
+        let range: Option<AddressRange> = format!("{}-{}", addr(first), addr(last)).parse().ok();
+        if range.is_none_or(|r| !is_harmless_range(&r)) {
+            found.problem(&at("vary dst"), "leaves the benchmark and private ranges; give --i-own-this-network if you own the network");
+        }
+    }
+    check_size(place, stream, found);
+    check_rate(place, stream, found);
+    match stream.flows {
+        Some(flows) if !(1..=MAX_FLOWS).contains(&flows) => {
+            found.problem(
+                &at("flows"),
+                format!("{flows} is not between 1 and {MAX_FLOWS}"),
+            );
+        }
+        Some(flows) if u128::from(flows) > stream.tuples() => {
+            found.problem(
+                &at("flows"),
+                format!("{flows} flows, but the ranges give only {} different 5-tuples; widen --src, --dst, --sport or --dport", stream.tuples()),
+            );
+        }
+        _ => {}
+    }
+    if stream.vlan.len() > 4 {
+        found.problem(
+            &at("vlan"),
+            format!("{} tags; at most 4", stream.vlan.len()),
+        );
+    }
+    if stream.mpls.len() > 8 {
+        found.problem(
+            &at("mpls"),
+            format!("{} labels; at most 8", stream.mpls.len()),
+        );
+    }
+    if let Some(label) = stream.mpls.iter().find(|l| **l > 0xf_ffff) {
+        found.problem(
+            &at("mpls"),
+            format!("label {label} is not between 0 and 1048575"),
+        );
+    }
+    if !stream.mpls.is_empty() && stream.proto == Proto::Arp {
+        found.problem(&at("mpls"), "ARP is not carried in MPLS");
+    }
+    for vary in &stream.vary {
+        check_vary(place, stream, vary, found);
+    }
+    if let Some(speed) = stream.speed
+        && (!speed.is_finite() || speed <= 0.0)
+    {
+        found.problem(&at("speed"), "must be above 0");
+    }
+    if stream.speed.is_some() && stream.replay.is_none() {
+        found.problem(&at("speed"), "only a replay has a speed; give --rate");
+    }
+}
+
+fn check_vary(place: &str, stream: &Stream, vary: &crate::vary::Vary, found: &mut Findings) {
+    let at = format!("{place}, vary {}", vary.field);
+    let ip = !matches!(stream.proto, Proto::Arp | Proto::Raw);
+    let exists = match vary.field {
+        Field::DstMac | Field::SrcMac => true,
+        Field::Vlan(n) => usize::from(n) < stream.vlan.len(),
+        Field::Mpls(n) => usize::from(n) < stream.mpls.len(),
+        Field::Tos | Field::Ttl => ip,
+        Field::Id => ip && !stream.is_ipv6(),
+        Field::FlowLabel => ip && stream.is_ipv6(),
+        Field::Src | Field::Dst => stream.proto != Proto::Raw,
+        Field::Sport | Field::Dport => ip,
+        Field::TcpSeq | Field::TcpAck | Field::TcpFlags => stream.proto == Proto::Tcp,
+        Field::At { offset, width } => {
+            u32::from(offset) + u32::from(width) <= stream.sizes().smallest().get() - 4
+        }
+    };
+    if !exists {
+        found.problem(&at, "the stream's frames have no such field");
+    } else if matches!(vary.field, Field::Src | Field::Dst) && vary.ipv6 != stream.is_ipv6() {
+        found.problem(&at, "the values are of the other IP family than the stream");
+    }
+    if let Field::At { offset, width } = vary.field {
+        let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(width));
+        let tag = stream.header_len()..stream.header_len() + stream.tag_len();
+        if first < tag.end && last > tag.start && stream.tag != TagKind::None {
+            found.problem(
+                &at,
+                format!(
+                    "overwrites the test tag at bytes {} to {}",
+                    tag.start,
+                    tag.end - 1
+                ),
+            );
+        }
+    }
+    if stream.replay.is_some() {
+        found.problem(&at, "frames of a replay are sent as they are");
+    }
+}
+
+fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
+    let least = stream.smallest_size();
+    let name = match stream.tag {
+        TagKind::None => "the headers",
+        _ => "headers and test tag",
+    };
+    match &stream.size {
+        Some(SizeModel::Mix(list)) => {
+            let small: Vec<String> = list
+                .iter()
+                .filter(|(s, _)| *s < least)
+                .map(|(s, _)| s.to_string())
+                .collect();
+            if !small.is_empty() {
+                found.warnings.push(format!(
+                    "{place}: sizes {} of the mix are raised to {least}, the smallest in which {name} fit",
+                    small.join(", ")
+                ));
+            }
+        }
+        Some(model) if model.smallest() < least => found.problem(
+            &format!("{place}, size"),
+            format!(
+                "{} bytes are too few for {name}; the smallest is {least}",
+                model.smallest()
+            ),
+        ),
+        _ => {}
+    }
+}
+
+fn check_rate(place: &str, stream: &Stream, found: &mut Findings) {
+    match (stream.burst, stream.gap) {
+        (Some(n), Some(gap)) => {
+            if n == 0 || gap == Span::default() {
+                found.problem(&format!("{place}, burst"), "burst and gap must be above 0");
+            }
+            if stream.rate != Rate::Max {
+                found.problem(
+                    &format!("{place}, burst"),
+                    "burst and gap stand instead of a rate; give one of them",
+                );
+            }
+        }
+        (Some(_), None) => found.problem(
+            &format!("{place}, burst"),
+            "a burst needs a gap (--gap 1ms)",
+        ),
+        (None, Some(_)) => {
+            found.problem(&format!("{place}, gap"), "a gap needs a burst (--burst 32)")
+        }
+        (None, None) => {}
+    }
+    if let Some(fps) = stream.frames_per_second(None)
+        && fps.as_f64() > 2e9
+    {
+        found.problem(&format!("{place}, rate"), "at most 2 gpps");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PortPlan;
+
+    fn plan(stream: Stream) -> Plan {
+        Plan {
+            ports: vec![PortPlan::new("a", "eth0".parse().unwrap())],
+            traffic: vec![TrafficJob {
+                tx: Some("a".into()),
+                streams: vec![stream],
+                ..TrafficJob::default()
+            }],
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn the_default_stream_is_fine() {
+        assert_eq!(plan(Stream::default()).validate(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let bad = plan(Stream {
+            dst: Some("8.8.8.8".parse().unwrap()),
+            size: Some("64".parse().unwrap()),
+            proto: Proto::Tcp,
+            burst: Some(3),
+            flows: Some(0),
+            ..Stream::default()
+        });
+        let problems = bad.validate().unwrap_err();
+        assert_eq!(problems.0.len(), 4, "{problems}");
+        assert!(problems.to_string().contains("the smallest is 76"));
+    }
+
+    #[test]
+    fn small_entries_of_a_mix_are_raised_with_a_warning() {
+        let mix = plan(Stream {
+            size: Some(SizeModel::imix()),
+            ipv6: true,
+            ..Stream::default()
+        });
+        let warnings = mix.validate().unwrap();
+        assert!(warnings[0].contains("raised to 84"), "{warnings:?}");
+    }
+
+    #[test]
+    fn harmless_destinations() {
+        for text in [
+            "198.18.0.1",
+            "198.19.255.255",
+            "10.1.2.3",
+            "172.16.0.1",
+            "2001:2::1",
+            "fd00::1",
+            "fe80::1",
+        ] {
+            assert!(is_harmless_destination(text.parse().unwrap()), "{text}");
+        }
+        for text in [
+            "198.20.0.1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "2001:4860::1",
+            "2001:2:1::1",
+            "224.0.0.1",
+        ] {
+            assert!(!is_harmless_destination(text.parse().unwrap()), "{text}");
+        }
+        for (text, harmless) in [
+            ("198.18.0.0/15", true),
+            ("10.0.0.0/8", true),
+            ("198.18.0.1-198.20.0.1", false),
+            ("9.0.0.0-11.0.0.0", false),
+        ] {
+            assert_eq!(
+                is_harmless_range(&text.parse().unwrap()),
+                harmless,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_and_ports_are_checked() {
+        let mut p = plan(Stream::default());
+        p.ports.push(PortPlan::new("a", "eth0".parse().unwrap()));
+        p.traffic[0].rx = Some("zz".into());
+        assert_eq!(p.validate().unwrap_err().0.len(), 3);
+    }
+}

@@ -1,0 +1,66 @@
+//! What can be wrong with a capture file, and where.
+
+use crate::MAX_CAPTURED;
+
+/// A capture file that cannot be read on, and the offset of the block or record that is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("capture file, byte {offset}: {problem}")]
+pub struct Error {
+    /// Bytes from the start of the file. All before it is whole.
+    pub offset: u64,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong at an offset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The first four bytes belong to no format known here.
+    #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
+    UnknownFormat(Vec<u8>),
+    /// The file ends inside its header.
+    #[error("truncated file header")]
+    TruncatedHeader,
+    /// The file ends inside a record or block.
+    #[error("truncated: {what} needs {needed} bytes, {present} present")]
+    Truncated {
+        /// What was cut.
+        what: &'static str,
+        /// Bytes it should have.
+        needed: u64,
+        /// Bytes the file has from there.
+        present: u64,
+    },
+    /// A frame larger than any capture program writes.
+    #[error(
+        "a frame of {0} bytes; at most {MAX_CAPTURED} are possible, so the file is damaged here"
+    )]
+    TooLarge(u32),
+    /// A block's length is no multiple of four, too small for the block, or differs at its end.
+    #[error("block of type {kind:#x} with wrong length {len}; the file is damaged here")]
+    BlockLength {
+        /// The block's type.
+        kind: u32,
+        /// The length it gives.
+        len: u32,
+    },
+    /// A section that does not say its byte order.
+    #[error("section header with byte-order magic {0:02x?}; 1a2b3c4d is allowed, in either order")]
+    ByteOrder([u8; 4]),
+    /// A format newer than the one known here.
+    #[error("file format version {major}; {known} is known")]
+    Version {
+        /// The file's major version.
+        major: u16,
+        /// Ours.
+        known: u16,
+    },
+    /// A packet of an interface that the section did not describe.
+    #[error("packet of interface {id}, but its section describes {known}")]
+    UnknownInterface {
+        /// The number in the packet.
+        id: u32,
+        /// Interfaces described so far.
+        known: u32,
+    },
+}

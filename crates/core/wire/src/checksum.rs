@@ -1,0 +1,218 @@
+//! The Internet checksum, whole (RFC 1071) and incremental (RFC 1624).
+//!
+//! A *sum* is the ones-complement sum of 16-bit words in network order, kept in a u64 so that sums
+//! may be added freely. A *checksum* is the field on the wire: the complement of the folded sum.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+use crate::{Layout, protocol};
+
+/// The sum of `bytes` (at most 0xffff); an odd last byte counts as if a zero followed.
+pub fn sum(bytes: &[u8]) -> u64 {
+    // The sum may be taken in any byte order and swapped at the end (RFC 1071 section 2.B); plain
+    // 32-bit words into a 64-bit sum are what the compiler turns into vector code.
+    let mut words = bytes.chunks_exact(4);
+    let mut total: u64 = words
+        .by_ref()
+        .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
+        .sum();
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    total += u64::from(u32::from_ne_bytes(last));
+    u64::from(u16::from_be(fold(total)))
+}
+
+/// Adds the carries back until the sum fits in 16 bits.
+pub const fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
+
+/// The checksum of a sum.
+pub const fn finish(sum: u64) -> u16 {
+    !fold(sum)
+}
+
+/// The checksum as UDP sends it: 0 means unused there, so a computed 0 goes out as 0xffff.
+pub const fn udp(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// The sum of the IPv4 pseudo header before `len` bytes of `protocol`.
+pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> u64 {
+    u64::from(src.to_bits()) + u64::from(dst.to_bits()) + u64::from(protocol) + u64::from(len)
+}
+
+/// The sum of the IPv6 pseudo header before `len` bytes of `next_header`.
+pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> u64 {
+    sum(&src.octets()) + sum(&dst.octets()) + u64::from(next_header) + u64::from(len)
+}
+
+/// Whether a segment that contains its checksum is intact; `pseudo` is 0 where there is no pseudo header.
+pub fn is_right(pseudo: u64, segment: &[u8]) -> bool {
+    fold(pseudo + sum(segment)) == 0xffff
+}
+
+/// The checksum after the 16-bit word `old` it covers became `new`: RFC 1624 equation 3.
+///
+/// Equal to the full computation as long as any covered byte is not zero, which an IP header or
+/// pseudo header sees to. The UDP rule ([`udp`]) is left to the caller.
+pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
+    finish(!checksum as u64 + !old as u64 + new as u64)
+}
+
+/// Like [`update16`] for a 32-bit field at an even offset.
+pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
+    finish(!checksum as u64 + !old as u64 + new as u64)
+}
+
+/// Like [`update16`] for a field of any length at an even offset. Both slices have the same length.
+pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    debug_assert_eq!(old.len(), new.len(), "a field keeps its length");
+    finish(u64::from(!checksum) + u64::from(!(sum(old) as u16)) + sum(new))
+}
+
+/// Keeps the layer-4 checksum of a frame right while one span of its payload, the test tag, changes
+/// from frame to frame.
+///
+/// It holds the sum of all that is covered but the span, so a frame costs the few additions over
+/// the span. Write the span, then [`apply`](Self::apply); where another covered field was changed
+/// (a port, an address), say so with [`replace`](Self::replace) before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChecksumPatch {
+    base: u64,
+    at: usize,
+    start: usize,
+    end: usize,
+    odd: bool,
+    udp: bool,
+}
+
+impl ChecksumPatch {
+    /// For the frame that `layout` describes, with `span` varying. None if the frame has no layer-4
+    /// checksum in use, or the span does not lie in its payload.
+    pub fn new(frame: &[u8], layout: &Layout, span: Range<usize>) -> Option<Self> {
+        let at = layout.l4_checksum?;
+        let l4 = layout.l4?;
+        if span.start < layout.payload
+            || span.start > span.end
+            || span.end > layout.end
+            || layout.end > frame.len()
+        {
+            return None;
+        }
+        let mut segment = frame[l4..layout.end].to_vec();
+        segment[at - l4..][..2].fill(0);
+        segment[span.start - l4..span.end - l4].fill(0);
+        let base = layout.pseudo(frame)? + sum(&segment);
+        Some(Self {
+            base: u64::from(fold(base)),
+            at,
+            start: span.start,
+            end: span.end,
+            odd: (span.start - l4) % 2 == 1,
+            udp: layout.protocol(frame)? == protocol::UDP,
+        })
+    }
+
+    /// Writes the checksum that fits the span's present bytes. `frame` is at least as long as the one
+    /// this was made for.
+    #[inline]
+    pub fn apply(&self, frame: &mut [u8]) {
+        let mut span = sum(&frame[self.start..self.end]);
+        if self.odd {
+            span = u64::from((span as u16).swap_bytes());
+        }
+        let mut checksum = finish(self.base + span);
+        if self.udp {
+            checksum = udp(checksum);
+        }
+        frame[self.at..self.at + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Takes a covered field outside the span from `old` to `new`; it begins at an even offset of the
+    /// segment or belongs to the pseudo header.
+    #[inline]
+    pub fn replace(&mut self, old: &[u8], new: &[u8]) {
+        self.base = u64::from(fold(self.base + u64::from(!(sum(old) as u16)) + sum(new)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Word by word, as RFC 1071 section 4.1 writes it.
+    fn plain(bytes: &[u8]) -> u16 {
+        let mut total = 0u64;
+        for pair in bytes.chunks(2) {
+            total += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+        }
+        while total > 0xffff {
+            total = (total >> 16) + (total & 0xffff);
+        }
+        total as u16
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071() {
+        assert_eq!(
+            sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
+            0xddf2
+        );
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624() {
+        // Section 4: the case that equation 2 gets wrong.
+        assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn fold_holds_at_the_edges() {
+        assert_eq!(fold(u64::MAX), 0xffff);
+        assert_eq!(fold(0), 0);
+        assert_eq!(fold(0x1_0000), 1);
+        assert_eq!(
+            fold(0xffff_fffe_0001_ffff),
+            plain(&0xffff_fffe_0001_ffff_u64.to_be_bytes())
+        );
+        assert_eq!(udp(0), 0xffff);
+        assert_eq!(udp(0x1234), 0x1234);
+    }
+
+    proptest! {
+        #[test]
+        fn fast_sum_is_the_plain_sum(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(sum(&bytes), u64::from(plain(&bytes)));
+        }
+
+        #[test]
+        fn fold_is_the_remainder(value: u64) {
+            prop_assert_eq!(fold(value), plain(&value.to_be_bytes()));
+        }
+
+        #[test]
+        fn incremental_is_full(
+            mut bytes in prop::collection::vec(any::<u8>(), 16..80),
+            at in 0usize..6,
+            new in prop::collection::vec(any::<u8>(), 4),
+        ) {
+            bytes[15] |= 1;
+            let at = at * 2;
+            let before = finish(sum(&bytes));
+            let old: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
+            bytes[at..at + 4].copy_from_slice(&new);
+            let full = finish(sum(&bytes));
+            prop_assert_eq!(update_bytes(before, &old, &new), full);
+            let word = |b: &[u8], i| u16::from_be_bytes([b[i], b[i + 1]]);
+            let halves = update16(update16(before, word(&old, 0), word(&new, 0)), word(&old, 2), word(&new, 2));
+            prop_assert_eq!(halves, full);
+            prop_assert_eq!(update32(before, u32::from_be_bytes(old), u32::from_be_bytes(new.try_into().unwrap())), full);
+        }
+    }
+}

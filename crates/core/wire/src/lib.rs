@@ -1,0 +1,80 @@
+//! Frame formats: header views and values, checksums, the test tag, neighbour answers.
+//!
+//! Pure: bytes and time come in as arguments. Knows no ports, no clock, no plan. Lengths are
+//! those in memory, so without the 4-byte FCS.
+//!
+//! Each header has one file with two types. A *view* ([`Ipv4View`]) is the layout on the wire, read
+//! or patched in place; a *value* ([`Ipv4`]) holds what a sender chooses, and what follows from
+//! the rest of the frame (lengths, protocol numbers, checksums) is given to `emit` and handed
+//! back by `parse`. `parse` answers for all lengths once and takes any bytes without panic.
+//!
+//! ```
+//! use wb_wire::{Stack, find_tag, Tag};
+//!
+//! let stack = Stack::udp4([198, 18, 1, 2], [198, 19, 1, 2], 49184, 7);
+//! let (mut frame, layout) = stack.build_with_layout(60);
+//! Tag { flow: 3, sequence: 0, time_ns: 0 }.write(frame[layout.payload..].first_chunk_mut().unwrap());
+//! assert_eq!(find_tag(&frame).unwrap().0, layout.payload);
+//! ```
+
+#![forbid(unsafe_code)]
+
+/// Gives a wire layout its ways in and out: `LEN`, `of`, `of_mut`, `to_bytes`.
+macro_rules! view {
+    ($name:ident, $len:literal) => {
+        impl $name {
+            /// Bytes on the wire.
+            pub const LEN: usize = $len;
+
+            /// The fixed part of the header and all bytes behind it; no field is checked.
+            pub fn of(bytes: &[u8]) -> Option<(&Self, &[u8])> {
+                zerocopy::FromBytes::ref_from_prefix(bytes).ok()
+            }
+
+            /// Like [`Self::of`], to patch fields in place.
+            pub fn of_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
+                zerocopy::FromBytes::mut_from_prefix(bytes).ok()
+            }
+
+            /// The header as it goes on the wire.
+            pub fn to_bytes(self) -> [u8; $len] {
+                zerocopy::transmute!(self)
+            }
+        }
+    };
+}
+
+mod arp;
+pub mod checksum;
+mod ethernet;
+mod icmp;
+mod ipv4;
+mod ipv6;
+mod mac;
+mod mpls;
+mod neighbour;
+mod stack;
+mod tag;
+mod tcp;
+mod udp;
+mod vlan;
+mod walk;
+
+pub use arp::{Arp, ArpOperation, ArpView};
+pub use checksum::ChecksumPatch;
+pub use ethernet::{Ethernet, EthernetView, ethertype};
+pub use icmp::{Echo, IcmpVersion, IcmpView, Neighbour, NeighbourView};
+pub use ipv4::{Ipv4, Ipv4View, protocol};
+pub use ipv6::{Ipv6, Ipv6View, multicast_mac, solicited_node};
+pub use mac::{MacAddr, ParseMacError};
+pub use mpls::{Label, LabelView};
+pub use neighbour::{AddrSet, Presence, arp_request, neighbour_solicitation};
+pub use stack::{Fill, Layout, Network, Stack, Transport};
+pub use tag::{PktgenTag, PktgenTime, Tag, TagKind, is_tag_at, tag_at};
+pub use tcp::{Tcp, TcpView, tcp_flags};
+pub use udp::{Udp, UdpView};
+pub use vlan::{Vlan, VlanView};
+pub use walk::{find_tag, headers_end};
+
+/// The smallest frame on Ethernet, without FCS: IEEE 802.3 minFrameSize 64.
+pub const MIN_LEN: usize = 60;
