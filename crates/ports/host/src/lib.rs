@@ -1,0 +1,33 @@
+//! What the machine is and does: namespaces, links, CPUs, clocks, and what limits them.
+//!
+//! The one crate that reads `/proc`, `/sys` and netlink. It moves no frames and knows no plan; it
+//! answers questions and makes the changes it is told to, and it never prints.
+//!
+//! A network namespace belongs to a thread. [`Netlink`] and [`Ethtool`] open their socket inside
+//! the namespace once and can then be used from any thread; whatever has no socket to hold on to
+//! (sysctls, a new packet socket) runs in [`in_namespace`].
+
+pub mod address;
+pub mod clock;
+pub mod cpu;
+pub mod doctor;
+pub mod ethtool;
+pub mod link;
+pub mod locks;
+pub mod neighbour;
+pub mod netns;
+pub mod privilege;
+pub mod process;
+pub mod route;
+pub mod sysctl;
+
+mod error;
+mod netlink;
+mod sysfs;
+
+pub use error::{HostError, Result};
+pub use ethtool::Ethtool;
+pub use link::{Link, LinkCounters};
+pub use locks::{Direction, QueueLock};
+pub use netlink::Netlink;
+pub use netns::{Namespace, in_namespace};

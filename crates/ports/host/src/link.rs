@@ -1,0 +1,620 @@
+//! Links: what interfaces there are, what they are made of, what they have counted; making veth
+//! pairs and changing what `ip link` can change.
+//!
+//! Knows nothing of addresses and routes, nor of what only ethtool can tell (speed, channels,
+//! offloads).
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkXdp, Stats64, XdpAttached,
+};
+
+use crate::error::{self, HostError, Result};
+use crate::netlink::{Ask, Netlink, Refusal};
+use crate::netns::{self, Namespace};
+
+/// net/if.h: IFNAMSIZ, less the terminating zero.
+const NAME_MAX: usize = 15;
+
+/// An interface as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its name there.
+    pub name: String,
+    /// Its hardware address; zeros where it has none.
+    pub mac: [u8; 6],
+    /// Its MTU: bytes of a frame after the Ethernet header.
+    pub mtu: u32,
+    /// The largest MTU it can be given, where the driver says so.
+    pub max_mtu: Option<u32>,
+    /// Whether it was brought up (IFF_UP).
+    pub up: bool,
+    /// Whether there is somebody at the other end.
+    pub carrier: bool,
+    /// Whether it takes frames for other hosts as well, by `ip link` or by a socket's wish.
+    pub promiscuous: bool,
+    /// What it is.
+    pub kind: LinkKind,
+    /// The other end of a veth, or the device beneath: its index, in its own namespace.
+    pub peer_index: Option<u32>,
+    /// The id by which this namespace knows that of the peer; absent where it is the same one.
+    pub peer_netnsid: Option<i32>,
+    /// Transmit queues it was made with; `ethtool -l` tells how many are on.
+    pub num_tx_queues: u32,
+    /// Receive queues it was made with.
+    pub num_rx_queues: u32,
+    /// The XDP program on it.
+    pub xdp_attached: Option<XdpProgram>,
+}
+
+/// What an interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A device of a bus, real or of the virtual machine.
+    Physical,
+    /// The loopback.
+    Loopback,
+    /// One end of a virtual wire.
+    Veth,
+    /// A learning bridge.
+    Bridge,
+    /// A tun or tap.
+    Tun,
+    /// Something else that is made by software, by its netlink name: `vlan`, `bond`, `dummy`.
+    Other(String),
+}
+
+impl LinkKind {
+    /// Whether frames on it never see a wire, so that its speed is a figure of speech.
+    pub fn is_virtual(&self) -> bool {
+        !matches!(self, LinkKind::Physical)
+    }
+}
+
+impl std::fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LinkKind::Physical => "physical",
+            LinkKind::Loopback => "loopback",
+            LinkKind::Veth => "veth",
+            LinkKind::Bridge => "bridge",
+            LinkKind::Tun => "tun",
+            LinkKind::Other(kind) => kind,
+        })
+    }
+}
+
+/// An XDP program found on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpProgram {
+    /// Its id, as `bpftool prog` lists it.
+    pub id: u32,
+    /// Where it runs.
+    pub mode: XdpMode,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// After the driver, on ready-made socket buffers.
+    Generic,
+    /// In the device.
+    Offloaded,
+    /// In several of these places.
+    Several,
+}
+
+impl std::fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+            XdpMode::Offloaded => "offloaded",
+            XdpMode::Several => "several modes",
+        })
+    }
+}
+
+/// One end of a veth pair to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct VethEnd<'a> {
+    /// Where it shall be.
+    pub namespace: &'a Namespace,
+    /// What it shall be called there.
+    pub name: &'a str,
+    /// Its address; the kernel draws one otherwise.
+    pub mac: Option<[u8; 6]>,
+    /// Transmit queues, and as many receive queues, all of them on.
+    pub queues: u32,
+    /// Its MTU; 1500 otherwise.
+    pub mtu: Option<u32>,
+}
+
+/// All interfaces of a namespace, by index.
+///
+/// # Errors
+/// When the namespace cannot be entered.
+pub fn links(namespace: &Namespace) -> Result<Vec<Link>> {
+    Netlink::open(namespace)?.links()
+}
+
+/// The interface called `name` in a namespace.
+///
+/// # Errors
+/// [`HostError::UnknownInterface`], with the names that are near and those there are.
+pub fn link_by_name(namespace: &Namespace, name: &str) -> Result<Link> {
+    Netlink::open(namespace)?.link(name)
+}
+
+/// Makes a veth pair with its ends straight where they belong. Both are down.
+///
+/// # Errors
+/// [`HostError::Exists`] where a name is taken; a refusal where privileges are missing.
+pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
+    check_name(a.name)?;
+    check_name(b.name)?;
+    let mut message = LinkMessage::default();
+    message.attributes = a.attributes();
+    let mut peer = LinkMessage::default();
+    peer.attributes = b.attributes();
+    peer.attributes
+        .push(LinkAttribute::NetNsFd(netns::raw_fd(b.namespace)));
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    let netlink = Netlink::open(a.namespace)?;
+    netlink
+        .ask(RouteNetlinkMessage::NewLink(message), Ask::Create)
+        .map(drop)
+        .map_err(|refusal| {
+            if refusal.errno() != Some(libc::EEXIST) {
+                return refusal.on("create", format!("the veth pair {} - {}", a.name, b.name));
+            }
+            // Either may be the one in the way; the kernel does not say which.
+            let taken = if netlink.link(a.name).is_ok() { a } else { b };
+            HostError::Exists {
+                object: format!("interface {} in {}", taken.name, taken.namespace.place()),
+                command: format!(
+                    "{}ip link delete {}",
+                    taken.namespace.command_prefix(),
+                    taken.name
+                ),
+            }
+        })
+}
+
+impl VethEnd<'_> {
+    fn attributes(&self) -> Vec<LinkAttribute> {
+        // Where the counts are given, veth switches all queues on; otherwise only the first.
+        let mut attributes = vec![
+            LinkAttribute::IfName(self.name.into()),
+            LinkAttribute::NumTxQueues(self.queues),
+            LinkAttribute::NumRxQueues(self.queues),
+        ];
+        attributes.extend(self.mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
+        attributes.extend(self.mtu.map(LinkAttribute::Mtu));
+        attributes
+    }
+}
+
+impl Netlink {
+    /// All interfaces of the namespace, by index.
+    ///
+    /// # Errors
+    /// When the kernel refuses the list.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self
+            .ask(request, Ask::Dump)
+            .map_err(|r| r.on("list", self.interfaces()))?;
+        let mut links: Vec<Link> = answers.iter().filter_map(as_link).map(Link::from).collect();
+        links.sort_by_key(|link| link.index);
+        Ok(links)
+    }
+
+    /// The interface called `name`.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`], with the names that are near and those there are.
+    pub fn link(&self, name: &str) -> Result<Link> {
+        self.message_of(name).map(|message| Link::from(&message))
+    }
+
+    /// Everything the interface has counted since it was made.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`].
+    pub fn counters(&self, name: &str) -> Result<LinkCounters> {
+        let message = self.message_of(name)?;
+        let counted = message
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(stats) => Some(LinkCounters::from(stats)),
+                _ => None,
+            });
+        counted.ok_or_else(|| {
+            let none = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+            Refusal::from(none).on("read the counters of", name)
+        })
+    }
+
+    /// Brings the interface up.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`]; a refusal where privileges are missing.
+    pub fn set_up(&self, name: &str) -> Result<()> {
+        self.change(name, "bring up", |message| {
+            message.header.flags = LinkFlags::Up;
+            message.header.change_mask = LinkFlags::Up;
+        })
+    }
+
+    /// Takes the interface down.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_down(&self, name: &str) -> Result<()> {
+        self.change(name, "take down", |message| {
+            message.header.change_mask = LinkFlags::Up
+        })
+    }
+
+    /// Sets the MTU.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`]; a refusal for an MTU the device cannot have.
+    pub fn set_mtu(&self, name: &str, mtu: u32) -> Result<()> {
+        self.change(name, "set the MTU of", |m| {
+            m.attributes.push(LinkAttribute::Mtu(mtu))
+        })
+    }
+
+    /// Sets the hardware address.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
+        self.change(name, "set the hardware address of", |message| {
+            message
+                .attributes
+                .push(LinkAttribute::Address(mac.to_vec()));
+        })
+    }
+
+    /// Removes the interface; of a veth pair both ends go.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn delete_link(&self, name: &str) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.link(name)?.index;
+        self.ask(RouteNetlinkMessage::DelLink(message), Ask::Plain)
+            .map(drop)
+            .map_err(|refusal| refusal.on("delete", name))
+    }
+
+    fn change(
+        &self,
+        name: &str,
+        operation: &'static str,
+        edit: impl FnOnce(&mut LinkMessage),
+    ) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.link(name)?.index;
+        edit(&mut message);
+        self.ask(RouteNetlinkMessage::SetLink(message), Ask::Plain)
+            .map(drop)
+            .map_err(|refusal| refusal.on(operation, name))
+    }
+
+    fn message_of(&self, name: &str) -> Result<LinkMessage> {
+        if check_name(name).is_err() {
+            return Err(self.unknown(name)?);
+        }
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.into()));
+        match self.ask(RouteNetlinkMessage::GetLink(message), Ask::Plain) {
+            Ok(answers) => match answers.into_iter().next() {
+                Some(RouteNetlinkMessage::NewLink(message)) => Ok(message),
+                _ => Err(self.unknown(name)?),
+            },
+            Err(refusal) if refusal.errno() == Some(libc::ENODEV) => Err(self.unknown(name)?),
+            Err(refusal) => Err(refusal.on("look up", name)),
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Result<HostError> {
+        let existing: Vec<String> = self.links()?.into_iter().map(|link| link.name).collect();
+        let nearest = error::nearest(name, &existing);
+        Ok(HostError::UnknownInterface {
+            name: name.into(),
+            place: self.namespace().place(),
+            nearest,
+            existing,
+        })
+    }
+
+    fn interfaces(&self) -> String {
+        format!("the interfaces of {}", self.namespace().place())
+    }
+}
+
+fn as_link(message: &RouteNetlinkMessage) -> Option<&LinkMessage> {
+    match message {
+        RouteNetlinkMessage::NewLink(link) => Some(link),
+        _ => None,
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let why = match name {
+        "" => "it is empty",
+        "." | ".." => "it is a folder",
+        _ if name.len() > NAME_MAX => "it is longer than 15 bytes",
+        _ if name.contains(|c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace()) => {
+            "it has a slash, a colon or a blank"
+        }
+        _ => return Ok(()),
+    };
+    Err(HostError::BadName {
+        name: name.into(),
+        what: "an interface",
+        why,
+    })
+}
+
+impl From<&LinkMessage> for Link {
+    fn from(message: &LinkMessage) -> Self {
+        let header = &message.header;
+        let loopback = header.link_layer_type == LinkLayerType::Loopback;
+        let mut link = Link {
+            index: header.index,
+            name: String::new(),
+            mac: [0; 6],
+            mtu: 0,
+            max_mtu: None,
+            up: header.flags.contains(LinkFlags::Up),
+            carrier: header.flags.contains(LinkFlags::LowerUp),
+            promiscuous: header.flags.contains(LinkFlags::Promisc),
+            kind: if loopback {
+                LinkKind::Loopback
+            } else {
+                LinkKind::Physical
+            },
+            peer_index: None,
+            peer_netnsid: None,
+            num_tx_queues: 1,
+            num_rx_queues: 1,
+            xdp_attached: None,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::Address(bytes) => {
+                    link.mac = bytes.as_slice().try_into().unwrap_or_default();
+                }
+                LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                LinkAttribute::MaxMtu(mtu) => link.max_mtu = (*mtu != 0).then_some(*mtu),
+                LinkAttribute::Carrier(carrier) => link.carrier = *carrier != 0,
+                LinkAttribute::Promiscuity(count) => link.promiscuous |= *count > 0,
+                LinkAttribute::Link(index) => link.peer_index = (*index != 0).then_some(*index),
+                LinkAttribute::LinkNetNsId(id) => link.peer_netnsid = Some(*id),
+                LinkAttribute::NumTxQueues(count) => link.num_tx_queues = *count,
+                LinkAttribute::NumRxQueues(count) => link.num_rx_queues = *count,
+                LinkAttribute::LinkInfo(infos) => {
+                    if let Some(kind) = infos.iter().find_map(kind_of) {
+                        link.kind = kind;
+                    }
+                }
+                LinkAttribute::Xdp(facts) => link.xdp_attached = xdp_of(facts),
+                _ => {}
+            }
+        }
+        link
+    }
+}
+
+fn kind_of(info: &LinkInfo) -> Option<LinkKind> {
+    let LinkInfo::Kind(kind) = info else {
+        return None;
+    };
+    Some(match kind {
+        InfoKind::Veth => LinkKind::Veth,
+        InfoKind::Bridge => LinkKind::Bridge,
+        InfoKind::Tun => LinkKind::Tun,
+        other => LinkKind::Other(other.to_string()),
+    })
+}
+
+fn xdp_of(facts: &[LinkXdp]) -> Option<XdpProgram> {
+    let attached = facts.iter().find_map(|fact| match fact {
+        LinkXdp::Attached(attached) => Some(*attached),
+        _ => None,
+    })?;
+    let mode = match attached {
+        XdpAttached::None => return None,
+        XdpAttached::Driver => XdpMode::Native,
+        XdpAttached::SocketBuffer => XdpMode::Generic,
+        XdpAttached::Hardware => XdpMode::Offloaded,
+        _ => XdpMode::Several,
+    };
+    // With several there is no single id; the driver's is the one that meets the frames first.
+    let id = facts.iter().find_map(|fact| match fact {
+        LinkXdp::ProgId(id) => Some(*id),
+        LinkXdp::DrvProgId(id) if mode == XdpMode::Several => Some(*id),
+        _ => None,
+    });
+    Some(XdpProgram {
+        id: id.unwrap_or(0),
+        mode,
+    })
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
+        /// What an interface has counted: if_link.h, `struct rtnl_link_stats64`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct LinkCounters { $($(#[$doc])* pub $field: u64,)* }
+
+        impl LinkCounters {
+            /// Every counter with its name, in the kernel's order.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+
+            /// What was counted since `earlier`. A counter that was reset in between gives what
+            /// it has reached since then.
+            pub fn since(&self, earlier: &Self) -> Self {
+                LinkCounters {
+                    $($field: self.$field.checked_sub(earlier.$field).unwrap_or(self.$field),)*
+                }
+            }
+        }
+
+        impl From<&Stats64> for LinkCounters {
+            fn from(stats: &Stats64) -> Self {
+                LinkCounters { $($field: stats.$field,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Good packets received.
+    rx_packets,
+    /// Packets sent.
+    tx_packets,
+    /// Bytes of good packets received, without FCS on most devices.
+    rx_bytes,
+    /// Bytes sent.
+    tx_bytes,
+    /// Bad packets received, all kinds.
+    rx_errors,
+    /// Packets that could not be sent, all kinds.
+    tx_errors,
+    /// Packets received and not processed, for want of memory or of a protocol.
+    rx_dropped,
+    /// Packets dropped on their way out.
+    tx_dropped,
+    /// Multicast packets received.
+    multicast,
+    /// Collisions while sending.
+    collisions,
+    /// Received with an impossible length.
+    rx_length_errors,
+    /// Lost because the receiver was overrun.
+    rx_over_errors,
+    /// Received with a wrong FCS.
+    rx_crc_errors,
+    /// Received misaligned.
+    rx_frame_errors,
+    /// Lost in the receiver's FIFO.
+    rx_fifo_errors,
+    /// Lost because the host gave no buffers in time.
+    rx_missed_errors,
+    /// Sending aborted.
+    tx_aborted_errors,
+    /// Sending failed for want of carrier.
+    tx_carrier_errors,
+    /// Lost in the sender's FIFO.
+    tx_fifo_errors,
+    /// Sending failed for a heartbeat error (old half-duplex devices).
+    tx_heartbeat_errors,
+    /// Sending failed for a late collision.
+    tx_window_errors,
+    /// Compressed packets received.
+    rx_compressed,
+    /// Compressed packets sent.
+    tx_compressed,
+    /// Received by an inactive device of a bond or bridge.
+    rx_nohandler,
+    /// Received for another host's address, and dropped for it.
+    rx_otherhost_dropped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_known_without_privileges() {
+        let here = Namespace::current().unwrap();
+        let lo = link_by_name(&here, "lo").unwrap();
+        assert_eq!(
+            (lo.index, lo.kind.clone(), lo.mac),
+            (1, LinkKind::Loopback, [0; 6])
+        );
+        assert!(links(&here).unwrap().contains(&lo));
+        assert_eq!(
+            Netlink::open(&here)
+                .unwrap()
+                .counters("lo")
+                .unwrap()
+                .named()
+                .count(),
+            25
+        );
+    }
+
+    #[test]
+    fn names_too_long_for_an_interface_are_unknown_not_refused() {
+        let here = Namespace::current().unwrap();
+        let error = link_by_name(&here, "a-name-of-more-than-15").unwrap_err();
+        assert!(
+            matches!(error, HostError::UnknownInterface { .. }),
+            "{error}"
+        );
+        assert!(matches!(check_name("a b"), Err(HostError::BadName { .. })));
+    }
+
+    #[test]
+    fn counters_since_survive_a_reset() {
+        let earlier = LinkCounters {
+            rx_packets: 10,
+            tx_packets: 10,
+            ..Default::default()
+        };
+        let later = LinkCounters {
+            rx_packets: 12,
+            tx_packets: 3,
+            ..Default::default()
+        };
+        let between = later.since(&earlier);
+        assert_eq!((between.rx_packets, between.tx_packets), (2, 3));
+    }
+
+    #[test]
+    fn xdp_facts() {
+        let generic = [
+            LinkXdp::Attached(XdpAttached::SocketBuffer),
+            LinkXdp::ProgId(7),
+        ];
+        assert_eq!(
+            xdp_of(&generic),
+            Some(XdpProgram {
+                id: 7,
+                mode: XdpMode::Generic
+            })
+        );
+        assert_eq!(xdp_of(&[LinkXdp::Attached(XdpAttached::None)]), None);
+        let several = [
+            LinkXdp::Attached(XdpAttached::Multiple),
+            LinkXdp::SkbProgId(8),
+            LinkXdp::DrvProgId(9),
+        ];
+        assert_eq!(
+            xdp_of(&several),
+            Some(XdpProgram {
+                id: 9,
+                mode: XdpMode::Several
+            })
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! One run per queue: the second one is told who has it.
+//!
+//! An advisory lock on a small file, which the kernel lets go of when its holder dies, however it
+//! dies. The file names the holder. Knows nothing of who is entitled to the queue.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::error::{HostError, Result};
+use crate::netns::Namespace;
+use crate::{privilege, process};
+
+/// Which half of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The sending half.
+    Tx,
+    /// The receiving half.
+    Rx,
+}
+
+impl Direction {
+    /// `tx` or `rx`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Tx => "tx",
+            Direction::Rx => "rx",
+        }
+    }
+}
+
+/// The right to use one half of a queue, for as long as it lives.
+#[derive(Debug)]
+pub struct QueueLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl QueueLock {
+    /// Takes half a queue of the interface `interface`, whose number is `ifindex`, in `namespace`.
+    ///
+    /// # Errors
+    /// [`HostError::QueueHeld`] with the holder's process and command; a refusal where no folder
+    /// for locks can be written.
+    pub fn take(
+        namespace: &Namespace,
+        interface: &str,
+        ifindex: u32,
+        queue: u32,
+        direction: Direction,
+    ) -> Result<Self> {
+        let name = format!(
+            "{}-{ifindex}-{queue}-{}",
+            namespace.inode(),
+            direction.name()
+        );
+        let path = directory()?.join(name);
+        let object = || format!("the lock {}", path.display());
+        loop {
+            let mut file = open(&path).map_err(HostError::refused("open", object()))?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(HostError::QueueHeld {
+                        interface: in_place(interface, namespace),
+                        queue,
+                        direction: direction.name(),
+                        holder: holder(&mut file),
+                    });
+                }
+                Err(e) => return Err(HostError::refused("take", object())(e)),
+            }
+            // The one before removed the file between our opening and locking it: what we hold
+            // then has no name, and the next one would not meet us.
+            if same_file(&file, &path) {
+                // Without the name it is a lock all the same.
+                let _ = sign(&mut file);
+                return Ok(QueueLock { file, path });
+            }
+        }
+    }
+}
+
+impl Drop for QueueLock {
+    fn drop(&mut self) {
+        // Removed while still locked, so that nobody can lock a name that is about to go.
+        let _ = fs::remove_file(&self.path);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+fn in_place(interface: &str, namespace: &Namespace) -> String {
+    namespace
+        .name()
+        .map_or_else(|| interface.into(), |node| format!("{node}/{interface}"))
+}
+
+/// The first folder that can be written: one for everybody, else one for this user.
+fn directory() -> Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let own = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|folder| !folder.is_empty())
+        .map(|folder| PathBuf::from(folder).join("wirebench"));
+    // In a user namespace everybody is user 0.
+    let fallback = PathBuf::from(format!("/tmp/wirebench-{}", privilege::outer_uid()));
+    let mut refused = None;
+    for (folder, mode) in [
+        (Some("/run/wirebench".into()), 0o1777),
+        (own, 0o700),
+        (Some(fallback), 0o700),
+    ] {
+        let Some(folder) = folder.map(|folder: PathBuf| folder.join("locks")) else {
+            continue;
+        };
+        match usable(&folder, mode, uid) {
+            Ok(()) => return Ok(folder),
+            Err(e) => refused = Some(HostError::refused("use", folder.display().to_string())(e)),
+        }
+    }
+    Err(refused.expect("at least one folder was tried"))
+}
+
+fn usable(folder: &Path, mode: u32, uid: u32) -> io::Result<()> {
+    if !folder.is_dir() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(if mode == 0o700 { 0o700 } else { 0o755 })
+            .create(folder)?;
+        // The mask of the process would take the others' rights away.
+        fs::set_permissions(folder, Permissions::from_mode(mode))?;
+    }
+    let found = fs::symlink_metadata(folder)?;
+    // In /tmp anybody may have been there first.
+    if !found.is_dir() || (mode == 0o700 && found.uid() != uid) {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(rustix::fs::access(
+        folder,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    )?)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Twice, since O_CREAT on another user's file in a sticky folder is refused
+    // (fs.protected_regular), and the file may come or go in between.
+    const NOFOLLOW: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(NOFOLLOW);
+    loop {
+        match options.open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // A file of another user is enough to be locked, also when it cannot be written.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return OpenOptions::new()
+                    .read(true)
+                    .custom_flags(NOFOLLOW)
+                    .open(path);
+            }
+            other => return other,
+        }
+        match options.clone().create_new(true).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            // Left behind by a crash, the next user of the queue must be able to sign it.
+            Ok(file) => {
+                return file
+                    .set_permissions(Permissions::from_mode(0o666))
+                    .map(|()| file);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn same_file(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+fn sign(file: &mut File) -> io::Result<()> {
+    let pid = std::process::id();
+    let command = process::command_of(pid).unwrap_or_default();
+    file.set_len(0)?;
+    file.write_all(format!("{pid}\n{command}\n").as_bytes())
+}
+
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let _ = file.read_to_string(&mut text);
+    describe(&text)
+}
+
+fn describe(text: &str) -> String {
+    let mut lines = text.lines();
+    match (
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+    ) {
+        // It has the lock and has not yet written its name.
+        ("", _) => "a process that has only just started".into(),
+        (pid, "") => format!("process {pid}"),
+        (pid, command) => format!("process {pid} ({command})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_one_is_told_who_was_first() {
+        let here = Namespace::current().unwrap();
+        // No interface has such an index, so nobody else is in the way.
+        let index = 0x7f00_0000 + std::process::id();
+        let take = |queue, direction| QueueLock::take(&here, "eth0", index, queue, direction);
+
+        let first = take(0, Direction::Tx).unwrap();
+        let error = take(0, Direction::Tx).unwrap_err().to_string();
+        let pid = std::process::id();
+        assert!(
+            error.starts_with(&format!(
+                "queue 0 (tx) of eth0 is in use by process {pid} ("
+            )),
+            "{error}"
+        );
+        let _other_half = take(0, Direction::Rx).unwrap();
+        let _other_queue = take(1, Direction::Tx).unwrap();
+
+        let path = first.path.clone();
+        drop(first);
+        assert!(!path.exists());
+        take(0, Direction::Tx).unwrap();
+    }
+
+    #[test]
+    fn a_left_over_file_is_no_obstacle() {
+        let here = Namespace::current().unwrap();
+        let index = 0x7e00_0000 + std::process::id();
+        let path = directory()
+            .unwrap()
+            .join(format!("{}-{index}-0-rx", here.inode()));
+        fs::write(
+            &path,
+            "1\na command that is long gone and has a long name\n",
+        )
+        .unwrap();
+        let lock = QueueLock::take(&here, "eth0", index, 0, Direction::Rx).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with(&format!("{}\n", std::process::id())) && !text.contains("long gone")
+        );
+        drop(lock);
+    }
+
+    #[test]
+    fn holders() {
+        assert_eq!(
+            describe("4711\nwirebench tx -i eth0\n"),
+            "process 4711 (wirebench tx -i eth0)"
+        );
+        assert_eq!(describe("4711\n"), "process 4711");
+        assert_eq!(describe(""), "a process that has only just started");
+    }
+}

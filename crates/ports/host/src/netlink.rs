@@ -1,0 +1,262 @@
+//! A route netlink socket in one namespace: asks, waits for the answer, tells the kernel's reason.
+//!
+//! Knows messages and acknowledgements; what they say is the business of the modules that add
+//! methods to [`Netlink`]: `link`, `address`, `route`, `neighbour`.
+
+use std::cell::Cell;
+use std::io;
+
+use netlink_packet_core::{
+    Emitable, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL,
+    NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::error::{HostError, Result};
+use crate::netns::{Namespace, in_namespace};
+
+/// linux/netlink.h: NLMSGERR_ATTR_MSG
+const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// A connection to the network configuration of one namespace.
+///
+/// Opened there once, it goes on speaking of that namespace whichever thread uses it.
+pub struct Netlink {
+    socket: Socket,
+    namespace: Namespace,
+    sequence: Cell<u32>,
+}
+
+/// What a request does about a thing that exists already.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask {
+    /// Answer or change; creates nothing.
+    Plain,
+    /// Create, and fail where it exists.
+    Create,
+    /// Create or overwrite.
+    Replace,
+    /// List everything of that kind.
+    Dump,
+}
+
+/// The kernel's no: the error number and, often, its words.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) cause: io::Error,
+    pub(crate) detail: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn errno(&self) -> Option<i32> {
+        self.cause.raw_os_error()
+    }
+
+    /// As an error that names what was tried.
+    pub(crate) fn on(self, operation: &'static str, object: impl Into<String>) -> HostError {
+        HostError::Refused {
+            operation,
+            object: object.into(),
+            cause: self.cause,
+            detail: self.detail,
+            hint: None,
+        }
+        .or_privilege(|| "needs CAP_NET_ADMIN: run as root, or under `unshare -Urnm`".into())
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(cause: io::Error) -> Self {
+        Refusal {
+            cause,
+            detail: None,
+        }
+    }
+}
+
+impl Netlink {
+    /// Opens a socket inside `namespace`.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn open(namespace: &Namespace) -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            // Reasons in words, without an echo of the request before them; older kernels that
+            // know neither still give the number.
+            let _ = socket.set_ext_ack(true);
+            let _ = socket.set_cap_ack(true);
+            Ok(socket)
+        };
+        let socket = if namespace.is_current() {
+            open()
+        } else {
+            in_namespace(namespace, open)?
+        };
+        let socket = socket.map_err(HostError::refused("open", "a netlink socket"))?;
+        Ok(Netlink {
+            socket,
+            namespace: namespace.clone(),
+            sequence: Cell::new(0),
+        })
+    }
+
+    /// The namespace it speaks of.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Sends one request and collects what comes back until the kernel says it is done.
+    pub(crate) fn ask(
+        &self,
+        request: RouteNetlinkMessage,
+        how: Ask,
+    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+        // A table that changes while it is listed may come out with holes; the kernel says so.
+        const TRIES: usize = 5;
+        for _ in 1..TRIES {
+            if let Some(answers) = self.ask_once(request.clone(), how)? {
+                return Ok(answers);
+            }
+        }
+        self.ask_once(request, how)?
+            .ok_or_else(|| io::Error::other("the table kept changing while it was read").into())
+    }
+
+    fn ask_once(
+        &self,
+        request: RouteNetlinkMessage,
+        how: Ask,
+    ) -> Result<Option<Vec<RouteNetlinkMessage>>, Refusal> {
+        let sequence = self.sequence.get().wrapping_add(1);
+        self.sequence.set(sequence);
+        self.send(request, how, sequence)?;
+
+        let mut answers = Vec::new();
+        let mut whole = true;
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = datagram.as_slice();
+            while let Some((bytes, after)) = split_message(rest) {
+                rest = after;
+                let message = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
+                    Ok(message) => message,
+                    Err(e) => {
+                        // One entry the library cannot read must not hide all others.
+                        tracing::warn!("netlink: skipped an answer: {e}");
+                        continue;
+                    }
+                };
+                if message.header.sequence_number != sequence {
+                    continue;
+                }
+                whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+                    NetlinkPayload::Done(done) if done.code < 0 => {
+                        return Err(io::Error::from_raw_os_error(-done.code).into());
+                    }
+                    NetlinkPayload::Done(_) => return Ok(whole.then_some(answers)),
+                    NetlinkPayload::Error(error) => match error.code {
+                        None => return Ok(whole.then_some(answers)),
+                        Some(code) => {
+                            let detail = (message.header.flags & NLM_F_ACK_TLVS != 0)
+                                .then(|| reason(&error.header))
+                                .flatten();
+                            let cause = io::Error::from_raw_os_error(-code.get());
+                            return Err(Refusal { cause, detail });
+                        }
+                    },
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn send(&self, request: RouteNetlinkMessage, how: Ask, sequence: u32) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.sequence_number = sequence;
+        header.flags = NLM_F_REQUEST
+            | match how {
+                Ask::Plain => NLM_F_ACK,
+                Ask::Create => NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+                Ask::Replace => NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
+                Ask::Dump => NLM_F_DUMP,
+            };
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop)
+    }
+}
+
+/// The first message of a datagram and what follows it.
+fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = NetlinkBuffer::new_checked(datagram).ok()?.length() as usize;
+    if length < NetlinkHeader::default().buffer_len() {
+        return None;
+    }
+    let next = length.next_multiple_of(4).min(datagram.len());
+    Some((&datagram[..length], &datagram[next..]))
+}
+
+/// The kernel's words in an extended acknowledgement: `capped` is the request's header followed by
+/// attributes.
+fn reason(capped: &[u8]) -> Option<String> {
+    let attributes = capped.get(NetlinkHeader::default().buffer_len()..)?;
+    NlasIterator::new(attributes)
+        .flatten()
+        .find(|attribute| attribute.kind() == NLMSGERR_ATTR_MSG)
+        .map(|attribute| {
+            String::from_utf8_lossy(attribute.value())
+                .trim_end_matches('\0')
+                .to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_datagrams() {
+        let mut datagram = vec![0u8; 40];
+        datagram[0] = 18; // padded to 20
+        datagram[20] = 20;
+        let (first, rest) = split_message(&datagram).unwrap();
+        assert_eq!((first.len(), rest.len()), (18, 20));
+        let (second, rest) = split_message(rest).unwrap();
+        assert_eq!((second.len(), rest.len()), (20, 0));
+        assert!(split_message(rest).is_none());
+        assert!(
+            split_message(&[0; 40]).is_none(),
+            "a length of zero must not loop"
+        );
+    }
+
+    #[test]
+    fn finds_the_reason() {
+        let mut bytes = vec![0u8; 16];
+        bytes.extend([8, 0, 2, 0, 9, 9, 9, 9]); // NLMSGERR_ATTR_OFFS
+        bytes.extend([9, 0, 1, 0]);
+        bytes.extend(b"what\0\0\0\0");
+        assert_eq!(reason(&bytes).as_deref(), Some("what"));
+        assert_eq!(reason(&bytes[..24]), None);
+        assert_eq!(reason(&[]), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told() {
+        let netlink = Netlink::open(&Namespace::current().unwrap()).unwrap();
+        let error = netlink.link("wb-none-such").unwrap_err();
+        assert!(
+            matches!(&error, HostError::UnknownInterface { existing, .. } if existing.contains(&"lo".into())),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! What this process may do, and the command that would let it do more.
+
+use std::fmt;
+use std::fs;
+
+/// A capability we have a use for. linux/capability.h
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// Configure interfaces; attach XDP programs.
+    NetAdmin = 12,
+    /// Open packet and AF_XDP sockets.
+    NetRaw = 13,
+    /// Enter and make namespaces, mount.
+    SysAdmin = 21,
+    /// Raise priorities.
+    SysNice = 23,
+    /// Programs that read kernel pointers, and performance counters.
+    Perfmon = 38,
+    /// Load eBPF programs and make maps.
+    Bpf = 39,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Capability; 6] = [
+        Capability::NetAdmin,
+        Capability::NetRaw,
+        Capability::SysAdmin,
+        Capability::SysNice,
+        Capability::Perfmon,
+        Capability::Bpf,
+    ];
+
+    /// Its name as setcap takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Capability::NetAdmin => "cap_net_admin",
+            Capability::NetRaw => "cap_net_raw",
+            Capability::SysAdmin => "cap_sys_admin",
+            Capability::SysNice => "cap_sys_nice",
+            Capability::Perfmon => "cap_perfmon",
+            Capability::Bpf => "cap_bpf",
+        }
+    }
+
+    /// What it is needed for.
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Capability::NetAdmin => "configure interfaces and attach XDP programs",
+            Capability::NetRaw => "open packet and AF_XDP sockets",
+            Capability::SysAdmin => "enter and make network namespaces",
+            Capability::SysNice => "raise the priority of workers",
+            Capability::Perfmon => "let XDP programs read packet metadata of the kernel",
+            Capability::Bpf => "load XDP programs",
+        }
+    }
+
+    /// Whether a user namespace can give it: the kernel asks for CAP_BPF and CAP_PERFMON in the
+    /// first one, since eBPF programs are nobody's own.
+    pub fn works_in_user_namespace(self) -> bool {
+        !matches!(
+            self,
+            Capability::Bpf | Capability::Perfmon | Capability::SysNice
+        )
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name().to_uppercase())
+    }
+}
+
+/// A capability that is needed and not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub capability: Capability,
+    /// What it is needed for.
+    pub why: String,
+    /// The command that grants it.
+    pub command: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is missing: it is needed to {}; try `{}`",
+            self.capability, self.why, self.command
+        )
+    }
+}
+
+/// What this process may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Privileges {
+    effective: u64,
+    /// Whether capabilities hold for a user namespace's own things only.
+    pub in_user_namespace: bool,
+    /// Bytes that may be locked in memory; `None` is unlimited.
+    pub memlock: Option<u64>,
+}
+
+impl Privileges {
+    /// Asks the kernel. What it does not tell counts as not given.
+    pub fn of_this_process() -> Self {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let uid_map = fs::read_to_string("/proc/thread-self/uid_map").unwrap_or_default();
+        Privileges {
+            effective: effective(&status).unwrap_or(0),
+            in_user_namespace: !is_first_map(&uid_map),
+            memlock: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+        }
+    }
+
+    /// Whether the capability is effective here, and of use.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.effective & (1 << capability as u32) != 0
+            && (!self.in_user_namespace || capability.works_in_user_namespace())
+    }
+
+    /// Those of `needed` that are not there, each with the one command that grants them all.
+    pub fn missing(&self, needed: &[Capability]) -> Vec<Missing> {
+        let lacking: Vec<Capability> = needed.iter().copied().filter(|c| !self.has(*c)).collect();
+        let command = command_granting(&lacking, self.in_user_namespace);
+        lacking
+            .into_iter()
+            .map(|capability| Missing {
+                capability,
+                why: capability.purpose().into(),
+                command: command.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Whether this process runs as user 0 of its user namespace.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The user this process is outside of its user namespace.
+pub fn outer_uid() -> u32 {
+    let uid = rustix::process::getuid().as_raw();
+    let map = fs::read_to_string("/proc/thread-self/uid_map").unwrap_or_default();
+    outer(&map, uid).unwrap_or(uid)
+}
+
+/// What a `uid_map` (first inside, first outside, count) makes of a user.
+fn outer(map: &str, uid: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
+        let (inside, outside) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        let count = numbers.next()?.ok()?;
+        let within = uid.checked_sub(inside)?;
+        (within < count).then(|| outside + within)
+    })
+}
+
+fn command_granting(lacking: &[Capability], in_user_namespace: bool) -> String {
+    let program = "$(command -v wirebench)";
+    let beyond = lacking.iter().any(|c| !c.works_in_user_namespace());
+    if in_user_namespace && beyond {
+        // File capabilities are no way out of a user namespace.
+        return "sudo wirebench …, outside of any user namespace".into();
+    }
+    if lacking.contains(&Capability::SysAdmin) && !beyond {
+        return "unshare -Urnm wirebench …".into();
+    }
+    let names: Vec<&str> = lacking.iter().map(|c| c.name()).collect();
+    format!("sudo setcap {}+ep {program}", names.join(","))
+}
+
+/// The line `CapEff:` of `/proc/PID/status`.
+fn effective(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// Whether a `uid_map` is that of the first user namespace: everybody is who he is.
+fn is_first_map(map: &str) -> bool {
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(capabilities: &[Capability], in_user_namespace: bool) -> Privileges {
+        let effective = capabilities.iter().fold(0, |bits, c| bits | 1 << *c as u32);
+        Privileges {
+            effective,
+            in_user_namespace,
+            memlock: None,
+        }
+    }
+
+    #[test]
+    fn proc_texts() {
+        assert_eq!(
+            effective("Name:\tcat\nCapEff:\t000001ffffffffff\n"),
+            Some(0x1ff_ffff_ffff)
+        );
+        assert_eq!(effective("Name:\tcat\n"), None);
+        assert!(is_first_map("         0          0 4294967295\n"));
+        assert!(!is_first_map("         0       1000          1\n"));
+        assert!(!is_first_map(""));
+        let map = "         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(
+            (outer(map, 0), outer(map, 5), outer(map, 70_000)),
+            (Some(1000), Some(100_004), None)
+        );
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_one_command() {
+        let missing = with(&[Capability::NetAdmin], false).missing(&[
+            Capability::NetRaw,
+            Capability::NetAdmin,
+            Capability::Bpf,
+        ]);
+        let names: Vec<Capability> = missing.iter().map(|m| m.capability).collect();
+        assert_eq!(names, [Capability::NetRaw, Capability::Bpf]);
+        for each in &missing {
+            assert_eq!(
+                each.command,
+                "sudo setcap cap_net_raw,cap_bpf+ep $(command -v wirebench)"
+            );
+        }
+        assert_eq!(
+            missing[0].to_string(),
+            "CAP_NET_RAW is missing: it is needed to open packet and AF_XDP sockets; \
+             try `sudo setcap cap_net_raw,cap_bpf+ep $(command -v wirebench)`"
+        );
+    }
+
+    #[test]
+    fn a_user_namespace_gives_some_and_not_others() {
+        let all = with(&Capability::ALL, true);
+        assert!(all.has(Capability::NetRaw) && all.has(Capability::SysAdmin));
+        assert!(!all.has(Capability::Bpf));
+        assert!(
+            all.missing(&[Capability::Bpf])[0]
+                .command
+                .contains("outside")
+        );
+        let none = with(&[], false);
+        assert_eq!(
+            none.missing(&[Capability::SysAdmin])[0].command,
+            "unshare -Urnm wirebench …"
+        );
+    }
+
+    #[test]
+    fn reads_this_process() {
+        let privileges = Privileges::of_this_process();
+        if is_root() && !privileges.in_user_namespace {
+            assert_ne!(privileges.effective, 0);
+        }
+    }
+}

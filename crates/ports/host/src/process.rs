@@ -1,0 +1,116 @@
+//! Other processes: is the one that left its number here still alive, and what is it?
+
+use std::fs;
+
+/// The command line of a process, as one would type it; its short name where it has hidden the
+/// line; nothing where there is no such process.
+pub fn command_of(pid: u32) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = command_line(&line);
+    if !words.is_empty() {
+        return Some(words);
+    }
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .ok()
+        .map(|name| name.trim_end().to_owned())
+}
+
+/// When a process started, in clock ticks since boot: with its number this names it for good.
+pub fn start_time(pid: u32) -> Option<u64> {
+    Some(stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.1)
+}
+
+/// When this process started.
+pub fn own_start_time() -> u64 {
+    start_time(std::process::id()).unwrap_or(0)
+}
+
+/// Whether the process that had this number and started then is still at work. One that has ended
+/// and waits for its parent to notice is not.
+pub fn is_alive(pid: u32, start_time: u64) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|text| stat(&text))
+        .is_some_and(|(state, started)| started == start_time && !matches!(state, 'Z' | 'X'))
+}
+
+/// State and start time (fields 3 and 22) of a line of `/proc/PID/stat`.
+fn stat(line: &str) -> Option<(char, u64)> {
+    // The second field is the name in brackets, and a name may hold blanks and brackets.
+    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+fn command_line(bytes: &[u8]) -> String {
+    let words = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    words
+        .map(String::from_utf8_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_lines() {
+        let fields = (4..=21)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert_eq!(
+            stat(&format!("10 (cat) R {fields} 113748 3133440")),
+            Some(('R', 113_748))
+        );
+        assert_eq!(
+            stat(&format!("10 (a) b (c) Z {fields} 7 0\n")),
+            Some(('Z', 7))
+        );
+        assert_eq!(stat("10 (cat) R 4 5"), None);
+        assert_eq!(stat(""), None);
+    }
+
+    #[test]
+    fn command_lines() {
+        assert_eq!(
+            command_line(b"wirebench\0tx\0-i\0eth0\0"),
+            "wirebench tx -i eth0"
+        );
+        assert_eq!(command_line(b""), "");
+    }
+
+    #[test]
+    fn this_process_is_alive_and_a_dead_one_is_not() {
+        let pid = std::process::id();
+        assert!(is_alive(pid, own_start_time()));
+        assert!(!is_alive(pid, own_start_time() + 1));
+        assert!(command_of(pid).is_some());
+
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let started = start_time(child.id()).unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(child.id(), started));
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let started = start_time(child.id()).unwrap();
+        assert!(is_alive(child.id(), started));
+        child.kill().unwrap();
+        // WNOWAIT leaves it unreaped: a zombie.
+        let pid = rustix::process::Pid::from_child(&child);
+        let options =
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
+        assert!(!is_alive(child.id(), started));
+        child.wait().unwrap();
+    }
+}

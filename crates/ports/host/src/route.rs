@@ -1,0 +1,214 @@
+//! Routes: which there are, and which one a packet would take.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+
+use crate::address::family;
+use crate::error::Result;
+use crate::netlink::{Ask, Netlink};
+
+/// A unicast route of the main table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network it leads to.
+    pub destination: IpAddr,
+    /// How many bits of the destination count; 0 is the default route.
+    pub prefix_len: u8,
+    /// The next hops: interface index, and the router where there is one.
+    pub hops: Vec<(u32, Option<IpAddr>)>,
+}
+
+/// The way a packet to one destination takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The index of the interface it leaves by.
+    pub interface: u32,
+    /// The router it is handed to; absent where the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The source address the kernel would give it.
+    pub source: Option<IpAddr>,
+}
+
+impl Netlink {
+    /// The unicast routes of the main table, IPv4 first.
+    ///
+    /// # Errors
+    /// When the kernel refuses the list.
+    pub fn routes(&self) -> Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
+            let mut request = RouteMessage::default();
+            request.header.address_family = family(any);
+            let answers = match self.ask(RouteNetlinkMessage::GetRoute(request), Ask::Dump) {
+                Ok(answers) => answers,
+                // A kernel without that family has no routes of it.
+                Err(r) if matches!(r.errno(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
+                    continue;
+                }
+                Err(refusal) => return Err(refusal.on("list", "the routes")),
+            };
+            routes.extend(answers.iter().filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewRoute(message) => read(message, any),
+                _ => None,
+            }));
+        }
+        Ok(routes)
+    }
+
+    /// Whether a default route, IPv4 or IPv6, leaves by the interface called `name`.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface).
+    pub fn has_default_route(&self, name: &str) -> Result<bool> {
+        let index = self.link(name)?.index;
+        let leaves = |route: &Route| route.hops.iter().any(|(interface, _)| *interface == index);
+        Ok(self
+            .routes()?
+            .iter()
+            .any(|route| route.prefix_len == 0 && leaves(route)))
+    }
+
+    /// Adds a route to a network through a router, out of an interface, or both; replaces the one
+    /// there is.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal with the
+    /// kernel's reason.
+    pub fn add_route(
+        &self,
+        destination: IpAddr,
+        prefix_len: u8,
+        gateway: Option<IpAddr>,
+        interface: Option<&str>,
+    ) -> Result<()> {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(destination),
+            destination_prefix_length: prefix_len,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: if gateway.is_some() {
+                RouteScope::Universe
+            } else {
+                RouteScope::Link
+            },
+            kind: RouteType::Unicast,
+            ..Default::default()
+        };
+        if prefix_len > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(destination.into()));
+        }
+        message
+            .attributes
+            .extend(gateway.map(|g| RouteAttribute::Gateway(g.into())));
+        if let Some(name) = interface {
+            message
+                .attributes
+                .push(RouteAttribute::Oif(self.link(name)?.index));
+        }
+        self.ask(RouteNetlinkMessage::NewRoute(message), Ask::Replace)
+            .map(drop)
+            .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
+    }
+
+    /// The way a packet to `destination` would take now; nothing where there is none.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason than having no route.
+    pub fn way_to(&self, destination: IpAddr) -> Result<Option<Way>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(destination);
+        message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
+        message
+            .attributes
+            .push(RouteAttribute::Destination(destination.into()));
+        let answers = match self.ask(RouteNetlinkMessage::GetRoute(message), Ask::Plain) {
+            Ok(answers) => answers,
+            Err(r) if matches!(r.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
+                return Ok(None);
+            }
+            Err(refusal) => return Err(refusal.on("look up", format!("the way to {destination}"))),
+        };
+        Ok(answers.iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => way(message),
+            _ => None,
+        }))
+    }
+}
+
+fn read(message: &RouteMessage, any: IpAddr) -> Option<Route> {
+    let header = &message.header;
+    let table = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Table(table) => Some(*table),
+            _ => None,
+        });
+    let main = u32::from(RouteHeader::RT_TABLE_MAIN);
+    if header.kind != RouteType::Unicast || table.unwrap_or(header.table.into()) != main {
+        return None;
+    }
+    let mut destination = any;
+    let mut hops: Vec<(u32, Option<IpAddr>)> = Vec::new();
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => destination = ip(address)?,
+            RouteAttribute::Oif(index) => hops.push((*index, gateway(&message.attributes))),
+            RouteAttribute::MultiPath(several) => hops.extend(
+                several
+                    .iter()
+                    .map(|hop| (hop.interface_index, gateway(&hop.attributes))),
+            ),
+            _ => {}
+        }
+    }
+    Some(Route {
+        destination,
+        prefix_len: header.destination_prefix_length,
+        hops,
+    })
+}
+
+fn way(message: &RouteMessage) -> Option<Way> {
+    let interface = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        })?;
+    let source = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::PrefSource(address) => ip(address),
+            _ => None,
+        });
+    Some(Way {
+        interface,
+        gateway: gateway(&message.attributes),
+        source,
+    })
+}
+
+fn gateway(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+    attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(address) => ip(address),
+        _ => None,
+    })
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}

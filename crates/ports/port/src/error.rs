@@ -1,0 +1,71 @@
+//! What can go wrong with a port, and whose doing it is.
+
+use std::io;
+
+/// An error of a port. The message names the operation, the object and the cause.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The user asked for something that cannot be: unknown interface, bad locator, queue out of range.
+    #[error("{port}: {what}")]
+    Input {
+        /// The port as the user wrote it.
+        port: String,
+        /// What is wrong and what is allowed.
+        what: String,
+    },
+    /// A privilege is missing.
+    #[error("{port}: {what}; {command}")]
+    Privilege {
+        /// The port as the user wrote it.
+        port: String,
+        /// Which privilege, for what.
+        what: String,
+        /// The command that grants it.
+        command: String,
+    },
+    /// The machine or the interface cannot do it (no XDP, queue taken, link down at start).
+    #[error("{port}: {what}")]
+    Unsupported {
+        /// The port as the user wrote it.
+        port: String,
+        /// What, why, and the command that would change it.
+        what: String,
+    },
+    /// The link is down; what was submitted waits.
+    #[error("{port}: link is down")]
+    LinkDown {
+        /// The port.
+        port: String,
+    },
+    /// The interface or its namespace has vanished during the run.
+    #[error("{port}: the interface is gone")]
+    Gone {
+        /// The port.
+        port: String,
+    },
+    /// A recorded port has no more frames.
+    #[error("{port}: end of file")]
+    EndOfFile {
+        /// The port.
+        port: String,
+    },
+    /// A system call failed in a way that has no better name.
+    #[error("{port}: {operation}: {cause}")]
+    Io {
+        /// The port.
+        port: String,
+        /// What was tried.
+        operation: String,
+        /// Why it failed.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+impl PortError {
+    /// Whether the run may go on and try again (link down), as against being over.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::LinkDown { .. })
+    }
+}

@@ -1,0 +1,119 @@
+//! Which frames it hits: by ratio, by count, or none.
+
+/// Which arriving frames are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each with this probability, 0 to 1.
+    Ratio(f64),
+    /// Exactly each `n`-th: the frames number n, 2n, 3n, … of all that arrive.
+    Every(u64),
+}
+
+/// A sequence of pseudo-random numbers: SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The sequence number `stream` of this seed.
+    pub(super) fn new(seed: u64, stream: u64) -> Self {
+        let mut start = Self(seed ^ stream.wrapping_mul(0xd605_bbb5_8c8a_bbc5));
+        Self(start.next())
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from 0 to `last`, both included.
+    #[inline]
+    pub(super) fn up_to(&mut self, last: u64) -> u64 {
+        let n = u128::from(last) + 1;
+        ((u128::from(self.next()) * n) >> 64) as u64
+    }
+}
+
+/// Chooses frames.
+#[derive(Clone, Debug)]
+pub(super) enum Chooser {
+    Never,
+    Ratio { at_most: u64, random: Random },
+    Every { n: u64, left: u64 },
+}
+
+impl Chooser {
+    pub(super) fn ratio(ratio: f64, random: Random) -> Self {
+        if ratio <= 0.0 {
+            return Self::Never;
+        }
+        Self::Ratio {
+            at_most: (ratio * 2f64.powi(64)) as u64,
+            random,
+        }
+    }
+
+    pub(super) fn loss(loss: Loss, random: Random) -> Self {
+        match loss {
+            Loss::None => Self::Never,
+            Loss::Ratio(ratio) => Self::ratio(ratio, random),
+            Loss::Every(n) => Self::Every { n, left: n },
+        }
+    }
+
+    #[inline]
+    pub(super) fn choose(&mut self) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Ratio { at_most, random } => random.next() <= *at_most,
+            Self::Every { n, left } => {
+                *left -= 1;
+                if *left > 0 {
+                    return false;
+                }
+                *left = *n;
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nth_is_exact() {
+        let mut chooser = Chooser::loss(Loss::Every(3), Random::new(1, 1));
+        let chosen: Vec<u32> = (1..=10).filter(|_| chooser.choose()).collect();
+        assert_eq!(chosen, [3, 6, 9]);
+    }
+
+    #[test]
+    fn ratios_are_met() {
+        let count = |ratio| {
+            let mut chooser = Chooser::ratio(ratio, Random::new(7, 2));
+            (0..100_000).filter(|_| chooser.choose()).count()
+        };
+        assert_eq!(count(0.0), 0);
+        assert_eq!(count(1.0), 100_000);
+        // Five standard deviations.
+        assert!((9_526..10_474).contains(&count(0.1)), "{}", count(0.1));
+    }
+
+    #[test]
+    fn splitmix64_is_splitmix64() {
+        // The first outputs for seed 1234567, as in many reference implementations.
+        let mut random = Random(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        assert_eq!(random.up_to(0), 0);
+        assert!((0..1000).all(|_| random.up_to(2) <= 2));
+    }
+}

@@ -1,0 +1,122 @@
+//! Brings the two ends of `memory:NAME` together.
+
+use std::collections::HashMap;
+
+use super::{LinkOptions, MemoryPort, link};
+use crate::PortError;
+
+/// The memory links of one session. Whoever opens a name first gets the first end, the next one the
+/// second.
+#[derive(Debug, Default)]
+pub struct Registry {
+    links: HashMap<String, Made>,
+}
+
+#[derive(Debug)]
+struct Made {
+    queues: u32,
+    second: Option<MemoryPort>,
+}
+
+impl Registry {
+    /// No links yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives one end of the link named in the options; makes the link if it is the first.
+    ///
+    /// The second end has what the first one asked for; the options given for it are only compared
+    /// in the number of queues.
+    ///
+    /// # Errors
+    /// Both ends are taken, the ends differ in the number of queues, or an option is out of range.
+    pub fn open(&mut self, options: &LinkOptions) -> Result<MemoryPort, PortError> {
+        let Some(made) = self.links.get_mut(&options.name) else {
+            let (first, second) = link(options)?;
+            let made = Made {
+                queues: options.queues,
+                second: Some(second),
+            };
+            self.links.insert(options.name.clone(), made);
+            return Ok(first);
+        };
+        let wrong = |what| {
+            Err(PortError::Input {
+                port: options.locator(),
+                what,
+            })
+        };
+        if made.second.is_some() && made.queues != options.queues {
+            return wrong(format!(
+                "{} queues asked, but its other end has {}",
+                options.queues, made.queues
+            ));
+        }
+        match made.second.take() {
+            Some(second) => Ok(second),
+            None => wrong("both ends of this link are in use; take another name".to_owned()),
+        }
+    }
+
+    /// Lets go of the second ends that nobody opened: their links then lead nowhere, and a sender at
+    /// the first end is not held up by a receiver that never comes.
+    pub fn drop_unopened(&mut self) {
+        for made in self.links.values_mut() {
+            made.second = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::VirtualClock;
+    use crate::{QueuePair, RxQueue, TxQueue};
+
+    fn options(name: &str) -> LinkOptions {
+        LinkOptions::new(name, VirtualClock::new(0).into())
+    }
+
+    #[test]
+    fn a_name_has_two_ends() {
+        let mut registry = Registry::new();
+        let mut a = registry.open(&options("x")).unwrap();
+        let mut other = registry.open(&options("y")).unwrap();
+        let mut b = registry.open(&options("x")).unwrap();
+        assert_eq!(
+            (a.facts.locator.as_str(), b.facts.locator.as_str()),
+            ("memory:x", "memory:x")
+        );
+        assert_ne!(a.facts.mac, b.facts.mac);
+
+        let tx = a.queues[0].tx();
+        assert_eq!(tx.lend(1), 1);
+        *tx.slot(0).len = 60;
+        tx.submit(1);
+        tx.flush().unwrap();
+        assert_eq!(other.queues[0].rx().receive(9, |_| ()).unwrap(), 0);
+        assert_eq!(b.queues[0].rx().receive(9, |_| ()).unwrap(), 1);
+
+        assert_eq!(
+            registry.open(&options("x")).unwrap_err().to_string(),
+            "memory:x: both ends of this link are in use; take another name"
+        );
+    }
+
+    #[test]
+    fn the_ends_must_agree_on_queues() {
+        let mut registry = Registry::new();
+        registry.open(&options("x")).unwrap();
+        let four = LinkOptions {
+            queues: 4,
+            ..options("x")
+        };
+        assert_eq!(
+            registry.open(&four).unwrap_err().to_string(),
+            "memory:x: 4 queues asked, but its other end has 1"
+        );
+        assert!(registry.open(&options("x")).is_ok());
+    }
+}

@@ -1,0 +1,620 @@
+//! A ring of frame slots between one sender and one receiver, in place.
+//!
+//! The sender writes a frame where the receiver will read it; nothing is copied or allocated.
+//! Positions count up for ever and are masked to the ring. From the receiver's end the slots are,
+//! in order: *visible* (published, not yet released), *pending* (submitted, not yet published),
+//! *lent* (being written), free. `depth` bounds what is visible, so that a full receiver leaves
+//! frames pending, as a full device does.
+//!
+//! Both ends keep a copy of the other's position and look at the shared one only when the copy
+//! says there is too little.
+//!
+//! Knows nothing of ports, time or counters. With `--cfg loom` the shared parts are those of the
+//! model checker: `RUSTFLAGS="--cfg loom" cargo test -p wb-port --lib spsc`.
+#![allow(
+    unsafe_code,
+    reason = "two threads use one buffer, by turns that only the two positions tell"
+)]
+#![allow(
+    unexpected_cfgs,
+    reason = "loom is switched on by RUSTFLAGS, as its documentation asks"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    sync::Arc,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// What stands before the bytes of each slot.
+#[repr(C)]
+struct Header {
+    stamp_ns: u64,
+    cookie: u64,
+    len: u32,
+}
+
+const HEADER: usize = size_of::<Header>();
+
+/// The prefetcher of common processors fetches lines in pairs, hence 128 and not 64.
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// Where the slots are; the same for both ends.
+#[derive(Clone, Copy)]
+struct Area {
+    base: NonNull<u8>,
+    mask: usize,
+    stride: usize,
+    capacity: usize,
+}
+
+impl Area {
+    #[inline]
+    fn header(self, position: usize) -> NonNull<Header> {
+        // SAFETY: the masked position is below the number of slots and each is `stride` long, so the
+        // result lies within the allocation, aligned to 64 bytes.
+        unsafe { self.base.add((position & self.mask) * self.stride) }.cast()
+    }
+
+    #[inline]
+    fn bytes(header: NonNull<Header>) -> NonNull<u8> {
+        // SAFETY: each slot has `stride >= HEADER + capacity` bytes.
+        unsafe { header.cast::<u8>().add(HEADER) }
+    }
+
+    fn layout(self) -> Layout {
+        Layout::from_size_align((self.mask + 1) * self.stride, 128)
+            .expect("the size was accepted when the ring was made")
+    }
+}
+
+struct Shared {
+    /// First slot that the receiver has not released; written by the receiver.
+    head: Padded<AtomicUsize>,
+    /// First slot that is not visible; written by the sender.
+    tail: Padded<AtomicUsize>,
+    /// The receiver was dropped, and `head` now belongs to the sender.
+    deserted: AtomicBool,
+    area: Area,
+    /// The model checker's view of each slot: who touches it, and whether that is ordered.
+    #[cfg(loom)]
+    touched: Vec<UnsafeCell<()>>,
+}
+
+// SAFETY: the memory behind `area` is reached only by the one sender and the one receiver, each in
+// the slots that `head` and `tail` give it; it is freed when neither is left.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `ring` with this layout; both ends are gone.
+        unsafe { dealloc(self.area.base.as_ptr(), self.area.layout()) };
+    }
+}
+
+/// Makes a ring of `slots` slots (a power of two) for frames of up to `capacity` bytes, of which
+/// `depth` may be visible at once.
+///
+/// # Panics
+/// Unless `slots` is a power of two, `1 <= depth <= slots`, and the whole fits in memory.
+pub(super) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Receiver) {
+    assert!(slots.is_power_of_two() && (1..=slots).contains(&depth));
+    // An odd number of cache lines, so that the headers spread over all sets of the caches.
+    let stride = ((HEADER + capacity).div_ceil(64) | 1) * 64;
+    let layout = slots
+        .checked_mul(stride)
+        .and_then(|size| Layout::from_size_align(size, 128).ok())
+        .expect("a ring of this size fits in memory");
+    // SAFETY: the layout is not empty, as `slots` and `stride` are not 0.
+    let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        handle_alloc_error(layout)
+    };
+    let area = Area {
+        base,
+        mask: slots - 1,
+        stride,
+        capacity,
+    };
+    let shared = Arc::new(Shared {
+        head: Padded(AtomicUsize::new(0)),
+        tail: Padded(AtomicUsize::new(0)),
+        deserted: AtomicBool::new(false),
+        area,
+        #[cfg(loom)]
+        touched: (0..slots).map(|_| UnsafeCell::new(())).collect(),
+    });
+    let sender = Sender {
+        area,
+        depth,
+        visible_end: 0,
+        pending_end: 0,
+        lent: 0,
+        seen_head: 0,
+        shared: Arc::clone(&shared),
+    };
+    let receiver = Receiver {
+        area,
+        head: 0,
+        seen_tail: 0,
+        shared,
+    };
+    (sender, receiver)
+}
+
+/// The writing end.
+pub(super) struct Sender {
+    area: Area,
+    depth: usize,
+    /// First pending slot: our own copy of `tail`.
+    visible_end: usize,
+    /// First lent slot.
+    pending_end: usize,
+    lent: usize,
+    seen_head: usize,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: `area` points into memory that `shared` keeps alive, and only the slots from `tail` on are
+// used, which are this end's alone.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn capacity(&self) -> usize {
+        self.area.capacity
+    }
+
+    fn refresh_head(&mut self) {
+        if self.shared.deserted.load(Ordering::Acquire) {
+            // Nobody will read what is visible.
+            self.seen_head = self.visible_end;
+            return;
+        }
+        // Acquire pairs with the Release in `Receiver::release`: its reads of the slots are over.
+        self.seen_head = self.shared.head.0.load(Ordering::Acquire);
+    }
+
+    #[inline]
+    fn free(&self) -> usize {
+        self.area.mask + 1 - self.pending_end.wrapping_sub(self.seen_head)
+    }
+
+    /// Lends up to `n` slots; what was lent before is lent anew.
+    #[inline]
+    pub(super) fn lend(&mut self, n: usize) -> usize {
+        if self.free() < n {
+            self.refresh_head();
+        }
+        self.lent = n.min(self.free());
+        self.lent
+    }
+
+    /// The `i`-th lent slot: bytes, length, cookie.
+    ///
+    /// # Panics
+    /// If fewer than `i + 1` are lent.
+    #[inline]
+    pub(super) fn slot(&mut self, i: usize) -> (&mut [u8], &mut u32, &mut u64) {
+        assert!(i < self.lent, "slot {i} of {} lent", self.lent);
+        let position = self.pending_end.wrapping_add(i);
+        self.touch_mut(position);
+        let header = self.area.header(position);
+        // SAFETY: `lend` saw that the receiver has released this slot, it becomes visible again by
+        // `publish` only, and the borrow of `self` keeps that from being called meanwhile. The memory
+        // was zeroed when allocated, so it is initialised; header and bytes do not overlap.
+        unsafe {
+            let bytes =
+                std::slice::from_raw_parts_mut(Area::bytes(header).as_ptr(), self.area.capacity);
+            let header = header.as_ptr();
+            (bytes, &mut (*header).len, &mut (*header).cookie)
+        }
+    }
+
+    /// Makes the first `n` lent slots pending; takes back the others.
+    ///
+    /// # Panics
+    /// If fewer than `n` are lent.
+    #[inline]
+    pub(super) fn submit(&mut self, n: usize) {
+        assert!(n <= self.lent, "{n} submitted of {} lent", self.lent);
+        self.pending_end = self.pending_end.wrapping_add(n);
+        self.lent = 0;
+    }
+
+    /// Slots submitted and not published.
+    #[inline]
+    pub(super) fn pending(&self) -> usize {
+        self.pending_end.wrapping_sub(self.visible_end)
+    }
+
+    /// How many of the pending slots the receiver has room for.
+    #[inline]
+    pub(super) fn room(&mut self) -> usize {
+        let pending = self.pending();
+        let room = self.depth - self.visible_end.wrapping_sub(self.seen_head);
+        if pending <= room {
+            return pending;
+        }
+        self.refresh_head();
+        pending.min(self.depth - self.visible_end.wrapping_sub(self.seen_head))
+    }
+
+    /// Makes the first `n` pending slots visible, with this stamp; returns the sum of their lengths.
+    ///
+    /// # Panics
+    /// If there is no room for `n` ([`Sender::room`] has to be asked first), or the length of one is
+    /// more than its capacity.
+    #[inline]
+    pub(super) fn publish(&mut self, n: usize, stamp_ns: u64) -> u64 {
+        let used = self.visible_end.wrapping_sub(self.seen_head);
+        assert!(n <= self.pending() && n <= self.depth - used);
+        let mut octets = 0;
+        for i in 0..n {
+            let position = self.visible_end.wrapping_add(i);
+            self.touch_mut(position);
+            let header = self.area.header(position).as_ptr();
+            // SAFETY: a pending slot is ours until `tail` is stored below.
+            let len = unsafe {
+                (*header).stamp_ns = stamp_ns;
+                (*header).len
+            };
+            assert!(
+                len as usize <= self.area.capacity,
+                "a frame of {len} bytes in a slot of {}",
+                self.area.capacity
+            );
+            octets += u64::from(len);
+        }
+        self.visible_end = self.visible_end.wrapping_add(n);
+        // Release pairs with the Acquire in `Receiver::available`: the slots are written.
+        self.shared
+            .tail
+            .0
+            .store(self.visible_end, Ordering::Release);
+        octets
+    }
+
+    /// The bytes of the `i`-th pending slot.
+    ///
+    /// # Panics
+    /// If fewer than `i + 1` are pending, or its length is more than its capacity.
+    pub(super) fn pending_bytes(&self, i: usize) -> &[u8] {
+        assert!(i < self.pending());
+        let position = self.visible_end.wrapping_add(i);
+        self.touch(position);
+        let header = self.area.header(position);
+        // SAFETY: a pending slot is ours; it is not written while `self` is borrowed.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(Area::bytes(header).as_ptr(), self.area.capacity) };
+        // SAFETY: as above.
+        let len = unsafe { (*header.as_ptr()).len };
+        &bytes[..len as usize]
+    }
+
+    /// Takes all pending slots back, and what is lent with them.
+    pub(super) fn retract(&mut self) {
+        self.pending_end = self.visible_end;
+        self.lent = 0;
+    }
+
+    #[inline]
+    fn touch(&self, _position: usize) {
+        #[cfg(loom)]
+        self.shared.touched[_position & self.area.mask].with(|_| ());
+    }
+
+    #[inline]
+    fn touch_mut(&self, _position: usize) {
+        #[cfg(loom)]
+        self.shared.touched[_position & self.area.mask].with_mut(|_| ());
+    }
+}
+
+/// The reading end.
+pub(super) struct Receiver {
+    area: Area,
+    /// Our own copy of `head`.
+    head: usize,
+    seen_tail: usize,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: `area` points into memory that `shared` keeps alive, and only visible slots are read, which
+// the sender does not touch.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    /// How many frames are visible, up to `max`.
+    #[inline]
+    pub(super) fn available(&mut self, max: usize) -> usize {
+        if self.seen_tail.wrapping_sub(self.head) < max {
+            // Acquire pairs with the Release in `Sender::publish`.
+            self.seen_tail = self.shared.tail.0.load(Ordering::Acquire);
+        }
+        max.min(self.seen_tail.wrapping_sub(self.head))
+    }
+
+    /// The `i`-th visible frame and its stamp.
+    ///
+    /// # Panics
+    /// If [`Receiver::available`] did not show `i + 1` frames.
+    #[inline]
+    pub(super) fn frame(&self, i: usize) -> (&[u8], u64) {
+        assert!(i < self.seen_tail.wrapping_sub(self.head));
+        let position = self.head.wrapping_add(i);
+        self.touch(position);
+        let header = self.area.header(position);
+        // SAFETY: a visible slot is not written until `release` stores a later `head`, which the borrow
+        // of `self` keeps from happening; `publish` has checked its length.
+        unsafe {
+            let len = (*header.as_ptr()).len as usize;
+            let bytes = std::slice::from_raw_parts(Area::bytes(header).as_ptr(), len);
+            (bytes, (*header.as_ptr()).stamp_ns)
+        }
+    }
+
+    /// Gives the first `n` visible slots back.
+    ///
+    /// # Panics
+    /// If [`Receiver::available`] did not show `n` frames.
+    #[inline]
+    pub(super) fn release(&mut self, n: usize) {
+        assert!(n <= self.seen_tail.wrapping_sub(self.head));
+        self.head = self.head.wrapping_add(n);
+        // Release pairs with the Acquire in `Sender::refresh_head`.
+        self.shared.head.0.store(self.head, Ordering::Release);
+    }
+
+    #[inline]
+    fn touch(&self, _position: usize) {
+        #[cfg(loom)]
+        self.shared.touched[_position & self.area.mask].with(|_| ());
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire in `Sender::refresh_head`: our reads are over.
+        self.shared.deserted.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+fn write(sender: &mut Sender, i: usize, value: u8, len: u32) {
+    let (bytes, slot_len, cookie) = sender.slot(i);
+    bytes[..len as usize].fill(value);
+    *slot_len = len;
+    *cookie = u64::from(value);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn refuses<V>(act: impl FnOnce() -> V) -> bool {
+        catch_unwind(AssertUnwindSafe(|| {
+            act();
+        }))
+        .is_err()
+    }
+
+    #[test]
+    fn frames_appear_when_published_and_in_order() {
+        let (mut tx, mut rx) = ring(8, 4, 100);
+        assert_eq!(tx.lend(20), 8);
+        assert_eq!(tx.lend(3), 3);
+        for i in 0..3u8 {
+            write(&mut tx, usize::from(i), i + 1, 10 + u32::from(i));
+        }
+        tx.submit(3);
+        assert_eq!((tx.pending(), rx.available(9)), (3, 0));
+        assert_eq!(tx.room(), 3);
+        assert_eq!(tx.publish(3, 77), 33);
+        assert_eq!((tx.pending(), rx.available(2), rx.available(9)), (0, 2, 3));
+        assert_eq!(rx.frame(2), (&[3u8; 12][..], 77));
+        rx.release(2);
+        assert_eq!(rx.frame(0).0, [3u8; 12]);
+    }
+
+    #[test]
+    fn a_full_receiver_leaves_frames_pending() {
+        let (mut tx, mut rx) = ring(8, 4, 100);
+        tx.lend(6);
+        (0..6).for_each(|i| write(&mut tx, i, i as u8, 10));
+        tx.submit(6);
+        assert_eq!(tx.room(), 4);
+        tx.publish(4, 0);
+        assert_eq!((tx.room(), tx.pending(), tx.lend(9)), (0, 2, 2));
+        rx.available(9);
+        rx.release(1);
+        assert_eq!((tx.room(), tx.pending_bytes(1)), (1, &[5u8; 10][..]));
+        tx.retract();
+        assert_eq!((tx.pending(), tx.lend(9)), (0, 5));
+    }
+
+    #[test]
+    fn positions_wrap_and_slots_keep_their_content() {
+        let (mut tx, mut rx) = ring(4, 4, 64);
+        // Just before the positions overflow.
+        for position in [&mut tx.visible_end, &mut tx.pending_end, &mut tx.seen_head] {
+            *position = usize::MAX - 5;
+        }
+        rx.head = usize::MAX - 5;
+        rx.seen_tail = usize::MAX - 5;
+        tx.shared.head.0.store(usize::MAX - 5, Ordering::Relaxed);
+        tx.shared.tail.0.store(usize::MAX - 5, Ordering::Relaxed);
+        for round in 0..20u8 {
+            assert_eq!(tx.lend(1), 1);
+            if round >= 4 {
+                let (bytes, len, cookie) = tx.slot(0);
+                assert_eq!(
+                    (bytes[0], *len, *cookie),
+                    (round - 4, 20, u64::from(round) - 4)
+                );
+            }
+            write(&mut tx, 0, round, 20);
+            tx.submit(1);
+            assert_eq!(tx.room(), 1);
+            tx.publish(1, 0);
+            assert_eq!(rx.available(4), 1);
+            assert_eq!(rx.frame(0).0, [round; 20]);
+            rx.release(1);
+        }
+    }
+
+    #[test]
+    fn misuse_is_refused() {
+        let (mut tx, mut rx) = ring(4, 2, 64);
+        assert!(refuses(|| *tx.slot(0).1));
+        assert!(refuses(|| tx.submit(1)));
+        assert!(refuses(|| tx.publish(1, 0)));
+        assert!(refuses(|| tx.pending_bytes(0).len()));
+        assert!(refuses(|| rx.frame(0).1));
+        assert!(refuses(|| rx.release(1)));
+        tx.lend(3);
+        tx.submit(3);
+        assert!(refuses(|| tx.publish(3, 0)), "deeper than the receiver");
+        tx.retract();
+        tx.lend(1);
+        *tx.slot(0).1 = 65;
+        tx.submit(1);
+        assert!(refuses(|| tx.publish(1, 0)), "longer than the slot");
+        assert_eq!(rx.available(1), 0);
+        assert!(refuses(|| ring(3, 2, 64)));
+        assert!(refuses(|| ring(4, 5, 64)));
+        assert!(refuses(|| ring(1 << 60, 2, 64)));
+    }
+
+    #[test]
+    fn either_end_may_go_first() {
+        let (mut tx, mut rx) = ring(4, 4, 64);
+        tx.lend(1);
+        write(&mut tx, 0, 9, 9);
+        tx.submit(1);
+        tx.publish(1, 0);
+        drop(tx);
+        assert_eq!(rx.available(4), 1);
+        assert_eq!(rx.frame(0).0, [9; 9]);
+
+        let (mut tx, rx) = ring(4, 4, 64);
+        drop(rx);
+        for _ in 0..20 {
+            assert_eq!(tx.lend(1), 1);
+            *tx.slot(0).1 = 10;
+            tx.submit(1);
+            assert_eq!(tx.room(), 1);
+            tx.publish(1, 0);
+        }
+    }
+
+    #[test]
+    fn two_threads_lose_and_mix_nothing() {
+        const FRAMES: u64 = 300_000;
+        let (mut tx, mut rx) = ring(64, 32, 100);
+        let sender = std::thread::spawn(move || {
+            let mut next = 0u64;
+            while next < FRAMES || tx.pending() > 0 {
+                let want = (next % 11 + 1).min(FRAMES - next) as usize;
+                let lent = tx.lend(want);
+                for i in 0..lent {
+                    let (bytes, len, _) = tx.slot(i);
+                    *len = 16 + (next % 80) as u32;
+                    bytes[..8].copy_from_slice(&next.to_be_bytes());
+                    bytes[8..*len as usize].fill(next as u8);
+                    next += 1;
+                }
+                tx.submit(lent);
+                let room = tx.room();
+                tx.publish(room, next);
+                if room == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut expected = 0u64;
+        while expected < FRAMES {
+            let n = rx.available((expected % 7 + 1) as usize);
+            for i in 0..n {
+                let (bytes, stamp) = rx.frame(i);
+                assert_eq!(bytes[..8], expected.to_be_bytes());
+                assert_eq!(bytes.len() as u64, 16 + expected % 80);
+                assert!(bytes[8..].iter().all(|b| *b == expected as u8));
+                assert!(stamp > expected);
+                expected += 1;
+            }
+            rx.release(n);
+            if n == 0 {
+                std::thread::yield_now();
+            }
+        }
+        sender.join().unwrap();
+        assert_eq!(rx.available(1), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    #[test]
+    fn every_interleaving_hands_over_whole_frames() {
+        loom::model(|| {
+            let (mut tx, mut rx) = ring(2, 2, 8);
+            let sender = loom::thread::spawn(move || {
+                for value in 1..=3u8 {
+                    while tx.lend(1) == 0 {
+                        loom::thread::yield_now();
+                    }
+                    write(&mut tx, 0, value, 4);
+                    tx.submit(1);
+                    while tx.room() == 0 {
+                        loom::thread::yield_now();
+                    }
+                    tx.publish(1, u64::from(value));
+                }
+            });
+            for value in 1..=3u8 {
+                while rx.available(1) == 0 {
+                    loom::thread::yield_now();
+                }
+                assert_eq!(rx.frame(0), (&[value; 4][..], u64::from(value)));
+                rx.release(1);
+            }
+            sender.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_sender_takes_over_what_a_dropped_receiver_read() {
+        loom::model(|| {
+            let (mut tx, mut rx) = ring(1, 1, 8);
+            let receiver = loom::thread::spawn(move || {
+                if rx.available(1) == 1 {
+                    assert_eq!(rx.frame(0).0, [1; 4]);
+                }
+            });
+            for value in 1..=2u8 {
+                while tx.lend(1) == 0 {
+                    loom::thread::yield_now();
+                }
+                write(&mut tx, 0, value, 4);
+                tx.submit(1);
+                tx.publish(1, 0);
+            }
+            receiver.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,43 @@
+//! Keeps the bytes of refused frames until the sender asks for them.
+
+/// Refused frames, one after the other in one buffer that is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Refused {
+    /// Keeps a frame.
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Hands out all frames, oldest first, and forgets them.
+    pub(crate) fn take<F: FnMut(&[u8])>(&mut self, mut each: F) {
+        let mut start = 0;
+        for end in self.ends.drain(..) {
+            each(&self.bytes[start..end]);
+            start = end;
+        }
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hands_out_once_and_in_order() {
+        let mut refused = Refused::default();
+        refused.push(b"one");
+        refused.push(b"");
+        refused.push(b"three");
+        let mut seen = Vec::new();
+        refused.take(|frame| seen.push(frame.to_vec()));
+        assert_eq!(seen, [&b"one"[..], b"", b"three"]);
+        refused.take(|_| panic!("all were taken"));
+    }
+}
