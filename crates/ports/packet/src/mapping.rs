@@ -1,0 +1,66 @@
+//! Memory mapped into the process. Knows its extent, nothing of what is in it.
+#![allow(unsafe_code)] // mmap and munmap have no safe form.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// A readable and writable mapping, unmapped on drop.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is bound to no thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// `len` zeroed bytes of our own, page aligned.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh private mapping at an address of the kernel's choice overlaps nothing.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
+        Ok(Self::of(start.cast(), len))
+    }
+
+    /// The first `len` bytes that the ring of `socket` shares with the kernel.
+    pub(crate) fn shared(socket: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                protection,
+                MapFlags::SHARED,
+                socket,
+                0,
+            )?
+        };
+        Ok(Self::of(start.cast(), len))
+    }
+
+    fn of(start: *mut u8, len: usize) -> Self {
+        let start = NonNull::new(start).expect("mmap does not return page 0");
+        Self { start, len }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made in the constructor, and every borrow of it has ended.
+        // A failure would leave it mapped, which harms nothing.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

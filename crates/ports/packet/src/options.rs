@@ -1,0 +1,99 @@
+//! What can be asked of the packet driver.
+
+use crate::FilterOp;
+
+/// How a port is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketOptions {
+    /// Queue pairs; each has sockets of its own. At least 1.
+    pub queues: u32,
+    /// Open for sending.
+    pub tx: bool,
+    /// Open for receiving.
+    pub rx: bool,
+    /// Hand frames to the device directly (`PACKET_QDISC_BYPASS`): faster, not seen by other
+    /// captures on this host, not shaped by its queueing disciplines.
+    pub qdisc_bypass: bool,
+    /// How frames are handed to the kernel.
+    pub tx_mode: TxMode,
+    /// Frames that each queue can have in flight.
+    pub tx_slots: u32,
+    /// Longest frame to send, without FCS; by default MTU + 14 + 8, room for two VLAN tags.
+    pub max_frame_len: Option<u32>,
+    /// What matters on reception.
+    pub rx_mode: RxMode,
+    /// Receive ring of each queue, in bytes. Halved, with a warning, while the kernel has no memory
+    /// for it, down to 1 MiB.
+    pub rx_ring_bytes: usize,
+    /// Bytes of each received frame to keep.
+    pub snap_len: u32,
+    /// How received frames are spread over several queues.
+    pub fanout: Fanout,
+    /// Take the network card's receive stamps where it makes them. They count as wall time, so the
+    /// card's clock must be kept in step with it, and stamping must have been switched on.
+    pub hw_stamps: bool,
+    /// Receive frames for any destination address.
+    pub promiscuous: bool,
+    /// Classic BPF that chooses the frames to receive. A tag that the device or kernel has stripped
+    /// is not in the bytes that it sees.
+    pub filter: Option<Vec<FilterOp>>,
+    /// Do not receive what this host sends through the interface.
+    pub ignore_outgoing: bool,
+}
+
+impl Default for PacketOptions {
+    fn default() -> Self {
+        Self {
+            queues: 1,
+            tx: true,
+            rx: true,
+            qdisc_bypass: true,
+            tx_mode: TxMode::Auto,
+            tx_slots: 512,
+            max_frame_len: None,
+            rx_mode: RxMode::Throughput,
+            rx_ring_bytes: 64 << 20,
+            snap_len: 262_144,
+            fanout: Fanout::Hash,
+            hw_stamps: false,
+            promiscuous: false,
+            filter: None,
+            ignore_outgoing: true,
+        }
+    }
+}
+
+/// How frames are handed to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TxMode {
+    /// The fastest known: [`TxMode::Sendmmsg`].
+    #[default]
+    Auto,
+    /// `sendmmsg`: one system call for a batch.
+    Sendmmsg,
+}
+
+/// What matters on reception.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxMode {
+    /// Most frames per second: TPACKET_V3 blocks, handed over when full or after 2 ms.
+    #[default]
+    Throughput,
+    /// Each frame at once: TPACKET_V2 frames. Frames longer than the MTU (as segmentation offload
+    /// makes them) are cut.
+    LowLatency,
+}
+
+/// How received frames are spread over several queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fanout {
+    /// By flow hash: a flow stays on one queue.
+    #[default]
+    Hash,
+    /// In turn.
+    RoundRobin,
+    /// By the CPU that received.
+    Cpu,
+    /// By the device's receive queue.
+    RxQueue,
+}

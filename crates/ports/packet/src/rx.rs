@@ -1,0 +1,127 @@
+//! The receiving half: a ring, and the socket that fills it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use wb_port::{PortError, RxCounters, RxFrame, RxQueue};
+
+use crate::ring::Ring;
+use crate::sys;
+use crate::watch::Watch;
+
+/// A receiver that never sleeps learns of a vanished interface by asking after so many empty
+/// rounds: often enough to end soon, seldom enough not to be seen in a profile.
+const IDLE_ROUNDS: u32 = 4096;
+
+/// Longer than any run; what the clock and the kernel can add up.
+const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
+
+/// The receiving half of a [`crate::PacketQueue`].
+///
+/// A link that goes down is no error here: nothing comes until it is up again.
+pub struct PacketRx {
+    open: Option<Open>,
+}
+
+struct Open {
+    // Before the socket, so that it is unmapped first.
+    ring: Ring,
+    socket: OwnedFd,
+    watch: Watch,
+    idle_rounds: u32,
+    counters: RxCounters,
+}
+
+impl PacketRx {
+    pub(crate) fn new(socket: OwnedFd, ring: Ring, watch: Watch) -> Self {
+        let counters = RxCounters::default();
+        Self {
+            open: Some(Open {
+                ring,
+                socket,
+                watch,
+                idle_rounds: 0,
+                counters,
+            }),
+        }
+    }
+
+    /// Receives nothing.
+    pub(crate) fn closed() -> Self {
+        Self { open: None }
+    }
+}
+
+impl RxQueue for PacketRx {
+    fn receive<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        max: usize,
+        on_frame: F,
+    ) -> Result<usize, PortError> {
+        let Some(open) = &mut self.open else {
+            return Ok(0);
+        };
+        let shown = open.ring.receive(max, on_frame);
+        if shown > 0 {
+            open.counters.received_frames += shown as u64;
+            open.watch.saw_frame();
+            return Ok(shown);
+        }
+        open.idle_rounds += 1;
+        if open.idle_rounds >= IDLE_ROUNDS {
+            open.idle_rounds = 0;
+            open.watch.look(open.socket.as_fd());
+        }
+        open.watch.check()?;
+        Ok(0)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        let Some(open) = &mut self.open else {
+            std::thread::sleep(timeout.min(LONGEST_SLEEP));
+            return Ok(false);
+        };
+        if open.ring.has_frame() {
+            return Ok(true);
+        }
+        let end = Instant::now() + timeout.min(LONGEST_SLEEP);
+        loop {
+            open.watch.check()?;
+            let rest = end.saturating_duration_since(Instant::now());
+            let events = sleep(&open.socket, open.watch.at_most(rest))
+                .map_err(|errno| open.watch.error("poll", errno))?;
+            // A link that went down ends the sleep; frames may still come out of the open block.
+            let link_event = events.contains(PollFlags::ERR);
+            if link_event || (events.is_empty() && open.watch.may_be_gone()) {
+                open.watch.look(open.socket.as_fd());
+            }
+            if events.contains(PollFlags::IN) || !link_event {
+                return Ok(events.contains(PollFlags::IN));
+            }
+        }
+    }
+
+    fn counters(&mut self) -> RxCounters {
+        let Some(open) = &mut self.open else {
+            return RxCounters::default();
+        };
+        // The kernel's counter starts over with each reading.
+        if let Ok(drops) = sys::take_drops(open.socket.as_fd()) {
+            open.counters.dropped_frames += u64::from(drops);
+        }
+        open.counters
+    }
+}
+
+/// Sleeps until something happens to the socket; a signal also ends it.
+pub(crate) fn sleep(socket: &OwnedFd, timeout: Duration) -> Result<PollFlags, Errno> {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout.min(LONGEST_SLEEP)).map_err(|_| Errno::INVAL)?;
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) => Ok(fds[0].revents()),
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
+        Err(errno) => Err(errno),
+    }
+}

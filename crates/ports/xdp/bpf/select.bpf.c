@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Gives the frames that the port is for to the AF_XDP socket of their receive queue, and all others
+// to the kernel. Frames for the socket carry the time at which they passed here in front of their
+// first byte.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#define PROTOCOL_ICMPV6 58
+
+// The values are those of `Select::code` in select.rs.
+#define SELECT_NOTHING 0
+#define SELECT_ALL_BUT_CONTROL 1
+#define SELECT_UDP_PORTS 2
+#define SELECT_MAC 3
+
+// The layout is that of `stamp.rs`.
+#define STAMP_MAGIC 0x77625844
+struct stamp {
+	__u64 monotonic_ns;
+	__u32 magic;
+	__u32 reserved;
+};
+
+const volatile __u32 selected = SELECT_NOTHING;
+const volatile __u16 udp_low = 0;
+const volatile __u16 udp_high = 0;
+const volatile __u8 own_mac[ETH_ALEN] = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct vlan {
+	__be16 tci;
+	__be16 next;
+};
+
+struct ipv4 {
+	__u8 version_ihl;
+	__u8 tos;
+	__be16 length;
+	__be16 id;
+	__be16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__be16 checksum;
+	__be32 source;
+	__be32 destination;
+};
+
+struct ipv6 {
+	__be32 version_class_flow;
+	__be16 length;
+	__u8 next;
+	__u8 hops;
+	__u8 source[16];
+	__u8 destination[16];
+};
+
+struct udp {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__be16 checksum;
+};
+
+// The layer-4 header and its protocol; `protocol` is -1 where there is none to see.
+struct found {
+	void *header;
+	int protocol;
+	__be16 ethertype;
+};
+
+static __always_inline struct found find(void *data, void *end)
+{
+	struct found found = { .protocol = -1 };
+	struct ethhdr *ethernet = data;
+	if ((void *)(ethernet + 1) > end)
+		return found;
+
+	void *next = ethernet + 1;
+	__be16 type = ethernet->h_proto;
+#pragma unroll
+	for (int tags = 0; tags < 2; tags++) {
+		if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
+			break;
+		struct vlan *tag = next;
+		if ((void *)(tag + 1) > end)
+			return found;
+		type = tag->next;
+		next = tag + 1;
+	}
+	found.ethertype = type;
+
+	if (type == bpf_htons(ETH_P_IP)) {
+		struct ipv4 *ip = next;
+		if ((void *)(ip + 1) > end)
+			return found;
+		__u32 header_len = (ip->version_ihl & 0x0f) * 4;
+		// The ports stand in the first fragment only.
+		if (header_len < sizeof(*ip) || (ip->fragment & bpf_htons(0x1fff)))
+			return found;
+		found.header = next + header_len;
+		found.protocol = ip->protocol;
+	} else if (type == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6 *ip = next;
+		if ((void *)(ip + 1) > end)
+			return found;
+		found.header = ip + 1;
+		found.protocol = ip->next;
+	}
+	return found;
+}
+
+// What the kernel must see so that the host's neighbours still find it and can ping it.
+static __always_inline int is_control(struct found *found, void *data, void *end)
+{
+	__u8 *bytes = data;
+	if ((void *)(bytes + 1) > end || (bytes[0] & 1))
+		return 1;
+	if (found->ethertype == bpf_htons(ETH_P_ARP))
+		return 1;
+
+	__u8 *type = found->header;
+	if (found->protocol == IPPROTO_ICMP)
+		return (void *)(type + 1) <= end && *type == 8;
+	if (found->protocol == PROTOCOL_ICMPV6)
+		return (void *)(type + 1) <= end && (*type == 128 || (*type >= 133 && *type <= 137));
+	return 0;
+}
+
+static __always_inline int is_ours(void *data, void *end)
+{
+	struct found found;
+	struct udp *udp;
+	__u8 *bytes = data;
+
+	switch (selected) {
+	case SELECT_ALL_BUT_CONTROL:
+		found = find(data, end);
+		return !is_control(&found, data, end);
+	case SELECT_UDP_PORTS:
+		found = find(data, end);
+		if (found.protocol != IPPROTO_UDP)
+			return 0;
+		udp = found.header;
+		if ((void *)(udp + 1) > end)
+			return 0;
+		return bpf_ntohs(udp->destination) >= udp_low && bpf_ntohs(udp->destination) <= udp_high;
+	case SELECT_MAC:
+		if ((void *)(bytes + ETH_ALEN) > end)
+			return 0;
+#pragma unroll
+		for (int i = 0; i < ETH_ALEN; i++)
+			if (bytes[i] != own_mac[i])
+				return 0;
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+SEC("xdp")
+int wb_select(struct xdp_md *context)
+{
+	if (!is_ours((void *)(long)context->data, (void *)(long)context->data_end))
+		return XDP_PASS;
+
+	__u32 queue = context->rx_queue_index;
+	if (!bpf_map_lookup_elem(&sockets, &queue))
+		return XDP_PASS;
+
+	// Without room in front the frame goes unstamped; the reader sees no magic there.
+	if (bpf_xdp_adjust_meta(context, -(int)sizeof(struct stamp)) == 0) {
+		struct stamp *stamp = (void *)(long)context->data_meta;
+		if ((void *)(stamp + 1) <= (void *)(long)context->data) {
+			stamp->monotonic_ns = bpf_ktime_get_ns();
+			stamp->magic = STAMP_MAGIC;
+			stamp->reserved = 0;
+		}
+	}
+	return bpf_redirect_map(&sockets, queue, XDP_PASS);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

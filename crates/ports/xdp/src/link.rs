@@ -1,0 +1,61 @@
+//! Whether the interface has a carrier.
+#![allow(unsafe_code)] // SIOCETHTOOL, which rustix does not know.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+
+use wb_port::{Interface, PortError};
+
+use crate::fault;
+
+/// ethtool.h: `ETHTOOL_GLINK`.
+const ETHTOOL_GLINK: u32 = 0xa;
+
+/// ethtool.h: `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// Asks for the carrier of one interface, from any thread.
+pub(crate) struct Link {
+    /// AF_XDP sockets take no interface requests. Any other socket does, and remembers the
+    /// network namespace it was made in.
+    socket: UnixDatagram,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Link {
+    pub(crate) fn new(interface: &Interface) -> Result<Self, PortError> {
+        let socket = UnixDatagram::unbound()
+            .map_err(|cause| fault::io(interface, "open a socket for link requests", cause))?;
+        let mut name = [0; libc::IFNAMSIZ];
+        // One byte stays 0 to end the name.
+        for (to, from) in name[..libc::IFNAMSIZ - 1]
+            .iter_mut()
+            .zip(interface.name.bytes())
+        {
+            *to = libc::c_char::from_ne_bytes([from]);
+        }
+        Ok(Self { socket, name })
+    }
+
+    /// False only when the device says so itself.
+    ///
+    /// The flag `IFF_RUNNING` would say the same up to a second later.
+    pub(crate) fn may_carry(&self) -> bool {
+        let mut question = EthtoolValue {
+            command: ETHTOOL_GLINK,
+            data: 0,
+        };
+        // SAFETY: integers, arrays of them and a pointer; all zeroes is a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_name = self.name;
+        request.ifr_ifru.ifru_data = (&raw mut question).cast();
+        // SAFETY: the kernel reads the request and answers into `question`; both outlive the call.
+        let result =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        result != 0 || question.data != 0
+    }
+}

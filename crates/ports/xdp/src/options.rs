@@ -1,0 +1,261 @@
+//! What can be asked of the driver when a port is opened.
+
+use std::fmt;
+
+use wb_port::{Interface, PortError};
+
+/// How frames pass between the device and our memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The best of the others that works.
+    #[default]
+    Auto,
+    /// The device reads and writes our memory itself.
+    NativeZeroCopy,
+    /// The XDP program runs in the driver, and frames are copied.
+    NativeCopy,
+    /// The XDP program runs in the kernel's receive path, behind any driver.
+    Generic,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::NativeZeroCopy => "native zero copy",
+            Self::NativeCopy => "native copy",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// Which frames are received; the kernel gets the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Select {
+    /// All but what keeps the host reachable: ARP, neighbour discovery, echo requests, and frames
+    /// to a group address.
+    #[default]
+    AllButControl,
+    /// UDP to a destination port from the first to the second, both included.
+    UdpPorts(u16, u16),
+    /// Everything to this destination address.
+    Mac([u8; 6]),
+}
+
+/// Kernel busy polling (`SO_PREFER_BUSY_POLL`): the device is served from our own system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// How long one call may look for work, in microseconds.
+    pub micros: u32,
+    /// Frames that one call may serve.
+    pub budget: u32,
+}
+
+/// How to open a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// First queue to open.
+    pub first_queue: u32,
+    /// Number of queues.
+    pub queues: u32,
+    /// Open for sending.
+    pub tx: bool,
+    /// Open for receiving; attaches the XDP program.
+    pub rx: bool,
+    /// How frames pass.
+    pub mode: Mode,
+    /// Which frames are received.
+    pub select: Select,
+    /// Frames for sending, and slots of the transmit ring, per queue; a power of two.
+    pub tx_frames: u32,
+    /// Frames for receiving, and slots of the receive ring, per queue; a power of two.
+    pub rx_frames: u32,
+    /// Bytes per frame, 2048 or 4096; `None` takes the smaller that carries the MTU.
+    pub frame_size: Option<u32>,
+    /// Frames the kernel may send per system call in copy mode; kernels before 6.17 stay at 32.
+    pub tx_budget: u32,
+    /// Busy polling, if wanted.
+    pub busy_poll: Option<BusyPoll>,
+    /// Stamps of the network card, if wanted and possible.
+    pub hw_stamps: bool,
+}
+
+impl Default for XdpOptions {
+    fn default() -> Self {
+        Self {
+            first_queue: 0,
+            queues: 1,
+            tx: true,
+            rx: true,
+            mode: Mode::Auto,
+            select: Select::AllButControl,
+            tx_frames: 1024,
+            rx_frames: 4096,
+            frame_size: None,
+            tx_budget: 256,
+            busy_poll: None,
+            hw_stamps: false,
+        }
+    }
+}
+
+/// if_xdp.h: `XDP_PACKET_HEADROOM`, which the kernel keeps free in front of every received frame.
+const RX_HEADROOM: u32 = 256;
+/// An Ethernet header with two VLAN tags.
+const LONGEST_HEADER: u32 = 14 + 8;
+/// One page; the kernel takes no larger frames without huge pages.
+const LARGEST_FRAME: u32 = 4096;
+
+impl XdpOptions {
+    /// Checks the options against the interface and answers the frame size, or all that is wrong.
+    pub(crate) fn resolve(&self, interface: &Interface) -> Result<u32, PortError> {
+        let mut wrong = Vec::new();
+        if !self.tx && !self.rx {
+            wrong.push("neither sending nor receiving was asked for".to_owned());
+        }
+        if self.queues == 0 {
+            wrong.push("no queue was asked for".to_owned());
+        }
+        for (name, frames) in [("tx_frames", self.tx_frames), ("rx_frames", self.rx_frames)] {
+            if !frames.is_power_of_two() || !(64..=32_768).contains(&frames) {
+                wrong.push(format!(
+                    "{name} is {frames}; powers of two from 64 to 32768 are allowed"
+                ));
+            }
+        }
+        if let Select::UdpPorts(low, high) = self.select
+            && low > high
+        {
+            wrong.push(format!("UDP ports {low} to {high} are none"));
+        }
+        if let Some(size) = self.frame_size
+            && size != 2048
+            && size != LARGEST_FRAME
+        {
+            wrong.push(format!("frame_size is {size}; 2048 and 4096 are allowed"));
+        }
+        if !wrong.is_empty() {
+            return Err(PortError::Input {
+                port: interface.port.clone(),
+                what: wrong.join("; "),
+            });
+        }
+        self.check_queues(interface)?;
+        self.choose_frame_size(interface)
+    }
+
+    fn check_queues(&self, interface: &Interface) -> Result<(), PortError> {
+        let last = u64::from(self.first_queue) + u64::from(self.queues) - 1;
+        let on = match (self.tx, self.rx) {
+            (true, true) => interface.tx_queues.min(interface.rx_queues),
+            (true, false) => interface.tx_queues,
+            _ => interface.rx_queues,
+        };
+        if last < u64::from(on) {
+            return Ok(());
+        }
+        Err(crate::fault::queue_off(interface, last))
+    }
+
+    fn choose_frame_size(&self, interface: &Interface) -> Result<u32, PortError> {
+        let headroom = if self.rx { RX_HEADROOM } else { 0 };
+        let need = interface.mtu.saturating_add(LONGEST_HEADER + headroom);
+        let size = self
+            .frame_size
+            .unwrap_or(if need <= 2048 { 2048 } else { LARGEST_FRAME });
+        // Longer frames than ours can still be refused one by one when sending; when receiving
+        // they would be lost.
+        if self.rx && need > size {
+            let carries = size - LONGEST_HEADER - headroom;
+            return Err(PortError::Unsupported {
+                port: interface.port.clone(),
+                what: format!(
+                    "MTU {} does not fit frames of {size} bytes; try `ip link set dev {} mtu {carries}` \
+                     or the packet driver",
+                    interface.mtu, interface.name,
+                ),
+            });
+        }
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn interface() -> Interface {
+        Interface {
+            port: "xdp:wb-pair-a/a0".into(),
+            name: "a0".into(),
+            index: 3,
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            speed: None,
+            kernel_driver: "veth".into(),
+            tx_queues: 2,
+            rx_queues: 1,
+        }
+    }
+
+    #[test]
+    fn the_default_fits_an_ordinary_interface() {
+        assert_eq!(XdpOptions::default().resolve(&interface()).unwrap(), 2048);
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let options = XdpOptions {
+            tx: false,
+            rx: false,
+            rx_frames: 100,
+            frame_size: Some(1024),
+            select: Select::UdpPorts(9, 8),
+            ..XdpOptions::default()
+        };
+        let message = options.resolve(&interface()).unwrap_err().to_string();
+        for part in [
+            "neither",
+            "rx_frames is 100",
+            "frame_size is 1024",
+            "UDP ports 9 to 8",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn frames_grow_with_the_mtu_up_to_a_page() {
+        let wide = |mtu| Interface { mtu, ..interface() };
+        let options = XdpOptions::default();
+        assert_eq!(options.resolve(&wide(1770)).unwrap(), 2048);
+        assert_eq!(options.resolve(&wide(1771)).unwrap(), 4096);
+        assert_eq!(options.resolve(&wide(3818)).unwrap(), 4096);
+        let message = options.resolve(&wide(9000)).unwrap_err().to_string();
+        assert!(message.contains("ip link set dev a0 mtu 3818"), "{message}");
+        let sending = XdpOptions {
+            rx: false,
+            ..options
+        };
+        assert_eq!(sending.resolve(&wide(9000)).unwrap(), 4096);
+    }
+
+    #[test]
+    fn a_queue_that_is_off_is_refused_with_the_command() {
+        let options = XdpOptions {
+            queues: 2,
+            ..XdpOptions::default()
+        };
+        let message = options.resolve(&interface()).unwrap_err().to_string();
+        assert!(
+            message.contains("queue 1 ") && message.contains("ethtool -L a0"),
+            "{message}"
+        );
+        XdpOptions {
+            rx: false,
+            ..options
+        }
+        .resolve(&interface())
+        .unwrap();
+    }
+}

@@ -1,0 +1,339 @@
+//! Opens a port: chooses the mode, attaches the program, opens the queues.
+
+#[cfg(feature = "bpf")]
+use std::os::fd::OwnedFd;
+#[cfg(feature = "bpf")]
+use std::time::{Duration, Instant};
+
+use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
+
+use crate::fault::Failure;
+use crate::options::{Mode, XdpOptions};
+#[cfg(feature = "bpf")]
+use crate::program::{self, Abilities, Hook, Program};
+use crate::rx::XdpRx;
+use crate::socket::open_queue;
+use crate::tx::XdpTx;
+
+/// An open port.
+///
+/// Queues may be taken out and given to workers; the port itself must live until they are done,
+/// because it holds the XDP program on the interface.
+pub struct XdpPort {
+    /// What is known of the port.
+    pub facts: PortFacts,
+    /// The queue pairs, from `first_queue` on.
+    pub queues: Vec<XdpQueue>,
+    /// Detaches the program when closed, also when the process is killed.
+    #[cfg(feature = "bpf")]
+    _link: Option<OwnedFd>,
+}
+
+/// One queue pair of an [`XdpPort`].
+pub struct XdpQueue {
+    tx: XdpTx,
+    rx: XdpRx,
+    queue: u32,
+}
+
+impl XdpQueue {
+    /// The number of the queue on its device.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.queue
+    }
+}
+
+impl QueuePair for XdpQueue {
+    type Tx = XdpTx;
+    type Rx = XdpRx;
+
+    #[inline]
+    fn split(&mut self) -> (&mut XdpTx, &mut XdpRx) {
+        (&mut self.tx, &mut self.rx)
+    }
+}
+
+/// Opens `interface` in the network namespace of the calling thread.
+///
+/// # Errors
+/// [`PortError::Input`] for options that cannot be, [`PortError::Privilege`] with the command that
+/// grants it, [`PortError::Unsupported`] when the queue is off or taken, another XDP program is
+/// attached, or the wanted mode does not work here, [`PortError::Gone`] when there is no such
+/// interface.
+pub fn open(interface: &Interface, options: &XdpOptions) -> Result<XdpPort, PortError> {
+    let frame_size = options.resolve(interface)?;
+    let mut warnings = Vec::new();
+    if options.hw_stamps {
+        warnings.push("stamps are taken by the XDP program, not by the network card".to_owned());
+    }
+    let longest = interface.mtu.saturating_add(14);
+    if options.tx && longest > frame_size {
+        warnings.push(format!(
+            "frames of more than {frame_size} bytes cannot be sent, though the MTU allows {longest}"
+        ));
+    }
+
+    let attempts = attempts(interface, options)?;
+    let last = attempts.len().saturating_sub(1);
+    for (i, attempt) in attempts.into_iter().enumerate() {
+        match attempt.open(interface, options, frame_size) {
+            Ok(mut port) => {
+                warnings.append(&mut port.facts.warnings);
+                port.facts.warnings = warnings;
+                return Ok(port);
+            }
+            Err(failure) if failure.fall_back && i < last => {
+                let reason = failure.error.to_string();
+                let prefix = format!("{}: ", interface.port);
+                warnings.push(format!(
+                    "not {}: {}",
+                    attempt.name(),
+                    reason.strip_prefix(&prefix).unwrap_or(&reason)
+                ));
+            }
+            Err(failure) => return Err(failure.error),
+        }
+    }
+    unreachable!("there is always an attempt, and the last one returns")
+}
+
+/// One way to open the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Sending only, by copies: no program is needed.
+    Bare,
+    #[cfg(feature = "bpf")]
+    With { hook: Hook, zero_copy: bool },
+}
+
+/// A port of ours that was closed a moment ago may still have its program attached: a child of
+/// that process holds a copy of the link from its fork to its exec.
+#[cfg(feature = "bpf")]
+const DETACH_PATIENCE: Duration = Duration::from_millis(300);
+#[cfg(feature = "bpf")]
+const DETACH_PAUSE: Duration = Duration::from_millis(10);
+
+/// The ways to try, best first.
+#[cfg(feature = "bpf")]
+fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>, PortError> {
+    // A sender by copies needs no program, nor any BPF privilege to ask about one.
+    let copies_only = matches!(options.mode, Mode::NativeCopy | Mode::Generic);
+    if copies_only && !options.rx {
+        return Ok(vec![Attempt::Bare]);
+    }
+    let start = Instant::now();
+    loop {
+        let abilities = match program::abilities(interface) {
+            Ok(abilities) => abilities,
+            Err(failure) if options.rx => return Err(failure.error),
+            Err(_) => Abilities::default(),
+        };
+        let attempts = order(options.mode, options.rx, abilities);
+        let Some(id) = abilities.attached else {
+            return Ok(attempts);
+        };
+        if !options.rx && options.mode == Mode::Auto {
+            return Ok(vec![Attempt::Bare]);
+        }
+        if start.elapsed() > DETACH_PATIENCE {
+            return Err(program::occupied(interface, Some(id)).error);
+        }
+        std::thread::sleep(DETACH_PAUSE);
+    }
+}
+
+#[cfg(feature = "bpf")]
+fn order(mode: Mode, rx: bool, abilities: Abilities) -> Vec<Attempt> {
+    let zero_copy = Attempt::With {
+        hook: Hook::Native,
+        zero_copy: true,
+    };
+    let native = Attempt::With {
+        hook: Hook::Native,
+        zero_copy: false,
+    };
+    let generic = Attempt::With {
+        hook: Hook::Generic,
+        zero_copy: false,
+    };
+    match mode {
+        Mode::NativeZeroCopy => vec![zero_copy],
+        Mode::NativeCopy if rx => vec![native],
+        Mode::Generic if rx => vec![generic],
+        Mode::NativeCopy | Mode::Generic => vec![Attempt::Bare],
+        Mode::Auto => {
+            let mut order = Vec::new();
+            // Older kernels do not tell; only a device that says it can is tried unasked, because
+            // trying resets the queues of some.
+            if abilities.zero_copy == Some(true) {
+                order.push(zero_copy);
+            }
+            if rx {
+                order.extend([native, generic]);
+            } else {
+                order.push(Attempt::Bare);
+            }
+            order
+        }
+    }
+}
+
+#[cfg(not(feature = "bpf"))]
+fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>, PortError> {
+    if options.rx || options.mode == Mode::NativeZeroCopy {
+        return Err(crate::fault::unsupported(
+            interface,
+            "this build has no XDP program (feature `bpf`), so it only sends by copies".into(),
+        ));
+    }
+    Ok(vec![Attempt::Bare])
+}
+
+impl Attempt {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "copy",
+            #[cfg(feature = "bpf")]
+            Self::With {
+                zero_copy: true, ..
+            } => "native zero copy",
+            #[cfg(feature = "bpf")]
+            Self::With {
+                hook: Hook::Native, ..
+            } => "native copy",
+            #[cfg(feature = "bpf")]
+            Self::With {
+                hook: Hook::Generic,
+                ..
+            } => "generic",
+        }
+    }
+
+    #[cfg(feature = "bpf")]
+    fn zero_copy(self) -> bool {
+        matches!(
+            self,
+            Self::With {
+                zero_copy: true,
+                ..
+            }
+        )
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn zero_copy(self) -> bool {
+        false
+    }
+
+    fn open(
+        self,
+        interface: &Interface,
+        options: &XdpOptions,
+        frame_size: u32,
+    ) -> Result<XdpPort, Failure> {
+        #[cfg(feature = "bpf")]
+        let program = self.attach(interface, options)?;
+        let mut queues = Vec::new();
+        for queue in options.first_queue..options.first_queue + options.queues {
+            let (tx, rx) = open_queue(interface, options, frame_size, queue, self.zero_copy())?;
+            #[cfg(feature = "bpf")]
+            if let (Some((program, _)), Some(rx)) = (&program, &rx) {
+                program.serve(interface, queue, &rx.socket)?;
+            }
+            queues.push(XdpQueue {
+                tx: match tx {
+                    Some(parts) => XdpTx::new(interface, parts, self.zero_copy())?,
+                    None => XdpTx::closed(),
+                },
+                rx: rx.map_or_else(XdpRx::closed, |parts| {
+                    XdpRx::new(&interface.port, parts, options.busy_poll.is_some())
+                }),
+                queue,
+            });
+        }
+        Ok(XdpPort {
+            facts: self.facts(interface, options),
+            queues,
+            #[cfg(feature = "bpf")]
+            _link: program.map(|(_, link)| link),
+        })
+    }
+
+    /// The program goes first: drivers set up their queues for it, and for zero copy some bind
+    /// only while there is one.
+    #[cfg(feature = "bpf")]
+    fn attach(
+        self,
+        interface: &Interface,
+        options: &XdpOptions,
+    ) -> Result<Option<(Program, OwnedFd)>, Failure> {
+        let Self::With { hook, .. } = self else {
+            return Ok(None);
+        };
+        let select = options.rx.then_some(options.select);
+        let program = Program::load(interface, select, options.first_queue + options.queues)?;
+        let link = program.attach(interface, hook)?;
+        Ok(Some((program, link)))
+    }
+
+    fn facts(self, interface: &Interface, options: &XdpOptions) -> PortFacts {
+        PortFacts {
+            locator: interface.port.clone(),
+            driver: "xdp",
+            mode: self.name().to_owned(),
+            ifindex: interface.index,
+            mac: interface.mac,
+            mtu: interface.mtu,
+            speed: interface.speed,
+            queues: options.queues,
+            stamp_source: if options.rx {
+                StampSource::KernelXdp
+            } else {
+                StampSource::UserSpace
+            },
+            kernel_driver: interface.kernel_driver.clone(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "bpf"))]
+mod tests {
+    use super::*;
+
+    fn names(mode: Mode, rx: bool, zero_copy: Option<bool>) -> Vec<&'static str> {
+        let abilities = Abilities {
+            zero_copy,
+            ..Abilities::default()
+        };
+        order(mode, rx, abilities)
+            .into_iter()
+            .map(Attempt::name)
+            .collect()
+    }
+
+    #[test]
+    fn the_best_mode_is_tried_first() {
+        assert_eq!(
+            names(Mode::Auto, true, Some(true)),
+            ["native zero copy", "native copy", "generic"]
+        );
+        assert_eq!(names(Mode::Auto, true, None), ["native copy", "generic"]);
+        assert_eq!(
+            names(Mode::Auto, false, Some(true)),
+            ["native zero copy", "copy"]
+        );
+        assert_eq!(names(Mode::Auto, false, Some(false)), ["copy"]);
+    }
+
+    #[test]
+    fn a_mode_that_was_named_has_no_substitute() {
+        assert_eq!(
+            names(Mode::NativeZeroCopy, false, Some(false)),
+            ["native zero copy"]
+        );
+        assert_eq!(names(Mode::NativeCopy, true, Some(true)), ["native copy"]);
+        assert_eq!(names(Mode::Generic, true, Some(true)), ["generic"]);
+    }
+}

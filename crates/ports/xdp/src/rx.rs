@@ -1,0 +1,212 @@
+//! The receiving half of a queue.
+#![allow(unsafe_code)] // Slices of frames that the rings say are ours.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource};
+
+use crate::fault;
+use crate::ring::{Consumer, Descriptor, Producer};
+use crate::socket::{RxParts, kick_rx};
+use crate::stamp::{self, WallOffset};
+use crate::umem::Area;
+
+/// A receiver that never waits learns that its device is gone by asking now and then.
+const EMPTY_ROUNDS_PER_QUESTION: u32 = 4096;
+
+/// The receiving half of an [`crate::XdpQueue`].
+pub struct XdpRx {
+    receiver: Option<Receiver>,
+}
+
+struct Receiver {
+    port: String,
+    socket: Arc<OwnedFd>,
+    ring: Consumer<Descriptor>,
+    fill: Producer<u64>,
+    area: Area,
+    busy_poll: bool,
+    empty_rounds: u32,
+    received_frames: u64,
+}
+
+impl XdpRx {
+    pub(crate) fn closed() -> Self {
+        Self { receiver: None }
+    }
+
+    pub(crate) fn new(port: &str, parts: RxParts, busy_poll: bool) -> Self {
+        let RxParts {
+            socket,
+            ring,
+            fill,
+            area,
+        } = parts;
+        Self {
+            receiver: Some(Receiver {
+                port: port.to_owned(),
+                socket,
+                ring,
+                fill,
+                area,
+                busy_poll,
+                empty_rounds: 0,
+                received_frames: 0,
+            }),
+        }
+    }
+}
+
+impl RxQueue for XdpRx {
+    #[inline]
+    fn receive<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        max: usize,
+        on_frame: F,
+    ) -> Result<usize, PortError> {
+        match &mut self.receiver {
+            Some(receiver) => receiver.receive(max, on_frame),
+            None => Ok(0),
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        match &mut self.receiver {
+            Some(receiver) => receiver.wait(timeout),
+            None => {
+                std::thread::sleep(timeout);
+                Ok(false)
+            }
+        }
+    }
+
+    fn counters(&mut self) -> RxCounters {
+        self.receiver
+            .as_ref()
+            .map_or_else(RxCounters::default, Receiver::counters)
+    }
+}
+
+impl Receiver {
+    #[inline]
+    fn receive(
+        &mut self,
+        max: usize,
+        mut on_frame: impl FnMut(&RxFrame<'_>),
+    ) -> Result<usize, PortError> {
+        let n = self.ring.available(u32::try_from(max).unwrap_or(u32::MAX));
+        if n == 0 {
+            self.empty_round()?;
+            return Ok(0);
+        }
+        self.empty_rounds = 0;
+        let clock = WallOffset::sample();
+        for i in 0..n {
+            if let Some(descriptor) = self.ring.peek(i) {
+                self.show(descriptor, clock, &mut on_frame);
+            }
+        }
+        self.ring.release(n);
+        self.fill.publish();
+        self.received_frames += u64::from(n);
+        if self.fill.needs_wakeup() {
+            self.ask()?;
+        }
+        Ok(n as usize)
+    }
+
+    /// Shows one frame and puts its memory back into the fill ring.
+    #[inline]
+    fn show(
+        &mut self,
+        descriptor: Descriptor,
+        clock: WallOffset,
+        on_frame: &mut impl FnMut(&RxFrame<'_>),
+    ) {
+        // The address points behind the headroom; `locate` takes it apart.
+        let Some((index, offset)) = self.area.locate(descriptor.address) else {
+            debug_assert!(false, "a frame that is not of this memory: {descriptor:?}");
+            return;
+        };
+        // SAFETY: the frame came through the receive ring and is ours until it is in the fill ring.
+        let (front, rest) = unsafe { self.area.frame(index) }.split_at_mut(offset);
+        let (stamp_ns, stamp_source) = match stamp::take(front) {
+            Some(monotonic_ns) => (clock.wall_ns(monotonic_ns), StampSource::KernelXdp),
+            None => (clock.now_ns, StampSource::UserSpace),
+        };
+        on_frame(&RxFrame {
+            bytes: &rest[..descriptor.len as usize],
+            original_len: descriptor.len,
+            stamp_ns,
+            stamp_source,
+            vlan: None,
+            checksum: ChecksumState::Unknown,
+        });
+        // The fill ring has a slot for every frame.
+        self.fill.room(1);
+        let pushed = self.fill.push(self.area.address(index));
+        debug_assert!(pushed, "more frames than the fill ring has slots");
+    }
+
+    fn empty_round(&mut self) -> Result<(), PortError> {
+        self.empty_rounds += 1;
+        if self.busy_poll
+            || self.fill.needs_wakeup()
+            || self.empty_rounds >= EMPTY_ROUNDS_PER_QUESTION
+        {
+            self.empty_rounds = 0;
+            self.ask()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        if self.ring.available(1) > 0 {
+            return Ok(true);
+        }
+        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        });
+        let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => {
+                // `poll` says nothing of a device that has gone.
+                self.ask()?;
+                Ok(false)
+            }
+            Ok(_) => Ok(true),
+            Err(Errno::INTR) => Ok(false),
+            Err(cause) => Err(PortError::Io {
+                port: self.port.clone(),
+                operation: "wait for frames (poll)".into(),
+                cause: cause.into(),
+            }),
+        }
+    }
+
+    /// Has the kernel work on the receive side, where it needs that, and looks whether the device
+    /// is still there. A device that is down only has no frames.
+    fn ask(&self) -> Result<(), PortError> {
+        match kick_rx(&self.socket) {
+            Err(Errno::NXIO | Errno::NODEV | Errno::BADF) => Err(fault::gone(&self.port)),
+            _ => Ok(()),
+        }
+    }
+
+    fn counters(&self) -> RxCounters {
+        // A frame that finds the fill ring empty counts in `rx_dropped` and, once more, in
+        // `rx_fill_ring_empty_descs`, so the latter is left out.
+        let dropped_frames = sockopt::xdp_statistics(&self.socket)
+            .map_or(0, |lost| lost.rx_dropped + lost.rx_ring_full.unwrap_or(0));
+        RxCounters {
+            received_frames: self.received_frames,
+            dropped_frames,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! AF_XDP sockets: made, given memory and rings, bound to a queue, and kicked.
+//!
+//! One queue has one memory and, in copy mode with both directions, two sockets on it: a `poll` of
+//! a socket that has a transmit ring would send in copy mode, and would swallow the news that the
+//! device dropped a frame.
+#![allow(unsafe_code)] // Socket options that rustix does not know.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
+    XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpRingOffset,
+    XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+    sockopt,
+};
+use wb_port::Interface;
+
+use crate::fault::{self, Failure};
+use crate::options::{BusyPoll, XdpOptions};
+use crate::ring::{Consumer, Descriptor, Mapping, Producer};
+use crate::umem::{self, Area};
+
+/// The pool of a closed socket is freed by a kernel worker; for some 200 ms the queue still counts
+/// as taken. Any other holder would keep it for longer, so trying for one second is enough.
+const BIND_PATIENCE: Duration = Duration::from_secs(1);
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// The kernel wants a fill ring even where nothing is received.
+const UNUSED_RING: u32 = 64;
+
+/// The rings of a queue that sends.
+pub(crate) struct TxParts {
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) ring: Producer<Descriptor>,
+    pub(crate) completions: Consumer<u64>,
+    pub(crate) area: Area,
+}
+
+/// The rings of a queue that receives; the kernel holds all frames of the area.
+pub(crate) struct RxParts {
+    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) ring: Consumer<Descriptor>,
+    pub(crate) fill: Producer<u64>,
+    pub(crate) area: Area,
+}
+
+/// Opens one queue, bound and ready.
+pub(crate) fn open_queue(
+    interface: &Interface,
+    options: &XdpOptions,
+    frame_size: u32,
+    queue: u32,
+    zero_copy: bool,
+) -> Result<(Option<TxParts>, Option<RxParts>), Failure> {
+    let io = |operation: &'static str| move |cause| fault::io(interface, operation, cause);
+    let tx_frames = if options.tx { options.tx_frames } else { 0 };
+    let rx_frames = if options.rx { options.rx_frames } else { 0 };
+    let (tx_area, rx_area) = umem::map(frame_size, tx_frames, rx_frames)
+        .map_err(|cause| fault::io(interface, "map frame memory", cause))?;
+
+    let first = Arc::new(new_socket(interface)?);
+    register(interface, &first, &tx_area)?;
+    let fill_size = rx_frames.max(UNUSED_RING);
+    let completion_size = tx_frames.max(UNUSED_RING);
+    sockopt::set_xdp_umem_fill_ring_size(&first, fill_size).map_err(io("size the fill ring"))?;
+    sockopt::set_xdp_umem_completion_ring_size(&first, completion_size)
+        .map_err(io("size the completion ring"))?;
+
+    let split = options.tx && options.rx && !zero_copy;
+    let second = if split {
+        Arc::new(new_socket(interface)?)
+    } else {
+        Arc::clone(&first)
+    };
+    if options.rx {
+        sockopt::set_xdp_rx_ring_size(&first, rx_frames).map_err(io("size the receive ring"))?;
+    }
+    if options.tx {
+        sockopt::set_xdp_tx_ring_size(&second, tx_frames).map_err(io("size the transmit ring"))?;
+        set_tx_budget(&second, options.tx_budget.clamp(32, tx_frames));
+    }
+    if let Some(busy_poll) = options.busy_poll {
+        set_busy_poll(&first, busy_poll)
+            .map_err(|cause| fault::io(interface, "prefer busy polling", cause))?;
+    }
+
+    let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("ask for ring offsets"))?;
+    let mapped = |what| move |cause: io::Error| fault::io(interface, what, cause);
+    let fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
+        .and_then(|memory| Producer::new(memory, offsets.fr, fill_size))
+        .map_err(mapped("map the fill ring"))?;
+    let completions = map_ring::<u64>(
+        &first,
+        XDP_UMEM_PGOFF_COMPLETION_RING,
+        offsets.cr,
+        completion_size,
+    )
+    .and_then(|memory| Consumer::new(memory, offsets.cr, completion_size))
+    .map_err(mapped("map the completion ring"))?;
+
+    let mut rx = None;
+    if options.rx {
+        let ring = map_ring::<Descriptor>(&first, XDP_PGOFF_RX_RING, offsets.rx, rx_frames)
+            .and_then(|memory| Consumer::new(memory, offsets.rx, rx_frames))
+            .map_err(mapped("map the receive ring"))?;
+        let mut fill = fill;
+        fill.room(rx_frames);
+        for frame in 0..rx_frames {
+            fill.push(rx_area.address(frame));
+        }
+        fill.publish();
+        rx = Some(RxParts {
+            socket: Arc::clone(&first),
+            ring,
+            fill,
+            area: rx_area,
+        });
+    }
+    let mut tx = None;
+    if options.tx {
+        let ring = map_ring::<Descriptor>(&second, XDP_PGOFF_TX_RING, offsets.tx, tx_frames)
+            .and_then(|memory| Producer::new(memory, offsets.tx, tx_frames))
+            .map_err(mapped("map the transmit ring"))?;
+        tx = Some(TxParts {
+            socket: Arc::clone(&second),
+            ring,
+            completions,
+            area: tx_area,
+        });
+    }
+
+    bind_first(interface, &first, queue, zero_copy)?;
+    if split {
+        let address = SocketAddrXdpWithSharedUmem {
+            addr: SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface.index, queue),
+            shared_umem_fd: std::os::fd::AsFd::as_fd(&first),
+        };
+        bind(&second, &address).map_err(|cause| fault::bind(interface, queue, false, cause))?;
+    }
+    Ok((tx, rx))
+}
+
+/// An unbound socket; also what [`crate::probe`] tries.
+pub(crate) fn new_socket(interface: &Interface) -> Result<OwnedFd, Failure> {
+    socket_with(
+        AddressFamily::XDP,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|cause| fault::socket(interface, cause).into())
+}
+
+fn register(interface: &Interface, socket: &OwnedFd, area: &Area) -> Result<(), Failure> {
+    let (addr, len) = area.whole();
+    let registration = XdpUmemReg {
+        addr,
+        len,
+        // At most a page, by `XdpOptions::resolve`.
+        chunk_size: area.frame_size() as u32,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(socket, registration)
+        .map_err(|cause| fault::memory(interface, len, cause).into())
+}
+
+fn map_ring<T>(
+    socket: &OwnedFd,
+    page: u64,
+    at: XdpRingOffset,
+    size: u32,
+) -> io::Result<Arc<Mapping>> {
+    let len = usize::try_from(at.desc).map_err(|_| io::ErrorKind::InvalidData)?
+        + size as usize * size_of::<T>();
+    Ok(Arc::new(Mapping::shared(socket, page, len)?))
+}
+
+fn bind_first(
+    interface: &Interface,
+    socket: &OwnedFd,
+    queue: u32,
+    zero_copy: bool,
+) -> Result<(), Failure> {
+    let copying = if zero_copy {
+        SocketAddrXdpFlags::XDP_ZEROCOPY
+    } else {
+        SocketAddrXdpFlags::XDP_COPY
+    };
+    let flags = copying | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    let address = SocketAddrXdp::new(flags, interface.index, queue);
+    let start = Instant::now();
+    loop {
+        match bind(socket, &address) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) if start.elapsed() < BIND_PATIENCE => std::thread::sleep(BIND_PAUSE),
+            Err(cause) => return Err(fault::bind(interface, queue, zero_copy, cause)),
+        }
+    }
+}
+
+/// Has the kernel work on the transmit ring.
+#[inline]
+pub(crate) fn kick_tx(socket: &OwnedFd) -> Result<(), Errno> {
+    send(socket, &[], SendFlags::DONTWAIT).map(drop)
+}
+
+/// Has the kernel work on the receive side, or say why it cannot.
+#[inline]
+pub(crate) fn kick_rx(socket: &OwnedFd) -> Result<(), Errno> {
+    recv(socket, &mut [0u8; 0][..], RecvFlags::DONTWAIT).map(drop)
+}
+
+/// Lets one system call send `frames` in copy mode. Kernels before 6.17 refuse; then it is 32.
+fn set_tx_budget(socket: &OwnedFd, frames: u32) {
+    // if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
+    const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+    if let Err(cause) = set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames) {
+        tracing::debug!("transmit budget stays at 32: {cause}");
+    }
+}
+
+fn set_busy_poll(socket: &OwnedFd, busy_poll: BusyPoll) -> io::Result<()> {
+    // socket.h: SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET.
+    const SO_PREFER_BUSY_POLL: i32 = 69;
+    const SO_BUSY_POLL_BUDGET: i32 = 70;
+    set_option(socket, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_BUSY_POLL,
+        busy_poll.micros,
+    )?;
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        SO_BUSY_POLL_BUDGET,
+        busy_poll.budget,
+    )
+}
+
+fn set_option(socket: &OwnedFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads four bytes of a value that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
