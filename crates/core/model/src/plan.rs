@@ -427,7 +427,7 @@ mod text {
                 .chars()
                 .filter(|c| !c.is_whitespace() && *c != ':')
                 .collect();
-            if digits.is_empty() || digits.len() % 2 != 0 || !digits.is_ascii() {
+            if digits.is_empty() || !digits.len().is_multiple_of(2) || !digits.is_ascii() {
                 return Err(error());
             }
             let bytes = (0..digits.len())

@@ -33,7 +33,7 @@ impl fmt::Display for Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Select {
     /// All but what keeps the host reachable: ARP, neighbour discovery, echo requests, and frames
-    /// to a group address.
+    /// to a group address, unless they carry the test tag.
     #[default]
     AllButControl,
     /// UDP to a destination port from the first to the second, both included.

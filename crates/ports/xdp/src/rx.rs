@@ -147,7 +147,7 @@ impl Receiver {
             vlan: None,
             checksum: ChecksumState::Unknown,
         });
-        // The fill ring has a slot for every frame.
+        // The fill ring has slots for twice the frames, see `socket`.
         self.fill.room(1);
         let pushed = self.fill.push(self.area.address(index));
         debug_assert!(pushed, "more frames than the fill ring has slots");

@@ -67,7 +67,9 @@ pub(crate) fn open_queue(
 
     let first = Arc::new(new_socket(interface)?);
     register(interface, &first, &tx_area)?;
-    let fill_size = rx_frames.max(UNUSED_RING);
+    // Twice the frames: the kernel shows received frames a moment before it says that it has taken
+    // them out of the fill ring, so both rings may seem to hold a frame at once.
+    let fill_size = (2 * rx_frames).max(UNUSED_RING);
     let completion_size = tx_frames.max(UNUSED_RING);
     sockopt::set_xdp_umem_fill_ring_size(&first, fill_size).map_err(io("size the fill ring"))?;
     sockopt::set_xdp_umem_completion_ring_size(&first, completion_size)

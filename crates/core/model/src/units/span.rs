@@ -79,13 +79,15 @@ impl fmt::Display for Span {
         // Minutes and hours only where they are whole; a second and a half stays "1.5s".
         let (name, scale) = UNITS
             .iter()
-            .find(|(_, scale)| nanos % scale == 0)
+            .find(|(_, scale)| nanos.is_multiple_of(*scale))
             .expect("nanoseconds divide everything");
         let (name, scale) = match UNITS
             .iter()
             .find(|(n, s)| *n != "h" && *n != "m" && nanos >= *s)
         {
-            Some((n, s)) if nanos % s != 0 && (nanos * 1000) % s == 0 => (*n, *s),
+            Some((n, s)) if !nanos.is_multiple_of(*s) && (nanos * 1000).is_multiple_of(*s) => {
+                (*n, *s)
+            }
             _ => (*name, *scale),
         };
         let value = Rational::new(u128::from(nanos), u128::from(scale)).expect("scale is not 0");

@@ -1,0 +1,132 @@
+"""What the benches share: a lab, runs in turn, medians and ratios pair by pair."""
+
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WIREBENCH = os.path.join(ROOT, "target/release/wirebench")
+LAB = "bench"
+A, B = f"wb-{LAB}-a", f"wb-{LAB}-b"
+TX_PORT, RX_PORT = f"{A}/a0", f"{B}/b0"
+
+
+def need_root():
+    if os.geteuid() != 0:
+        sys.exit("bench: needs root, to make network namespaces")
+    if not os.path.exists(WIREBENCH):
+        sys.exit("bench: build first: make build")
+
+
+def run(argv, **kwargs):
+    return subprocess.run(argv, text=True, capture_output=True, **kwargs)
+
+
+def lab_up():
+    lab_down()
+    done = run([WIREBENCH, "lab", "up", "pair", "--as", LAB])
+    if done.returncode:
+        sys.exit(f"bench: {done.stderr}")
+
+
+def lab_down():
+    run([WIREBENCH, "lab", "down", LAB])
+
+
+def xdp_drop(node, interface, on):
+    """Attaches or detaches the dropping program at the peer end."""
+    if on:
+        obj = "/tmp/wb-bench-xdp-drop.o"
+        arch = run(["cc", "-print-multiarch"]).stdout.strip()
+        subprocess.run(
+            ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{arch}", "-c", os.path.join(ROOT, "bench/xdp_drop.c"), "-o", obj],
+            check=True,
+        )
+        subprocess.run(["ip", "-n", node, "link", "set", interface, "xdp", "obj", obj, "sec", "xdp"], check=True)
+    else:
+        run(["ip", "-n", node, "link", "set", interface, "xdp", "off"])
+
+
+def wirebench_tx(port, seconds, *options):
+    """Offered frames per second of a `tx` run."""
+    done = run([WIREBENCH, "tx", "-i", port, "--dst-mac", "02:00:00:00:00:99", "--size", "64", "--duration", f"{seconds}s", "-q", "--json", *options])
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)["rates"]["offered_pps"]
+
+
+TESTPMD = ["dpdk-testpmd", "-l", "0,1", "--no-huge", "-m", "512", "--no-pci"]
+
+
+def testpmd(node, vdev, mode, seconds, figure):
+    """The last but one `Tx-pps` or `Rx-pps` of a testpmd run."""
+    argv = ["ip", "netns", "exec", node, "timeout", str(seconds + 4), *TESTPMD, "--vdev", vdev, "--",
+            f"--forward-mode={mode}", "--total-num-mbufs=20000", "--nb-cores=1", "--stats-period", "1", "--auto-start"]
+    if mode == "txonly":
+        argv += ["--txpkts=60"]
+    done = subprocess.run(argv, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    rates = [int(n) for n in re.findall(figure + r":\s+(\d+)", done.stdout)]
+    rates = [r for r in rates if r]
+    if len(rates) < 3:
+        raise RuntimeError(f"testpmd gave no figures: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return rates[-2]
+
+
+def sysfs_tx_packets(node, interface):
+    text = run(["ip", "-n", node, "-j", "-s", "link", "show", interface]).stdout
+    return json.loads(text)[0]["stats64"]["tx"]["packets"]
+
+
+TRAFGEN = """{
+  eth(da=02:00:00:00:00:99, sa=02:00:00:00:00:01),
+  ipv4(saddr=198.18.1.2, daddr=198.19.1.2, ttl=64),
+  udp(sp=49184, dp=7), fill('A', 18)
+}
+"""
+
+
+def trafgen(node, interface, seconds):
+    """Frames per second that trafgen really sent, by the device's counter."""
+    config = "/tmp/wb-bench-trafgen.cfg"
+    with open(config, "w") as f:
+        f.write(TRAFGEN)
+    argv = ["ip", "netns", "exec", node, "trafgen", "--dev", interface, "--conf", config, "-P", "1", "-b", "0", "-q"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1.0)
+        before, begin = sysfs_tx_packets(node, interface), time.monotonic()
+        time.sleep(seconds)
+        after, end = sysfs_tx_packets(node, interface), time.monotonic()
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return (after - before) / (end - begin)
+
+
+def in_turn(runners, rounds):
+    """Runs each once per round, A B C A B C, after a warm-up round that does not count."""
+    figures = {name: [] for name, _ in runners}
+    for round_number in range(rounds + 1):
+        for name, runner in runners:
+            figure = runner()
+            if round_number:
+                figures[name].append(figure)
+            print(f"  round {round_number or 'warm-up'}: {name}: {figure / 1e6:.3f} Mpps", flush=True)
+    return figures
+
+
+def report(figures, pairs):
+    """Medians, and the ratios pair by pair."""
+    for name, values in figures.items():
+        print(f"  {name:34} median {statistics.median(values) / 1e6:6.3f} Mpps   ({min(values) / 1e6:.3f} to {max(values) / 1e6:.3f})")
+    for ours, theirs, goal in pairs:
+        ratios = [a / b for a, b in zip(figures[ours], figures[theirs])]
+        print(f"  {ours} / {theirs}: median {statistics.median(ratios):.2f} x   ({min(ratios):.2f} to {max(ratios):.2f}), goal {goal}")

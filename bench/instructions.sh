@@ -1,0 +1,36 @@
+#!/bin/sh
+# Instructions per frame of the traffic engine on the memory port, against their budgets.
+#
+#   bench/instructions.sh
+#
+# Needs valgrind. Two runs of different length cancel what is done once; receiving is the run that
+# sends and receives less the run that only sends. Exits with 1 if a budget is exceeded.
+set -eu
+
+cd "$(dirname "$0")/.."
+SEND_BUDGET=350
+RECEIVE_BUDGET=500
+FEW=20000
+MANY=120000
+
+command -v valgrind >/dev/null || { echo "valgrind is not installed; try: apt-get install valgrind" >&2; exit 2; }
+cargo build --quiet --release -p wb-traffic --example hot_path
+binary=${CARGO_TARGET_DIR:-target}/release/examples/hot_path
+
+instructions() {
+    timeout 120 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" "$1" "$2" 2>&1 >/dev/null |
+        sed -n 's/^==[0-9]*== Collected *: *\([0-9]*\)$/\1/p'
+}
+
+per_frame() {
+    few=$(instructions "$1" $FEW)
+    many=$(instructions "$1" $MANY)
+    echo $(((many - few) / (MANY - FEW)))
+}
+
+send=$(per_frame send)
+both=$(per_frame receive)
+receive=$((both - send))
+echo "send     $send instructions per frame (budget $SEND_BUDGET)"
+echo "receive  $receive instructions per frame (budget $RECEIVE_BUDGET)"
+[ "$send" -le $SEND_BUDGET ] && [ "$receive" -le $RECEIVE_BUDGET ]

@@ -1,0 +1,76 @@
+//! Time for the engine: what it needs of a clock, and a clock for tests.
+
+use wb_port::clock::VirtualClock as Stamps;
+
+/// The two clocks of a worker.
+pub trait Clock {
+    /// `CLOCK_MONOTONIC` in nanoseconds: paces.
+    fn monotonic_ns(&self) -> u64;
+
+    /// `CLOCK_REALTIME` in nanoseconds: stamps frames.
+    fn wall_ns(&self) -> u64;
+
+    /// Waits until the monotonic clock shows `monotonic_ns`. May return early.
+    fn sleep_until(&self, monotonic_ns: u64) {
+        while self.monotonic_ns() < monotonic_ns {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets others run for a moment: the device is full.
+    fn pause(&self) {
+        std::thread::yield_now();
+    }
+}
+
+/// A clock that a test turns, or that every look at the monotonic time turns a little. Clones show
+/// the same time.
+#[derive(Clone, Debug)]
+pub struct VirtualClock {
+    wall: Stamps,
+    tick_ns: u64,
+}
+
+impl VirtualClock {
+    /// The wall time at monotonic 0: in 2023.
+    pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+
+    /// A clock at monotonic 0 that moves by `tick_ns` with every look at it.
+    #[must_use]
+    pub fn ticking(tick_ns: u64) -> Self {
+        Self {
+            wall: Stamps::new(Self::EPOCH_NS),
+            tick_ns,
+        }
+    }
+
+    /// The same time for a memory port.
+    #[must_use]
+    pub fn stamps(&self) -> wb_port::clock::Clock {
+        self.wall.clone().into()
+    }
+
+    /// Turns the clock forward.
+    pub fn advance(&self, by_ns: u64) {
+        self.wall.advance(by_ns);
+    }
+}
+
+impl Clock for VirtualClock {
+    #[inline]
+    fn monotonic_ns(&self) -> u64 {
+        self.wall.advance(self.tick_ns) - Self::EPOCH_NS
+    }
+
+    #[inline]
+    fn wall_ns(&self) -> u64 {
+        self.wall.now_ns()
+    }
+
+    fn sleep_until(&self, monotonic_ns: u64) {
+        let to = Self::EPOCH_NS + monotonic_ns;
+        if self.wall.now_ns() < to {
+            self.wall.set(to);
+        }
+    }
+}

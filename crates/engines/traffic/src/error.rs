@@ -1,0 +1,108 @@
+//! Why streams cannot be turned into frames.
+
+use wb_model::vary::Field;
+
+/// A stream that cannot be sent by this port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// A frame does not fit a slot of the port.
+    #[error("{stream}: a frame of {size} bytes (with FCS) is longer than the port takes, {most}")]
+    TooLong {
+        /// Name of the stream.
+        stream: String,
+        /// Frame size asked for.
+        size: usize,
+        /// Largest size possible.
+        most: usize,
+    },
+    /// A frame has no room for its headers and tag.
+    #[error(
+        "{stream}: {size} bytes (with FCS) are too few for headers and test tag; the smallest size is {least}"
+    )]
+    TooShort {
+        /// Name of the stream.
+        stream: String,
+        /// Frame size asked for.
+        size: usize,
+        /// Smallest size possible.
+        least: usize,
+    },
+    /// A modifier names a field that the frames do not have.
+    #[error("{stream}: its frames have no field {field}")]
+    NoField {
+        /// Name of the stream.
+        stream: String,
+        /// The field.
+        field: Field,
+    },
+    /// A modifier has no values.
+    #[error("{stream}: the modifier of {field} has no values")]
+    NoValues {
+        /// Name of the stream.
+        stream: String,
+        /// The field.
+        field: Field,
+    },
+    /// The source and destination of a stream are of different families.
+    #[error("{stream}: source and destination are of different IP families")]
+    Families {
+        /// Name of the stream.
+        stream: String,
+    },
+    /// The rate cannot be kept exactly in nanoseconds and 64-bit fractions.
+    #[error(
+        "{stream}: a rate of {rate} frames per second cannot be kept; allowed is above 0 and up to 10^12 with at most 9 decimals"
+    )]
+    Rate {
+        /// Name of the stream.
+        stream: String,
+        /// The rate.
+        rate: String,
+    },
+    /// A burst or gap of 0.
+    #[error("{stream}: burst and gap must be above 0")]
+    Burst {
+        /// Name of the stream.
+        stream: String,
+    },
+    /// A stream that cannot rise to its rate: it has none, or its frames cannot be told from others.
+    #[error("{stream}: no ramp is possible, {cause}")]
+    Ramp {
+        /// Name of the stream.
+        stream: String,
+        /// Why.
+        cause: &'static str,
+    },
+    /// A recording without frames.
+    #[error("{stream}: the recording holds no frames")]
+    EmptyRecording {
+        /// Name of the stream.
+        stream: String,
+    },
+    /// Fewer flows than workers: some worker would have none.
+    #[error("{stream}: {flows} flows are too few for {workers} workers")]
+    Flows {
+        /// Name of the stream.
+        stream: String,
+        /// Tag flows of the stream.
+        flows: u32,
+        /// Workers that share them.
+        workers: u32,
+    },
+    /// A worker number that is not below the number of workers.
+    #[error("worker {worker} of {workers}")]
+    Worker {
+        /// The number.
+        worker: u32,
+        /// Workers there are.
+        workers: u32,
+    },
+    /// More streams on one worker than slots can be marked for.
+    #[error("{streams} streams on one port; at most {most}")]
+    Streams {
+        /// Streams asked for.
+        streams: usize,
+        /// Streams possible.
+        most: usize,
+    },
+}

@@ -1,0 +1,108 @@
+//! Which size each frame of a stream has.
+
+use wb_model::units::{FrameSize, SizeModel};
+
+use crate::modify::Share;
+use crate::random::Random;
+
+/// The different sizes of a model and the order in which one worker uses them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    /// Index of the size of each frame in a period; empty when there is one size only.
+    order: Box<[u16]>,
+    at: usize,
+    advance: usize,
+}
+
+impl Sizes {
+    /// The different sizes, and the order of their indices. The same seed gives the same order.
+    pub(crate) fn new(
+        model: &SizeModel,
+        share: Share,
+        mut random: Random,
+    ) -> (Vec<FrameSize>, Self) {
+        let sizes: Vec<FrameSize> = match model {
+            SizeModel::Fixed(size) => vec![*size],
+            SizeModel::Range(first, last) => (first.get()..=last.get())
+                .filter_map(FrameSize::new)
+                .collect(),
+            SizeModel::Mix(list) => {
+                let mut sizes: Vec<FrameSize> = list.iter().map(|entry| entry.0).collect();
+                sizes.sort_unstable();
+                sizes.dedup();
+                sizes
+            }
+        };
+        let index = |size: FrameSize| sizes.partition_point(|s| *s < size) as u16;
+        let mut order: Vec<u16> = match model {
+            SizeModel::Mix(list) => list
+                .iter()
+                .flat_map(|(size, weight)| std::iter::repeat_n(index(*size), *weight as usize))
+                .collect(),
+            _ => (0..sizes.len() as u16).collect(),
+        };
+        if matches!(model, SizeModel::Mix(_)) {
+            // Fisher and Yates.
+            for i in (1..order.len()).rev() {
+                order.swap(i, random.below(i as u64 + 1) as usize);
+            }
+        }
+        if sizes.len() == 1 {
+            order.clear();
+        }
+        let period = order.len().max(1);
+        let sizes_of_worker = Self {
+            order: order.into(),
+            at: share.worker as usize % period,
+            advance: share.workers as usize % period,
+        };
+        (sizes, sizes_of_worker)
+    }
+
+    /// The index of the next frame's size.
+    #[inline]
+    pub(crate) fn next(&mut self) -> usize {
+        let Some(index) = self.order.get(self.at) else {
+            return 0;
+        };
+        self.at += self.advance;
+        if self.at >= self.order.len() {
+            self.at -= self.order.len();
+        }
+        usize::from(*index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(text: &str, worker: u32, workers: u32, seed: u64, n: usize) -> Vec<u32> {
+        let share = Share { worker, workers };
+        let (sizes, mut order) = Sizes::new(&text.parse().unwrap(), share, Random::new(seed, &[]));
+        (0..n).map(|_| sizes[order.next()].get()).collect()
+    }
+
+    #[test]
+    fn a_mix_has_its_exact_shares_in_every_period() {
+        let all = order("imix", 0, 1, 1, 36);
+        for period in all.chunks(12) {
+            let count = |size| period.iter().filter(|s| **s == size).count();
+            assert_eq!((count(64), count(570), count(1518)), (7, 4, 1));
+        }
+        assert_eq!(all[..12], all[12..24]);
+        assert_eq!(all, order("imix", 0, 1, 1, 36));
+        assert_ne!(all, order("imix", 0, 1, 2, 36));
+        let (even, odd) = (order("imix", 0, 2, 1, 18), order("imix", 1, 2, 1, 18));
+        let merged: Vec<u32> = even.iter().zip(&odd).flat_map(|(a, b)| [*a, *b]).collect();
+        assert_eq!(merged, all);
+    }
+
+    #[test]
+    fn a_range_goes_up_and_begins_again() {
+        assert_eq!(order("64-66", 0, 1, 1, 5), [64, 65, 66, 64, 65]);
+        assert_eq!(order("64-66", 1, 2, 1, 4), [65, 64, 66, 65]);
+        assert_eq!(order("100", 1, 2, 1, 2), [100, 100]);
+        assert_eq!(order("100:3,100:1", 0, 1, 1, 2), [100, 100]);
+    }
+}

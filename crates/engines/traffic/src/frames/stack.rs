@@ -1,0 +1,90 @@
+//! From a stream's options to the layers of its frames.
+
+use std::net::IpAddr;
+
+use wb_model::{Proto, Stream};
+use wb_wire::{
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, Label, MacAddr, Network, Stack, Tcp, Transport,
+    Udp, Vlan, ethertype,
+};
+
+use crate::modify::Share;
+use crate::{CompileError, StreamSpec};
+
+use super::walk::Walk;
+
+/// The layers of the first frame of a worker.
+pub(crate) fn stack(spec: &StreamSpec, walk: &Walk) -> Result<Stack, CompileError> {
+    let stream = &spec.stream;
+    let src = stream.source().nth(walk.digit(2).into());
+    let dst = stream.destination().nth(walk.digit(3).into());
+    let sport = stream.source_ports().nth(walk.digit(0));
+    let dport = stream.destination_ports().nth(walk.digit(1));
+    let transport = match stream.proto {
+        Proto::Tcp => {
+            let mut tcp = Tcp::new(sport, dport);
+            tcp.flags = stream.tcp_flags.unwrap_or(tcp.flags);
+            Transport::Tcp(tcp)
+        }
+        Proto::Icmp => Transport::Echo(Echo::request(sport, dport)),
+        _ => Transport::Udp(Udp::new(sport, dport)),
+    };
+    let network = match (stream.proto, src, dst) {
+        (Proto::Raw, ..) => Network::None {
+            ethertype: stream.ethertype.unwrap_or(ethertype::EXPERIMENTAL),
+        },
+        (Proto::Arp, IpAddr::V4(src), IpAddr::V4(dst)) => Network::Arp(Arp {
+            operation: ArpOperation::Request,
+            sender_mac: MacAddr(spec.src_mac),
+            sender_ip: src,
+            target_mac: MacAddr::ZERO,
+            target_ip: dst,
+        }),
+        (_, IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let ip = Ipv4 {
+                tos: stream.tos,
+                ttl: stream.ttl,
+                ..Ipv4::new(src, dst)
+            };
+            Network::Ipv4(ip, transport)
+        }
+        (_, IpAddr::V6(src), IpAddr::V6(dst)) if stream.proto != Proto::Arp => {
+            let ip = Ipv6 {
+                class: stream.tos,
+                hop_limit: stream.ttl,
+                ..Ipv6::new(src, dst)
+            };
+            Network::Ipv6(ip, transport)
+        }
+        _ => {
+            return Err(CompileError::Families {
+                stream: spec.name.clone(),
+            });
+        }
+    };
+    let ids: Vec<u16> = stream.vlan.iter().map(|vlan| vlan.id).collect();
+    let mut vlans = Vlan::stack(&ids);
+    for (vlan, planned) in vlans.iter_mut().zip(&stream.vlan) {
+        vlan.priority = planned.priority;
+    }
+    Ok(Stack {
+        ethernet: Ethernet {
+            dst: MacAddr(spec.dst_mac),
+            src: MacAddr(spec.src_mac),
+        },
+        vlans,
+        mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        ..Stack::over(network)
+    })
+}
+
+/// The walk of a worker through the 5-tuples of a stream. Streams without a tag of ours have one
+/// flow in the account, but use all their 5-tuples.
+pub(crate) fn walk(stream: &Stream, flows: u32, share: Share) -> Walk {
+    Walk::new(
+        stream,
+        flows.max(share.workers),
+        share.worker,
+        share.workers,
+    )
+}

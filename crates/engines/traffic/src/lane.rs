@@ -1,0 +1,642 @@
+//! One stream as one worker sends it: frames, the schedule they follow, and what became of them.
+//!
+//! Knows ports only as slots to fill. Times are offsets from the start of the schedule, but for the
+//! stamps in tags.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wb_measure::Histogram;
+use wb_model::TagKind;
+use wb_port::{Slot, TxQueue};
+
+use crate::frames::{Build, Frames, Mark, Stamp, Walk, walk_of};
+use crate::modify::Share;
+use crate::pacer::{Pacer, Schedule};
+use crate::ramp::Ramp;
+use crate::{Clock, CompileError, RAMP_FLOW, Recording, SenderSpec, StreamOutcome, StreamSpec};
+
+/// Frames that share a wall clock stamp at most: they are written in well under a microsecond.
+const STAMP_GROUP: usize = 8;
+
+/// A histogram of the times between frames, and the last of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Departures {
+    pub(crate) histogram: Histogram,
+    last_ns: Option<u64>,
+}
+
+impl Departures {
+    fn note(&mut self, time_ns: u64) {
+        if let Some(last) = self.last_ns.replace(time_ns) {
+            self.histogram.record(time_ns.saturating_sub(last));
+        }
+    }
+}
+
+/// What is needed to fill slots: which, with which stamps.
+pub(crate) struct Batch<'a, T, C> {
+    pub(crate) tx: &'a mut T,
+    pub(crate) clock: &'a C,
+    pub(crate) filled: usize,
+    pub(crate) room: usize,
+    /// The stamp that was taken last; 0 before the first.
+    pub(crate) stamp_ns: u64,
+    pub(crate) departures: Option<&'a mut Departures>,
+}
+
+impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
+    /// Fills slots as long as there is room and `next` says so. Returns the octets written.
+    #[inline]
+    fn pour(
+        &mut self,
+        mut next: impl FnMut() -> bool,
+        mut write: impl FnMut(Slot<'_>, u64) -> u32,
+    ) -> u64 {
+        let (mut octets, mut group) = (0, 0);
+        while self.filled < self.room && next() {
+            if group == 0 {
+                self.stamp_ns = self.clock.wall_ns();
+                group = STAMP_GROUP;
+            }
+            group -= 1;
+            if let Some(departures) = &mut self.departures {
+                departures.note(self.stamp_ns);
+                group = 0;
+            }
+            octets += u64::from(write(self.tx.slot(self.filled), self.stamp_ns));
+            self.filled += 1;
+        }
+        octets
+    }
+}
+
+/// Where a stream's frames come from.
+enum Source {
+    Built {
+        frames: Box<Frames>,
+        walk: Walk,
+        tag: TagKind,
+        first_flow: u32,
+    },
+    Recorded(Replay),
+}
+
+/// Frames of a recording, as they are.
+struct Replay {
+    recording: Arc<Recording>,
+    mark: Mark,
+    at: usize,
+    advance: usize,
+}
+
+impl Replay {
+    #[inline]
+    fn write(&mut self, slot: Slot<'_>) -> u32 {
+        let bytes = &self.recording.frames[self.at].bytes;
+        let cookie = self.mark.numbered(self.at);
+        if *slot.cookie != cookie {
+            slot.bytes[..bytes.len()].copy_from_slice(bytes);
+            *slot.cookie = cookie;
+        }
+        *slot.len = bytes.len() as u32;
+        self.at += self.advance;
+        if self.at >= self.recording.frames.len() {
+            self.at -= self.recording.frames.len();
+        }
+        bytes.len() as u32 + 4
+    }
+}
+
+/// Frames of the ramp. They walk on their own, so that the counted frames are the same with and
+/// without a ramp.
+struct Rise {
+    ramp: Ramp,
+    frames: Box<Frames>,
+    walk: Walk,
+    sequence: u32,
+}
+
+/// How a frame ended that was submitted and not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Return {
+    Refused,
+    Withdrawn,
+}
+
+/// Whose frame it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Of the counted schedule, of this flow of the stream.
+    Flow(u32),
+    Ramp,
+}
+
+/// See the module.
+pub(crate) struct Lane {
+    source: Source,
+    /// `None`: as fast as it goes.
+    pacer: Option<Pacer>,
+    rise: Option<Rise>,
+    /// What this lane may be late by before it gives events up.
+    allowance_ns: u64,
+    bursts: bool,
+    flows: u32,
+    first_flow: u32,
+    stopped: bool,
+    submitted_frames: u64,
+    submitted_octets: u64,
+    refused_frames: u64,
+    withdrawn_frames: u64,
+    returned_octets: u64,
+    /// Frames that came back, by flow.
+    returned: HashMap<u32, u64>,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        spec: &StreamSpec,
+        sender: &SenderSpec,
+        number: usize,
+        marks: u64,
+        capacity: usize,
+    ) -> Result<Self, CompileError> {
+        let share = Share {
+            worker: sender.worker,
+            workers: sender.workers,
+        };
+        let name = || spec.name.clone();
+        let schedule = schedule(spec)?;
+        let bursts = matches!(schedule, Some(Schedule::Bursts { .. }));
+        let burst_ns = match &schedule {
+            // The frames of a burst cannot leave all at once: they have until the next one.
+            Some(Schedule::Bursts { gap_ns, .. }) => *gap_ns,
+            _ => 0,
+        };
+        let build = Build {
+            mark: Mark::new(marks, 2 * number),
+            share,
+            seed: sender.seed,
+            number,
+            capacity,
+            tag: spec.stream.tag,
+        };
+        let source = match &spec.replay {
+            Some(recording) => Source::Recorded(replay(spec, recording, &build)?),
+            None => built(spec, &build)?,
+        };
+        let mut pacer = schedule.map(|schedule| Pacer::new(schedule, share.worker, share.workers));
+        if let Some(pacer) = &mut pacer {
+            let end = match (sender.duration_ns, sender.count, &spec.replay) {
+                (Some(duration), _, _) => pacer.ours_before(duration),
+                (None, None, Some(recording)) => pacer.ours_of(recording.frames.len() as u64),
+                _ => u64::MAX,
+            };
+            pacer.limit_to(end);
+        }
+        let rise = match sender.ramp_ns {
+            0 => None,
+            length => Some(rise(spec, length, &build)?),
+        };
+        if spec.flows < share.workers
+            && spec.stream.tag == TagKind::Wirebench
+            && spec.replay.is_none()
+        {
+            return Err(CompileError::Flows {
+                stream: name(),
+                flows: spec.flows,
+                workers: share.workers,
+            });
+        }
+        Ok(Self {
+            source,
+            pacer,
+            rise,
+            allowance_ns: sender.catch_up_ns.saturating_add(burst_ns),
+            bursts,
+            flows: spec.flows,
+            first_flow: spec.first_flow,
+            stopped: false,
+            submitted_frames: 0,
+            submitted_octets: 0,
+            refused_frames: 0,
+            withdrawn_frames: 0,
+            returned_octets: 0,
+            returned: HashMap::new(),
+        })
+    }
+
+    pub(crate) fn pacer_mut(&mut self) -> Option<&mut Pacer> {
+        self.pacer.as_mut()
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.pacer.is_some()
+    }
+
+    /// Whether nothing more will become due.
+    pub(crate) fn is_done(&self) -> bool {
+        match &self.pacer {
+            Some(pacer) => pacer.is_done(),
+            None => self.stopped,
+        }
+    }
+
+    /// When the next frame is due; `u64::MAX` if none ever is, 0 at full speed.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.due(),
+            None if self.stopped => u64::MAX,
+            None => 0,
+        }
+    }
+
+    /// Frames that wait and are a backlog; the frames of a burst are none.
+    pub(crate) fn backlog(&self, elapsed_ns: u64) -> u64 {
+        match &self.pacer {
+            Some(pacer) if !self.bursts && !pacer.is_done() => pacer.waiting(elapsed_ns),
+            _ => 0,
+        }
+    }
+
+    /// Whether frames sent late count as made up.
+    pub(crate) fn counts_as_catch_up(&self) -> bool {
+        self.pacer.is_some() && !self.bursts
+    }
+
+    /// Gives up what is older than may be made up for.
+    #[inline]
+    pub(crate) fn give_up(&mut self, elapsed_ns: u64) {
+        let oldest = elapsed_ns.saturating_sub(self.allowance_ns);
+        if let Some(pacer) = &mut self.pacer
+            && pacer.due() < oldest
+        {
+            pacer.skip_before(oldest, elapsed_ns);
+        }
+    }
+
+    /// The duration was over `since_end_ns` ago: a backlog is made up for a while, unless something
+    /// was given up before.
+    pub(crate) fn end(&mut self, since_end_ns: u64) {
+        self.stopped = true;
+        if let Some(pacer) = &mut self.pacer
+            && (pacer.skipped() > 0 || since_end_ns > self.allowance_ns)
+        {
+            pacer.stop();
+        }
+    }
+
+    /// Ends as if no more had been planned.
+    pub(crate) fn cut(&mut self) {
+        self.stopped = true;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.cut();
+        }
+    }
+
+    /// Fills slots with what is due by `until_ns`; at full speed, all there are.
+    pub(crate) fn fill<T: TxQueue, C: Clock>(
+        &mut self,
+        batch: &mut Batch<'_, T, C>,
+        until_ns: u64,
+    ) {
+        let before = batch.filled;
+        let until_ns = until_ns.min(u64::MAX - 1);
+        let pacer = &mut self.pacer;
+        let next = || match pacer {
+            None => true,
+            Some(pacer) => {
+                // When nothing is left it is due after all times.
+                let due = pacer.due() <= until_ns;
+                if due {
+                    pacer.advance();
+                }
+                due
+            }
+        };
+        let octets = match &mut self.source {
+            Source::Recorded(replay) => batch.pour(next, |slot, _| replay.write(slot)),
+            Source::Built {
+                frames,
+                walk,
+                tag: TagKind::Pktgen,
+                ..
+            } => batch.pour(next, |slot, time_ns| {
+                // Flows are of no account here: one sequence, from 1, dealt out to the workers.
+                let sequence = walk.pktgen_sequence();
+                let size = frames.write(
+                    slot,
+                    walk,
+                    Stamp {
+                        flow: 0,
+                        sequence,
+                        time_ns,
+                    },
+                );
+                walk.advance();
+                size
+            }),
+            Source::Built {
+                frames,
+                walk,
+                first_flow,
+                ..
+            } => batch.pour(next, |slot, time_ns| {
+                let (flow, sequence) = (*first_flow + walk.flow(), walk.sequence());
+                let size = frames.write(
+                    slot,
+                    walk,
+                    Stamp {
+                        flow,
+                        sequence,
+                        time_ns,
+                    },
+                );
+                walk.advance();
+                size
+            }),
+        };
+        self.submitted_frames += (batch.filled - before) as u64;
+        self.submitted_octets += octets;
+    }
+
+    /// When the next frame of the ramp is due, from the ramp's start.
+    pub(crate) fn ramp_due(&self) -> u64 {
+        self.rise.as_ref().map_or(u64::MAX, |rise| rise.ramp.due())
+    }
+
+    /// Fills slots with what is due of the ramp.
+    pub(crate) fn fill_ramp<T: TxQueue, C: Clock>(
+        &mut self,
+        batch: &mut Batch<'_, T, C>,
+        elapsed_ns: u64,
+    ) {
+        let Some(Rise {
+            ramp,
+            frames,
+            walk,
+            sequence,
+        }) = &mut self.rise
+        else {
+            return;
+        };
+        ramp.skip_before(elapsed_ns.saturating_sub(self.allowance_ns));
+        let next = || {
+            let due = ramp.due() <= elapsed_ns;
+            if due {
+                ramp.advance();
+            }
+            due
+        };
+        batch.pour(next, |slot, time_ns| {
+            let stamp = Stamp {
+                flow: RAMP_FLOW,
+                sequence: *sequence,
+                time_ns,
+            };
+            *sequence = sequence.wrapping_add(1);
+            let size = frames.write(slot, walk, stamp);
+            walk.advance();
+            size
+        });
+    }
+
+    /// Whether a frame that came back is of this lane, as far as its tag tells.
+    pub(crate) fn claims(&self, frame: &[u8]) -> Option<Claim> {
+        if let Some(rise) = &self.rise
+            && rise.frames.flow_of(frame) == Some(RAMP_FLOW)
+        {
+            return Some(Claim::Ramp);
+        }
+        match &self.source {
+            Source::Built {
+                frames,
+                tag: TagKind::Wirebench,
+                first_flow,
+                ..
+            } => {
+                let flow = frames.flow_of(frame)?.checked_sub(*first_flow)?;
+                (flow < self.flows).then_some(Claim::Flow(flow))
+            }
+            Source::Built {
+                frames,
+                tag: TagKind::Pktgen,
+                ..
+            } => frames.has_pktgen_tag(frame).then_some(Claim::Flow(0)),
+            _ => None,
+        }
+    }
+
+    /// Whether a frame without a tag may be of this lane.
+    pub(crate) fn may_own(&self, frame: &[u8]) -> bool {
+        match &self.source {
+            Source::Built {
+                frames,
+                tag: TagKind::None,
+                ..
+            } => frames.has_len(frame.len()),
+            Source::Recorded(replay) => replay.recording.frames.iter().any(|f| f.bytes == frame),
+            Source::Built { .. } => false,
+        }
+    }
+
+    /// Takes note that a frame of this lane was not sent.
+    pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: Return) {
+        match how {
+            Return::Refused => self.refused_frames += 1,
+            Return::Withdrawn => self.withdrawn_frames += 1,
+        }
+        self.returned_octets += len as u64 + 4;
+        *self.returned.entry(flow).or_default() += 1;
+    }
+
+    /// Frames submitted and not come back: offered, once none is in flight.
+    pub(crate) fn offered_frames(&self) -> u64 {
+        self.submitted_frames - self.refused_frames - self.withdrawn_frames
+    }
+
+    pub(crate) fn offered_octets(&self) -> u64 {
+        self.submitted_octets - self.returned_octets
+    }
+
+    pub(crate) fn refused_frames(&self) -> u64 {
+        self.refused_frames
+    }
+
+    pub(crate) fn skipped_frames(&self) -> u64 {
+        self.pacer.as_ref().map_or(0, Pacer::skipped)
+    }
+
+    /// The final account. `by_count`: the end came with the planned number of frames.
+    pub(crate) fn outcome(&self, by_count: bool) -> StreamOutcome {
+        let intended = match &self.pacer {
+            Some(pacer) if pacer.limit() == u64::MAX => Some(pacer.passed()),
+            Some(pacer) => Some(pacer.limit()),
+            None => by_count.then_some(self.submitted_frames),
+        };
+        let mut flow_frames = match &self.source {
+            Source::Built {
+                walk,
+                tag: TagKind::Wirebench,
+                ..
+            } => walk.frames_per_flow(),
+            _ => {
+                let mut flows = vec![0; self.flows as usize];
+                flows
+                    .iter_mut()
+                    .take(1)
+                    .for_each(|frames| *frames = self.submitted_frames);
+                flows
+            }
+        };
+        for (flow, frames) in &self.returned {
+            if let Some(offered) = flow_frames.get_mut(*flow as usize) {
+                *offered -= frames;
+            }
+        }
+        StreamOutcome {
+            intended_frames: intended,
+            offered_frames: self.offered_frames(),
+            offered_octets: self.offered_octets(),
+            refused_frames: self.refused_frames,
+            withdrawn_frames: self.withdrawn_frames,
+            first_flow: self.first_flow,
+            flow_frames,
+        }
+    }
+}
+
+/// `None` at full speed.
+fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
+    let stream = || spec.name.clone();
+    if let (Some(size), Some(gap)) = (spec.stream.burst, spec.stream.gap) {
+        let gap_ns = gap.as_nanos();
+        if size == 0 || gap_ns == 0 {
+            return Err(CompileError::Burst { stream: stream() });
+        }
+        return Ok(Some(Schedule::Bursts {
+            size: size.into(),
+            gap_ns,
+        }));
+    }
+    if let (Some(recording), Some(speed)) = (&spec.replay, spec.stream.speed) {
+        return Ok(Some(recorded(recording, speed)));
+    }
+    let Some(pps) = spec.pps else { return Ok(None) };
+    let schedule = Schedule::even(pps);
+    schedule.map(Some).ok_or_else(|| CompileError::Rate {
+        stream: stream(),
+        rate: pps.to_string(),
+    })
+}
+
+/// Recorded times at a speed. Between two passes there is the mean gap of the recording; a recording
+/// of one moment goes round every second.
+fn recorded(recording: &Recording, speed: f64) -> Schedule {
+    let scaled = |ns: u64| (ns as f64 / speed) as u64;
+    let mut offsets: Vec<u64> = recording
+        .frames
+        .iter()
+        .map(|f| scaled(f.offset_ns))
+        .collect();
+    // Capture files are not always in order; a schedule is.
+    offsets.sort_unstable();
+    let last = offsets.last().copied().unwrap_or(0);
+    let gap = match offsets.len() as u64 {
+        0 | 1 => scaled(1_000_000_000),
+        _ if last == 0 => scaled(1_000_000_000),
+        frames => last / (frames - 1),
+    };
+    Schedule::Recorded {
+        offsets: offsets.into(),
+        period_ns: last.saturating_add(gap.max(1)),
+    }
+}
+
+fn built(spec: &StreamSpec, build: &Build) -> Result<Source, CompileError> {
+    let walk = walk_of(spec, build.share);
+    Ok(Source::Built {
+        frames: Box::new(Frames::new(spec, &walk, build)?),
+        walk,
+        tag: spec.stream.tag,
+        first_flow: spec.first_flow,
+    })
+}
+
+fn replay(
+    spec: &StreamSpec,
+    recording: &Arc<Recording>,
+    build: &Build,
+) -> Result<Replay, CompileError> {
+    let len = recording.frames.len();
+    if len == 0 {
+        return Err(CompileError::EmptyRecording {
+            stream: spec.name.clone(),
+        });
+    }
+    let longest = recording
+        .frames
+        .iter()
+        .map(|f| f.bytes.len())
+        .max()
+        .unwrap_or(0);
+    if longest > build.capacity {
+        let (size, most) = (longest + 4, build.capacity + 4);
+        return Err(CompileError::TooLong {
+            stream: spec.name.clone(),
+            size,
+            most,
+        });
+    }
+    Ok(Replay {
+        recording: Arc::clone(recording),
+        mark: build.mark,
+        at: build.share.worker as usize % len,
+        advance: build.share.workers as usize % len,
+    })
+}
+
+fn rise(spec: &StreamSpec, length_ns: u64, build: &Build) -> Result<Rise, CompileError> {
+    let error = |cause| CompileError::Ramp {
+        stream: spec.name.clone(),
+        cause,
+    };
+    if spec.replay.is_some() {
+        return Err(error(
+            "frames of a replay carry no tag that would tell them apart",
+        ));
+    }
+    let pps = match (spec.stream.burst, spec.stream.gap) {
+        (Some(size), Some(gap)) => f64::from(size) * 1e9 / gap.as_nanos() as f64,
+        _ => spec
+            .pps
+            .ok_or_else(|| error("it has no rate to rise to; give one instead of max"))?
+            .as_f64(),
+    };
+    // Told apart by a tag of ours, also in streams that have another or none.
+    let tagged = spec.stream.tag == TagKind::Wirebench;
+    let mark = if tagged {
+        build.mark
+    } else {
+        build.mark.next()
+    };
+    let build = Build {
+        tag: TagKind::Wirebench,
+        mark,
+        ..*build
+    };
+    let walk = walk_of(spec, build.share);
+    let frames = Frames::new(spec, &walk, &build).map_err(|e| match e {
+        CompileError::TooShort { .. } => {
+            error("its frames have no room for the tag that would tell them apart")
+        }
+        other => other,
+    })?;
+    Ok(Rise {
+        ramp: Ramp::new(pps, length_ns, build.share.worker, build.share.workers),
+        frames: Box::new(frames),
+        walk,
+        sequence: 0,
+    })
+}

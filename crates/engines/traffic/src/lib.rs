@@ -1,0 +1,75 @@
+//! The traffic engine: sends streams, receives and analyses them.
+//!
+//! Knows ports by trait and clocks by trait; starts no thread and prints nothing. What a worker
+//! does is one loop, [`run_worker`], compiled for each kind of port:
+//!
+//! ```text
+//!  Stream ──compile──> frames (templates, modifiers, tag) ─┐
+//!                                                          ├─> Sender::step ──> TxQueue
+//!  rate, duration, count ────────────────────────> pacer ──┘
+//!                                   RxQueue ──> Receiver::step ──> wb_measure::Analyser
+//! ```
+//!
+//! **Who sends what.** Worker `w` of `n` sends the events `w, w + n, w + 2n, …` of each stream's
+//! schedule, and of its tag flows those with `flow % n == w`, in turn, one frame each. Modifiers and
+//! sizes are positioned likewise, so that together the workers send what one alone would.
+//!
+//! **Flows.** Flow `f` has the 5-tuple number `f`, counted as a number of mixed radix: the source
+//! port runs fastest, then the destination port, the source address, the destination address.
+//!
+//! **Late senders.** Event `k` of a schedule is due at `start + k / rate`, without drift. Whoever is
+//! late makes up at once, but for no more than `catch_up_ns`: older events are given up and stay
+//! unsent. After the end of the duration what is due is still sent, if nothing was given up before.
+//!
+//! ```
+//! use wb_port::{QueuePair, RxQueue, TxQueue, memory};
+//! use wb_traffic::{Receiver, ReceiverSpec, FlowSpace, Sender, SenderSpec, StreamSpec, VirtualClock};
+//!
+//! let clock = VirtualClock::ticking(50);
+//! let options = memory::LinkOptions::new("x", clock.stamps());
+//! let (mut a, mut b) = memory::link(&options)?;
+//!
+//! let stream = StreamSpec { pps: Some(wb_model::units::Rational::whole(100_000)), ..StreamSpec::default() };
+//! let spec = SenderSpec { streams: vec![stream], count: Some(500), ..SenderSpec::default() };
+//! let tx = a.queues[0].tx();
+//! let mut sender = Sender::new(&spec, tx.frame_capacity()).unwrap();
+//! let mut receiver = Receiver::new(&ReceiverSpec {
+//!     flows: FlowSpace::Planned { first: 0, count: 1 },
+//!     ..ReceiverSpec::default()
+//! });
+//! sender.start(0);
+//! while !sender.step(tx, &clock)?.done {
+//!     receiver.step(b.queues[0].rx(), 64, u64::MAX)?;
+//! }
+//! assert_eq!(sender.finish(tx).streams[0].offered_frames, 500);
+//! while receiver.step(b.queues[0].rx(), 64, u64::MAX)? > 0 {}
+//! assert_eq!(receiver.finish().measurement.counters.received_frames, 500);
+//! # Ok::<(), wb_port::PortError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod control;
+mod error;
+mod frames;
+mod lane;
+mod modify;
+mod pacer;
+mod ramp;
+mod random;
+mod receiver;
+mod sender;
+mod spec;
+mod worker;
+
+pub use clock::{Clock, VirtualClock};
+pub use control::{Control, CounterValues, SharedCounters};
+pub use error::CompileError;
+pub use receiver::{FlowSpace, Receiver, ReceiverOutcome, ReceiverSpec};
+pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
+pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
+pub use worker::{Worker, WorkerOutcome, run_worker};
+
+/// The flow in the tag of frames that are sent while the rate still rises. They are counted apart.
+pub const RAMP_FLOW: u32 = u32::MAX;

@@ -1,0 +1,164 @@
+//! Values that change from frame to frame, one kind to a file.
+//!
+//! A modifier is positioned for one worker of many: worker `w` of `n` takes the values number
+//! `w, w + n, w + 2n, …`. Which bits of a field a value reaches is the business of the frame.
+
+mod decrement;
+mod increment;
+mod list;
+mod random;
+
+use wb_model::vary::{Pattern, ValueRange, Vary};
+
+use crate::random::Random;
+
+/// Which of the values are this worker's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) worker: u32,
+    pub(crate) workers: u32,
+}
+
+/// What comes next for a field.
+#[derive(Clone, Debug)]
+pub(crate) enum Modifier {
+    Increment(increment::Increment),
+    Decrement(decrement::Decrement),
+    Random(random::RandomValue),
+    List(list::List),
+}
+
+impl Modifier {
+    /// `None` if there are no values.
+    pub(crate) fn new(vary: &Vary, share: Share, random: Random) -> Option<Self> {
+        let step = vary.step.max(1);
+        Some(match &vary.pattern {
+            Pattern::Increment(range) => {
+                Self::Increment(increment::Increment::new(*range, step, share))
+            }
+            Pattern::Decrement(range) => {
+                Self::Decrement(decrement::Decrement::new(*range, step, share))
+            }
+            Pattern::Random(range) => Self::Random(random::RandomValue::new(*range, step, random)),
+            Pattern::List(values) => Self::List(list::List::new(values, step, share)?),
+        })
+    }
+
+    /// The value for the next frame, if it has no more than 64 bits.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        match self {
+            Self::Increment(increment) => increment.next(),
+            Self::Decrement(decrement) => decrement.next(),
+            Self::Random(random) => random.next_wide() as u64,
+            Self::List(list) => list.next_wide() as u64,
+        }
+    }
+
+    /// The value for the next frame.
+    #[inline]
+    pub(crate) fn next_wide(&mut self) -> u128 {
+        match self {
+            Self::Increment(increment) => increment.next_wide(),
+            Self::Decrement(decrement) => decrement.next_wide(),
+            Self::Random(random) => random.next_wide(),
+            Self::List(list) => list.next_wide(),
+        }
+    }
+}
+
+/// Walks round the offsets 0, step, 2·step, … of a range. Of more than 2^63 values the later ones
+/// are never reached: that takes thousands of years.
+#[derive(Clone, Debug)]
+struct Round {
+    position: u64,
+    advance: u64,
+    values: u64,
+    step: u128,
+}
+
+impl Round {
+    fn new(range: ValueRange, step: u128, share: Share) -> Self {
+        let values = ((range.last - range.first) / step)
+            .saturating_add(1)
+            .min(1 << 63) as u64;
+        Self {
+            position: u64::from(share.worker) % values,
+            advance: u64::from(share.workers) % values,
+            values,
+            step,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> u64 {
+        let now = self.position;
+        self.position += self.advance;
+        if self.position >= self.values {
+            self.position -= self.values;
+        }
+        now
+    }
+
+    /// The low 64 bits of the offset now; goes on to the next one.
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.advance().wrapping_mul(self.step as u64)
+    }
+
+    /// The offset now; goes on to the next one.
+    #[inline]
+    fn next_wide(&mut self) -> u128 {
+        u128::from(self.advance()).wrapping_mul(self.step)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What `workers` workers take in turn.
+    pub(crate) fn values(text: &str, workers: u32, n: usize) -> Vec<u128> {
+        let vary: Vary = text.parse().unwrap();
+        let mut all: Vec<Modifier> = (0..workers)
+            .map(|worker| {
+                let random = Random::new(7, &[u64::from(worker)]);
+                Modifier::new(&vary, Share { worker, workers }, random).unwrap()
+            })
+            .collect();
+        (0..n)
+            .map(|i| all[i % workers as usize].next_wide())
+            .collect()
+    }
+
+    #[test]
+    fn workers_together_are_as_one() {
+        for text in [
+            "sport=inc:10-16,step=2",
+            "sport=dec:10-15,step=2",
+            "sport=list:5,7,9",
+            "ttl=inc:0-255",
+            "src=inc:0.0.0.0-255.255.255.255,step=1000000007",
+            "src=inc:::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "src=inc:::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,step=170141183460469231731687303715884105728",
+        ] {
+            let one = values(text, 1, 60);
+            for workers in 2..6 {
+                assert_eq!(values(text, workers, 60), one, "{text} by {workers}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_no_modifier() {
+        let vary = Vary {
+            pattern: Pattern::List(Vec::new()),
+            .."sport=list:1".parse().unwrap()
+        };
+        let share = Share {
+            worker: 0,
+            workers: 1,
+        };
+        assert!(Modifier::new(&vary, share, Random::new(1, &[])).is_none());
+    }
+}

@@ -1,0 +1,65 @@
+//! `random`: any value of the range, evenly; with a step, any that `inc` would reach.
+
+use wb_model::vary::ValueRange;
+
+use crate::random::Random;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct RandomValue {
+    first: u128,
+    step: u128,
+    /// 0 stands for 2^128.
+    values: u128,
+    random: Random,
+}
+
+impl RandomValue {
+    pub(super) fn new(range: ValueRange, step: u128, random: Random) -> Self {
+        Self {
+            first: range.first,
+            step,
+            values: ((range.last - range.first) / step).wrapping_add(1),
+            random,
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_wide(&mut self) -> u128 {
+        let number = match u64::try_from(self.values) {
+            Ok(values @ 1..) => u128::from(self.random.below(values)),
+            _ => self.random.below_wide(self.values),
+        };
+        self.first.wrapping_add(number.wrapping_mul(self.step))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::values;
+
+    #[test]
+    fn stays_in_range_and_reaches_all() {
+        let mut seen = values("sport=random:10-20,step=5", 1, 200);
+        assert_eq!(seen, values("sport=random:10-20,step=5", 1, 200));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, [10, 15, 20]);
+        let wide = values("src=random:2001:2::/48", 1, 100);
+        assert!(wide.iter().all(|v| v >> 80 == 0x2001_0002_0000));
+        assert!(wide.iter().any(|v| v & (0xffff << 64) != 0));
+    }
+
+    #[test]
+    fn every_value_is_equally_likely() {
+        let mut counts = [0u32; 4];
+        for value in values("ttl=random:0-3", 1, 40_000) {
+            counts[value as usize] += 1;
+        }
+        // Six standard deviations.
+        assert!(
+            counts.iter().all(|n| (9_480..10_520).contains(n)),
+            "{counts:?}"
+        );
+    }
+}

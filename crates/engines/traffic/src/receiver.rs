@@ -1,0 +1,536 @@
+//! Receives frames, tells ours from others, and has them analysed.
+
+use wb_measure::{Analyser, Counters, Measurement};
+use wb_port::{PortError, RxFrame, RxQueue, StampSource};
+use wb_wire::{
+    ArpView, PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, headers_end, protocol,
+    tag_at,
+};
+
+use crate::RAMP_FLOW;
+
+/// Frames that may wait before a run and are thrown away; more than any ring holds.
+const MOST_WAITING: u64 = 1 << 20;
+
+/// Which flows a receiver follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowSpace {
+    /// Those from `first` on, `count` of them. Frames of others are foreign.
+    Planned {
+        /// The first flow.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Whatever comes; the first `limit` are followed, the others counted.
+    Open {
+        /// Most flows followed.
+        limit: u32,
+    },
+}
+
+/// What a receiver is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverSpec {
+    /// The flows to follow.
+    pub flows: FlowSpace,
+    /// Streams without a tag are sent: count every frame without one, but for what neighbours and
+    /// bridges say among themselves.
+    pub untagged_is_ours: bool,
+    /// The flow, counted from the first, to which frames with a pktgen header belong. Without it
+    /// they are foreign.
+    pub pktgen_flow: Option<u32>,
+}
+
+impl Default for ReceiverSpec {
+    fn default() -> Self {
+        Self {
+            flows: FlowSpace::Open { limit: 1 << 20 },
+            untagged_is_ours: false,
+            pktgen_flow: None,
+        }
+    }
+}
+
+/// What a receiver measured.
+#[derive(Clone, Debug)]
+pub struct ReceiverOutcome {
+    /// Everything about our frames; flows have the numbers of their tags.
+    pub measurement: Measurement,
+    /// Frames that were sent while the rate rose; in no other count.
+    pub ramp_frames: u64,
+    /// Who took how many of the receive stamps of our frames.
+    pub stamp_sources: Vec<(StampSource, u64)>,
+    /// Turns taken.
+    pub turns: u64,
+    /// Turns in which frames came.
+    pub busy_turns: u64,
+}
+
+const SOURCES: [StampSource; 6] = [
+    StampSource::Nic,
+    StampSource::KernelTpacket,
+    StampSource::KernelXdp,
+    StampSource::UserSpace,
+    StampSource::Recorded,
+    StampSource::Virtual,
+];
+
+/// Receives for one worker. Call [`step`](Receiver::step) again and again, then
+/// [`finish`](Receiver::finish).
+pub struct Receiver {
+    sorter: Sorter,
+    turns: u64,
+    busy_turns: u64,
+}
+
+/// What happens to each frame.
+struct Sorter {
+    analyser: Analyser,
+    first_flow: u32,
+    flows: u32,
+    /// Where the last tag was: frames of a run are mostly alike.
+    tag_at: usize,
+    untagged_is_ours: bool,
+    pktgen_flow: Option<u32>,
+    ramp_frames: u64,
+    sources: [u64; SOURCES.len()],
+}
+
+impl Receiver {
+    /// A receiver that has seen nothing.
+    #[must_use]
+    pub fn new(spec: &ReceiverSpec) -> Self {
+        let (analyser, first_flow, flows) = match spec.flows {
+            FlowSpace::Planned { first, count } => {
+                (Analyser::planned(count as usize), first, count)
+            }
+            // The flow of the ramp is never one of the others.
+            FlowSpace::Open { limit } => (Analyser::open(limit as usize), 0, RAMP_FLOW),
+        };
+        Self {
+            sorter: Sorter {
+                analyser,
+                first_flow,
+                flows,
+                // UDP over IPv4.
+                tag_at: 42,
+                untagged_is_ours: spec.untagged_is_ours,
+                pktgen_flow: spec.pktgen_flow,
+                ramp_frames: 0,
+                sources: [0; SOURCES.len()],
+            },
+            turns: 0,
+            busy_turns: 0,
+        }
+    }
+
+    /// Takes a turn: looks at up to `max` waiting frames and says how many there were. Originals
+    /// stamped after `drain_since_wall_ns` are late.
+    ///
+    /// # Errors
+    /// What the port says.
+    #[inline]
+    pub fn step<R: RxQueue>(
+        &mut self,
+        rx: &mut R,
+        max: usize,
+        drain_since_wall_ns: u64,
+    ) -> Result<usize, PortError> {
+        self.turns += 1;
+        let sorter = &mut self.sorter;
+        sorter.analyser.drain_since(drain_since_wall_ns);
+        let n = rx.receive(max, |frame| sorter.take(frame))?;
+        self.busy_turns += u64::from(n > 0);
+        Ok(n)
+    }
+
+    /// Throws away what waits already, from before the run. Returns how many frames.
+    ///
+    /// # Errors
+    /// What the port says.
+    pub fn discard_waiting<R: RxQueue>(rx: &mut R) -> Result<u64, PortError> {
+        let mut discarded = 0;
+        while discarded < MOST_WAITING {
+            match rx.receive(1024, |_| ())? {
+                0 => break,
+                n => discarded += n as u64,
+            }
+        }
+        Ok(discarded)
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.sorter.analyser.counters()
+    }
+
+    /// Frames of the ramp so far.
+    #[must_use]
+    pub fn ramp_frames(&self) -> u64 {
+        self.sorter.ramp_frames
+    }
+
+    /// Number and sum of the latencies so far.
+    #[must_use]
+    pub fn latency(&self) -> (u64, u128) {
+        let latency = self.sorter.analyser.latency();
+        (latency.count(), latency.sum())
+    }
+
+    /// Everything that was measured.
+    #[must_use]
+    pub fn finish(self) -> ReceiverOutcome {
+        let Self {
+            sorter,
+            turns,
+            busy_turns,
+        } = self;
+        let mut measurement = sorter.analyser.into_measurement();
+        for flow in &mut measurement.flows {
+            flow.flow += sorter.first_flow;
+        }
+        let counted = SOURCES.into_iter().zip(sorter.sources);
+        ReceiverOutcome {
+            measurement,
+            ramp_frames: sorter.ramp_frames,
+            stamp_sources: counted.filter(|(_, frames)| *frames > 0).collect(),
+            turns,
+            busy_turns,
+        }
+    }
+}
+
+impl Sorter {
+    #[inline]
+    fn take(&mut self, frame: &RxFrame<'_>) {
+        match frame.bytes.get(self.tag_at..).and_then(Tag::read) {
+            Some(tag) => self.take_tagged(frame, tag),
+            None => self.search(frame),
+        }
+    }
+
+    #[inline]
+    fn take_tagged(&mut self, frame: &RxFrame<'_>, tag: Tag) {
+        // A flow before the first one wraps to beyond the last.
+        let flow = tag.flow.wrapping_sub(self.first_flow);
+        if flow < self.flows {
+            self.sources[source_index(frame.stamp_source)] += 1;
+            self.analyser.on_frame(
+                flow,
+                tag.sequence,
+                tag.time_ns,
+                frame.stamp_ns,
+                frame.size(),
+            );
+        } else if tag.flow == RAMP_FLOW {
+            self.ramp_frames += 1;
+        } else {
+            self.take_unknown(frame);
+        }
+    }
+
+    /// A frame without a tag, or with one that is not of this run: a replayed recording may hold
+    /// such frames.
+    #[cold]
+    fn take_unknown(&mut self, frame: &RxFrame<'_>) {
+        if self.untagged_is_ours && !is_chatter(frame.bytes) {
+            self.sources[source_index(frame.stamp_source)] += 1;
+            self.analyser.on_untagged(frame.stamp_ns, frame.size());
+        } else {
+            self.analyser.on_foreign(frame.size());
+        }
+    }
+
+    #[cold]
+    fn search(&mut self, frame: &RxFrame<'_>) {
+        match find_tag(frame.bytes).or_else(|| tag_behind_arp(frame.bytes)) {
+            Some((at, TagKind::Native)) => {
+                self.tag_at = at;
+                if let Some(tag) = Tag::read(&frame.bytes[at..]) {
+                    self.take_tagged(frame, tag);
+                }
+            }
+            Some((at, TagKind::Pktgen)) => self.take_pktgen(frame, at),
+            None => self.take_unknown(frame),
+        }
+    }
+
+    fn take_pktgen(&mut self, frame: &RxFrame<'_>, at: usize) {
+        let (Some(flow), Some(tag)) = (self.pktgen_flow, PktgenTag::read(&frame.bytes[at..]))
+        else {
+            return self.take_unknown(frame);
+        };
+        let time_ns = match tag.guess_time(frame.stamp_ns) {
+            PktgenTime::Wall(ns) => ns,
+            PktgenTime::Monotonic(_) | PktgenTime::None => 0,
+        };
+        self.sources[source_index(frame.stamp_source)] += 1;
+        // Its numbers begin with 1.
+        let sequence = tag.sequence.saturating_sub(1);
+        self.analyser
+            .on_frame(flow, sequence, time_ns, frame.stamp_ns, frame.size());
+    }
+}
+
+/// The tag behind an ARP message, where `proto = "arp"` has it.
+fn tag_behind_arp(frame: &[u8]) -> Option<(usize, TagKind)> {
+    let at = headers_end(frame)?;
+    let is_arp = frame.get(at.checked_sub(2)?..at)? == ethertype::ARP.to_be_bytes();
+    let tag = at + ArpView::LEN;
+    is_arp.then_some((tag, tag_at(frame, tag)?))
+}
+
+#[inline]
+const fn source_index(source: StampSource) -> usize {
+    match source {
+        StampSource::Nic => 0,
+        StampSource::KernelTpacket => 1,
+        StampSource::KernelXdp => 2,
+        StampSource::UserSpace => 3,
+        StampSource::Recorded => 4,
+        StampSource::Virtual => 5,
+    }
+}
+
+/// Whether a frame is what stations and bridges send by themselves: ARP, neighbour and router
+/// discovery, group membership, bridge protocols.
+fn is_chatter(frame: &[u8]) -> bool {
+    let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
+    // IEEE 802.1D: these addresses are never forwarded.
+    if frame.starts_with(&[0x01, 0x80, 0xc2, 0x00, 0x00]) {
+        return true;
+    }
+    match u16::from_be_bytes([byte(12), byte(13)]) {
+        ethertype::ARP => true,
+        // IGMP.
+        ethertype::IPV4 => byte(23) == 2,
+        ethertype::IPV6 => match byte(20) {
+            protocol::ICMPV6 => is_discovery(byte(54)),
+            // Listener reports have a hop-by-hop header with the router alert.
+            0 => byte(54) == protocol::ICMPV6 && is_discovery(byte(62)),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Multicast listener and neighbour discovery (RFC 2710, 3810, 4861).
+const fn is_discovery(kind: u8) -> bool {
+    matches!(kind, 130..=137 | 143)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use wb_port::{ChecksumState, RxCounters};
+    use wb_wire::{Stack, Vlan, arp_request};
+
+    struct Frames(Vec<Vec<u8>>);
+
+    impl RxQueue for Frames {
+        fn receive<F: FnMut(&RxFrame<'_>)>(
+            &mut self,
+            max: usize,
+            mut on_frame: F,
+        ) -> Result<usize, PortError> {
+            let n = max.min(self.0.len());
+            for bytes in self.0.drain(..n) {
+                on_frame(&RxFrame {
+                    bytes: &bytes,
+                    original_len: bytes.len() as u32,
+                    stamp_ns: 1_700_000_000_000_001_000,
+                    stamp_source: StampSource::Virtual,
+                    vlan: None,
+                    checksum: ChecksumState::Unknown,
+                });
+            }
+            Ok(n)
+        }
+
+        fn wait(&mut self, _: Duration) -> Result<bool, PortError> {
+            Ok(!self.0.is_empty())
+        }
+
+        fn counters(&mut self) -> RxCounters {
+            RxCounters::default()
+        }
+    }
+
+    const SENT: u64 = 1_700_000_000_000_000_000;
+
+    fn tagged(vlans: &[u16], flow: u32, sequence: u32) -> Vec<u8> {
+        let stack = Stack {
+            vlans: Vlan::stack(vlans),
+            ..Stack::udp4([1, 1, 1, 1], [2, 2, 2, 2], 3, 4)
+        };
+        let (mut frame, layout) = stack.build_with_layout(100);
+        Tag {
+            flow,
+            sequence,
+            time_ns: SENT,
+        }
+        .write(frame[layout.payload..].first_chunk_mut().unwrap());
+        frame
+    }
+
+    fn pktgen(sequence: u32) -> Vec<u8> {
+        let (mut frame, layout) =
+            Stack::udp4([1, 1, 1, 1], [2, 2, 2, 2], 9, 9).build_with_layout(60);
+        PktgenTag::at(sequence, SENT).write(frame[layout.payload..].first_chunk_mut().unwrap());
+        frame
+    }
+
+    fn receive(spec: &ReceiverSpec, frames: Vec<Vec<u8>>) -> ReceiverOutcome {
+        let mut receiver = Receiver::new(spec);
+        let mut rx = Frames(frames);
+        while receiver.step(&mut rx, 2, u64::MAX).unwrap() > 0 {}
+        receiver.finish()
+    }
+
+    fn planned(first: u32, count: u32) -> ReceiverSpec {
+        ReceiverSpec {
+            flows: FlowSpace::Planned { first, count },
+            ..ReceiverSpec::default()
+        }
+    }
+
+    #[test]
+    fn frames_are_sorted_by_their_tag() {
+        let frames = vec![
+            tagged(&[], 10, 0),
+            tagged(&[5], 11, 0),
+            tagged(&[], 10, 1),
+            tagged(&[], 9, 0),
+            tagged(&[], 12, 0),
+            tagged(&[7, 8], RAMP_FLOW, 0),
+            pktgen(1),
+            vec![0; 60],
+        ];
+        let outcome = receive(&planned(10, 2), frames);
+        let m = &outcome.measurement;
+        assert_eq!(
+            (
+                m.counters.received_frames,
+                m.counters.foreign_frames,
+                outcome.ramp_frames
+            ),
+            (3, 4, 1)
+        );
+        assert_eq!(
+            m.flows
+                .iter()
+                .map(|f| (f.flow, f.received))
+                .collect::<Vec<_>>(),
+            [(10, 2), (11, 1)]
+        );
+        assert_eq!(m.latency.summary().max, Some(1000));
+        assert_eq!(m.counters.received_octets, 3 * 104);
+        assert_eq!(outcome.stamp_sources, [(StampSource::Virtual, 3)]);
+        assert_eq!((outcome.turns, outcome.busy_turns), (5, 4));
+    }
+
+    #[test]
+    fn open_receivers_take_any_flow_but_the_ramp() {
+        let frames = vec![
+            tagged(&[], 4_000_000_000, 0),
+            tagged(&[], 5, 0),
+            tagged(&[], RAMP_FLOW, 0),
+        ];
+        let outcome = receive(&ReceiverSpec::default(), frames);
+        let flows: Vec<u32> = outcome.measurement.flows.iter().map(|f| f.flow).collect();
+        assert_eq!((flows, outcome.ramp_frames), (vec![5, 4_000_000_000], 1));
+    }
+
+    #[test]
+    fn pktgen_headers_are_a_flow_if_planned() {
+        let spec = ReceiverSpec {
+            pktgen_flow: Some(1),
+            ..planned(20, 2)
+        };
+        let outcome = receive(&spec, vec![pktgen(1), pktgen(2), pktgen(2), pktgen(4)]);
+        let flow = &outcome.measurement.flows[1];
+        assert_eq!(
+            (flow.flow, flow.received, flow.duplicates, flow.highest),
+            (21, 4, 1, Some(3))
+        );
+        assert_eq!(outcome.measurement.counters.missing_frames, 1);
+        assert_eq!(outcome.measurement.latency.summary().min, Some(1000));
+    }
+
+    #[test]
+    fn untagged_frames_are_ours_if_said_so_but_chatter_is_not() {
+        let mut arp = vec![0; 60];
+        let len = arp_request(
+            wb_wire::MacAddr([2, 0, 0, 0, 0, 1]),
+            [1, 1, 1, 1].into(),
+            [2, 2, 2, 2].into(),
+            &[],
+            &mut arp,
+        );
+        assert!(len.is_some());
+        let mut report = Stack::udp6(
+            std::net::Ipv6Addr::LOCALHOST,
+            std::net::Ipv6Addr::LOCALHOST,
+            0,
+            0,
+        )
+        .build(90);
+        report[20] = 0;
+        report[54] = 58;
+        report[62] = 143;
+        let mut bpdu = vec![0; 60];
+        bpdu[..5].copy_from_slice(&[1, 0x80, 0xc2, 0, 0]);
+        let ours = Stack::udp4([1, 1, 1, 1], [2, 2, 2, 2], 3, 4).build(60);
+        let spec = ReceiverSpec {
+            untagged_is_ours: true,
+            ..planned(0, 1)
+        };
+        let outcome = receive(&spec, vec![arp, report, bpdu, ours, tagged(&[], 0, 0)]);
+        let counters = outcome.measurement.counters;
+        assert_eq!(
+            (
+                counters.untagged_frames,
+                counters.foreign_frames,
+                counters.received_frames
+            ),
+            (1, 3, 2)
+        );
+    }
+
+    #[test]
+    fn tags_behind_arp_are_found() {
+        let mut frame = vec![0; 60];
+        let address = [1, 1, 1, 1];
+        arp_request(
+            wb_wire::MacAddr([2; 6]),
+            address.into(),
+            address.into(),
+            &[],
+            &mut frame,
+        );
+        Tag {
+            flow: 0,
+            sequence: 0,
+            time_ns: SENT,
+        }
+        .write(frame[42..].first_chunk_mut().unwrap());
+        let mut receiver = Receiver::new(&planned(0, 1));
+        receiver.sorter.tag_at = 0;
+        receiver
+            .step(&mut Frames(vec![frame]), 1, u64::MAX)
+            .unwrap();
+        assert_eq!(
+            (receiver.counters().received_frames, receiver.sorter.tag_at),
+            (1, 42)
+        );
+    }
+
+    #[test]
+    fn what_waits_can_be_thrown_away() {
+        let mut rx = Frames(vec![vec![0; 60]; 3000]);
+        assert_eq!(Receiver::discard_waiting(&mut rx).unwrap(), 3000);
+    }
+}

@@ -1,0 +1,536 @@
+//! Sends streams: what is due, in batches, and keeps the account of what really left.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wb_measure::Histogram;
+use wb_port::{PortError, TxCounters, TxQueue};
+
+use crate::frames::MOST_FRAMES;
+use crate::lane::{Batch, Claim, Departures, Lane, Return};
+use crate::pacer::share_out;
+use crate::{Clock, CompileError, SenderSpec};
+
+/// How long frames in flight may take to leave after the last was submitted, at least.
+const FLIGHT_NS: u64 = 20_000_000;
+
+/// What a turn of the sender did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The monotonic time at its beginning.
+    pub now_ns: u64,
+    /// Frames handed to the port.
+    pub sent: usize,
+    /// When it makes sense to take the next turn, monotonic; `now_ns` or before: at once.
+    pub next_due_ns: Option<u64>,
+    /// All is over: nothing more becomes due and nothing is in flight that could still leave.
+    pub done: bool,
+}
+
+/// The account of one stream on one worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOutcome {
+    /// What the plan asked of this worker. `None` at full speed until an end in time: then what was
+    /// offered is what was asked. A run that was cut short asked only for what was due by then.
+    pub intended_frames: Option<u64>,
+    /// Frames the device took.
+    pub offered_frames: u64,
+    /// Octets of these frames, with FCS.
+    pub offered_octets: u64,
+    /// Frames the device dropped before the wire.
+    pub refused_frames: u64,
+    /// Frames taken back because the device did not take them before the end.
+    pub withdrawn_frames: u64,
+    /// First flow of the stream in tags.
+    pub first_flow: u32,
+    /// Frames the device took of each flow, from `first_flow` on; 0 for flows of other workers.
+    pub flow_frames: Vec<u64>,
+}
+
+/// The final account of a sender.
+#[derive(Clone, Debug)]
+pub struct SenderOutcome {
+    /// The streams, in the order of the spec.
+    pub streams: Vec<StreamOutcome>,
+    /// Frames sent while the rate rose.
+    pub ramp_frames: u64,
+    /// Most frames of even schedules that were due at once.
+    pub largest_catch_up_frames: u64,
+    /// When the counted schedule began, monotonic.
+    pub start_ns: u64,
+    /// When the last frame left, monotonic; the start if none did.
+    pub last_departure_ns: u64,
+    /// The same by the wall clock; 0 if none did.
+    pub last_departure_wall_ns: u64,
+    /// Times between departures, if asked for.
+    pub departures: Option<Histogram>,
+    /// Turns taken.
+    pub turns: u64,
+    /// Turns in which frames were handed to the port.
+    pub busy_turns: u64,
+    /// What the port counted since it was opened.
+    pub tx: TxCounters,
+}
+
+/// What can be said of a sender while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) offered_frames: u64,
+    pub(crate) offered_octets: u64,
+    pub(crate) refused_frames: u64,
+    pub(crate) unsent_frames: u64,
+    pub(crate) ramp_frames: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Ramp,
+    Run,
+    /// Nothing more is due; what is in flight may leave until then.
+    Flight {
+        until_ns: u64,
+    },
+    Done,
+}
+
+/// Sends the streams of one worker.
+///
+/// Call [`start`](Sender::start) once, then [`step`](Sender::step) until it says `done`, then
+/// [`finish`](Sender::finish). [`abort`](Sender::abort) makes the end come soon.
+pub struct Sender {
+    lanes: Vec<Lane>,
+    phase: Phase,
+    /// When the ramp begins, or the counted schedule without one.
+    begin_ns: u64,
+    /// When the counted schedule begins.
+    run_ns: u64,
+    /// When the duration is over.
+    end_ns: u64,
+    /// Nothing can happen before this time.
+    wake_ns: u64,
+    start_offset_ns: u64,
+    ramp_ns: u64,
+    duration_ns: Option<u64>,
+    catch_up_ns: u64,
+    /// Frames that may still be sent where no schedule limits them.
+    budget: u64,
+    by_count: bool,
+    /// The lane at full speed whose turn it is.
+    turn: usize,
+    link_down: bool,
+    departures: Option<Departures>,
+    wall_minus_mono: u64,
+    last_departure_ns: Option<u64>,
+    ramp_submitted: u64,
+    ramp_returned: u64,
+    largest_catch_up: u64,
+    turns: u64,
+    busy_turns: u64,
+}
+
+impl Sender {
+    /// Compiles the streams for a port whose frames may be `frame_capacity` bytes long, without FCS.
+    ///
+    /// # Errors
+    /// A stream that cannot be sent.
+    pub fn new(spec: &SenderSpec, frame_capacity: usize) -> Result<Self, CompileError> {
+        // Slots outlive senders: marks of one must mean nothing to the next.
+        static SENDERS: AtomicU64 = AtomicU64::new(0);
+        if spec.worker >= spec.workers {
+            return Err(CompileError::Worker {
+                worker: spec.worker,
+                workers: spec.workers,
+            });
+        }
+        let most = MOST_FRAMES / 2;
+        if spec.streams.len() > most {
+            return Err(CompileError::Streams {
+                streams: spec.streams.len(),
+                most,
+            });
+        }
+        let marks = 1 + SENDERS.fetch_add(1, Ordering::Relaxed) % ((1 << 20) - 1);
+        let mut lanes = Vec::with_capacity(spec.streams.len());
+        for (number, stream) in spec.streams.iter().enumerate() {
+            lanes.push(Lane::new(stream, spec, number, marks, frame_capacity)?);
+        }
+        let budget = share_count(&mut lanes, spec);
+        Ok(Self {
+            lanes,
+            phase: Phase::Ramp,
+            begin_ns: u64::MAX,
+            run_ns: u64::MAX,
+            end_ns: u64::MAX,
+            wake_ns: u64::MAX,
+            start_offset_ns: spec.start_offset_ns,
+            ramp_ns: spec.ramp_ns,
+            duration_ns: spec.duration_ns,
+            catch_up_ns: spec.catch_up_ns,
+            budget,
+            by_count: false,
+            turn: 0,
+            link_down: false,
+            departures: spec.departures.then(Departures::default),
+            wall_minus_mono: 0,
+            last_departure_ns: None,
+            ramp_submitted: 0,
+            ramp_returned: 0,
+            largest_catch_up: 0,
+            turns: 0,
+            busy_turns: 0,
+        })
+    }
+
+    /// Fixes the start: the first frame is due (or the ramp begins) at this monotonic time plus the
+    /// offset of the spec.
+    pub fn start(&mut self, mono_ns: u64) {
+        self.begin_ns = mono_ns.saturating_add(self.start_offset_ns);
+        self.run_ns = self.begin_ns.saturating_add(self.ramp_ns);
+        self.end_ns = self
+            .duration_ns
+            .map_or(u64::MAX, |d| self.run_ns.saturating_add(d));
+        self.wake_ns = self.begin_ns;
+    }
+
+    /// Takes a turn: fills a batch with what is due and hands it over.
+    ///
+    /// # Errors
+    /// What the port says. [`PortError::LinkDown`] is no end: go on taking turns; what becomes due
+    /// meanwhile is made up later as far as the catch-up time allows.
+    #[inline]
+    pub fn step<T: TxQueue, C: Clock>(&mut self, tx: &mut T, clock: &C) -> Result<Step, PortError> {
+        let now_ns = clock.monotonic_ns();
+        self.turns += 1;
+        if now_ns < self.wake_ns {
+            if tx.in_flight() > 0 {
+                self.flush(tx, clock)?;
+            }
+            return Ok(self.report(tx, now_ns, 0));
+        }
+        match self.phase {
+            Phase::Ramp if now_ns < self.run_ns => self.rise(tx, clock, now_ns),
+            Phase::Ramp | Phase::Run => self.run(tx, clock, now_ns),
+            Phase::Flight { until_ns } => self.fly(tx, clock, now_ns, until_ns),
+            Phase::Done => Ok(self.report(tx, now_ns, 0)),
+        }
+    }
+
+    fn report<T: TxQueue>(&self, tx: &T, now_ns: u64, sent: usize) -> Step {
+        let done = self.phase == Phase::Done;
+        let next = if tx.in_flight() > 0 {
+            now_ns
+        } else {
+            self.wake_ns
+        };
+        Step {
+            now_ns,
+            sent,
+            next_due_ns: (!done && next != u64::MAX).then_some(next),
+            done,
+        }
+    }
+
+    /// The ramp.
+    fn rise<T: TxQueue, C: Clock>(
+        &mut self,
+        tx: &mut T,
+        clock: &C,
+        now_ns: u64,
+    ) -> Result<Step, PortError> {
+        if self.link_down {
+            self.flush(tx, clock)?;
+        }
+        let room = tx.lend(tx.batch_hint());
+        let mut batch = Batch {
+            tx: &mut *tx,
+            clock,
+            filled: 0,
+            room,
+            stamp_ns: 0,
+            departures: None,
+        };
+        for lane in &mut self.lanes {
+            lane.fill_ramp(&mut batch, now_ns - self.begin_ns);
+        }
+        let (filled, stamp_ns) = (batch.filled, batch.stamp_ns);
+        self.ramp_submitted += filled as u64;
+        let next = self
+            .lanes
+            .iter()
+            .map(Lane::ramp_due)
+            .min()
+            .unwrap_or(u64::MAX);
+        self.wake_ns = self.begin_ns.saturating_add(next).min(self.run_ns);
+        self.hand_over(tx, clock, now_ns, filled, stamp_ns)
+    }
+
+    /// The counted schedule.
+    fn run<T: TxQueue, C: Clock>(
+        &mut self,
+        tx: &mut T,
+        clock: &C,
+        now_ns: u64,
+    ) -> Result<Step, PortError> {
+        self.phase = Phase::Run;
+        if now_ns >= self.end_ns {
+            // In this order: whoever gives up now makes up nothing beyond the end.
+            for lane in &mut self.lanes {
+                lane.give_up(now_ns - self.run_ns);
+                lane.end(now_ns - self.end_ns);
+            }
+        }
+        if self.lanes.iter().all(Lane::is_done) {
+            return self.fly(tx, clock, now_ns, u64::MAX);
+        }
+        if self.link_down {
+            self.flush(tx, clock)?;
+        }
+        let elapsed_ns = now_ns - self.run_ns;
+        let room = tx
+            .lend(tx.batch_hint())
+            .min(usize::try_from(self.budget).unwrap_or(usize::MAX));
+        let mut batch = Batch {
+            tx: &mut *tx,
+            clock,
+            filled: 0,
+            room,
+            stamp_ns: 0,
+            departures: self.departures.as_mut(),
+        };
+        let late = fill_due(&mut self.lanes, &mut batch, elapsed_ns);
+        if batch.filled < room {
+            self.turn = fill_free(&mut self.lanes, &mut batch, self.turn);
+        }
+        let (filled, stamp_ns) = (batch.filled, batch.stamp_ns);
+        self.note_backlog(late, filled == room, elapsed_ns);
+        self.budget -= if self.budget == u64::MAX {
+            0
+        } else {
+            filled as u64
+        };
+        if self.budget == 0 {
+            self.by_count = true;
+            self.lanes.iter_mut().for_each(Lane::cut);
+        }
+        self.wake_ns = self.next_wake(now_ns);
+        self.hand_over(tx, clock, now_ns, filled, stamp_ns)
+    }
+
+    fn next_wake(&self, now_ns: u64) -> u64 {
+        match self.lanes.iter().map(Lane::due).min() {
+            // All are done: what is in flight comes next.
+            None | Some(u64::MAX) => now_ns,
+            Some(due) => self.run_ns.saturating_add(due).min(self.end_ns),
+        }
+    }
+
+    fn note_backlog(&mut self, sent: u64, full: bool, elapsed_ns: u64) {
+        let left = if full {
+            self.lanes.iter().map(|lane| lane.backlog(elapsed_ns)).sum()
+        } else {
+            0
+        };
+        self.largest_catch_up = self.largest_catch_up.max(sent + left);
+    }
+
+    fn hand_over<T: TxQueue, C: Clock>(
+        &mut self,
+        tx: &mut T,
+        clock: &C,
+        now_ns: u64,
+        filled: usize,
+        stamp_ns: u64,
+    ) -> Result<Step, PortError> {
+        if filled > 0 {
+            self.busy_turns += 1;
+            self.wall_minus_mono = stamp_ns.wrapping_sub(now_ns);
+        }
+        tx.submit(filled);
+        self.flush(tx, clock)?;
+        Ok(self.report(tx, now_ns, filled))
+    }
+
+    /// Lets frames in flight leave, for a while.
+    #[cold]
+    fn fly<T: TxQueue, C: Clock>(
+        &mut self,
+        tx: &mut T,
+        clock: &C,
+        now_ns: u64,
+        until_ns: u64,
+    ) -> Result<Step, PortError> {
+        let until_ns = match until_ns {
+            u64::MAX => now_ns.saturating_add(self.catch_up_ns.max(FLIGHT_NS)),
+            set => set,
+        };
+        self.phase = Phase::Flight { until_ns };
+        if tx.in_flight() > 0 && now_ns < until_ns {
+            self.flush(tx, clock)?;
+        }
+        if tx.in_flight() == 0 || now_ns >= until_ns {
+            self.phase = Phase::Done;
+            let mono_ns = clock.monotonic_ns();
+            self.wall_minus_mono = clock.wall_ns().wrapping_sub(mono_ns);
+        }
+        Ok(self.report(tx, now_ns, 0))
+    }
+
+    #[inline]
+    fn flush<T: TxQueue, C: Clock>(&mut self, tx: &mut T, clock: &C) -> Result<(), PortError> {
+        let before = tx.in_flight();
+        let result = tx.flush();
+        if tx.in_flight() < before {
+            self.last_departure_ns = Some(clock.monotonic_ns());
+        }
+        self.link_down = matches!(result, Err(PortError::LinkDown { .. }));
+        let (lanes, ramp) = (&mut self.lanes, &mut self.ramp_returned);
+        tx.take_refused(|frame| take_back(lanes, ramp, frame, Return::Refused));
+        result
+    }
+
+    /// Lets nothing more become due. Frames in flight are still flushed: go on taking turns.
+    pub fn abort(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::cut);
+        if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
+            self.phase = Phase::Flight { until_ns: u64::MAX };
+            self.wake_ns = 0;
+        }
+    }
+
+    /// Takes back what is still in flight and gives the final account.
+    pub fn finish<T: TxQueue>(mut self, tx: &mut T) -> SenderOutcome {
+        if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
+            self.lanes.iter_mut().for_each(Lane::cut);
+        }
+        let (lanes, ramp) = (&mut self.lanes, &mut self.ramp_returned);
+        tx.take_refused(|frame| take_back(lanes, ramp, frame, Return::Refused));
+        tx.withdraw(|frame| take_back(lanes, ramp, frame, Return::Withdrawn));
+        SenderOutcome {
+            streams: self
+                .lanes
+                .iter()
+                .map(|lane| lane.outcome(self.by_count))
+                .collect(),
+            ramp_frames: self.ramp_submitted - self.ramp_returned,
+            largest_catch_up_frames: self.largest_catch_up,
+            start_ns: self.run_ns,
+            last_departure_ns: self.last_departure_ns.unwrap_or(self.run_ns),
+            last_departure_wall_ns: self.last_departure_wall_ns(),
+            departures: self.departures.map(|departures| departures.histogram),
+            turns: self.turns,
+            busy_turns: self.busy_turns,
+            tx: tx.counters(),
+        }
+    }
+
+    fn last_departure_wall_ns(&self) -> u64 {
+        self.last_departure_ns
+            .map_or(0, |mono| mono.wrapping_add(self.wall_minus_mono))
+    }
+
+    /// Counts so far; frames in flight are taken for not offered yet.
+    pub(crate) fn progress(&self, in_flight: usize) -> Progress {
+        let mut progress = Progress::default();
+        for lane in &self.lanes {
+            progress.offered_frames += lane.offered_frames();
+            progress.offered_octets += lane.offered_octets();
+            progress.refused_frames += lane.refused_frames();
+            progress.unsent_frames += lane.skipped_frames();
+        }
+        progress.offered_frames = progress.offered_frames.saturating_sub(in_flight as u64);
+        progress.ramp_frames = self.ramp_submitted - self.ramp_returned;
+        progress
+    }
+}
+
+/// Deals the worker's part of the count out to the lanes with a schedule. What is left to be counted
+/// while sending, where lanes have none, is returned.
+fn share_count(lanes: &mut [Lane], spec: &SenderSpec) -> u64 {
+    let Some(count) = spec.count else {
+        return u64::MAX;
+    };
+    let (worker, workers) = (u64::from(spec.worker), u64::from(spec.workers));
+    let share = count / workers + u64::from(worker < count % workers);
+    if !lanes.iter().all(Lane::is_paced) {
+        return share;
+    }
+    let mut pacers: Vec<_> = lanes.iter_mut().filter_map(Lane::pacer_mut).collect();
+    share_out(&mut pacers, share);
+    u64::MAX
+}
+
+/// Fills slots with the frames of schedules, the earliest first. Returns how many may have been made
+/// up.
+#[inline]
+fn fill_due<T: TxQueue, C: Clock>(
+    lanes: &mut [Lane],
+    batch: &mut Batch<'_, T, C>,
+    elapsed_ns: u64,
+) -> u64 {
+    let mut late = 0;
+    lanes.iter_mut().for_each(|lane| lane.give_up(elapsed_ns));
+    while batch.filled < batch.room {
+        let Some((lane, until_ns)) = earliest(lanes) else {
+            break;
+        };
+        if lane.due() > elapsed_ns {
+            break;
+        }
+        let before = batch.filled;
+        lane.fill(batch, until_ns.min(elapsed_ns));
+        late += if lane.counts_as_catch_up() {
+            (batch.filled - before) as u64
+        } else {
+            0
+        };
+    }
+    late
+}
+
+/// The lane whose frame is due first, and until when it stays the first.
+#[inline]
+fn earliest(lanes: &mut [Lane]) -> Option<(&mut Lane, u64)> {
+    let (mut first, mut due, mut second) = (None, u64::MAX, u64::MAX);
+    for (i, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.is_paced()) {
+        if lane.due() < due {
+            (first, second, due) = (Some(i), due, lane.due());
+        } else {
+            second = second.min(lane.due());
+        }
+    }
+    first.map(|i| (&mut lanes[i], second))
+}
+
+/// Fills the rest of the batch from the next lane at full speed. Returns whose turn comes then.
+#[inline]
+fn fill_free<T: TxQueue, C: Clock>(
+    lanes: &mut [Lane],
+    batch: &mut Batch<'_, T, C>,
+    turn: usize,
+) -> usize {
+    for i in 0..lanes.len() {
+        let at = (turn + i) % lanes.len();
+        if !lanes[at].is_paced() && !lanes[at].is_done() {
+            lanes[at].fill(batch, 0);
+            return at + 1;
+        }
+    }
+    turn
+}
+
+/// Finds out whose frame came back. Without a tag only its length or content can tell, which leaves
+/// the sum right if not always the stream.
+#[cold]
+fn take_back(lanes: &mut [Lane], ramp_frames: &mut u64, frame: &[u8], how: Return) {
+    let claimed = lanes
+        .iter_mut()
+        .find_map(|lane| lane.claims(frame).map(|claim| (lane, claim)));
+    match claimed {
+        Some((_, Claim::Ramp)) => *ramp_frames += 1,
+        Some((lane, Claim::Flow(flow))) => lane.take_back(flow, frame.len(), how),
+        None => {
+            if let Some(lane) = lanes.iter_mut().find(|lane| lane.may_own(frame)) {
+                lane.take_back(0, frame.len(), how);
+            }
+        }
+    }
+}

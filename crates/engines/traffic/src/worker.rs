@@ -1,0 +1,345 @@
+//! The one loop: send what is due, look at what came, say how it goes, wait.
+//!
+//! Waiting costs accuracy or a processor, so it depends on what is at stake. The next departure is
+//! awaited asleep until shortly before, then awake; arrivals carry stamps of the kernel or the
+//! device, so for them it is asleep always.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
+
+use crate::{
+    Clock, Control, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome, SharedCounters,
+};
+
+/// What a sleep may be late by: a sender is awake this long before a departure.
+const AWAKE_NS: u64 = 60_000;
+/// The longest wait without a look at the flags.
+const LOOK_NS: u64 = 10_000_000;
+/// Between two tries while the link is down.
+const RETRY_NS: u64 = 1_000_000;
+/// Counters are published after so many frames, and before every wait.
+const PUBLISH_FRAMES: usize = 1024;
+/// … or so much time.
+const PUBLISH_NS: u64 = 1_000_000;
+/// Frames received in a turn: few where a departure may be due.
+const RECEIVE_BETWEEN: usize = 64;
+const RECEIVE_ALONE: usize = 256;
+/// Frames taken at most after the finish; more than any ring holds.
+const LAST_FRAMES: usize = 1 << 20;
+
+/// What one worker does. Either half may be missing.
+pub struct Worker {
+    /// What it sends.
+    pub sender: Option<Sender>,
+    /// What it receives.
+    pub receiver: Option<Receiver>,
+}
+
+/// What one worker did.
+#[derive(Debug)]
+pub struct WorkerOutcome {
+    /// The account of what it sent.
+    pub sender: Option<SenderOutcome>,
+    /// What it measured.
+    pub receiver: Option<ReceiverOutcome>,
+    /// What the sending half of its queue pair counted.
+    pub tx: TxCounters,
+    /// What the receiving half counted.
+    pub rx: RxCounters,
+    /// What ended it before its time.
+    pub fault: Option<PortError>,
+    /// How long the link was down while it sent.
+    pub link_down_ns: u64,
+    /// How often the link went down.
+    pub link_downs: u64,
+}
+
+/// Does the work of one worker until all is sent and, if it receives, the session says finish.
+pub fn run_worker<Q: QueuePair, C: Clock>(
+    pair: &mut Q,
+    worker: Worker,
+    control: &Control,
+    shared: &SharedCounters,
+    clock: &C,
+) -> WorkerOutcome {
+    let (tx, rx) = pair.split();
+    let mut run = Run {
+        tx,
+        rx,
+        sender: worker.sender,
+        receiver: worker.receiver,
+        control,
+        shared,
+        clock,
+        sent: None,
+        started: false,
+        stopped: false,
+        received_all: false,
+        unpublished: 0,
+        published_ns: 0,
+        down_since: None,
+        link_down_ns: 0,
+        link_downs: 0,
+    };
+    let fault = run.to_the_end().err();
+    run.conclude(fault)
+}
+
+struct Run<'a, T, R, C> {
+    tx: &'a mut T,
+    rx: &'a mut R,
+    sender: Option<Sender>,
+    receiver: Option<Receiver>,
+    control: &'a Control,
+    shared: &'a SharedCounters,
+    clock: &'a C,
+    sent: Option<SenderOutcome>,
+    started: bool,
+    stopped: bool,
+    /// The port has nothing more to receive: the end of a file.
+    received_all: bool,
+    unpublished: usize,
+    published_ns: u64,
+    down_since: Option<u64>,
+    link_down_ns: u64,
+    link_downs: u64,
+}
+
+/// What the sending half wants next.
+#[derive(Clone, Copy)]
+enum Wish {
+    /// Go on at once.
+    Turn,
+    /// Nothing can be done but look again soon: the device is full.
+    Pause,
+    /// Nothing to do before this time.
+    Until(u64),
+}
+
+impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
+    fn to_the_end(&mut self) -> Result<(), PortError> {
+        while !self.control.finish.load(Ordering::Acquire) {
+            let wish = match self.sender.is_some() {
+                true => self.send()?,
+                false => Wish::Until(u64::MAX),
+            };
+            if self.sender.is_none() && self.receiver.is_none() {
+                return Ok(());
+            }
+            let most = if self.sender.is_some() {
+                RECEIVE_BETWEEN
+            } else {
+                RECEIVE_ALONE
+            };
+            if self.receive(most)? > 0 {
+                continue;
+            }
+            self.wait(wish)?;
+        }
+        let mut left = LAST_FRAMES;
+        while left > 0 {
+            match self.receive(left.min(RECEIVE_ALONE))? {
+                0 => break,
+                n => left -= n,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<Wish, PortError> {
+        let Some(sender) = &mut self.sender else {
+            return Ok(Wish::Turn);
+        };
+        if !self.started {
+            let at = self.control.start_at_mono_ns.load(Ordering::Acquire);
+            self.started = at != u64::MAX;
+            sender.start(at);
+        }
+        if self.control.stop.load(Ordering::Relaxed) && !self.stopped {
+            self.stopped = true;
+            sender.abort();
+        }
+        let step = match sender.step(self.tx, self.clock) {
+            Ok(step) => step,
+            Err(error) if error.is_transient() => return Ok(self.link_is_down()),
+            Err(error) => return Err(error),
+        };
+        if self.down_since.is_some() {
+            self.link_is_up(step.now_ns);
+        }
+        self.unpublished += step.sent;
+        if step.sent > 0 && step.now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
+            self.publish();
+            self.published_ns = step.now_ns;
+        }
+        if step.done {
+            self.end_sender();
+            return Ok(Wish::Turn);
+        }
+        Ok(match step.next_due_ns {
+            _ if step.sent > 0 => Wish::Turn,
+            Some(due) if due <= step.now_ns => Wish::Pause,
+            Some(due) if due - step.now_ns <= AWAKE_NS => Wish::Turn,
+            Some(due) => Wish::Until((due - AWAKE_NS).min(step.now_ns + LOOK_NS)),
+            None => Wish::Until(step.now_ns + RETRY_NS),
+        })
+    }
+
+    #[cold]
+    fn link_is_down(&mut self) -> Wish {
+        let now_ns = self.clock.monotonic_ns();
+        if self.down_since.is_none() {
+            self.down_since = Some(now_ns);
+            self.link_downs += 1;
+        }
+        Wish::Until(now_ns + RETRY_NS)
+    }
+
+    #[cold]
+    fn link_is_up(&mut self, now_ns: u64) {
+        if let Some(since) = self.down_since.take() {
+            self.link_down_ns += now_ns.saturating_sub(since);
+        }
+    }
+
+    #[cold]
+    fn end_sender(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let outcome = sender.finish(self.tx);
+            let last = match outcome.last_departure_wall_ns {
+                0 => self.clock.wall_ns(),
+                last => last,
+            };
+            self.control.sender_ended(last);
+            self.sent = Some(outcome);
+            self.publish();
+        }
+    }
+
+    /// The port has nothing more to receive; the session may want to know.
+    #[cold]
+    fn exhausted(&mut self) {
+        if !self.received_all {
+            self.received_all = true;
+            self.control
+                .receivers_exhausted
+                .fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, most: usize) -> Result<usize, PortError> {
+        let Some(receiver) = &mut self.receiver else {
+            return Ok(0);
+        };
+        if self.received_all {
+            return Ok(0);
+        }
+        let drain_since = self.control.drain_since_wall_ns.load(Ordering::Relaxed);
+        let n = match receiver.step(self.rx, most, drain_since) {
+            Ok(n) => n,
+            Err(PortError::EndOfFile { .. }) => {
+                self.exhausted();
+                0
+            }
+            Err(error) if error.is_transient() => 0,
+            Err(error) => return Err(error),
+        };
+        self.unpublished += n;
+        if self.unpublished >= PUBLISH_FRAMES {
+            self.publish();
+        }
+        Ok(n)
+    }
+
+    #[inline]
+    fn wait(&mut self, wish: Wish) -> Result<(), PortError> {
+        let until = match wish {
+            Wish::Turn => {
+                std::hint::spin_loop();
+                return Ok(());
+            }
+            Wish::Pause => {
+                self.clock.pause();
+                return Ok(());
+            }
+            Wish::Until(until) => until,
+        };
+        if self.unpublished > 0 {
+            self.publish();
+        }
+        let now_ns = self.clock.monotonic_ns();
+        let until = until.min(now_ns + LOOK_NS);
+        if self.receiver.is_none() || self.received_all {
+            self.clock.sleep_until(until);
+        } else if until > now_ns {
+            match self.rx.wait(Duration::from_nanos(until - now_ns)) {
+                Err(PortError::EndOfFile { .. }) => self.exhausted(),
+                Err(error) if !error.is_transient() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn publish(&mut self) {
+        self.unpublished = 0;
+        let mut values = CounterValues::default();
+        match (&self.sender, &self.sent) {
+            (Some(sender), _) => {
+                let progress = sender.progress(self.tx.in_flight());
+                values.offered_frames = progress.offered_frames;
+                values.offered_octets = progress.offered_octets;
+                values.refused_frames = progress.refused_frames;
+                values.unsent_frames = progress.unsent_frames;
+                values.ramp_frames = progress.ramp_frames;
+            }
+            (None, Some(outcome)) => {
+                for stream in &outcome.streams {
+                    let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
+                    values.offered_frames += stream.offered_frames;
+                    values.offered_octets += stream.offered_octets;
+                    values.refused_frames += stream.refused_frames;
+                    values.unsent_frames += intended.saturating_sub(stream.offered_frames);
+                }
+                values.ramp_frames = outcome.ramp_frames;
+            }
+            (None, None) => {
+                values.ramp_frames = self.receiver.as_ref().map_or(0, Receiver::ramp_frames);
+            }
+        }
+        if let Some(receiver) = &self.receiver {
+            let counters = receiver.counters();
+            values.received_frames = counters.received_frames;
+            values.received_octets = counters.received_octets;
+            values.duplicate_frames = counters.duplicate_frames;
+            values.reordered_frames = counters.reordered_frames;
+            values.late_frames = counters.late_frames;
+            values.foreign_frames = counters.foreign_frames;
+            let (samples, sum) = receiver.latency();
+            values.latency_samples = samples;
+            values.latency_sum_ns = sum as u64;
+        }
+        self.shared.publish(&values);
+    }
+
+    fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {
+        self.end_sender();
+        self.publish();
+        let now_ns = self.clock.monotonic_ns();
+        self.link_is_up(now_ns);
+        WorkerOutcome {
+            sender: self.sent,
+            receiver: self.receiver.map(Receiver::finish),
+            tx: self.tx.counters(),
+            rx: self.rx.counters(),
+            fault,
+            link_down_ns: self.link_down_ns,
+            link_downs: self.link_downs,
+        }
+    }
+}

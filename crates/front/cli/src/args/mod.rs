@@ -1,0 +1,10 @@
+//! What was typed, and the plan it means. Each option is declared once, here; help, completion,
+//! man page and errors all come from the declaration.
+
+mod output;
+mod ports;
+mod stream;
+
+pub(crate) use output::OutputArgs;
+pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs};
+pub(crate) use stream::StreamArgs;

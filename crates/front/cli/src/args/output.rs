@@ -1,0 +1,67 @@
+//! Options that every native command has.
+
+use clap::Args;
+use wb_model::{Criterion, Plan, criteria, units::Span};
+
+/// How results are shown, what is judged, and what is allowed.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output and judgement")]
+pub(crate) struct OutputArgs {
+    /// Print the report as one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print each snapshot as a line of JSON on standard output while it runs.
+    #[arg(long)]
+    pub(crate) live_json: bool,
+    /// Print totals and rates as CSV, a line for each job.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
+    #[arg(long)]
+    pub(crate) print_plan: bool,
+    /// Say more: ports, queues, per-flow and per-worker tables in full.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// No live lines.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Time between live lines.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<Span>,
+    /// Fail (exit code 1) when more than this share is lost: 0, 0.1%, 0.001.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) max_loss: Option<String>,
+    /// Fail (exit code 1) when one of these does not hold: loss<=0.1%, p99<=500us, max<=1ms,
+    /// also unsent, duplicates, reordered, mean, p50, p999.
+    #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
+    pub(crate) criteria: Vec<Criterion>,
+    /// Where all random choices come from.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Allow destinations outside the benchmark ranges, and interfaces with the default route.
+    #[arg(long)]
+    pub(crate) i_own_this_network: bool,
+}
+
+impl OutputArgs {
+    /// Puts what concerns the plan into it.
+    pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
+        if let Some(interval) = self.interval {
+            plan.interval = interval;
+        }
+        if let Some(seed) = self.seed {
+            plan.seed = seed;
+        }
+        plan.i_own_this_network |= self.i_own_this_network;
+        if let Some(share) = &self.max_loss {
+            let limit =
+                criteria::parse_share(share).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
+            plan.criteria.push(Criterion {
+                metric: criteria::Metric::Loss,
+                limit: criteria::Limit::Share(limit),
+            });
+        }
+        plan.criteria.extend(self.criteria.iter().copied());
+        Ok(())
+    }
+}

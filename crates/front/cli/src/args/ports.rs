@@ -1,0 +1,147 @@
+//! Options of ports and of the time a run takes.
+
+use clap::Args;
+use wb_model::{
+    Locator, PortPlan, TrafficJob,
+    plan::XdpMode,
+    units::{AddressRange, Span},
+};
+
+/// When sending begins and ends.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Time")]
+pub(crate) struct TrafficArgs {
+    /// How long to send (default 10s, unless --count is given).
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Frames to send; the first of --duration and --count to end wins.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// How long to go on receiving after the last frame was sent.
+    #[arg(long, value_name = "TIME", default_value = "200ms")]
+    drain: Span,
+    /// Rise from 0 to the full rate in this time first; those frames are not counted.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    ramp: Span,
+    /// A stalled sender makes up for at most this much; what is older stays unsent.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    catch_up: Span,
+    /// Measure the time between departures too.
+    #[arg(long)]
+    departures: bool,
+}
+
+/// Sent for when neither a duration nor a count is given.
+const DEFAULT_DURATION: Span = Span::from_secs(10);
+
+impl TrafficArgs {
+    /// The job without ports and streams.
+    pub(crate) fn job(&self) -> TrafficJob {
+        TrafficJob {
+            duration: self
+                .duration
+                .or((self.count.is_none()).then_some(DEFAULT_DURATION)),
+            count: self.count,
+            drain: self.drain,
+            ramp: self.ramp,
+            catch_up: self.catch_up,
+            departures: self.departures,
+            ..TrafficJob::default()
+        }
+    }
+}
+
+/// Options of the sending port.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Ports")]
+pub(crate) struct TransmitArgs {
+    /// Sending workers, each with a queue of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) workers: u32,
+    /// CPUs for the workers, sending ones first: 2,3 or 2-5.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Next hop of everything that is sent.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) gateway: Option<std::net::IpAddr>,
+    /// XDP mode of the ports: auto, zero-copy, native, generic.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode)]
+    pub(crate) xdp_mode: XdpMode,
+}
+
+/// Options of the receiving port.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Ports")]
+pub(crate) struct ReceiveArgs {
+    /// Receiving workers, each with a queue of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) rx_workers: u32,
+    /// Addresses that the receiving port answers for (ARP, neighbour discovery, echo), besides the
+    /// destinations of the streams. May be given several times.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) address: Vec<AddressRange>,
+    /// Receive ring of the packet driver in MiB.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) ring: Option<u64>,
+}
+
+fn xdp_mode(text: &str) -> Result<XdpMode, String> {
+    match text {
+        "auto" => Ok(XdpMode::Auto),
+        "zero-copy" => Ok(XdpMode::ZeroCopy),
+        "native" => Ok(XdpMode::Native),
+        "generic" => Ok(XdpMode::Generic),
+        _ => Err("auto, zero-copy, native or generic is allowed".to_owned()),
+    }
+}
+
+impl TransmitArgs {
+    /// The CPUs named, in order.
+    pub(crate) fn cpu_list(&self) -> anyhow::Result<Vec<u32>> {
+        match &self.cpus {
+            None => Ok(Vec::new()),
+            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+                anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
+            }),
+        }
+    }
+
+    /// The sending port with its share of the CPUs.
+    pub(crate) fn port(&self, locator: Locator, cpus: &mut Vec<u32>) -> PortPlan {
+        PortPlan {
+            workers: self.workers,
+            cpus: take(cpus, self.workers),
+            gateway: self.gateway,
+            xdp_mode: self.xdp_mode,
+            ..PortPlan::new("tx", locator)
+        }
+    }
+}
+
+impl ReceiveArgs {
+    /// The receiving port with its share of the CPUs.
+    pub(crate) fn port(
+        &self,
+        locator: Locator,
+        xdp_mode: XdpMode,
+        cpus: &mut Vec<u32>,
+    ) -> PortPlan {
+        PortPlan {
+            workers: self.rx_workers,
+            cpus: take(cpus, self.rx_workers),
+            addresses: self.address.clone(),
+            xdp_mode,
+            ring_bytes: self.ring.unwrap_or(0) * 1024 * 1024,
+            ..PortPlan::new("rx", locator)
+        }
+    }
+}
+
+/// As many CPUs as there are workers, or none where the list is too short for all.
+fn take(cpus: &mut Vec<u32>, workers: u32) -> Vec<u32> {
+    if cpus.len() < workers as usize {
+        Vec::new()
+    } else {
+        cpus.drain(..workers as usize).collect()
+    }
+}

@@ -1,0 +1,272 @@
+//! The options of a stream, shared by `trial`, `tx` and plans.
+
+use clap::{Args, ValueEnum};
+use wb_model::{
+    Proto, Stream, TagKind, Vary,
+    plan::{HexBytes, VlanSpec},
+    units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
+};
+
+/// Frames to send.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Frames")]
+pub(crate) struct StreamArgs {
+    /// Frame size with FCS: 64, a range 64-1518, imix, or weights 64:7,570:4,1518:1.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<SizeModel>,
+    /// Rate over all workers: 100kpps, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
+    #[arg(long, value_name = "RATE", default_value = "max")]
+    rate: Rate,
+    /// Instead of a rate: this many frames back to back, every --gap.
+    #[arg(long, value_name = "N", requires = "gap", conflicts_with = "rate")]
+    burst: Option<u32>,
+    /// Time from the first frame of a burst to the first of the next.
+    #[arg(long, value_name = "TIME", requires = "burst")]
+    gap: Option<Span>,
+    /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
+    /// ranges given.
+    #[arg(long, value_name = "N")]
+    flows: Option<u32>,
+    /// What the frames carry.
+    #[arg(long, value_name = "PROTO", default_value = "udp")]
+    proto: ProtoArg,
+    /// IPv6 (2001:2:0:1::2 to 2001:2:0:8001::2 unless given).
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Source addresses: one, a range A-B, or a prefix.
+    #[arg(long, value_name = "ADDR")]
+    src: Option<AddressRange>,
+    /// Destination addresses: one, a range A-B, or a prefix.
+    #[arg(long, value_name = "ADDR")]
+    dst: Option<AddressRange>,
+    /// Source ports: one or a range.
+    #[arg(long, value_name = "PORT")]
+    sport: Option<PortRange>,
+    /// Destination ports: one or a range.
+    #[arg(long, value_name = "PORT")]
+    dport: Option<PortRange>,
+    /// Source hardware address (default: the port's).
+    #[arg(long, value_name = "MAC")]
+    src_mac: Option<Mac>,
+    /// Destination hardware address (default: asked for by ARP or neighbour discovery).
+    #[arg(long, value_name = "MAC")]
+    dst_mac: Option<Mac>,
+    /// VLAN ids, outermost first; ID or ID:PRIORITY. The last is 802.1Q, those outside 802.1ad.
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    vlan: Vec<VlanSpec>,
+    /// MPLS labels, topmost first.
+    #[arg(long, value_name = "LABEL", value_delimiter = ',')]
+    mpls: Vec<u32>,
+    /// IPv4 type of service or IPv6 traffic class, 0 to 255.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
+    tos: u8,
+    /// IPv4 time to live or IPv6 hop limit.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    ttl: u8,
+    /// TCP flags as a number (0x10 is ACK, 0x02 SYN).
+    #[arg(long, value_name = "N", value_parser = byte)]
+    tcp_flags: Option<u8>,
+    /// Ethernet type of --proto raw.
+    #[arg(long, value_name = "N", value_parser = word)]
+    ethertype: Option<u16>,
+    /// Payload after headers and tag: hex digits, repeated.
+    #[arg(long, value_name = "HEX")]
+    payload: Option<HexBytes>,
+    /// Field that changes from frame to frame, FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B,
+    /// then ,step=N and ,mask=0x.. if wanted. May be given several times.
+    #[arg(long, value_name = "MODIFIER")]
+    vary: Vec<Vary>,
+    /// The tag behind the last header.
+    #[arg(long, value_name = "TAG", default_value = "wirebench")]
+    tag: TagArg,
+    /// Send the frames of this pcap or pcapng file as they are.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<String>,
+    /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
+    #[arg(long, value_name = "X", requires = "replay")]
+    speed: Option<f64>,
+    /// One more stream with its own options, "size=1518 rate=10kpps vlan=7 …" (keys as in plan
+    /// files; what is not given is as in the options above). The options above then describe
+    /// only what the streams have in common. May be given several times.
+    #[arg(long = "stream", value_name = "KEYS")]
+    streams: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProtoArg {
+    /// UDP over IP
+    Udp,
+    /// TCP segments without a connection
+    Tcp,
+    /// ICMP or ICMPv6 echo requests
+    Icmp,
+    /// ARP requests
+    Arp,
+    /// Payload directly behind Ethernet
+    Raw,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TagArg {
+    /// Flow, sequence and time: everything can be measured
+    Wirebench,
+    /// The header of the Linux packet generator
+    Pktgen,
+    /// None: frames can only be counted
+    None,
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn byte(text: &str) -> Result<u8, String> {
+    number(text)
+        .and_then(|n| u8::try_from(n).ok())
+        .ok_or_else(|| "0 to 255 (0x00 to 0xff) is allowed".to_owned())
+}
+
+fn word(text: &str) -> Result<u16, String> {
+    number(text)
+        .and_then(|n| u16::try_from(n).ok())
+        .ok_or_else(|| "0 to 65535 (0x0000 to 0xffff) is allowed".to_owned())
+}
+
+impl StreamArgs {
+    fn common(&self) -> Stream {
+        Stream {
+            name: String::new(),
+            size: self.size.clone(),
+            rate: if self.burst.is_some() {
+                Rate::Max
+            } else {
+                self.rate
+            },
+            burst: self.burst,
+            gap: self.gap,
+            flows: self.flows,
+            proto: match self.proto {
+                ProtoArg::Udp => Proto::Udp,
+                ProtoArg::Tcp => Proto::Tcp,
+                ProtoArg::Icmp => Proto::Icmp,
+                ProtoArg::Arp => Proto::Arp,
+                ProtoArg::Raw => Proto::Raw,
+            },
+            ipv6: self.ipv6,
+            src: self.src,
+            dst: self.dst,
+            sport: self.sport,
+            dport: self.dport,
+            src_mac: self.src_mac,
+            dst_mac: self.dst_mac,
+            vlan: self.vlan.clone(),
+            mpls: self.mpls.clone(),
+            tos: self.tos,
+            ttl: self.ttl,
+            tcp_flags: self.tcp_flags,
+            ethertype: self.ethertype,
+            payload: self.payload.clone(),
+            vary: self.vary.clone(),
+            tag: match self.tag {
+                TagArg::Wirebench => TagKind::Wirebench,
+                TagArg::Pktgen => TagKind::Pktgen,
+                TagArg::None => TagKind::None,
+            },
+            replay: self.replay.clone(),
+            speed: self.speed,
+        }
+    }
+
+    /// The streams that were asked for.
+    pub(crate) fn streams(&self) -> anyhow::Result<Vec<Stream>> {
+        if self.streams.is_empty() {
+            return Ok(vec![self.common()]);
+        }
+        self.streams
+            .iter()
+            .map(|text| overlay(&self.common(), text))
+            .collect()
+    }
+}
+
+/// A stream with some keys of a plan file given as `key=value` words.
+fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
+    let wrong = |what: String| anyhow::anyhow!("--stream {text:?}: {what}");
+    let mut table = toml::Table::try_from(common).map_err(|e| wrong(e.to_string()))?;
+    let mut vary = Vec::new();
+    for part in text.split_whitespace() {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| wrong(format!("{part:?} is not KEY=VALUE")))?;
+        let key = key.replace('-', "_");
+        let as_given = || match (value.parse::<i64>(), value) {
+            (Ok(n), _) => toml::Value::Integer(n),
+            (_, "true") => toml::Value::Boolean(true),
+            (_, "false") => toml::Value::Boolean(false),
+            _ => toml::Value::String(value.to_owned()),
+        };
+        let entry = match key.as_str() {
+            "vlan" => toml::Value::Array(
+                value
+                    .split(',')
+                    .map(|v| toml::Value::String(v.to_owned()))
+                    .collect(),
+            ),
+            "mpls" => toml::Value::Array(
+                value
+                    .split(',')
+                    .map(|v| {
+                        v.parse().map_or_else(
+                            |_| toml::Value::String(v.to_owned()),
+                            toml::Value::Integer,
+                        )
+                    })
+                    .collect(),
+            ),
+            "vary" => {
+                vary.push(toml::Value::String(value.to_owned()));
+                continue;
+            }
+            "speed" => value
+                .parse()
+                .map_or_else(|_| as_given(), toml::Value::Float),
+            "ethertype" | "tos" | "tcp_flags" => number(value)
+                .and_then(|n| i64::try_from(n).ok())
+                .map_or_else(as_given, toml::Value::Integer),
+            _ => as_given(),
+        };
+        table.insert(key, entry);
+    }
+    if !vary.is_empty() {
+        table.insert("vary".to_owned(), toml::Value::Array(vary));
+    }
+    table
+        .try_into()
+        .map_err(|e: toml::de::Error| wrong(e.message().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_in_words() {
+        let s = overlay(
+            &Stream::default(),
+            "size=1518 rate=10kpps vlan=7,8 vary=sport=inc:1-9 flows=3 tos=0x10",
+        )
+        .unwrap();
+        assert_eq!(s.size, Some("1518".parse().unwrap()));
+        assert_eq!(s.rate, "10kpps".parse().unwrap());
+        assert_eq!(
+            (s.vlan.len(), s.vary.len(), s.flows, s.tos),
+            (2, 1, Some(3), 16)
+        );
+        for text in ["size", "nope=1", "rate=10", "flows=x"] {
+            assert!(overlay(&Stream::default(), text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `wirebench doctor`: what this host and interface can do, and what would make it better.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wb_host::{doctor, netns::Namespace};
+use wb_model::Locator;
+
+use crate::run::{color, print, width};
+
+/// What this host and interface can do, what limits it, and the command that would fix it.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json"
+)]
+pub(crate) struct DoctorArgs {
+    /// The port to look at; without it the host only.
+    #[arg(value_name = "PORT")]
+    port: Option<Locator>,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
+    let namespace = match args.port.as_ref().and_then(|p| p.node.as_deref()) {
+        Some(node) => Namespace::named(node)?,
+        None => Namespace::current()?,
+    };
+    let port = match &args.port {
+        Some(locator) if !locator.is_interface() => {
+            bail!("{locator}: doctor looks at network interfaces")
+        }
+        Some(locator) => {
+            wb_host::link::link_by_name(&namespace, &locator.name)?;
+            Some((&namespace, locator.name.as_str()))
+        }
+        None => None,
+    };
+    let findings: Vec<wb_render::findings::Finding> = doctor::examine(port)
+        .into_iter()
+        .map(|f| wb_render::findings::Finding {
+            level: match f.level {
+                doctor::Level::Ok => wb_render::findings::Level::Ok,
+                doctor::Level::Note => wb_render::findings::Level::Note,
+                doctor::Level::Warn => wb_render::findings::Level::Warn,
+                doctor::Level::Problem => wb_render::findings::Level::Problem,
+            },
+            topic: f.topic,
+            text: f.text,
+            fix: f.fix,
+        })
+        .collect();
+    print(&if args.json {
+        serde_json::to_string_pretty(&findings.iter().map(json_of).collect::<Vec<_>>())?
+    } else {
+        wb_render::findings::text(&findings, color(), width())
+    });
+    Ok(0)
+}
+
+fn json_of(finding: &wb_render::findings::Finding) -> serde_json::Value {
+    serde_json::json!({
+        "level": finding.level.name(),
+        "topic": finding.topic,
+        "text": finding.text,
+        "fix": finding.fix,
+    })
+}

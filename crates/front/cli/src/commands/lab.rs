@@ -1,0 +1,397 @@
+//! `wirebench lab`: ready-made topologies of network namespaces.
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use wb_host::privilege::{Capability, Privileges};
+use wb_model::{
+    criteria::parse_share,
+    units::{Rate, Span},
+};
+use wb_render::{figures, table::Table};
+use wb_testbed::{
+    LabKind, LabOptions, LabStatus,
+    impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
+};
+
+use crate::run::print;
+
+/// Bring up, look at and take down labs: namespaces and links with a device under test.
+#[derive(Subcommand, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench lab up pair\n  \
+    wirebench lab up router --limit 100mbit\n  \
+    wirebench lab up impair --delay 300us --loss 1% --duplicate 0.5% --reorder 2%\n  \
+    wirebench lab exec wb-pair-b tcpdump -ni b0\n  \
+    wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0\n  \
+    wirebench lab ls; wirebench lab down --all")]
+pub(crate) enum LabCommand {
+    /// Bring up a lab; it stays until it is taken down.
+    Up(UpArgs),
+    /// Take down one lab, or all that nobody uses any more.
+    Down(DownArgs),
+    /// List labs with their ports, addresses and the counters of impairing devices.
+    Ls(LsArgs),
+    /// Run a command in a node (a network namespace) of a lab.
+    Exec(ExecArgs),
+    /// Bring up a lab, run a command beside it, take the lab down. Works without root.
+    Run(RunArgs),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    /// wb-pair-a/a0 and wb-pair-b/b0, joined by a wire
+    Pair,
+    /// a kernel router between wb-router-a/a0 and wb-router-b/b0
+    Router,
+    /// our impairing bridge between wb-impair-a/a0 and wb-impair-b/b0
+    Impair,
+}
+
+impl Kind {
+    fn lab(self) -> LabKind {
+        match self {
+            Self::Pair => LabKind::Pair,
+            Self::Router => LabKind::Router,
+            Self::Impair => LabKind::Impair,
+        }
+    }
+}
+
+/// What a lab looks like.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TopologyArgs {
+    /// The topology.
+    kind: Kind,
+    /// Name of the lab instead of its kind's; nodes are wb-NAME-a and so on.
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// MTU of all links.
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// pair: wires between the nodes (a0-b0, a1-b1, …).
+    #[arg(long, value_name = "N")]
+    links: Option<u32>,
+    /// pair: queues of each port.
+    #[arg(long, value_name = "N")]
+    queues: Option<u32>,
+    /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
+    #[arg(long, value_name = "RATE", value_parser = bits)]
+    limit: Option<u64>,
+    /// impair: time from arrival to departure.
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
+    /// impair: how much the delay may differ, either way; order is kept.
+    #[arg(long, value_name = "TIME", requires = "delay")]
+    jitter: Option<Span>,
+    /// impair: share of the frames that are lost.
+    #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "loss_every")]
+    loss: Option<f64>,
+    /// impair: lose exactly each N-th frame.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    loss_every: Option<u64>,
+    /// impair: share of the frames that leave twice.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    duplicate: Option<f64>,
+    /// impair: share of the frames that are held until later ones have left.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    reorder: Option<f64>,
+    /// impair: how many later frames a held one waits for (3).
+    #[arg(long, value_name = "N", requires = "reorder")]
+    reorder_depth: Option<u32>,
+    /// impair: bits per second it lets through, without FCS.
+    #[arg(long, value_name = "RATE", value_parser = bits)]
+    rate: Option<u64>,
+    /// impair: treat the way from b to a alike.
+    #[arg(long)]
+    both: bool,
+    /// impair: where its random choices come from.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+fn bits(text: &str) -> Result<u64, String> {
+    match text.parse::<Rate>().map_err(|e| e.to_string())? {
+        Rate::L1(r) | Rate::L2(r) if r.denominator() == 1 => Ok(r.numerator()),
+        _ => Err("bits per second are wanted: 100mbit, 1gbps".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    parse_share(text)
+        .map(wb_model::units::Rational::as_f64)
+        .map_err(|e| e.to_string())
+}
+
+impl TopologyArgs {
+    fn impair(&self) -> Option<ImpairOptions> {
+        let none = ImpairOptions::default();
+        let asked = ImpairOptions {
+            delay_ns: self.delay.map_or(none.delay_ns, Span::as_nanos),
+            jitter_ns: self.jitter.map_or(none.jitter_ns, Span::as_nanos),
+            loss: match (self.loss, self.loss_every) {
+                (Some(ratio), _) => Loss::Ratio(ratio),
+                (None, Some(n)) => Loss::Every(n),
+                (None, None) => Loss::None,
+            },
+            duplicate: self.duplicate.unwrap_or(none.duplicate),
+            reorder: self.reorder.unwrap_or(none.reorder),
+            reorder_depth: self.reorder_depth.unwrap_or(none.reorder_depth),
+            rate_bps: self.rate,
+            both: self.both,
+            seed: self.seed.unwrap_or(none.seed),
+        };
+        (asked != none || matches!(self.kind, Kind::Impair)).then_some(asked)
+    }
+
+    fn options(&self) -> LabOptions {
+        let standard = LabOptions::default();
+        LabOptions {
+            name: self.name.clone(),
+            links: self.links.unwrap_or(standard.links),
+            queues: self.queues.unwrap_or(standard.queues),
+            mtu: self.mtu.unwrap_or(standard.mtu),
+            limit_bps: self.limit,
+            impair: self.impair(),
+            ..standard
+        }
+    }
+}
+
+/// Options of `lab up`.
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    topology: TopologyArgs,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `lab down`.
+#[derive(Args, Debug)]
+pub(crate) struct DownArgs {
+    /// The lab.
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    name: Option<String>,
+    /// All labs that nobody uses any more, and what a crash left behind.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+    /// Also labs whose owner is alive.
+    #[arg(long, requires = "all")]
+    force: bool,
+}
+
+/// Options of `lab ls`.
+#[derive(Args, Debug)]
+pub(crate) struct LsArgs {
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `lab exec`.
+#[derive(Args, Debug)]
+pub(crate) struct ExecArgs {
+    /// The node: wb-pair-a.
+    node: String,
+    /// The command.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Options of `lab run`.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    topology: TopologyArgs,
+    /// The command, after --.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// The impairing device, started by `lab up impair`.
+#[derive(Args, Debug)]
+pub(crate) struct ImpairDeviceArgs {
+    /// File with its orders.
+    file: std::path::PathBuf,
+}
+
+/// Becomes root of a user namespace where this user may not make labs. Before any thread starts.
+pub(crate) fn gain_privileges() -> Result<bool> {
+    let privileges = Privileges::of_this_process();
+    if privileges.has(Capability::NetAdmin) && privileges.has(Capability::SysAdmin) {
+        return Ok(false);
+    }
+    wb_testbed::enter_user_namespace()?;
+    Ok(true)
+}
+
+pub(crate) fn run(command: LabCommand) -> Result<u8> {
+    match command {
+        LabCommand::Up(args) => {
+            let state = wb_testbed::up(args.topology.kind.lab(), &args.topology.options(), None)?;
+            let list = wb_testbed::ls()?;
+            let Some(lab) = list.labs.iter().find(|l| l.name == state.name) else {
+                bail!("lab {} is gone already", state.name);
+            };
+            print(&if args.json {
+                serde_json::to_string_pretty(lab)?
+            } else {
+                describe(lab)
+            });
+            Ok(0)
+        }
+        LabCommand::Down(args) => down(&args),
+        LabCommand::Ls(args) => {
+            let list = wb_testbed::ls()?;
+            if args.json {
+                print(&serde_json::to_string_pretty(&list)?);
+            } else if list.labs.is_empty() && list.stray_namespaces.is_empty() {
+                print("no labs; `wirebench lab up pair` makes one");
+            } else {
+                for lab in &list.labs {
+                    print(&describe(lab));
+                }
+                for stray in &list.stray_namespaces {
+                    print(&format!(
+                        "namespace {stray} belongs to no lab; `wirebench lab down --all` removes it"
+                    ));
+                }
+            }
+            Ok(0)
+        }
+        LabCommand::Exec(args) => Ok(code(wb_testbed::exec(&args.node, &args.command)?)),
+        LabCommand::Run(args) => {
+            if gain_privileges()? {
+                eprintln!("not root: the lab is made in a user namespace, with the packet driver");
+            }
+            let topology = &args.topology;
+            Ok(code(wb_testbed::run(
+                topology.kind.lab(),
+                &topology.options(),
+                &args.command,
+            )?))
+        }
+    }
+}
+
+fn code(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(1)
+}
+
+fn down(args: &DownArgs) -> Result<u8> {
+    let Some(name) = &args.name else {
+        let removed = wb_testbed::down_all(args.force)?;
+        let mut lines = Vec::new();
+        lines.extend(removed.labs.iter().map(|l| format!("lab {l} is down")));
+        lines.extend(
+            removed
+                .namespaces
+                .iter()
+                .map(|n| format!("namespace {n}, which belonged to no lab, is removed")),
+        );
+        lines.extend(
+            removed
+                .processes
+                .iter()
+                .map(|p| format!("process {}, a device without a lab, is ended", p.pid)),
+        );
+        lines.extend(removed.kept.iter().map(|k| {
+            format!(
+                "lab {} is kept: process {} ({}) uses it; --force takes it down",
+                k.name, k.owner.process.pid, k.owner.command
+            )
+        }));
+        print(&if lines.is_empty() {
+            "nothing to take down".to_owned()
+        } else {
+            lines.join("\n")
+        });
+        return Ok(0);
+    };
+    wb_testbed::down(name)?;
+    print(&format!("lab {name} is down"));
+    Ok(0)
+}
+
+/// A lab as text: its ports, what to type, and what an impairing device did.
+fn describe(lab: &LabStatus) -> String {
+    let mut text = format!("lab {} ({}) is {}\n", lab.name, lab.kind, lab.state);
+    let mut ports = Table::new()
+        .left("port")
+        .left("MAC")
+        .left("addresses")
+        .left("joined to");
+    for link in &lab.links {
+        for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
+            let addresses = if end.faces_tester() {
+                let list: Vec<String> = end
+                    .tester_addresses
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                format!("{} (tester)", list.join(" "))
+            } else {
+                end.kernel_addresses.join(" ")
+            };
+            ports.row([end.locator(), end.mac.clone(), addresses, other.locator()]);
+        }
+    }
+    text.push_str(&ports.text(2));
+    if let Some(limit) = &lab.limit {
+        text.push_str(&format!(
+            "  limit towards b: {} without FCS, burst {} bytes\n",
+            figures::rate_bps(limit.rate_bps as f64),
+            figures::count(limit.burst_bytes)
+        ));
+    }
+    if let Some(counters) = lab.device.as_ref().and_then(|d| d.counters.as_ref()) {
+        text.push_str(&device_table(counters).text(2));
+    }
+    let ends: Vec<String> = lab
+        .links
+        .iter()
+        .flat_map(|l| [&l.a, &l.b])
+        .filter(|e| e.faces_tester())
+        .map(wb_testbed::End::locator)
+        .collect();
+    if let [tx, rx, ..] = ends.as_slice() {
+        text.push_str(&format!(
+            "  try: wirebench trial --tx {tx} --rx {rx} --rate 100kpps --duration 5s\n"
+        ));
+    }
+    text
+}
+
+/// What an impairing device did, both ways.
+pub(crate) fn device_table(counters: &DeviceCounters) -> Table {
+    let mut table = Table::new()
+        .left("way")
+        .right("arrived")
+        .right("lost")
+        .right("duplicated")
+        .right("reordered")
+        .right("rate-dropped")
+        .right("left")
+        .right("passed");
+    for (way, c) in [("a to b", &counters.a_to_b), ("b to a", &counters.b_to_a)] {
+        let c: &DirectionCounters = c;
+        let figure = figures::count;
+        table.row([
+            way.to_owned(),
+            figure(c.arrived),
+            figure(c.lost),
+            figure(c.duplicated),
+            figure(c.reordered),
+            figure(c.rate_dropped),
+            figure(c.left),
+            figure(c.passed),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn impair_device(args: &ImpairDeviceArgs) -> Result<u8> {
+    wb_testbed::impair::device_main(&args.file)?;
+    Ok(0)
+}

@@ -1,0 +1,133 @@
+//! What is made from the declarations: completions, the man page, the reference of plan keys.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use serde_json::Value;
+use wb_model::Plan;
+
+use crate::run::print;
+
+/// Print the completion script of a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  wirebench completions bash > /etc/bash_completion.d/wirebench")]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+/// Print the man page (roff), or write one page per command into a folder.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  wirebench man | man -l -\n  wirebench man --out /usr/local/share/man/man1"
+)]
+pub(crate) struct ManArgs {
+    /// Folder for one page per command.
+    #[arg(long, value_name = "DIR")]
+    out: Option<std::path::PathBuf>,
+}
+
+pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut C::command(), "wirebench", &mut text);
+    print(&String::from_utf8(text)?);
+    Ok(0)
+}
+
+pub(crate) fn man<C: CommandFactory>(args: &ManArgs) -> Result<u8> {
+    match &args.out {
+        Some(dir) => {
+            std::fs::create_dir_all(dir)?;
+            clap_mangen::generate_to(C::command(), dir)?;
+        }
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(C::command()).render(&mut text)?;
+            print(&String::from_utf8(text)?);
+        }
+    }
+    Ok(0)
+}
+
+/// The reference of all plan keys as Markdown, from the types' own comments.
+pub(crate) fn plan_reference() -> String {
+    let schema = serde_json::to_value(schemars::schema_for!(Plan)).expect("a schema is JSON");
+    let mut text = String::from(
+        "# Plan keys\n\nMade from the types by `wirebench run --keys`. Unknown keys are refused.\n",
+    );
+    section(&mut text, "Plan", "top level", &schema);
+    for (name, table) in [
+        ("PortPlan", "[[port]]"),
+        ("TrafficJob", "[[traffic]]"),
+        ("Stream", "[[traffic.stream]]"),
+    ] {
+        section(&mut text, name, table, &schema["$defs"][name]);
+    }
+    text
+}
+
+fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
+    let about = schema["description"]
+        .as_str()
+        .unwrap_or("")
+        .replace('\n', " ");
+    let _ = write!(
+        text,
+        "\n## `{table}` ({name})\n\n{about}\n\n| key | value | meaning |\n|---|---|---|\n"
+    );
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        let meaning = property["description"]
+            .as_str()
+            .unwrap_or("")
+            .replace('\n', " ")
+            .replace('|', "\\|");
+        let must = if required.contains(&key.as_str()) {
+            " **Required.**"
+        } else {
+            ""
+        };
+        let default = match &property["default"] {
+            Value::Null => String::new(),
+            Value::String(s) if s.is_empty() => String::new(),
+            Value::Array(a) if a.is_empty() => String::new(),
+            value => format!(" Default: `{}`.", value.to_string().trim_matches('"')),
+        };
+        let _ = writeln!(
+            text,
+            "| `{key}` | {} | {meaning}{must}{default} |",
+            kind(property)
+        );
+    }
+}
+
+/// What a property holds, in a word.
+fn kind(property: &Value) -> String {
+    if let Some(reference) = property["$ref"].as_str() {
+        return reference.rsplit('/').next().unwrap_or("").to_owned();
+    }
+    for list in ["anyOf", "oneOf", "allOf"] {
+        if let Some(options) = property[list].as_array() {
+            let kinds: Vec<String> = options.iter().map(kind).filter(|k| k != "null").collect();
+            return kinds.join(" or ");
+        }
+    }
+    match &property["type"] {
+        Value::String(s) if s == "array" => format!("list of {}", kind(&property["items"])),
+        Value::String(s) => s.clone(),
+        Value::Array(types) => types
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|t| *t != "null")
+            .collect::<Vec<_>>()
+            .join(" or "),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,11 @@
+//! The commands, a file each.
+
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod lab;
+pub(crate) mod linerate;
+pub(crate) mod meta;
+pub(crate) mod run;
+pub(crate) mod rx;
+pub(crate) mod trial;
+pub(crate) mod tx;

@@ -1,0 +1,63 @@
+//! `wirebench trial`: one load, one time, both ends.
+
+use anyhow::Result;
+use clap::Args;
+use wb_model::{Locator, Plan, TrafficJob};
+
+use crate::{
+    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs},
+    run::run_plan,
+};
+
+/// One trial: send from one port, receive on another, and account for every frame.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench lab up pair\n  \
+    wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0 --size 64 --rate 100kpps --duration 5s\n  \
+    wirebench trial --tx eth2 --rx eth3 --size imix --rate 40% --bidir --max-loss 0 --json\n  \
+    wirebench trial --tx eth2 --rx eth3 --flows 65536 --vary vlan=list:5,7,9 --vlan 5")]
+pub(crate) struct TrialArgs {
+    /// Sending port.
+    #[arg(long, value_name = "PORT")]
+    tx: Locator,
+    /// Receiving port.
+    #[arg(long, value_name = "PORT")]
+    rx: Locator,
+    /// Send the same streams back too, with source and destination exchanged.
+    #[arg(long)]
+    bidir: bool,
+    #[command(flatten)]
+    stream: StreamArgs,
+    #[command(flatten)]
+    traffic: TrafficArgs,
+    #[command(flatten)]
+    transmit: TransmitArgs,
+    #[command(flatten)]
+    receive: ReceiveArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
+    let mut cpus = args.transmit.cpu_list()?;
+    let tx = args.transmit.port(args.tx.clone(), &mut cpus);
+    let mut rx = args
+        .receive
+        .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus);
+    if args.bidir {
+        rx.workers = rx.workers.max(tx.workers);
+    }
+    let plan = Plan {
+        kind: "trial".to_owned(),
+        ports: vec![tx, rx],
+        traffic: vec![TrafficJob {
+            tx: Some("tx".to_owned()),
+            rx: Some("rx".to_owned()),
+            bidir: args.bidir,
+            streams: args.stream.streams()?,
+            ..args.traffic.job()
+        }],
+        ..Plan::default()
+    };
+    run_plan(plan, &args.output, None)
+}

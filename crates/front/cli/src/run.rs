@@ -1,0 +1,125 @@
+//! Runs a plan and shows it: the part that all native traffic commands share.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+};
+
+use anyhow::Result;
+use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
+use wb_session::{Environment, Finished, PortHint, Signals, prepare};
+
+use crate::args::OutputArgs;
+
+/// What is known about lab ends, by place.
+pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
+    plan.ports
+        .iter()
+        .filter_map(|port| {
+            let node = port.locator.node.as_ref()?;
+            let hint = wb_testbed::find_port(node, &port.locator.name)?;
+            Some((
+                port.locator.place(),
+                PortHint {
+                    peer_mac: Some(hint.peer_mac),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// Columns of the terminal that standard error is, or a width that fits everywhere.
+pub(crate) fn width() -> usize {
+    let columns =
+        rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |w| usize::from(w.ws_col));
+    if columns == 0 { 100 } else { columns }
+}
+
+/// Whether the locale has characters beyond ASCII.
+pub(crate) fn unicode() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|v| std::env::var(v).ok().filter(|v| !v.is_empty()))
+        .is_some_and(|v| v.to_ascii_lowercase().contains("utf"))
+}
+
+/// Shows a snapshot as a live line.
+pub(crate) fn show(snapshot: &Snapshot) {
+    eprintln!("{}", wb_render::live::line(snapshot, width(), unicode()));
+}
+
+/// Whether standard output is a terminal that wants colours (<https://no-color.org>).
+pub(crate) fn color() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// How a report is laid out for this terminal.
+pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
+    wb_render::text::Options {
+        color: color(),
+        width: width(),
+        verbose,
+        ..wb_render::text::Options::default()
+    }
+}
+
+/// Writes to standard output; a closed pipe (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = out.write_all(b"\n");
+    }
+    let _ = out.flush();
+}
+
+fn print_report(report: &Report, output: &OutputArgs) {
+    if output.json {
+        print(&wb_render::json::report(report));
+    } else if output.csv {
+        print(&wb_render::csv::report(report));
+    } else if !output.live_json {
+        print(&wb_render::text::report(
+            report,
+            &text_options(output.verbose),
+        ));
+    }
+}
+
+/// Runs a plan as the output options say; the result is the exit code.
+pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf>) -> Result<u8> {
+    output.apply(&mut plan)?;
+    if output.print_plan {
+        plan.validate()?;
+        print(&plan_to_toml(&plan));
+        return Ok(0);
+    }
+    let environment = Environment {
+        hints: lab_hints(&plan),
+        signals: Signals::install()?,
+        base,
+    };
+    let prepared = prepare(plan, &environment)?;
+    if output.verbose {
+        prepared
+            .port_lines()
+            .iter()
+            .for_each(|line| eprintln!("{line}"));
+    }
+    let (quiet, live_json) = (output.quiet, output.live_json);
+    let Finished { report, end } = {
+        let finished = prepared.run(&mut |snapshot| {
+            if live_json {
+                print(&wb_render::json::snapshot(snapshot));
+            } else if !quiet {
+                show(snapshot);
+            }
+        })?;
+        print_report(&finished.report, output);
+        finished
+    };
+    if let wb_session::End::Fault(text) = &end {
+        eprintln!("wirebench: the run ended by a fault: {text}");
+    }
+    Ok(Finished { report, end }.exit_code())
+}

@@ -1,0 +1,224 @@
+//! What goes wrong during a run: the final statistics come all the same, and nothing is left behind.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Lab, Running, assert_adds_up, eventually, privileged, run, system, total};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn long_trial(lab: &Lab) -> Running {
+    Running::start(&[
+        "trial",
+        "--tx",
+        &lab.a0(),
+        "--rx",
+        &lab.b0(),
+        "--rate",
+        "10kpps",
+        "--duration",
+        "60s",
+        "--json",
+    ])
+}
+
+/// Waits until the run has sent for a while, by its live lines.
+fn wait_until_sending(lab: &Lab) {
+    let sent = || -> u64 {
+        let out = system(
+            "ip",
+            &["-n", &lab.node("a"), "-j", "-s", "link", "show", "a0"],
+        )
+        .stdout;
+        let links: Value = serde_json::from_slice(&out).unwrap();
+        links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
+    };
+    eventually("frames leave", || sent() > 2_000);
+}
+
+fn report_of(running: Running, code: i32) -> Value {
+    let output = running.finish(PATIENCE);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {error}"));
+    assert_adds_up(&report);
+    assert!(total(&report, "offered") > 1_000);
+    report
+}
+
+#[test]
+fn signals_end_a_run_with_its_statistics() {
+    if !privileged("signals_end_a_run_with_its_statistics") {
+        return;
+    }
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let lab = Lab::up("pair", &[]);
+        let running = long_trial(&lab);
+        wait_until_sending(&lab);
+        running.signal(signal);
+        let report = report_of(running, code);
+        assert_eq!(total(&report, "lost"), 0, "{}", report["totals"]);
+        assert!(
+            report["reason"].as_str().unwrap().contains("SIG"),
+            "{}",
+            report["reason"]
+        );
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
+    if !privileged("a_link_that_goes_down_and_up_costs_frames_and_not_the_run") {
+        return;
+    }
+    for driver in ["packet", "xdp"] {
+        let lab = Lab::up("pair", &[]);
+        let (tx, rx) = (
+            format!("{driver}:{}", lab.a0()),
+            format!("{driver}:{}", lab.b0()),
+        );
+        let running = Running::start(&[
+            "trial",
+            "--tx",
+            &tx,
+            "--rx",
+            &rx,
+            "--rate",
+            "10kpps",
+            "--duration",
+            "3s",
+            "--json",
+            "-q",
+        ]);
+        wait_until_sending(&lab);
+        let node = lab.node("a");
+        system("ip", &["-n", &node, "link", "set", "a0", "down"]);
+        std::thread::sleep(Duration::from_millis(500));
+        system("ip", &["-n", &node, "link", "set", "a0", "up"]);
+        let report = report_of(running, 0);
+        assert_eq!(total(&report, "intended"), 30_000, "{driver}");
+        let missing = total(&report, "unsent") + total(&report, "lost");
+        assert!(
+            missing > 1_000,
+            "{driver}: the link was down for half a second: {}",
+            report["totals"]
+        );
+        assert!(
+            total(&report, "received") > 15_000,
+            "{driver}: it went on afterwards: {}",
+            report["totals"]
+        );
+    }
+}
+
+#[test]
+fn a_namespace_that_vanishes_ends_the_run_with_code_4() {
+    if !privileged("a_namespace_that_vanishes_ends_the_run_with_code_4") {
+        return;
+    }
+    for driver in ["packet", "xdp"] {
+        let lab = Lab::up("pair", &[]);
+        let (tx, rx) = (
+            format!("{driver}:{}", lab.a0()),
+            format!("{driver}:{}", lab.b0()),
+        );
+        let running = Running::start(&[
+            "trial",
+            "--tx",
+            &tx,
+            "--rx",
+            &rx,
+            "--rate",
+            "10kpps",
+            "--duration",
+            "60s",
+            "--json",
+            "-q",
+        ]);
+        wait_until_sending(&lab);
+        // A namespace lives as long as a socket in it; its interface goes first, as when a container
+        // is removed.
+        system("ip", &["-n", &lab.node("b"), "link", "del", "b0"]);
+        let report = report_of(running, 4);
+        assert_eq!(report["verdict"], "invalid");
+        assert!(
+            report["reason"].as_str().unwrap().contains("gone"),
+            "{}",
+            report["reason"]
+        );
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed_is_loss_for_the_sender_alone() {
+    if !privileged("a_receiver_that_is_killed_is_loss_for_the_sender_alone") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let receiver = Running::start(&["rx", "-i", &lab.b0(), "-q"]);
+    let sender = Running::start(&[
+        "tx",
+        "-i",
+        &lab.a0(),
+        "--rate",
+        "10kpps",
+        "--duration",
+        "3s",
+        "--json",
+        "-q",
+    ]);
+    wait_until_sending(&lab);
+    receiver.signal(Signal::KILL);
+    drop(receiver);
+    let report = report_of(sender, 0);
+    assert_eq!(total(&report, "offered") + total(&report, "unsent"), 30_000);
+    // The queue and the program are free again at once, or within the kernel's own time.
+    eventually("the port can be opened again", || {
+        run(&["rx", "-i", &lab.b0(), "-q", "--duration", "10ms"])
+            .status
+            .success()
+    });
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_that_the_next_one_stumbles_over() {
+    if !privileged("a_killed_run_leaves_nothing_that_the_next_one_stumbles_over") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    for _ in 0..3 {
+        let running = long_trial(&lab);
+        wait_until_sending(&lab);
+        running.signal(Signal::KILL);
+        drop(running);
+        let report = lab.trial(&["--rate", "5kpps", "--duration", "200ms"]);
+        assert_eq!(total(&report, "lost"), 0, "{}", report["totals"]);
+    }
+}
+
+#[test]
+fn a_lab_command_takes_its_lab_with_it() {
+    if !privileged("a_lab_command_takes_its_lab_with_it") {
+        return;
+    }
+    let name = format!("r{}", std::process::id());
+    let output = run(&[
+        "lab",
+        "run",
+        "pair",
+        "--as",
+        &name,
+        "--",
+        "sh",
+        "-c",
+        "ip netns list; exit 7",
+    ]);
+    assert_eq!(output.status.code(), Some(7));
+    let seen = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(seen.contains(&format!("wb-{name}-a")), "{seen}");
+    let after = String::from_utf8_lossy(&system("ip", &["netns", "list"]).stdout).into_owned();
+    assert!(!after.contains(&format!("wb-{name}-")), "{after}");
+}

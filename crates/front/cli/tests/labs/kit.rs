@@ -1,0 +1,242 @@
+//! Labs that clean up after themselves, and runs of the binary with their JSON.
+
+use std::{
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether real labs can be made; says so when not.
+pub(crate) fn privileged(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("{test}: skipped: needs root, to make network namespaces");
+    }
+    root
+}
+
+/// The binary.
+pub(crate) fn wirebench() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_wirebench"))
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    wirebench()
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs")
+}
+
+/// Runs a command of the system.
+pub(crate) fn system(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+/// A lab, and the right to be the only one.
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Lab {
+    /// Brings up a lab of its own name.
+    pub(crate) fn up(kind: &str, options: &[&str]) -> Self {
+        let turn = ONE_AT_A_TIME
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let name = format!(
+            "t{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let lab = Self { name, _turn: turn };
+        let output = wirebench()
+            .args(["lab", "up", kind, "--as", &lab.name])
+            .args(options)
+            .output()
+            .expect("runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        lab
+    }
+
+    /// `NODE/IF` of a node's interface.
+    pub(crate) fn port(&self, node: &str, interface: &str) -> String {
+        format!("wb-{}-{node}/{interface}", self.name)
+    }
+
+    /// The namespace of a node.
+    pub(crate) fn node(&self, node: &str) -> String {
+        format!("wb-{}-{node}", self.name)
+    }
+
+    /// The sending port.
+    pub(crate) fn a0(&self) -> String {
+        self.port("a", "a0")
+    }
+
+    /// The receiving port.
+    pub(crate) fn b0(&self) -> String {
+        self.port("b", "b0")
+    }
+
+    /// A trial from a0 to b0 with JSON; panics unless it ended with `code`.
+    pub(crate) fn trial_with(&self, tx: &str, rx: &str, options: &[&str], code: i32) -> Value {
+        let output = wirebench()
+            .args(["trial", "--tx", tx, "--rx", rx, "--json", "-q"])
+            .args(options)
+            .output()
+            .expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {error}");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {error}"));
+        assert_adds_up(&report);
+        report
+    }
+
+    /// A trial from a0 to b0 that must end well.
+    pub(crate) fn trial(&self, options: &[&str]) -> Value {
+        self.trial_with(&self.a0(), &self.b0(), options, 0)
+    }
+
+    /// What `lab ls --json` says of this lab.
+    pub(crate) fn status(&self) -> Value {
+        let list: Value =
+            serde_json::from_slice(&run(&["lab", "ls", "--json"]).stdout).expect("JSON");
+        let labs = list["labs"].as_array().expect("labs");
+        labs.iter()
+            .find(|l| l["name"] == self.name.as_str())
+            .expect("this lab")
+            .clone()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = run(&["lab", "down", &self.name]);
+    }
+}
+
+/// A total of the report.
+pub(crate) fn total(report: &Value, key: &str) -> u64 {
+    report["totals"][format!("{key}_frames")]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {key}_frames in {}", report["totals"]))
+}
+
+/// offered = (received - duplicate) + lost and intended = offered + unsent, for the run, each job,
+/// and each flow.
+pub(crate) fn assert_adds_up(report: &Value) {
+    let check = |t: &Value, place: &str| {
+        let get = |k: &str| t[k].as_u64();
+        if let (Some(o), Some(r), Some(d), Some(l)) = (
+            get("offered_frames"),
+            get("received_frames"),
+            get("duplicate_frames"),
+            get("lost_frames"),
+        ) {
+            assert_eq!(o, r - d + l, "{place}: {t}");
+        }
+        if let (Some(i), Some(o), Some(u)) = (
+            get("intended_frames"),
+            get("offered_frames"),
+            get("unsent_frames"),
+        ) {
+            assert_eq!(i, o + u, "{place}: {t}");
+        }
+    };
+    check(&report["totals"], "totals");
+    for list in ["jobs", "flows"] {
+        for (i, entry) in report[list].as_array().into_iter().flatten().enumerate() {
+            check(&entry["totals"], &format!("{list}[{i}]"));
+        }
+    }
+    if report["flows_omitted"] == 0 && report["totals"]["offered_frames"].is_u64() {
+        let flows = report["flows"].as_array().expect("flows");
+        let sum: u64 = flows
+            .iter()
+            .filter_map(|f| f["totals"]["offered_frames"].as_u64())
+            .sum();
+        let followed = flows.iter().any(|f| f["totals"]["offered_frames"] != 0);
+        assert!(
+            !followed || sum == total(report, "offered"),
+            "flows offer {sum}, the run {}",
+            report["totals"]
+        );
+    }
+}
+
+/// A child that does not outlive the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self(
+            wirebench()
+                .args(arguments)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the binary starts"),
+        )
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("it can be signalled");
+    }
+
+    /// Waits for the end; panics when it takes longer than `patience`.
+    pub(crate) fn finish(mut self, patience: Duration) -> Output {
+        let begin = Instant::now();
+        while self.0.try_wait().expect("wait").is_none() {
+            assert!(
+                begin.elapsed() < patience,
+                "still running after {patience:?}"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let child = std::mem::replace(
+            &mut self.0,
+            Command::new("true").spawn().expect("true starts"),
+        );
+        child.wait_with_output().expect("output")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Polls until `f` is true; panics after ten seconds.
+pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !f() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(10),
+            "{what}: not within 10 s"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,132 @@
+//! Plans: what a command prints runs, and the examples run.
+
+use crate::kit::{Lab, assert_adds_up, privileged, run, total, wirebench};
+
+#[test]
+fn a_printed_plan_runs_the_same() {
+    if !privileged("a_printed_plan_runs_the_same") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a, b) = (lab.a0(), lab.b0());
+    let arguments = [
+        "trial",
+        "--tx",
+        &a,
+        "--rx",
+        &b,
+        "--rate",
+        "5kpps",
+        "--duration",
+        "500ms",
+        "--size",
+        "imix",
+        "--vary",
+        "sport=random:1024-65535",
+        "--vlan",
+        "5:3",
+        "--seed",
+        "9",
+        "--max-loss",
+        "0",
+        "--print-plan",
+    ];
+    let printed = run(&arguments);
+    assert!(
+        printed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&printed.stderr)
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &printed.stdout).unwrap();
+    let path = file.path().to_str().unwrap();
+    let again = run(&["run", path, "--print-plan"]);
+    assert_eq!(
+        printed.stdout, again.stdout,
+        "a plan that is read and printed again stays the same"
+    );
+    let output = run(&["run", path, "--json", "-q"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_adds_up(&report);
+    assert_eq!(total(&report, "offered"), 2_500);
+    assert_eq!(report["kind"], "trial");
+}
+
+#[test]
+fn the_examples_run() {
+    if !privileged("the_examples_run") {
+        return;
+    }
+    let lab = Lab::up("pair", &["--links", "2"]);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples");
+    let mut ran = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("wb-pair-", &format!("wb-{}-", lab.name));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let output = wirebench()
+            .arg("run")
+            .arg(file.path())
+            .args(["--json", "-q"])
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {error}", path.display());
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_adds_up(&report);
+        assert_eq!(
+            total(&report, "lost"),
+            0,
+            "{}: {}",
+            path.display(),
+            report["totals"]
+        );
+        ran += 1;
+    }
+    assert!(ran >= 5, "only {ran} examples");
+}
+
+#[test]
+fn a_recording_is_replayed() {
+    if !privileged("a_recording_is_replayed") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("frames.pcap");
+    let file = file.to_str().unwrap();
+    let made = run(&[
+        "tx",
+        "-i",
+        &format!("file:{file}"),
+        "--count",
+        "300",
+        "--rate",
+        "1kpps",
+        "-q",
+        "--json",
+    ]);
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    let report = lab.trial(&["--replay", file, "--speed", "2", "--count", "300"]);
+    assert_eq!(total(&report, "offered"), 300);
+    let report: serde_json::Value =
+        serde_json::from_slice(&run(&["rx", "-i", &format!("file:{file}"), "--json", "-q"]).stdout)
+            .unwrap();
+    assert_eq!(total(&report, "received"), 300);
+    assert_eq!(total(&report, "lost"), 0);
+}

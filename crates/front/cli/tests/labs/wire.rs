@@ -1,0 +1,127 @@
+//! The frames themselves, judged by tshark.
+
+use std::process::Command;
+
+use crate::kit::run;
+
+/// What tshark finds wrong with the frames of a file.
+fn complaints(file: &str) -> String {
+    let output = Command::new("tshark")
+        .args(["-r", file, "-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
+        .args(["-o", "tcp.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:FALSE"])
+        .args(["-Y", "_ws.malformed || ip.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" || tcp.checksum.status == \"Bad\" || icmp.checksum.status == \"Bad\" || icmpv6.checksum.status == \"Bad\""])
+        .args(["-d", "udp.port==7,data", "-d", "udp.port==49184,data", "-d", "tcp.port==7,data"])
+        .output()
+        .expect("tshark runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn tshark_finds_nothing_wrong_with_any_kind_of_frame() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: tshark is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("frames.pcap");
+    let file = file.to_str().unwrap();
+    let mut kinds: Vec<Vec<&str>> = vec![
+        vec!["--proto", "arp"],
+        vec!["--proto", "raw", "--payload", "0102"],
+        vec![
+            "--vary",
+            "src=random:10.0.0.0/8",
+            "--vary",
+            "sport=inc:1-65535,step=7",
+        ],
+        vec![
+            "--vary",
+            "dst=inc:198.18.0.0-198.19.255.255,step=1031",
+            "--vary",
+            "id=random:0-65535",
+        ],
+        vec![
+            "--vary",
+            "tos=random:0-255",
+            "--vary",
+            "ttl=dec:1-255",
+            "--flows",
+            "50",
+        ],
+        vec!["--vlan", "5", "--vary", "vlan=list:5,7,9"],
+        vec![
+            "-6",
+            "--vary",
+            "flow-label=random:0-1048575",
+            "--vary",
+            "src=random:2001:2::/64",
+        ],
+        vec![
+            "--proto",
+            "tcp",
+            "--vary",
+            "tcp-seq=random:0-4294967295",
+            "--vary",
+            "tcp-flags=random:0-255",
+        ],
+        vec![
+            "--size",
+            "128",
+            "--vary",
+            "u16@80=random:0-65535",
+            "--vary",
+            "u8@101=inc:0-255",
+        ],
+        vec!["--proto", "icmp", "--vary", "sport=random:0-65535"],
+    ];
+    for proto in ["udp", "tcp", "icmp"] {
+        for family in [&[][..], &["-6"]] {
+            for tags in [
+                &[][..],
+                &["--vlan", "10"],
+                &["--vlan", "10,20"],
+                &["--mpls", "16,17"],
+            ] {
+                let mut kind = vec!["--proto", proto];
+                kind.extend(family);
+                kind.extend(tags);
+                kinds.push(kind);
+            }
+        }
+    }
+    for tag in ["wirebench", "pktgen", "none"] {
+        for kind in &kinds {
+            let target = format!("file:{file}");
+            let mut arguments = vec![
+                "tx",
+                "-i",
+                &target,
+                "--count",
+                "64",
+                "--tag",
+                tag,
+                "-q",
+                "--json",
+                "--payload",
+                "a55a01",
+            ];
+            if kind.contains(&"--payload") {
+                arguments.truncate(arguments.len() - 2);
+            }
+            arguments.extend(kind);
+            let made = run(&arguments);
+            assert!(
+                made.status.success(),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(&made.stderr)
+            );
+            let found = complaints(file);
+            assert!(found.is_empty(), "{arguments:?}:\n{found}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Report as comma-separated values (RFC 4180, lines ended by a line feed).
+//!
+//! Figures are plain numbers in base units: frames, octets, bits per second, nanoseconds. What is
+//! unknown is left empty.
+
+use std::fmt::Display;
+
+use wb_model::{
+    Report, Summary, Totals, Verdict,
+    report::{JobReport, Rates},
+};
+
+/// One record under construction: names and values side by side, so that they cannot drift apart.
+#[derive(Default)]
+struct Record {
+    names: Vec<String>,
+    values: Vec<String>,
+}
+
+impl Record {
+    fn value(&mut self, name: impl Into<String>, value: impl Display) {
+        self.names.push(name.into());
+        self.values.push(field(&value.to_string()));
+    }
+
+    fn known(&mut self, name: impl Into<String>, value: Option<impl Display>) {
+        match value {
+            Some(value) => self.value(name, value),
+            None => self.value(name, ""),
+        }
+    }
+
+    fn totals(&mut self, t: &Totals) {
+        self.known("intended_frames", t.intended_frames);
+        self.known("offered_frames", t.offered_frames);
+        self.known("unsent_frames", t.unsent_frames);
+        self.known("received_frames", t.received_frames);
+        self.known("lost_frames", t.lost_frames);
+        self.known("duplicate_frames", t.duplicate_frames);
+        self.known("reordered_frames", t.reordered_frames);
+        self.known("late_frames", t.late_frames);
+        self.known("foreign_frames", t.foreign_frames);
+        self.known("rx_dropped_frames", t.rx_dropped_frames);
+        self.known("offered_octets", t.offered_octets);
+        self.known("received_octets", t.received_octets);
+        self.known("ramp_frames", t.ramp_frames);
+        self.known("refused_frames", t.refused_frames);
+    }
+
+    fn rates(&mut self, r: &Rates) {
+        self.known("intended_pps", r.intended_pps);
+        self.known("offered_pps", r.offered_pps);
+        self.known("received_pps", r.received_pps);
+        self.known("offered_l1_bps", r.offered_l1_bps);
+        self.known("received_l1_bps", r.received_l1_bps);
+        self.known("offered_l2_bps", r.offered_l2_bps);
+        self.known("received_l2_bps", r.received_l2_bps);
+        self.known("line_rate_pps", r.line_rate_pps);
+        self.known("largest_catch_up_frames", r.largest_catch_up_frames);
+        self.known("tx_time_ns", r.tx_time_ns);
+        self.known("rx_time_ns", r.rx_time_ns);
+    }
+
+    fn summary(&mut self, name: &str, s: Option<&Summary>) {
+        let s = s.copied();
+        self.known(format!("{name}_ns_samples"), s.map(|s| s.samples));
+        self.known(format!("{name}_ns_min"), s.and_then(|s| s.min));
+        self.known(format!("{name}_ns_mean"), s.and_then(|s| s.mean));
+        self.known(format!("{name}_ns_stddev"), s.and_then(|s| s.stddev));
+        self.known(format!("{name}_ns_p50"), s.and_then(|s| s.p50));
+        self.known(format!("{name}_ns_p90"), s.and_then(|s| s.p90));
+        self.known(format!("{name}_ns_p99"), s.and_then(|s| s.p99));
+        self.known(format!("{name}_ns_p999"), s.and_then(|s| s.p999));
+        self.known(format!("{name}_ns_max"), s.and_then(|s| s.max));
+    }
+
+    fn moments(&mut self, s: &Summary) {
+        self.value("latency_ns_samples", s.samples);
+        self.known("latency_ns_min", s.min);
+        self.known("latency_ns_mean", s.mean);
+        self.known("latency_ns_stddev", s.stddev);
+        self.known("latency_ns_max", s.max);
+    }
+}
+
+/// Quoted where it must be.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The header (of `empty`, which names the columns even where there is no row) and the rows.
+fn document(empty: Record, records: impl IntoIterator<Item = Record>) -> String {
+    let mut text = empty.names.join(",");
+    text.push('\n');
+    for record in records {
+        text.push_str(&record.values.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+const fn verdict(v: Verdict) -> &'static str {
+    match v {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::Invalid => "invalid",
+    }
+}
+
+/// One row for each job: totals, rates, latency; and delay variation where there is one job only,
+/// because it is known for the whole run. A run that ended before any job has one row, too.
+#[must_use]
+pub fn report(report: &Report) -> String {
+    let whole;
+    let jobs: &[JobReport] = if report.jobs.is_empty() {
+        whole = [JobReport {
+            totals: report.totals,
+            rates: report.rates,
+            latency_ns: report.latency_ns,
+            ..JobReport::default()
+        }];
+        &whole
+    } else {
+        &report.jobs
+    };
+    let single = jobs.len() == 1;
+    let row = |job: &JobReport| {
+        let mut r = Record::default();
+        r.value("kind", &report.kind);
+        r.value("started", &report.started);
+        r.value("elapsed_ns", report.elapsed_ns);
+        r.value("verdict", verdict(report.verdict));
+        r.value("job", &job.name);
+        r.known("tx", job.tx.as_ref());
+        r.known("rx", job.rx.as_ref());
+        r.totals(&job.totals);
+        r.rates(&job.rates);
+        r.summary("latency", Some(&job.latency_ns));
+        r.summary("jitter", single.then_some(&report.jitter_ns));
+        r.known(
+            "jitter_rfc3550_ns",
+            report.jitter_rfc3550_ns.filter(|_| single),
+        );
+        r.summary("ipdv", single.then_some(&report.ipdv_ns));
+        r.summary("pdv", single.then_some(&report.pdv_ns));
+        r.summary("inter_arrival", single.then_some(&report.inter_arrival_ns));
+        r
+    };
+    document(row(&jobs[0]), jobs.iter().map(row))
+}
+
+/// One row for each worker.
+#[must_use]
+pub fn workers(report: &Report) -> String {
+    let row = |w: &wb_model::report::WorkerReport| {
+        let mut r = Record::default();
+        r.value("port", &w.port);
+        r.value("queue", w.queue);
+        r.value("role", &w.role);
+        r.known("cpu", w.cpu);
+        r.totals(&w.totals);
+        r.summary("latency", Some(&w.latency_ns));
+        r.value("kicks", w.kicks);
+        r.value("full_events", w.full_events);
+        r.value("busy", w.busy);
+        r
+    };
+    document(row(&Default::default()), report.workers.iter().map(row))
+}
+
+/// One row for each flow that the report lists. Percentiles are not kept by flow.
+#[must_use]
+pub fn flows(report: &Report) -> String {
+    let row = |f: &wb_model::report::FlowReport| {
+        let mut r = Record::default();
+        r.value("flow", f.flow);
+        r.known("stream", f.stream.as_ref());
+        r.totals(&f.totals);
+        r.moments(&f.latency_ns);
+        r
+    };
+    document(row(&Default::default()), report.flows.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn quoting_follows_rfc_4180() {
+        assert_eq!(field("a b"), "a b");
+        assert_eq!(field("a,b"), "\"a,b\"");
+        assert_eq!(field("say \"x\"\n"), "\"say \"\"x\"\"\n\"");
+    }
+}

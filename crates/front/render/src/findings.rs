@@ -1,0 +1,94 @@
+//! What `doctor` found, as text: the worst counted first, then one entry for each finding.
+
+use crate::page::{Page, Tone};
+
+/// How a finding is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// Spoils some measurements.
+    Warn,
+    /// Prevents something.
+    Problem,
+}
+
+impl Level {
+    /// `ok`, `note`, `warn` or `problem`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warn => "warn",
+            Self::Problem => "problem",
+        }
+    }
+
+    const fn tone(self) -> Tone {
+        match self {
+            Self::Ok => Tone::Good,
+            Self::Note => Tone::Plain,
+            Self::Warn => Tone::Doubt,
+            Self::Problem => Tone::Bad,
+        }
+    }
+}
+
+/// One thing found out about the machine or an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How it is meant.
+    pub level: Level,
+    /// What it is about: `kernel`, `queues`.
+    pub topic: String,
+    /// What was found, in a sentence.
+    pub text: String,
+    /// The command that would change it.
+    pub fix: Option<String>,
+}
+
+/// The findings in the order given, below a line that counts problems and warnings.
+#[must_use]
+pub fn text(findings: &[Finding], color: bool, width: usize) -> String {
+    let mut page = Page::new(color, width);
+    let number = |level| findings.iter().filter(|f| f.level == level).count();
+    let (problems, warnings) = (number(Level::Problem), number(Level::Warn));
+    let (tone, headline) = match (problems, warnings) {
+        (0, 0) => (
+            Tone::Good,
+            "Nothing stands in the way of a measurement.".to_owned(),
+        ),
+        (0, w) => (Tone::Doubt, format!("{}.", plural(w, "warning"))),
+        (p, 0) => (Tone::Bad, format!("{}.", plural(p, "problem"))),
+        (p, w) => (
+            Tone::Bad,
+            format!("{}, {}.", plural(p, "problem"), plural(w, "warning")),
+        ),
+    };
+    page.line(tone, &headline);
+    page.gap();
+    let topics = findings
+        .iter()
+        .map(|f| f.topic.chars().count())
+        .max()
+        .unwrap_or(0);
+    for f in findings {
+        let label = format!("{:<7}  {:<topics$}  ", f.level.name(), f.topic);
+        page.item(f.level.tone(), &label, Tone::Plain, &f.text);
+        if let Some(fix) = &f.fix {
+            // Never broken: it is there to be copied.
+            page.line(
+                Tone::Head,
+                &format!("{}try: {fix}", " ".repeat(label.chars().count())),
+            );
+        }
+    }
+    page.finish()
+}
+
+fn plural(n: usize, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+}

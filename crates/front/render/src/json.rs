@@ -1,0 +1,24 @@
+//! Report and snapshots as JSON, keys as in the types.
+
+use wb_model::{Report, Snapshot};
+
+/// The report as one indented document.
+///
+/// # Panics
+/// Never: a report has only types that JSON can hold (a figure that is no number becomes null).
+#[must_use]
+pub fn report(report: &Report) -> String {
+    let mut text =
+        serde_json::to_string_pretty(report).expect("a report has only types that JSON can hold");
+    text.push('\n');
+    text
+}
+
+/// A snapshot on one line, without the line feed.
+///
+/// # Panics
+/// Never: a snapshot has only types that JSON can hold.
+#[must_use]
+pub fn snapshot(snapshot: &Snapshot) -> String {
+    serde_json::to_string(snapshot).expect("a snapshot has only types that JSON can hold")
+}

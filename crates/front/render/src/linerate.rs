@@ -1,0 +1,252 @@
+//! Theoretical frame rates of Ethernet: RFC 2544 section 20, RFC 5180 appendix A.
+
+use serde_json::json;
+use wb_measure::rates::{LAYER1_OVERHEAD, line_rate_pps};
+
+use crate::{
+    figures::{count, group, trimmed},
+    table::Table,
+};
+
+const M: u64 = 1_000_000;
+const G: u64 = 1_000 * M;
+
+/// Link speeds that are listed where none are named, in bit/s.
+pub const SPEEDS: [u64; 13] = [
+    10 * M,
+    100 * M,
+    G,
+    2_500 * M,
+    5 * G,
+    10 * G,
+    25 * G,
+    40 * G,
+    50 * G,
+    100 * G,
+    200 * G,
+    400 * G,
+    800 * G,
+];
+
+/// Frame sizes (with FCS) that are listed where none are named: those of RFC 2544 section 9.1 and
+/// RFC 5180 section 5.1.
+pub const SIZES: [u32; 12] = [
+    64, 128, 256, 512, 1024, 1280, 1518, 1522, 2048, 4096, 8192, 9216,
+];
+
+/// How the figures come about.
+pub const FORMULA: &str = "frames/s = floor(line rate / (8 * (X + 20)))";
+
+/// Form of the text table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Columns of the terminal; speeds that do not fit go into further blocks.
+    pub width: usize,
+    /// A second table with the time that each frame takes on the wire.
+    pub times: bool,
+}
+
+/// Frames per second as a table: one row for each size, one column for each speed.
+#[must_use]
+pub fn table(speeds: &[u64], sizes: &[u32], options: &Options) -> String {
+    let grid = |cell: &dyn Fn(u64, u32) -> String| {
+        let mut table = speeds
+            .iter()
+            .fold(Table::new().right("X"), |t, s| t.right(speed_name(*s)));
+        for size in sizes {
+            let cells = speeds.iter().map(|speed| cell(*speed, *size));
+            table.row([size.to_string()].into_iter().chain(cells));
+        }
+        table.text_within(2, 1, options.width)
+    };
+    let mut text = format!(
+        "Theoretical frames per second on Ethernet, by frame size X and line rate (bit/s)\n\n{}",
+        grid(&|speed, size| count(line_rate_pps(speed, size)))
+    );
+    if options.times {
+        text.push_str(&format!(
+            "\nTime of a frame on the wire in ns\n\n{}",
+            grid(&frame_time)
+        ));
+    }
+    text.push_str(&format!(
+        "\n{FORMULA}\nX = frame size in bytes with FCS; 20 = 8 preamble + 12 gap\n"
+    ));
+    text
+}
+
+/// The same figures as one JSON document.
+///
+/// # Panics
+/// Never: numbers and words only.
+#[must_use]
+pub fn json(speeds: &[u64], sizes: &[u32]) -> String {
+    let rows: Vec<_> = cells(speeds, sizes)
+        .map(|(speed, size)| {
+            json!({
+                "line_rate_bps": speed,
+                "frame_size": size,
+                "frames_per_second": line_rate_pps(speed, size),
+                "frame_time_ns": frame_time_ns(speed, size),
+            })
+        })
+        .collect();
+    let document = json!({
+        "schema": "wirebench.linerate/1",
+        "formula": FORMULA,
+        "overhead_octets": LAYER1_OVERHEAD,
+        "rates": rows,
+    });
+    let mut text = serde_json::to_string_pretty(&document).expect("numbers and words only");
+    text.push('\n');
+    text
+}
+
+/// The same figures as comma-separated values, one row for each speed and size.
+#[must_use]
+pub fn csv(speeds: &[u64], sizes: &[u32]) -> String {
+    let mut text = "line_rate_bps,frame_size,frames_per_second,frame_time_ns\n".to_owned();
+    for (speed, size) in cells(speeds, sizes) {
+        text.push_str(&format!(
+            "{speed},{size},{},{}\n",
+            line_rate_pps(speed, size),
+            frame_time_ns(speed, size)
+        ));
+    }
+    text
+}
+
+fn cells(speeds: &[u64], sizes: &[u32]) -> impl Iterator<Item = (u64, u32)> {
+    speeds
+        .iter()
+        .flat_map(move |speed| sizes.iter().map(move |size| (*speed, *size)))
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn frame_time_ns(speed: u64, size: u32) -> f64 {
+    let bits = 8 * (u64::from(size) + u64::from(LAYER1_OVERHEAD));
+    bits as f64 * 1e9 / speed as f64
+}
+
+/// Three places after the point: from 800G down that is half a per mille or better.
+fn frame_time(speed: u64, size: u32) -> String {
+    group(trimmed(&format!("{:.3}", frame_time_ns(speed, size))))
+}
+
+const PREFIXES: [(char, u64); 4] = [('T', 1_000 * G), ('G', G), ('M', M), ('k', 1_000)];
+
+/// A link speed in its largest unit: `10M`, `2.5G`.
+#[must_use]
+pub fn speed_name(bps: u64) -> String {
+    let (prefix, scale) = PREFIXES
+        .into_iter()
+        .find(|(_, scale)| bps >= *scale)
+        .unwrap_or((' ', 1));
+    let fraction = format!("{:03}", bps % scale * 1_000 / scale);
+    if scale == 1 || !(bps % scale * 1_000).is_multiple_of(scale) {
+        return bps.to_string();
+    }
+    format!(
+        "{}{prefix}",
+        trimmed(&format!("{}.{fraction}", bps / scale))
+    )
+}
+
+/// Reads a link speed: `10g`, `10gbps`, `10Gbit/s`, `2.5G`, `100M`.
+///
+/// # Errors
+/// When it is no number with a unit, not above 0, or no whole number of bits per second.
+pub fn parse_speed(text: &str) -> Result<u64, String> {
+    let error = || {
+        format!(
+            "{text:?} is no link speed; a number with k, m, g or t (10g, 2.5G, 100Mbps) is allowed"
+        )
+    };
+    let lower = text.trim().to_ascii_lowercase();
+    let split = lower
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(error)?;
+    let (number, unit) = lower.split_at(split);
+    let unit = unit.trim_start();
+    let base = ["bit/s", "bits/s", "bps", "bit", "b/s"]
+        .into_iter()
+        .find_map(|base| unit.strip_suffix(base));
+    let scale = match base.unwrap_or(unit) {
+        "t" => 1_000 * G,
+        "g" => G,
+        "m" => M,
+        "k" => 1_000,
+        "" if base.is_some() => 1,
+        _ => return Err(error()),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || fraction.len() > 12 {
+        return Err(error());
+    }
+    let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| error())?;
+    let places = 10u128.pow(u32::try_from(fraction.len()).map_err(|_| error())?);
+    let scaled = digits.checked_mul(u128::from(scale)).ok_or_else(error)?;
+    if scaled == 0 || scaled % places != 0 {
+        return Err(error());
+    }
+    u64::try_from(scaled / places).map_err(|_| error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_read_and_named() {
+        for (text, bps, name) in [
+            ("10g", 10 * G, "10G"),
+            ("10gbps", 10 * G, "10G"),
+            ("10 Gbit/s", 10 * G, "10G"),
+            ("100M", 100 * M, "100M"),
+            ("2.5G", 2_500 * M, "2.5G"),
+            ("1000M", G, "1G"),
+            ("1.6T", 1_600 * G, "1.6T"),
+            ("9600bps", 9_600, "9.6k"),
+            ("1234567bps", 1_234_567, "1234567"),
+            ("100bit", 100, "100"),
+        ] {
+            assert_eq!(parse_speed(text), Ok(bps), "{text}");
+            assert_eq!(speed_name(bps), name);
+        }
+        for text in [
+            "",
+            "10",
+            "g",
+            "0g",
+            "-1g",
+            "1.2.3g",
+            "1x",
+            "10gpps",
+            ".g",
+            "0.0001bps",
+            "1e9g",
+            "99999999999999999999g",
+            "10gbpsbps",
+        ] {
+            assert!(parse_speed(text).is_err(), "{text}");
+        }
+        for bps in SPEEDS {
+            assert_eq!(parse_speed(&speed_name(bps)), Ok(bps));
+        }
+    }
+
+    #[test]
+    fn times_of_the_smallest_frame() {
+        for (speed, text) in [
+            (G, "672"),
+            (10 * G, "67.2"),
+            (25 * G, "26.88"),
+            (40 * G, "16.8"),
+            (100 * G, "6.72"),
+            (800 * G, "0.84"),
+            (10 * M, "67,200"),
+        ] {
+            assert_eq!(frame_time(speed, 64), text);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! One line for each snapshot, for a terminal or a log.
+
+use wb_model::{Phase, Snapshot};
+
+use crate::figures::{count, rate_bps, rate_pps, time_ns};
+
+/// What of a snapshot is shown, from all to little.
+#[derive(Clone, Copy)]
+struct Layout {
+    bar: usize,
+    percent: bool,
+    bits: bool,
+    latency: bool,
+    missing: bool,
+}
+
+/// Tried in this order until the line fits.
+const LAYOUTS: [Layout; 9] = {
+    const ALL: Layout = Layout {
+        bar: 20,
+        percent: true,
+        bits: true,
+        latency: true,
+        missing: true,
+    };
+    const NO_BITS: Layout = Layout { bits: false, ..ALL };
+    const SHORT: Layout = Layout { bar: 10, ..NO_BITS };
+    const NO_PERCENT: Layout = Layout {
+        percent: false,
+        ..SHORT
+    };
+    const TINY: Layout = Layout {
+        bar: 5,
+        ..NO_PERCENT
+    };
+    const NO_BAR: Layout = Layout { bar: 0, ..SHORT };
+    const NO_PROGRESS: Layout = Layout { bar: 0, ..TINY };
+    const NO_LATENCY: Layout = Layout {
+        latency: false,
+        ..NO_PROGRESS
+    };
+    const RATES: Layout = Layout {
+        missing: false,
+        ..NO_LATENCY
+    };
+    [
+        ALL,
+        NO_BITS,
+        SHORT,
+        NO_PERCENT,
+        TINY,
+        NO_BAR,
+        NO_PROGRESS,
+        NO_LATENCY,
+        RATES,
+    ]
+};
+
+/// The snapshot in at most `width` columns: elapsed time, phase, progress, rates of the last
+/// interval, frames missing (or lost, once that is known), mean latency. What does not fit is left
+/// out, the least important first. `unicode` draws the bar with block characters.
+#[must_use]
+pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
+    let mut text = String::new();
+    for layout in LAYOUTS {
+        text = with(snapshot, layout, unicode);
+        if text.chars().count() <= width {
+            return text;
+        }
+    }
+    let cut: String = text.chars().take(width).collect();
+    cut.trim_end().to_owned()
+}
+
+fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
+    let mut parts = vec![
+        format!("{:>5} s", tenths(s.elapsed_ns)),
+        format!("{:<5}", phase(s.phase)),
+    ];
+    if let Some(progress) = s.progress {
+        if layout.bar > 0 {
+            parts.push(bar(progress, layout.bar, unicode));
+        }
+        if layout.percent {
+            parts.push(format!("{:>3} %", whole_percent(progress)));
+        }
+    }
+    let rate = |name: &str, pps: Option<f64>, bps: Option<f64>| {
+        let mut text = format!("{name} {:>9}", rate_pps(pps?));
+        if let Some(bps) = bps.filter(|_| layout.bits) {
+            text.push_str(&format!(" {:>11} L2", rate_bps(bps)));
+        }
+        Some(text)
+    };
+    parts.extend(rate("tx", s.offered_pps, s.offered_l2_bps));
+    parts.extend(rate("rx", s.received_pps, s.received_l2_bps));
+    if layout.missing {
+        match (s.totals.lost_frames, s.missing_frames) {
+            (Some(lost), _) => parts.push(format!("lost {}", count(lost))),
+            (None, Some(missing)) => parts.push(format!("missing {}", count(missing))),
+            (None, None) => {}
+        }
+    }
+    if let Some(ns) = s.latency_mean_ns.filter(|_| layout.latency) {
+        parts.push(format!("mean {}", time_ns(ns)));
+    }
+    parts.join("  ").trim_end().to_owned()
+}
+
+fn tenths(ns: u64) -> String {
+    format!("{}.{}", ns / 1_000_000_000, ns / 100_000_000 % 10)
+}
+
+const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Preparing => "open",
+        Phase::Ramp => "ramp",
+        Phase::Running => "run",
+        Phase::Drain => "drain",
+        Phase::Done => "done",
+    }
+}
+
+/// Rounded down, so that 100 stands for the end only.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole_percent(progress: f64) -> u32 {
+    (progress.clamp(0.0, 1.0) * 100.0) as u32
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss
+)]
+fn bar(progress: f64, cells: usize, unicode: bool) -> String {
+    let full = ((progress.clamp(0.0, 1.0) * cells as f64) as usize).min(cells);
+    let (on, off) = if unicode {
+        ("\u{2588}", "\u{2591}")
+    } else {
+        ("#", "-")
+    };
+    let drawn = format!("{}{}", on.repeat(full), off.repeat(cells - full));
+    if unicode { drawn } else { format!("[{drawn}]") }
+}

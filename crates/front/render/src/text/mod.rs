@@ -1,0 +1,197 @@
+//! The report as plain text: the verdict first, the doubt beside it, sums that can be checked.
+//!
+//! Each section is a file; this one puts them in order.
+
+mod counts;
+mod plan;
+mod ports;
+mod rates;
+mod times;
+mod workers;
+
+use wb_model::{Report, Verdict, criteria::Limit, report::CriterionReport};
+
+use crate::{
+    figures::{ratio_to, significant, time_ns, trimmed},
+    page::{Page, Tone},
+};
+
+/// How much is shown and in which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Mark verdict, losses and warnings by colour (ECMA-48).
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Also streams, latency by worker, all device counters, all neighbours, clock details.
+    pub verbose: bool,
+    /// Flows that are listed at most; the rest is counted.
+    pub max_flows: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            color: false,
+            width: 80,
+            verbose: false,
+            max_flows: 10,
+        }
+    }
+}
+
+/// The whole report.
+#[must_use]
+pub fn report(report: &Report, options: &Options) -> String {
+    let mut page = Page::new(options.color, options.width);
+    verdict(&mut page, report);
+    criteria(&mut page, &report.criteria);
+    warnings(&mut page, &report.warnings);
+    plan::section(&mut page, &report.plan);
+    for job in &report.jobs {
+        page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
+        let both_ends = job.tx.is_some() && job.rx.is_some();
+        counts::section(&mut page, &job.totals);
+        rates::section(&mut page, &job.rates, &job.totals, both_ends);
+        if report.jobs.len() > 1 {
+            times::brief(&mut page, &job.latency_ns);
+        }
+        if options.verbose || job.streams.len() > 1 {
+            workers::streams(&mut page, &job.streams);
+        }
+    }
+    if report.jobs.len() != 1 {
+        page.head(if report.jobs.is_empty() {
+            "counts"
+        } else {
+            "all jobs"
+        });
+        counts::section(&mut page, &report.totals);
+        rates::section(&mut page, &report.rates, &report.totals, true);
+    }
+    times::section(&mut page, report, options.verbose);
+    workers::flows(&mut page, report, options.max_flows);
+    workers::section(&mut page, report, options.verbose);
+    ports::section(&mut page, report, options.verbose);
+    page.finish()
+}
+
+fn job_title(name: &str, tx: Option<&str>, rx: Option<&str>) -> String {
+    match (tx, rx) {
+        (Some(tx), Some(rx)) => format!("{name}: {tx} -> {rx}"),
+        (Some(tx), None) => format!("{name}: sent from {tx}"),
+        (None, Some(rx)) => format!("{name}: received at {rx}"),
+        (None, None) => name.to_owned(),
+    }
+}
+
+fn verdict(page: &mut Page, report: &Report) {
+    let (tone, word) = match report.verdict {
+        Verdict::Pass => (Tone::Good, "PASS  "),
+        Verdict::Fail => (Tone::Bad, "FAIL  "),
+        Verdict::Invalid => (Tone::Bad, "INVALID  "),
+    };
+    page.item(tone, word, Tone::Plain, &report.reason);
+    if !report.limited_by.is_empty() {
+        page.item(
+            Tone::Plain,
+            "  limited by  ",
+            Tone::Plain,
+            &report.limited_by,
+        );
+    }
+    // Nanoseconds in a run's length fit a double up to 104 days.
+    #[allow(clippy::cast_precision_loss)]
+    let took = time_ns(report.elapsed_ns as f64);
+    page.item(
+        Tone::Plain,
+        "  run         ",
+        Tone::Plain,
+        &format!(
+            "{}, started {}, took {took}, seed {}",
+            report.kind, report.started, report.plan.seed
+        ),
+    );
+}
+
+fn criteria(page: &mut Page, criteria: &[CriterionReport]) {
+    if criteria.is_empty() {
+        return;
+    }
+    page.head("criteria");
+    let name = |c: &CriterionReport| c.criterion.chars().count();
+    let names = criteria.iter().map(name).max().unwrap_or(0);
+    for c in criteria {
+        let (tone, word) = if c.held {
+            (Tone::Good, "held    ")
+        } else {
+            (Tone::Bad, "FAILED  ")
+        };
+        let measured = c.measured.map_or_else(
+            || "there was nothing to measure".to_owned(),
+            |value| format!("measured {}", measured(&c.criterion, value)),
+        );
+        page.spans(&[
+            (Tone::Plain, "  "),
+            (tone, word),
+            (Tone::Plain, &format!("{:<names$}  {measured}", c.criterion)),
+        ]);
+    }
+}
+
+/// The measured value in the criterion's unit, with as many digits as it takes to tell it from
+/// the limit: `500 us` beside `p99<=500us` would not say why it failed.
+fn measured(criterion: &str, value: f64) -> String {
+    match criterion
+        .parse::<wb_model::Criterion>()
+        .map(|criterion| criterion.limit)
+    {
+        Ok(Limit::Share(limit)) => {
+            let limit = limit.as_f64();
+            (2..=12)
+                .map(|places| (ratio_to(value, places), ratio_to(limit, places)))
+                .find_map(|(text, limit_text)| (text != limit_text).then_some(text))
+                .unwrap_or_else(|| ratio_to(value, 2))
+        }
+        #[allow(clippy::cast_precision_loss)]
+        Ok(Limit::Time(limit)) => {
+            let limit = limit.as_nanos() as f64;
+            let text = time_ns(value);
+            if value != limit && text == time_ns(limit) {
+                format!("{} us", trimmed(&significant(value / 1e3, 12)))
+            } else {
+                text
+            }
+        }
+        Err(_) => significant(value, 6),
+    }
+}
+
+fn warnings(page: &mut Page, warnings: &[String]) {
+    if warnings.is_empty() {
+        return;
+    }
+    page.head("warnings");
+    for warning in warnings {
+        page.item(Tone::Doubt, "  ! ", Tone::Doubt, warning);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::measured;
+
+    #[test]
+    fn a_measured_value_is_told_from_its_limit() {
+        for (criterion, value, text) in [
+            ("loss<=0.1%", 0.002, "0.2 %"),
+            ("loss<=0.1%", 0.001_000_01, "0.100001 %"),
+            ("loss<=0.1%", 0.001, "0.1 %"),
+            ("p99<=500us", 23_100.0, "23.1 us"),
+            ("p99<=500us", 500_123.0, "500.123 us"),
+            ("p99<=500us", 500_000.0, "500 us"),
+        ] {
+            assert_eq!(measured(criterion, value), text, "{criterion}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What was asked for, a line for each stream.
+
+use wb_model::{Plan, Proto, Stream, TagKind, TrafficJob};
+
+use crate::{
+    figures::count,
+    page::{Page, Tone},
+};
+
+/// Nothing where the plan has no jobs.
+pub(super) fn section(page: &mut Page, plan: &Plan) {
+    if plan.traffic.is_empty() {
+        return;
+    }
+    page.head("plan");
+    for job in &plan.traffic {
+        page.item(Tone::Plain, "  ", Tone::Plain, &job_line(job));
+        for stream in &job.streams {
+            page.item(Tone::Plain, "    ", Tone::Plain, &stream_line(stream));
+        }
+    }
+}
+
+fn job_line(job: &TrafficJob) -> String {
+    let way = match (&job.tx, &job.rx) {
+        (Some(tx), Some(rx)) if job.bidir => format!("{tx} <-> {rx}"),
+        (Some(tx), Some(rx)) => format!("{tx} -> {rx}"),
+        (Some(tx), None) => format!("send from {tx}"),
+        (None, Some(rx)) => format!("receive at {rx}"),
+        (None, None) => String::new(),
+    };
+    let mut parts = vec![if job.name.is_empty() {
+        way
+    } else {
+        format!("{}: {way}", job.name)
+    }];
+    match (job.duration, job.count) {
+        (duration, Some(n)) => {
+            parts.push(format!("{} frames", count(n)));
+            parts.extend(duration.map(|d| format!("{d} at most")));
+        }
+        (Some(duration), None) => parts.push(duration.to_string()),
+        (None, None) => {}
+    }
+    if job.ramp != Default::default() {
+        parts.push(format!("ramp {}", job.ramp));
+    }
+    if job.tx.is_some() && job.rx.is_some() {
+        parts.push(format!("drain {}", job.drain));
+    }
+    parts.join(", ")
+}
+
+fn stream_line(s: &Stream) -> String {
+    let mut parts = Vec::new();
+    let pace = match (s.burst, s.gap) {
+        (Some(burst), Some(gap)) => format!("bursts of {} every {gap}", count(burst.into())),
+        _ => format!("rate {}", s.rate),
+    };
+    if let Some(file) = &s.replay {
+        parts.push(format!("replay of {file}"));
+        parts.push(match s.speed {
+            Some(speed) => format!("recorded timing x {speed}"),
+            None => pace,
+        });
+    } else {
+        parts.push(format!("{} B", s.sizes()));
+        parts.push(pace);
+        parts.push(address_line(s));
+        let flows = u64::from(s.flow_count());
+        parts.push(if flows == 1 {
+            "1 flow".to_owned()
+        } else {
+            format!("{} flows", count(flows))
+        });
+    }
+    if s.tag == TagKind::None {
+        parts.push("no tag: frames can only be counted".to_owned());
+    }
+    let line = parts.join(", ");
+    if s.name.is_empty() {
+        line
+    } else {
+        format!("{}: {line}", s.name)
+    }
+}
+
+fn address_line(s: &Stream) -> String {
+    let vlan: String = s.vlan.iter().map(|v| format!("VLAN {} ", v.id)).collect();
+    let mpls: String = s.mpls.iter().map(|l| format!("MPLS {l} ")).collect();
+    let proto = match s.proto {
+        Proto::Udp => "UDP",
+        Proto::Tcp => "TCP",
+        Proto::Icmp => "ICMP",
+        Proto::Arp => "ARP",
+        Proto::Raw => "raw",
+    };
+    let (src, dst) = (s.source(), s.destination());
+    let ends = match s.proto {
+        Proto::Raw => String::new(),
+        Proto::Arp | Proto::Icmp => format!(" {src} -> {dst}"),
+        Proto::Udp | Proto::Tcp => {
+            format!(
+                " {src} port {} -> {dst} port {}",
+                s.source_ports(),
+                s.destination_ports()
+            )
+        }
+    };
+    format!("{vlan}{mpls}{proto}{ends}")
+}

@@ -1,0 +1,222 @@
+//! Latency, jitter and delay variation, and where the stamps come from.
+
+use wb_model::{Report, Summary};
+
+use crate::{
+    figures::{TIME_UNITS, count, group, ratio, time_ns},
+    page::{Page, Tone},
+    table::Table,
+};
+
+/// A column for each distribution that has samples, in one unit of time.
+pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
+    let departures = report.inter_departure_ns.unwrap_or_default();
+    let columns: Vec<Column> = [
+        ("latency", &report.latency_ns),
+        ("jitter", &report.jitter_ns),
+        ("IPDV", &report.ipdv_ns),
+        ("PDV", &report.pdv_ns),
+        ("inter-arrival", &report.inter_arrival_ns),
+        ("inter-departure", &departures),
+    ]
+    .into_iter()
+    .filter(|(_, s)| s.samples > 0)
+    .map(|(name, s)| Column::new(name, s))
+    .collect();
+    if !columns.is_empty() {
+        page.head(if report.jobs.len() > 1 {
+            "times, all jobs"
+        } else {
+            "times"
+        });
+        page.table(&table(&columns), 2, 1);
+    }
+    if let Some(ns) = report.jitter_rfc3550_ns {
+        if columns.is_empty() {
+            page.head("times");
+        }
+        page.item(
+            Tone::Plain,
+            "  ",
+            Tone::Plain,
+            &format!(
+                "RFC 3550 jitter at the end {}, the largest of all flows",
+                time_ns(ns)
+            ),
+        );
+    }
+    if !columns.is_empty() || verbose {
+        clock(page, report, verbose);
+    }
+}
+
+/// Latency of one job on a line.
+pub(super) fn brief(page: &mut Page, latency: &Summary) {
+    if latency.samples == 0 {
+        return;
+    }
+    let column = Column::new("latency", latency);
+    let figures: Vec<String> = column
+        .cells()
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(name, text)| format!("{name} {text}"))
+        .collect();
+    page.gap();
+    page.item(
+        Tone::Plain,
+        &format!("  latency {}  ", column.unit),
+        Tone::Plain,
+        &figures.join(", "),
+    );
+}
+
+fn table(columns: &[Column]) -> Table {
+    let mut table = columns.iter().fold(Table::new().left(""), |t, c| {
+        t.right(format!("{} {}", c.name, c.unit))
+    });
+    let all: Vec<_> = columns.iter().map(Column::cells).collect();
+    let Some(first) = all.first() else {
+        return table;
+    };
+    for (i, (name, _)) in first.iter().enumerate() {
+        let cells: Vec<String> = all.iter().map(|cells| cells[i].1.clone()).collect();
+        if cells.iter().any(|c| !c.is_empty()) {
+            table.row([(*name).to_owned()].into_iter().chain(cells));
+        }
+    }
+    table.row(
+        ["samples".to_owned()]
+            .into_iter()
+            .chain(columns.iter().map(|c| count(c.summary.samples))),
+    );
+    table
+}
+
+/// A distribution with the unit and the places in which all its figures are shown.
+struct Column<'a> {
+    name: &'static str,
+    summary: &'a Summary,
+    unit: &'static str,
+    scale: f64,
+    places: usize,
+}
+
+impl<'a> Column<'a> {
+    fn new(name: &'static str, summary: &'a Summary) -> Self {
+        let mut sizes: Vec<f64> = figures(summary)
+            .into_iter()
+            .filter_map(|(_, v)| v.map(f64::abs))
+            .filter(|v| *v > 0.0)
+            .collect();
+        sizes.sort_by(f64::total_cmp);
+        let typical = sizes.get(sizes.len() / 2).copied().unwrap_or(0.0);
+        let unit = TIME_UNITS
+            .iter()
+            .rposition(|(_, scale)| typical >= *scale)
+            .unwrap_or(0);
+        let (unit, scale) = TIME_UNITS[unit];
+        // Enough places that the smallest figure shows, and half a nanosecond at the finest.
+        let smallest = sizes.first().copied().unwrap_or(0.0) / scale;
+        let finest = match unit {
+            "ns" => 1,
+            "us" => 3,
+            "ms" => 6,
+            _ => 9,
+        };
+        let least = usize::from(unit != "ns" || typical < 100.0);
+        let places = (least..=finest)
+            .find(|places| smallest == 0.0 || smallest * 10f64.powi(*places as i32) >= 0.5)
+            .unwrap_or(finest);
+        Self {
+            name,
+            summary,
+            unit,
+            scale,
+            places,
+        }
+    }
+
+    fn cells(&self) -> Vec<(&'static str, String)> {
+        let show = |v: f64| {
+            let text = format!("{:.*}", self.places, v / self.scale);
+            // A mean of -0.04 ns is no negative figure to worry about.
+            let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+            group(if zero {
+                text.trim_start_matches('-')
+            } else {
+                &text
+            })
+        };
+        figures(self.summary)
+            .into_iter()
+            .map(|(name, v)| (name, v.map(show).unwrap_or_default()))
+            .collect()
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn figures(s: &Summary) -> [(&'static str, Option<f64>); 8] {
+    let whole = |v: Option<i64>| v.map(|v| v as f64);
+    [
+        ("min", whole(s.min)),
+        ("mean", s.mean),
+        ("p50", whole(s.p50)),
+        ("p90", whole(s.p90)),
+        ("p99", whole(s.p99)),
+        ("p99.9", whole(s.p999)),
+        ("max", whole(s.max)),
+        ("stddev", s.stddev),
+    ]
+}
+
+fn clock(page: &mut Page, report: &Report, verbose: bool) {
+    let clock = &report.clock;
+    let mut stamps: Vec<String> = Vec::new();
+    if !clock.tx_stamp.is_empty() {
+        stamps.push(format!("sent: {}", clock.tx_stamp));
+    }
+    if !clock.rx_stamp.is_empty() {
+        stamps.push(format!("received: {}", clock.rx_stamp));
+    }
+    if !stamps.is_empty() {
+        page.item(Tone::Plain, "  stamps  ", Tone::Plain, &stamps.join("; "));
+    }
+    let mut facts = Vec::new();
+    if !clock.source.is_empty() {
+        facts.push(clock.source.clone());
+    }
+    if clock.resolution_ns > 0 {
+        facts.push(format!("resolution {} ns", count(clock.resolution_ns)));
+    }
+    if verbose {
+        facts.push(format!("{} ns to read it", count(clock.read_cost_ns)));
+    }
+    if report.percentile_error > 0.0 {
+        facts.push(format!(
+            "percentiles within {}",
+            ratio(report.percentile_error)
+        ));
+    }
+    if !facts.is_empty() {
+        page.item(Tone::Plain, "  clock   ", Tone::Plain, &facts.join(", "));
+    }
+    if !clock.same_clock && report.latency_ns.samples > 0 {
+        page.item(
+            Tone::Doubt,
+            "  ! ",
+            Tone::Doubt,
+            "sender and receiver used different clocks: their offset is part of every latency",
+        );
+    }
+    if clock.step_ns != 0 {
+        #[allow(clippy::cast_precision_loss)]
+        let step = time_ns(clock.step_ns as f64);
+        page.item(
+            Tone::Doubt,
+            "  ! ",
+            Tone::Doubt,
+            &format!("the wall clock was stepped by {step} during the run"),
+        );
+    }
+}

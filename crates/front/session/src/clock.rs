@@ -1,0 +1,101 @@
+//! The machine's clocks, as the engine wants them.
+
+use wb_traffic::Clock;
+
+/// CLOCK_MONOTONIC for pacing, CLOCK_REALTIME for stamps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[inline]
+    fn monotonic_ns(&self) -> u64 {
+        wb_host::clock::monotonic_ns()
+    }
+
+    #[inline]
+    fn wall_ns(&self) -> u64 {
+        wb_host::clock::wall_ns()
+    }
+
+    fn sleep_until(&self, monotonic_ns: u64) {
+        let time = rustix::time::Timespec {
+            tv_sec: i64::try_from(monotonic_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (monotonic_ns % 1_000_000_000) as _,
+        };
+        // A signal may end the sleep early; the caller looks at the clock again in any case.
+        let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &time);
+    }
+}
+
+/// RFC 3339 text of a wall clock time, in UTC, to the millisecond.
+#[must_use]
+pub fn rfc3339(wall_ns: u64) -> String {
+    let (days, of_day) = (
+        wall_ns / 86_400_000_000_000,
+        wall_ns / 1_000_000 % 86_400_000,
+    );
+    let (year, month, day) = civil(days);
+    let (h, m, s, ms) = (
+        of_day / 3_600_000,
+        of_day / 60_000 % 60,
+        of_day / 1000 % 60,
+        of_day % 1000,
+    );
+    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian calendar).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let mut rest = days;
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+    let mut year = 1970;
+    while rest >= 365 + u64::from(leap(year)) {
+        rest -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
+    let mut month = 1;
+    for length in lengths {
+        if rest < length {
+            break;
+        }
+        rest -= length;
+        month += 1;
+    }
+    (year, month, rest + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(
+            rfc3339(1_700_000_000_123_000_000),
+            "2023-11-14T22:13:20.123Z"
+        );
+        assert_eq!(
+            rfc3339(1_709_164_800_000_000_000),
+            "2024-02-29T00:00:00.000Z"
+        );
+        assert_eq!(
+            rfc3339(4_107_542_399_999_000_000),
+            "2100-02-28T23:59:59.999Z"
+        );
+    }
+}

@@ -1,0 +1,468 @@
+//! Opens the ports of a plan: finds the interface, chooses the driver, says why.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use wb_host::{
+    Namespace, Netlink,
+    cpu::Cpu,
+    ethtool::Ethtool,
+    link::{Link, LinkCounters},
+    locks::{Direction, QueueLock},
+    netns,
+};
+use wb_model::{
+    Driver,
+    plan::{Plan, PortPlan, XdpMode},
+};
+use wb_packet::{PacketOptions, PacketQueue, RxMode};
+use wb_port::{
+    Interface, PortError, PortFacts, QueuePair, Speed, TxQueue,
+    clock::Clock,
+    file::{self, FileQueue, Timing},
+    memory::{LinkOptions, MemoryQueue, Registry},
+};
+use wb_xdp::{XdpOptions, XdpPort, XdpQueue};
+
+use crate::StartError;
+
+/// What a plan wants of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) tx: bool,
+    pub(crate) rx: bool,
+}
+
+impl Use {
+    /// Which ways a plan uses each of its ports.
+    pub(crate) fn of_plan(plan: &Plan) -> BTreeMap<String, Use> {
+        let mut uses: BTreeMap<String, Use> = BTreeMap::new();
+        for job in &plan.traffic {
+            if let Some(tx) = &job.tx {
+                let u = uses.entry(tx.clone()).or_default();
+                u.tx = true;
+                u.rx |= job.bidir;
+            }
+            if let Some(rx) = &job.rx {
+                let u = uses.entry(rx.clone()).or_default();
+                u.rx = true;
+                u.tx |= job.bidir;
+            }
+        }
+        uses
+    }
+
+    fn role(self) -> &'static str {
+        match (self.tx, self.rx) {
+            (true, true) => "tx+rx",
+            (true, false) => "tx",
+            _ => "rx",
+        }
+    }
+}
+
+/// One queue pair of whichever driver. The only dynamic choice: it is made once, where the worker
+/// is started, and each arm runs a loop compiled for its driver.
+pub(crate) enum AnyQueue {
+    Xdp(XdpQueue),
+    Packet(PacketQueue),
+    Memory(MemoryQueue),
+    File(FileQueue),
+}
+
+/// An interface as the host knows it; absent for memory and files.
+pub(crate) struct Wire {
+    pub(crate) namespace: Namespace,
+    pub(crate) link: Link,
+    pub(crate) interface: Interface,
+    pub(crate) netlink: Netlink,
+    /// Addresses that the kernel answers for.
+    pub(crate) host_addresses: Vec<IpAddr>,
+}
+
+impl Wire {
+    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
+        let counters: Option<LinkCounters> = self.netlink.counters(&self.interface.name).ok();
+        counters.map_or_else(BTreeMap::new, |c| {
+            c.named().map(|(n, v)| (n.to_owned(), v)).collect()
+        })
+    }
+}
+
+/// A port of the plan, open.
+pub(crate) struct OpenPort {
+    pub(crate) plan: PortPlan,
+    pub(crate) used: Use,
+    pub(crate) facts: PortFacts,
+    pub(crate) wire: Option<Wire>,
+    pub(crate) queues: Vec<AnyQueue>,
+    pub(crate) chosen_because: String,
+    _locks: Vec<QueueLock>,
+    /// Keeps the XDP program attached for as long as the port lives.
+    _xdp: Option<XdpPort>,
+}
+
+impl OpenPort {
+    pub(crate) fn role(&self) -> &'static str {
+        self.used.role()
+    }
+
+    /// Bits per second where a real wire sets the pace.
+    pub(crate) fn line_rate(&self) -> Option<u64> {
+        self.facts
+            .speed
+            .filter(|s| !s.nominal)
+            .map(|s| s.bits_per_second)
+    }
+}
+
+fn host_error(port: &PortPlan) -> impl Fn(wb_host::HostError) -> StartError + '_ {
+    move |cause| StartError::host(&port.locator, cause)
+}
+
+/// Finds the interface of a port and checks that it can be used at all.
+pub(crate) fn find_wire(port: &PortPlan, used: Use) -> Result<Wire, StartError> {
+    let error = host_error(port);
+    let namespace = match &port.locator.node {
+        Some(node) => Namespace::named(node),
+        None => Namespace::current(),
+    }
+    .map_err(&error)?;
+    let netlink = Netlink::open(&namespace).map_err(&error)?;
+    let name = &port.locator.name;
+    let link = netlink.link(name).map_err(&error)?;
+    let prefix = namespace.command_prefix();
+    if !link.up {
+        return Err(StartError::stream(
+            port.locator.to_string(),
+            format!("the interface is down; try `{prefix}ip link set {name} up`"),
+        ));
+    }
+    if !link.carrier {
+        return Err(StartError::stream(
+            port.locator.to_string(),
+            "the interface has no carrier: its cable is out, or the other end is down",
+        ));
+    }
+    let _ = used;
+    let ethtool = Ethtool::open(&namespace).ok();
+    let driver = ethtool.as_ref().and_then(|e| e.driver(name).ok().flatten());
+    let speed = ethtool.as_ref().and_then(|e| e.speed(name).ok().flatten());
+    let channels = ethtool
+        .as_ref()
+        .and_then(|e| e.channels(name).ok().flatten());
+    let interface = Interface {
+        port: port.locator.to_string(),
+        name: name.clone(),
+        index: link.index,
+        mac: link.mac,
+        mtu: link.mtu,
+        speed: speed.map(|s| Speed {
+            bits_per_second: s.bits_per_second,
+            nominal: s.nominal,
+        }),
+        kernel_driver: driver.map(|d| d.name).unwrap_or_default(),
+        tx_queues: channels.map_or(1, |c| c.tx_queues().max(1)),
+        rx_queues: channels.map_or(1, |c| c.rx_queues().max(1)),
+    };
+    let host_addresses = netlink
+        .addresses(name)
+        .map(|list| {
+            list.into_iter()
+                .filter(|a| !a.link_local)
+                .map(|a| a.address)
+                .collect()
+        })
+        .unwrap_or_default();
+    Ok(Wire {
+        namespace,
+        link,
+        interface,
+        netlink,
+        host_addresses,
+    })
+}
+
+/// An XDP receiver sees only the queues it has a socket on; on the others the kernel would get the
+/// frames. So it takes them all, if that is not more than the workers a port may have.
+fn xdp_queues(port: &PortPlan, used: Use, interface: &Interface) -> u32 {
+    if used.rx {
+        port.workers.max(interface.rx_queues.min(64))
+    } else {
+        port.workers
+    }
+}
+
+fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions {
+    XdpOptions {
+        queues: xdp_queues(port, used, interface),
+        tx: used.tx,
+        rx: used.rx,
+        mode: match port.xdp_mode {
+            XdpMode::Auto => wb_xdp::Mode::Auto,
+            XdpMode::ZeroCopy => wb_xdp::Mode::NativeZeroCopy,
+            XdpMode::Native => wb_xdp::Mode::NativeCopy,
+            XdpMode::Generic => wb_xdp::Mode::Generic,
+        },
+        ..XdpOptions::default()
+    }
+}
+
+fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
+    let mut options = PacketOptions {
+        queues: port.workers,
+        tx: used.tx,
+        rx: used.rx,
+        rx_mode: RxMode::Throughput,
+        promiscuous: used.rx,
+        ..PacketOptions::default()
+    };
+    if port.ring_bytes > 0 {
+        options.rx_ring_bytes = usize::try_from(port.ring_bytes).unwrap_or(usize::MAX);
+    }
+    options
+}
+
+/// Why `xdp` must not receive here, if it must not: it would take frames away from the host.
+fn shared_with_host(wire: &Wire) -> Option<String> {
+    if let Some(address) = wire.host_addresses.first() {
+        return Some(format!(
+            "the host uses {} ({address}), and XDP would hide frames from it",
+            wire.interface.name
+        ));
+    }
+    wire.link.xdp_attached.as_ref().map(|p| {
+        format!(
+            "XDP program {} is attached to {}",
+            p.id, wire.interface.name
+        )
+    })
+}
+
+/// Which drivers to try for an interface, best first, and why the first is the first.
+fn candidates(port: &PortPlan, used: Use, wire: &Wire) -> (Vec<Driver>, String) {
+    if let Some(driver) = port.locator.driver {
+        return (vec![driver], "asked for".to_owned());
+    }
+    if used.rx
+        && let Some(why) = shared_with_host(wire)
+    {
+        return (vec![Driver::Packet], why);
+    }
+    let reason = if used.rx {
+        "the fastest that works; no address of the host is on this interface"
+    } else {
+        "the fastest that works"
+    };
+    (vec![Driver::Xdp, Driver::Packet], reason.to_owned())
+}
+
+fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
+    let mut locks = Vec::new();
+    for queue in 0..port.workers {
+        for (wanted, direction) in [(used.tx, Direction::Tx), (used.rx, Direction::Rx)] {
+            if wanted {
+                let lock = QueueLock::take(
+                    &wire.namespace,
+                    &wire.interface.name,
+                    wire.interface.index,
+                    queue,
+                    direction,
+                )
+                .map_err(host_error(port))?;
+                locks.push(lock);
+            }
+        }
+    }
+    Ok(locks)
+}
+
+type Opened = (PortFacts, Vec<AnyQueue>, Option<XdpPort>);
+
+fn open_xdp(
+    port: &PortPlan,
+    used: Use,
+    interface: &Interface,
+    longest: usize,
+) -> Result<Opened, PortError> {
+    let mut opened = wb_xdp::open(interface, &xdp_options(port, used, interface))?;
+    let capacity = opened
+        .queues
+        .first_mut()
+        .map_or(0, |q| q.tx().frame_capacity());
+    if used.tx && capacity < longest {
+        return Err(PortError::Unsupported {
+            port: interface.port.clone(),
+            what: format!(
+                "frames of {} bytes are longer than one XDP buffer ({} bytes)",
+                longest + 4,
+                capacity + 4
+            ),
+        });
+    }
+    let queues = std::mem::take(&mut opened.queues);
+    Ok((
+        opened.facts.clone(),
+        queues.into_iter().map(AnyQueue::Xdp).collect(),
+        Some(opened),
+    ))
+}
+
+/// Opens an interface port with the first driver that works.
+pub(crate) fn open_wire(
+    port: &PortPlan,
+    used: Use,
+    wire: Wire,
+    longest: usize,
+) -> Result<OpenPort, StartError> {
+    let locks = lock_queues(port, used, &wire)?;
+    let (drivers, mut because) = candidates(port, used, &wire);
+    let last = drivers.len() - 1;
+    for (i, driver) in drivers.into_iter().enumerate() {
+        let interface = &wire.interface;
+        let opened = netns::in_namespace(&wire.namespace, || match driver {
+            Driver::Xdp => open_xdp(port, used, interface, longest),
+            _ => wb_packet::open(interface, &packet_options(port, used)).map(|p| {
+                (
+                    p.facts,
+                    p.queues.into_iter().map(AnyQueue::Packet).collect(),
+                    None,
+                )
+            }),
+        })
+        .map_err(host_error(port))?;
+        match opened {
+            Ok((mut facts, queues, hold)) => {
+                facts.locator = format!("{}:{}", facts.driver, port.locator.place());
+                return Ok(OpenPort {
+                    plan: port.clone(),
+                    used,
+                    facts,
+                    wire: Some(wire),
+                    queues,
+                    chosen_because: because,
+                    _locks: locks,
+                    _xdp: hold,
+                });
+            }
+            Err(e) if i == last => return Err(e.into()),
+            Err(e) => {
+                let text = e.to_string();
+                let text = text
+                    .strip_prefix(&format!("{}: ", wire.interface.port))
+                    .unwrap_or(&text);
+                because = format!("{} does not work here: {text}", driver.name());
+            }
+        }
+    }
+    unreachable!("the list of drivers is never empty")
+}
+
+/// MTU of memory ports: every frame size fits.
+const MEMORY_MTU: u32 = 16_384;
+
+/// Opens a port that needs no interface. `memory` ends come from the plan's registry.
+pub(crate) fn open_virtual(
+    port: &PortPlan,
+    used: Use,
+    memory: &mut Registry,
+) -> Result<OpenPort, StartError> {
+    let clock = Clock::Real(wb_host::clock::wall_ns);
+    let (facts, queues) = match port.locator.driver {
+        Some(Driver::Memory) => {
+            let options = LinkOptions {
+                queues: port.workers,
+                mtu: MEMORY_MTU,
+                ..LinkOptions::new(&port.locator.name, clock)
+            };
+            let end = memory.open(&options)?;
+            (
+                end.facts,
+                end.queues
+                    .into_iter()
+                    .map(AnyQueue::Memory)
+                    .collect::<Vec<_>>(),
+            )
+        }
+        _ => {
+            let path = std::path::Path::new(&port.locator.name);
+            let file = match (used.tx, used.rx) {
+                (true, true) => {
+                    return Err(StartError::stream(
+                        port.locator.to_string(),
+                        "a file is read or written, not both",
+                    ));
+                }
+                (true, false) => file::create(path, clock)?,
+                _ => file::open(path, Timing::AsFastAsPossible, clock)?,
+            };
+            (file.facts, vec![AnyQueue::File(file.queue)])
+        }
+    };
+    if (queues.len() as u64) < u64::from(port.workers) {
+        return Err(PortError::Input {
+            port: port.locator.to_string(),
+            what: format!(
+                "has {} queue; {} workers were asked for",
+                queues.len(),
+                port.workers
+            ),
+        }
+        .into());
+    }
+    Ok(OpenPort {
+        plan: port.clone(),
+        used,
+        facts,
+        wire: None,
+        queues,
+        chosen_because: "asked for".to_owned(),
+        _locks: Vec::new(),
+        _xdp: None,
+    })
+}
+
+/// CPUs for the workers of all ports, in the order of ports and queues, and a warning.
+pub(crate) fn place(ports: &[OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option<String>) {
+    let wanted = |p: &&OpenPort| p.plan.cpus.is_empty();
+    let sending: usize = ports
+        .iter()
+        .filter(wanted)
+        .filter(|p| p.used.tx)
+        .map(|p| p.queues.len())
+        .sum();
+    let receiving: usize = ports
+        .iter()
+        .filter(wanted)
+        .filter(|p| !p.used.tx)
+        .map(|p| p.queues.len())
+        .sum();
+    let usable: Vec<Cpu> = cpus.iter().filter(|c| c.allowed).cloned().collect();
+    if usable.is_empty() || sending + receiving == 0 {
+        return (ports.iter().map(|p| p.plan.cpus.clone()).collect(), None);
+    }
+    let placement = wb_host::cpu::place_workers(sending, receiving, &usable);
+    let (mut tx, mut rx) = (placement.tx.into_iter(), placement.rx.into_iter());
+    let lists = ports
+        .iter()
+        .map(|p| {
+            if !p.plan.cpus.is_empty() {
+                return p.plan.cpus.clone();
+            }
+            let from: &mut dyn Iterator<Item = u32> = if p.used.tx { &mut tx } else { &mut rx };
+            from.take(p.queues.len()).collect()
+        })
+        .collect();
+    (lists, placement.warning)
+}
+
+impl AnyQueue {
+    /// Longest frame that the queue sends, without FCS.
+    pub(crate) fn frame_capacity(&mut self) -> usize {
+        match self {
+            Self::Xdp(q) => q.tx().frame_capacity(),
+            Self::Packet(q) => q.tx().frame_capacity(),
+            Self::Memory(q) => q.tx().frame_capacity(),
+            Self::File(q) => q.tx().frame_capacity(),
+        }
+    }
+}

@@ -1,0 +1,752 @@
+//! From a plan to open ports and compiled streams: everything that can fail before the first frame.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use wb_model::{
+    Plan, Proto, Stream, TagKind,
+    plan::{PortPlan, TrafficJob},
+    stream::{DEFAULT_DST4, DEFAULT_DST6},
+    units::{AddressRange, Mac, Rate},
+};
+use wb_packet::{ControlKind, ControlSocket};
+use wb_port::memory::Registry;
+use wb_traffic::{RecordedFrame, Recording, StreamSpec};
+use wb_wire::{AddrSet, Vlan};
+
+use crate::{
+    Signals, StartError,
+    ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire},
+    presence::{Attendant, Path, Question, attend, customary_router, multicast_mac, resolve},
+};
+
+/// What is known of a port from elsewhere: the labs know who is at the other end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortHint {
+    /// Hardware address at the other end of the link, used when nobody answers.
+    pub peer_mac: Option<[u8; 6]>,
+}
+
+/// What surrounds a run.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Hints by the port's place (`NODE/IF`).
+    pub hints: BTreeMap<String, PortHint>,
+    /// Who may end the run.
+    pub signals: Signals,
+    /// The plan file's folder, for relative paths in it.
+    pub base: Option<std::path::PathBuf>,
+}
+
+/// One way of one job.
+pub(crate) struct Way {
+    pub(crate) job: usize,
+    pub(crate) name: String,
+    pub(crate) tx: Option<usize>,
+    pub(crate) rx: Option<usize>,
+    pub(crate) streams: Vec<StreamSpec>,
+    pub(crate) first_flow: u32,
+    /// Flows with a tag, from the first on.
+    pub(crate) flows: u32,
+}
+
+/// Everything is open; the next step sends.
+pub struct Prepared {
+    pub(crate) plan: Plan,
+    pub(crate) ports: Vec<OpenPort>,
+    pub(crate) ways: Vec<Way>,
+    /// They answer for as long as this lives.
+    _attendants: Vec<Attendant>,
+    pub(crate) neighbours: Vec<BTreeMap<String, String>>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) signals: Signals,
+}
+
+impl Prepared {
+    /// The plan with resolved addresses.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A line for each port: locator, driver, mode, and why.
+    #[must_use]
+    pub fn port_lines(&self) -> Vec<String> {
+        self.ports
+            .iter()
+            .map(|p| {
+                format!(
+                    "{} ({}): {}, {}; {}",
+                    p.plan.name,
+                    p.role(),
+                    p.facts.locator,
+                    p.facts.mode,
+                    p.chosen_because
+                )
+            })
+            .collect()
+    }
+
+    /// What the user should know before it starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// Checks the plan against the machine, opens its ports, finds its neighbours.
+///
+/// # Errors
+/// With the first thing that stands in the way; nothing is left open then.
+pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, StartError> {
+    let mut warnings = plan.validate()?;
+    check_port_use(&plan)?;
+    let recordings = read_recordings(&plan, environment)?;
+    let uses = Use::of_plan(&plan);
+    plan.ports.retain(|p| uses.contains_key(&p.name));
+
+    let mut wires = Vec::new();
+    for port in &plan.ports {
+        let used = uses[&port.name];
+        let wire = if port.locator.is_interface() {
+            Some(find_wire(port, used)?)
+        } else {
+            None
+        };
+        check_streams(&plan, port, used, wire.as_ref(), &recordings)?;
+        wires.push(wire);
+    }
+    let mut memory = Registry::default();
+    let mut ports = Vec::new();
+    for (port, wire) in plan.ports.iter().zip(wires) {
+        let used = uses[&port.name];
+        let longest = longest_frame(&plan, port, &recordings);
+        let open = match wire {
+            Some(wire) => open_wire(port, used, wire, longest)?,
+            None => open_virtual(port, used, &mut memory)?,
+        };
+        warnings.extend(
+            open.facts
+                .warnings
+                .iter()
+                .map(|w| format!("{}: {w}", open.facts.locator)),
+        );
+        ports.push(open);
+    }
+
+    memory.drop_unopened();
+    let attendants = attend_all(&plan, &ports)?;
+    let mut neighbours = vec![BTreeMap::new(); ports.len()];
+    let ways = resolve_all(
+        &mut plan,
+        &ports,
+        environment,
+        &recordings,
+        &mut neighbours,
+        &mut warnings,
+    )?;
+    Ok(Prepared {
+        plan,
+        ports,
+        ways,
+        _attendants: attendants,
+        neighbours,
+        warnings,
+        signals: environment.signals.clone(),
+    })
+}
+
+/// A worker sends for one job and receives for one; so does a port.
+fn check_port_use(plan: &Plan) -> Result<(), StartError> {
+    for port in &plan.ports {
+        let count = |f: &dyn Fn(&TrafficJob) -> bool| plan.traffic.iter().filter(|j| f(j)).count();
+        let is = |name: &Option<String>| name.as_deref() == Some(&port.name);
+        let sends = count(&|j| is(&j.tx) || (j.bidir && is(&j.rx)));
+        let receives = count(&|j| is(&j.rx) || (j.bidir && is(&j.tx)));
+        for (n, verb) in [(sends, "sends"), (receives, "receives")] {
+            if n > 1 {
+                return Err(StartError::stream(
+                    format!("port {}", port.name),
+                    format!("{verb} in {n} jobs; put the streams into one job"),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+type Recordings = BTreeMap<String, Arc<Recording>>;
+
+fn read_recordings(plan: &Plan, environment: &Environment) -> Result<Recordings, StartError> {
+    let mut recordings = Recordings::new();
+    for stream in plan.traffic.iter().flat_map(|j| &j.streams) {
+        let Some(path) = &stream.replay else { continue };
+        if recordings.contains_key(path) {
+            continue;
+        }
+        let file = environment
+            .base
+            .as_ref()
+            .map_or_else(|| path.into(), |b| b.join(path));
+        let wrong = |what: String| StartError::stream(format!("replay {path}"), what);
+        let bytes = std::fs::read(&file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        let reader = wb_pcapng::Reader::new(&bytes).map_err(|e| wrong(e.to_string()))?;
+        let (mut frames, mut first) = (Vec::new(), None);
+        for record in reader {
+            let record = record.map_err(|e| wrong(e.to_string()))?;
+            if record.link_type != wb_pcapng::LINK_ETHERNET {
+                return Err(wrong(format!(
+                    "link type {} is not Ethernet",
+                    record.link_type
+                )));
+            }
+            let first = *first.get_or_insert(record.stamp_ns);
+            frames.push(RecordedFrame {
+                offset_ns: record.stamp_ns.saturating_sub(first),
+                bytes: record.captured.to_vec(),
+            });
+        }
+        if frames.is_empty() {
+            return Err(wrong("holds no frames".to_owned()));
+        }
+        recordings.insert(path.clone(), Arc::new(Recording { frames }));
+    }
+    Ok(recordings)
+}
+
+/// Streams that leave by a port: those of jobs that send from it, and those sent back to it.
+fn streams_from<'a>(plan: &'a Plan, port: &'a str) -> impl Iterator<Item = &'a Stream> {
+    plan.traffic
+        .iter()
+        .filter(move |j| {
+            j.tx.as_deref() == Some(port) || (j.bidir && j.rx.as_deref() == Some(port))
+        })
+        .flat_map(|j| &j.streams)
+}
+
+fn longest_frame(plan: &Plan, port: &PortPlan, recordings: &Recordings) -> usize {
+    streams_from(plan, &port.name)
+        .map(
+            |s| match s.replay.as_ref().and_then(|r| recordings.get(r)) {
+                Some(recording) => recording
+                    .frames
+                    .iter()
+                    .map(|f| f.bytes.len())
+                    .max()
+                    .unwrap_or(0),
+                None => s.sizes().largest().len_without_fcs(),
+            },
+        )
+        .max()
+        .unwrap_or(1514)
+}
+
+fn check_streams(
+    plan: &Plan,
+    port: &PortPlan,
+    used: Use,
+    wire: Option<&Wire>,
+    recordings: &Recordings,
+) -> Result<(), StartError> {
+    let place = port.locator.to_string();
+    let line = wire
+        .and_then(|w| w.interface.speed)
+        .filter(|s| !s.nominal)
+        .map(|s| s.bits_per_second);
+    let mut total = 0.0;
+    for stream in streams_from(plan, &port.name) {
+        if matches!(stream.rate, Rate::Percent(_)) && line.is_none() {
+            return Err(StartError::stream(
+                place,
+                format!(
+                    "{} of line rate, but its speed is nominal or unknown; give the rate in pps or bit/s",
+                    stream.rate
+                ),
+            ));
+        }
+        if let (Some(fps), Some(_)) = (stream.frames_per_second(line), line) {
+            total += fps.as_f64()
+                * (stream.sizes().mean().as_f64() + f64::from(wb_model::units::WIRE_OVERHEAD))
+                * 8.0;
+        }
+        if let Some(wire) = wire {
+            check_mtu(&place, stream, wire, recordings)?;
+        }
+    }
+    if let Some(line) = line
+        && total > line as f64 * 1.0001
+    {
+        return Err(StartError::stream(
+            place,
+            format!(
+                "its streams ask for {:.3} Gbit/s at layer 1, the link carries {:.3}",
+                total / 1e9,
+                line as f64 / 1e9
+            ),
+        ));
+    }
+    if let Some(wire) = wire
+        && used.tx
+        && !plan.i_own_this_network
+        && wire
+            .netlink
+            .has_default_route(&wire.interface.name)
+            .unwrap_or(false)
+    {
+        return Err(StartError::stream(
+            place,
+            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
+        ));
+    }
+    Ok(())
+}
+
+fn check_mtu(
+    place: &str,
+    stream: &Stream,
+    wire: &Wire,
+    recordings: &Recordings,
+) -> Result<(), StartError> {
+    let tags = 4 * stream.vlan.len();
+    let len = match stream.replay.as_ref().and_then(|r| recordings.get(r)) {
+        Some(recording) => recording
+            .frames
+            .iter()
+            .map(|f| f.bytes.len())
+            .max()
+            .unwrap_or(0),
+        None => stream.sizes().largest().len_without_fcs(),
+    };
+    let mtu = wire.interface.mtu as usize;
+    if len <= mtu + 14 + tags {
+        return Ok(());
+    }
+    Err(StartError::stream(
+        place,
+        format!(
+            "frames of {} bytes need an MTU of {}, it is {mtu}: the largest size is {}; or try `{}ip link set {} mtu {}`",
+            len + 4,
+            len - 14 - tags,
+            mtu + 18 + tags,
+            wire.namespace.command_prefix(),
+            wire.interface.name,
+            len - 14 - tags,
+        ),
+    ))
+}
+
+fn insert_range(set: &mut AddrSet, range: &AddressRange) {
+    match (range.first(), range.last()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => set.insert_v4(a..=b),
+        (IpAddr::V6(a), IpAddr::V6(b)) => set.insert_v6(a..=b),
+        _ => {}
+    }
+}
+
+/// The addresses a port stands for: sources of what it sends, destinations of what it receives.
+fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
+    let mut set = AddrSet::default();
+    port.addresses
+        .iter()
+        .for_each(|r| insert_range(&mut set, r));
+    for job in &plan.traffic {
+        let is = |name: &Option<String>| name.as_deref() == Some(port.name.as_str());
+        let streams = job
+            .streams
+            .iter()
+            .filter(|s| s.replay.is_none() && s.proto != Proto::Raw);
+        for stream in streams {
+            if is(&job.tx) {
+                insert_range(&mut set, &stream.source());
+            }
+            if is(&job.rx) {
+                insert_range(&mut set, &stream.destination());
+            }
+        }
+        if is(&job.rx) && job.tx.is_none() && port.addresses.is_empty() {
+            set.insert(IpAddr::V4(DEFAULT_DST4));
+            set.insert(IpAddr::V6(DEFAULT_DST6));
+        }
+    }
+    set
+}
+
+fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> {
+    let Some(wire) = &port.wire else {
+        return Ok(None);
+    };
+    let interface = &wire.interface;
+    let opened = wb_host::in_namespace(&wire.namespace, || {
+        ControlSocket::open(interface, ControlKind::Presence)
+    })
+    .map_err(|cause| StartError::host(&port.plan.locator, cause))?;
+    Ok(Some(opened?))
+}
+
+fn attend_all(plan: &Plan, ports: &[OpenPort]) -> Result<Vec<Attendant>, StartError> {
+    let mut attendants = Vec::new();
+    for port in ports {
+        let Some(socket) = control_socket(port)? else {
+            continue;
+        };
+        let mut addresses = addresses_of(plan, &port.plan);
+        let wire = port.wire.as_ref().expect("it has a control socket");
+        if wire.host_addresses.iter().any(|a| addresses.contains(*a)) {
+            // The kernel answers for its own addresses; two answers would be one too many.
+            let kept: Vec<(IpAddr, IpAddr)> = addresses.ranges().collect();
+            addresses = AddrSet::default();
+            for (first, last) in kept {
+                if first == last && wire.host_addresses.contains(&first) {
+                    continue;
+                }
+                if let Ok(range) = format!("{first}-{last}").parse() {
+                    insert_range(&mut addresses, &range);
+                }
+            }
+        }
+        if !addresses.is_empty() {
+            attendants.push(attend(socket, port.facts.mac, addresses, &port.plan.name)?);
+        }
+    }
+    Ok(attendants)
+}
+
+fn vlans_of(stream: &Stream) -> Vec<Vlan> {
+    let ids: Vec<u16> = stream.vlan.iter().map(|v| v.id).collect();
+    let mut tags = Vlan::stack(&ids);
+    for (tag, spec) in tags.iter_mut().zip(&stream.vlan) {
+        tag.priority = spec.priority;
+    }
+    tags
+}
+
+/// Hardware addresses where there is no wire to have any.
+const NO_WIRE_SRC_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NO_WIRE_DST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// Who may know the way to a stream's destination, best first.
+fn next_hops(port: &OpenPort, stream: &Stream) -> Vec<IpAddr> {
+    if let Some(gateway) = port
+        .plan
+        .gateway
+        .filter(|g| g.is_ipv6() == stream.is_ipv6())
+    {
+        return vec![gateway];
+    }
+    let destination = stream.destination().first();
+    let mut hops = vec![destination];
+    if let Some(wire) = &port.wire
+        && !wire.host_addresses.is_empty()
+        && let Ok(Some(way)) = wire.netlink.way_to(destination)
+        && way.interface == wire.interface.index
+        && let Some(gateway) = way.gateway
+    {
+        hops.push(gateway);
+    }
+    let router = customary_router(stream.source().first());
+    if router != stream.source().first() && !hops.contains(&router) {
+        hops.push(router);
+    }
+    hops
+}
+
+/// Finds the next hop of one stream. Gives its hardware address, and a warning where it is a guess.
+fn next_hop(
+    port: &OpenPort,
+    stream: &Stream,
+    receiver: Option<&OpenPort>,
+    environment: &Environment,
+    neighbours: &mut BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+) -> Result<[u8; 6], StartError> {
+    if stream.replay.is_some() {
+        return Ok([0; 6]);
+    }
+    let destination = stream.destination().first();
+    if let Some(mac) = multicast_mac(destination) {
+        return Ok(mac);
+    }
+    if stream.proto == Proto::Arp {
+        return Ok([0xff; 6]);
+    }
+    let hint = environment
+        .hints
+        .get(&port.plan.locator.place())
+        .and_then(|h| h.peer_mac)
+        .filter(|_| port.plan.gateway.is_none());
+    if port.wire.is_none() {
+        let peer = receiver.map(|r| r.facts.mac).filter(|m| *m != [0; 6]);
+        return Ok(peer.unwrap_or(NO_WIRE_DST_MAC));
+    }
+    if stream.proto == Proto::Raw {
+        let mac = hint
+            .or_else(|| receiver.map(|r| r.facts.mac))
+            .filter(|m| *m != [0; 6]);
+        return mac.ok_or_else(|| {
+            StartError::stream(
+                port.plan.locator.to_string(),
+                "raw frames have no address to ask for; give --dst-mac",
+            )
+        });
+    }
+    let Some(mut socket) = control_socket(port)? else {
+        return Ok(NO_WIRE_DST_MAC);
+    };
+    let question = Question {
+        source: stream.source().first(),
+        targets: next_hops(port, stream),
+        vlans: vlans_of(stream),
+    };
+    let (found, known) = resolve(&mut socket, port.facts.mac, &question);
+    let text = |mac: &[u8; 6]| Mac(*mac).to_string();
+    neighbours.extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
+    if let Some(mac) = found {
+        return Ok(mac);
+    }
+    let asked = question
+        .targets
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" or ");
+    let protocol = if stream.is_ipv6() {
+        "neighbour solicitation"
+    } else {
+        "ARP"
+    };
+    if let Some(mac) = hint {
+        warnings.push(format!(
+            "{}: nobody answered {protocol} for {asked}; frames go to {}, the other end of the lab's link",
+            port.plan.locator,
+            text(&mac)
+        ));
+        return Ok(mac);
+    }
+    Err(StartError::stream(
+        port.plan.locator.to_string(),
+        format!(
+            "no neighbour: nobody answered {protocol} for {asked}; give --dst-mac, or --gateway with the router's address"
+        ),
+    ))
+}
+
+fn resolve_all(
+    plan: &mut Plan,
+    ports: &[OpenPort],
+    environment: &Environment,
+    recordings: &Recordings,
+    neighbours: &mut [BTreeMap<String, String>],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Way>, StartError> {
+    let index = |name: &Option<String>| {
+        name.as_ref()
+            .and_then(|n| ports.iter().position(|p| p.plan.name == *n))
+    };
+    let jobs = plan.traffic.len();
+    let (mut ways, mut next_flow) = (Vec::new(), 0);
+    for (number, job) in plan.traffic.iter_mut().enumerate() {
+        let (tx, rx) = (index(&job.tx), index(&job.rx));
+        let base = match (job.name.as_str(), jobs) {
+            ("", 1) => "traffic".to_owned(),
+            ("", _) => format!("job {}", number + 1),
+            (name, _) => name.to_owned(),
+        };
+        let back: Vec<Stream> = if job.bidir {
+            job.streams.iter().map(Stream::reversed).collect()
+        } else {
+            Vec::new()
+        };
+        let bidir = job.bidir;
+        let forward = resolve_way(
+            tx,
+            rx,
+            &mut job.streams,
+            ports,
+            environment,
+            recordings,
+            neighbours,
+            warnings,
+            &mut next_flow,
+        )?;
+        let name = |suffix: &str| {
+            if bidir {
+                format!("{base} {suffix}")
+            } else {
+                base.clone()
+            }
+        };
+        ways.push(Way {
+            job: number,
+            name: name("forward"),
+            tx,
+            rx,
+            ..forward
+        });
+        if bidir {
+            let mut back = back;
+            let way = resolve_way(
+                rx,
+                tx,
+                &mut back,
+                ports,
+                environment,
+                recordings,
+                neighbours,
+                warnings,
+                &mut next_flow,
+            )?;
+            ways.push(Way {
+                job: number,
+                name: name("back"),
+                tx: rx,
+                rx: tx,
+                ..way
+            });
+        }
+    }
+    Ok(ways)
+}
+
+/// Whether frames of a stream can be told apart by a tag.
+pub(crate) fn is_tagged(stream: &Stream) -> bool {
+    stream.tag != TagKind::None && stream.replay.is_none()
+}
+
+#[allow(clippy::too_many_arguments)]
+fn resolve_way(
+    tx: Option<usize>,
+    rx: Option<usize>,
+    streams: &mut [Stream],
+    ports: &[OpenPort],
+    environment: &Environment,
+    recordings: &Recordings,
+    neighbours: &mut [BTreeMap<String, String>],
+    warnings: &mut Vec<String>,
+    next_flow: &mut u32,
+) -> Result<Way, StartError> {
+    let first_flow = *next_flow;
+    let mut specs = Vec::new();
+    let mut asked: Vec<(Vec<Vlan>, IpAddr, [u8; 6])> = Vec::new();
+    for (i, stream) in streams.iter_mut().enumerate() {
+        let Some(tx) = tx else { break };
+        let port = &ports[tx];
+        let dst_mac = match stream.dst_mac {
+            Some(mac) => mac.0,
+            None => {
+                let vlans = vlans_of(stream);
+                let key = stream.destination().first();
+                let same = asked
+                    .iter()
+                    .find(|(v, d, _)| *v == vlans && *d == key && stream.proto != Proto::Arp);
+                if let Some((_, _, mac)) = same {
+                    *mac
+                } else {
+                    let receiver = rx.map(|rx| &ports[rx]);
+                    let mac = next_hop(
+                        port,
+                        stream,
+                        receiver,
+                        environment,
+                        &mut neighbours[tx],
+                        warnings,
+                    )?;
+                    asked.push((vlans, key, mac));
+                    mac
+                }
+            }
+        };
+        let src_mac = match stream.src_mac {
+            Some(mac) => mac.0,
+            None if port.facts.mac == [0; 6] => NO_WIRE_SRC_MAC,
+            None => port.facts.mac,
+        };
+        warm_up(port, rx.is_some(), stream, src_mac, dst_mac, warnings)?;
+        let workers = u32::try_from(port.queues.len()).unwrap_or(1);
+        let flows = if stream.tag == TagKind::Wirebench && stream.replay.is_none() {
+            stream.flow_count().max(workers)
+        } else {
+            1
+        };
+        if stream.tag == TagKind::Pktgen && workers > 1 {
+            return Err(StartError::stream(
+                port.plan.locator.to_string(),
+                "the pktgen tag has one sequence for all frames, so it needs one worker (--workers 1)",
+            ));
+        }
+        if stream.replay.is_none() {
+            stream.dst_mac = Some(Mac(dst_mac));
+            stream.src_mac = Some(Mac(src_mac));
+        }
+        specs.push(StreamSpec {
+            stream: stream.clone(),
+            name: if stream.name.is_empty() {
+                format!("stream {}", i + 1)
+            } else {
+                stream.name.clone()
+            },
+            first_flow: 0,
+            flows,
+            src_mac,
+            dst_mac,
+            pps: stream.frames_per_second(port.line_rate()),
+            replay: stream
+                .replay
+                .as_ref()
+                .and_then(|r| recordings.get(r))
+                .map(Arc::clone),
+        });
+    }
+    // Streams without a tag come last, so that the flows to follow are one range.
+    let mut number = |tagged: bool| {
+        for spec in specs.iter_mut().filter(|s| is_tagged(&s.stream) == tagged) {
+            spec.first_flow = *next_flow;
+            *next_flow += spec.flows;
+        }
+        *next_flow
+    };
+    let followed = number(true) - first_flow;
+    number(false);
+    Ok(Way {
+        job: 0,
+        name: String::new(),
+        tx,
+        rx,
+        streams: specs,
+        first_flow,
+        flows: followed,
+    })
+}
+
+/// Pings through the device, so that it knows its neighbours before the first test frame.
+fn warm_up(
+    port: &OpenPort,
+    has_receiver: bool,
+    stream: &Stream,
+    src_mac: [u8; 6],
+    dst_mac: [u8; 6],
+    warnings: &mut Vec<String>,
+) -> Result<(), StartError> {
+    let routable = !matches!(stream.proto, Proto::Arp | Proto::Raw) && stream.replay.is_none();
+    let unicast = multicast_mac(stream.destination().first()).is_none();
+    if !routable || !unicast || !has_receiver || !stream.mpls.is_empty() {
+        return Ok(());
+    }
+    let Some(mut socket) = control_socket(port)? else {
+        return Ok(());
+    };
+    let path = Path {
+        src_mac,
+        dst_mac,
+        source: stream.source().first(),
+        destinations: Path::destinations(&stream.destination()),
+        vlans: vlans_of(stream),
+    };
+    let answered = path.warm_up(&mut socket);
+    if answered == 0 {
+        warnings.push(format!(
+            "{}: no echo from {} came back before the run; the device may still have to find its neighbours, and may lose the first frames",
+            port.plan.locator,
+            stream.destination(),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,297 @@
+//! A port's presence on its link: finds neighbours, answers those who ask for ours.
+//!
+//! Runs beside the workers on a socket of its own that sees only ARP, neighbour discovery and
+//! echo, so the hot loops never look at such frames.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use wb_packet::ControlSocket;
+use wb_wire::{
+    AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Network, Presence, Stack, Transport,
+    Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
+};
+
+use crate::StartError;
+
+/// How long neighbours have to answer.
+const PATIENCE: Duration = Duration::from_millis(1200);
+/// Time between two requests for the same address.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long a better answer is waited for once there is one.
+const BETTER: Duration = Duration::from_millis(40);
+/// Most destinations that are pinged before a run.
+const MAX_PINGS: u128 = 256;
+/// Identifier of our own echo requests.
+const PING_ID: u16 = 0x7762;
+
+/// The addresses a run uses on one link, within one set of VLAN tags.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// Our address, the one that asks.
+    pub(crate) source: IpAddr,
+    /// Who may know the way, best first.
+    pub(crate) targets: Vec<IpAddr>,
+    /// VLAN tags the questions carry.
+    pub(crate) vlans: Vec<Vlan>,
+}
+
+/// Answers on one link until it is dropped.
+pub(crate) struct Attendant {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts answering for `addresses` at `mac`.
+pub(crate) fn attend(
+    mut socket: ControlSocket,
+    mac: [u8; 6],
+    addresses: AddrSet,
+    name: &str,
+) -> Result<Attendant, StartError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let presence = Presence {
+        mac: MacAddr(mac),
+        addresses,
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("wb-arp-{name}"))
+        .spawn(move || {
+            let mut out = [0; 1518];
+            let mut answers: Vec<Vec<u8>> = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let seen = socket.receive(Duration::from_millis(50), |frame| {
+                    // A test frame may be an echo request; it is measured, not answered.
+                    if wb_wire::find_tag(frame.bytes).is_none()
+                        && let Some(len) = presence.answer(frame.bytes, &mut out)
+                    {
+                        answers.push(out[..len].to_vec());
+                    }
+                });
+                for answer in answers.drain(..) {
+                    // Whoever asked asks again if this one is lost.
+                    let _ = socket.send(&answer);
+                }
+                if seen.is_err() {
+                    // The link is gone or down; the workers say so, here it only must not spin.
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        })
+        .map_err(|cause| StartError::System {
+            operation: "start a thread",
+            cause,
+        })?;
+    Ok(Attendant {
+        stop,
+        thread: Some(thread),
+    })
+}
+
+fn ask(socket: &mut ControlSocket, mac: [u8; 6], question: &Question, target: IpAddr) {
+    let mut out = [0; 256];
+    let len = match (question.source, target) {
+        (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+            arp_request(MacAddr(mac), ours, theirs, &question.vlans, &mut out)
+        }
+        (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+            neighbour_solicitation(MacAddr(mac), ours, theirs, &question.vlans, &mut out)
+        }
+        _ => None,
+    };
+    if let Some(len) = len {
+        let _ = socket.send(&out[..len]);
+    }
+}
+
+/// Hardware addresses by IP address.
+pub(crate) type Known = BTreeMap<IpAddr, [u8; 6]>;
+
+/// Asks for every target of a question and gives the best answer, with everyone who answered.
+pub(crate) fn resolve(
+    socket: &mut ControlSocket,
+    mac: [u8; 6],
+    question: &Question,
+) -> (Option<[u8; 6]>, Known) {
+    let mut known = Known::new();
+    let presence = Presence {
+        mac: MacAddr(mac),
+        addresses: AddrSet::default(),
+    };
+    let begin = Instant::now();
+    let (mut next_ask, mut first_answer) = (begin, None);
+    loop {
+        let best = question.targets.iter().position(|t| known.contains_key(t));
+        let waited = first_answer.is_some_and(|t: Instant| t.elapsed() >= BETTER);
+        if best == Some(0) || (best.is_some() && waited) || begin.elapsed() >= PATIENCE {
+            let found = best.map(|i| known[&question.targets[i]]);
+            return (found, known);
+        }
+        if Instant::now() >= next_ask {
+            for target in &question.targets {
+                if !known.contains_key(target) {
+                    ask(socket, mac, question, *target);
+                }
+            }
+            next_ask = Instant::now() + RETRY;
+        }
+        let _ = socket.receive(Duration::from_millis(5), |frame| {
+            if let Some((address, mac)) = presence.heard(frame.bytes)
+                && question.targets.contains(&address)
+            {
+                known.insert(address, mac.0);
+                first_answer.get_or_insert_with(Instant::now);
+            }
+        });
+    }
+}
+
+/// Multicast addresses need no question: RFC 1112 section 6.4, RFC 2464 section 7.
+pub(crate) fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
+    match address {
+        IpAddr::V4(a) if a.is_broadcast() => Some([0xff; 6]),
+        IpAddr::V4(a) if a.is_multicast() => {
+            let [_, b, c, d] = a.octets();
+            Some([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        }
+        IpAddr::V6(a) if a.is_multicast() => Some(wb_wire::multicast_mac(a).0),
+        _ => None,
+    }
+}
+
+/// The router of a network by custom: host 1 of the /24 or /64 that `source` is in.
+pub(crate) fn customary_router(source: IpAddr) -> IpAddr {
+    match source {
+        IpAddr::V4(a) => {
+            let [x, y, z, _] = a.octets();
+            IpAddr::V4(Ipv4Addr::new(x, y, z, 1))
+        }
+        IpAddr::V6(a) => {
+            let s = a.segments();
+            IpAddr::V6(Ipv6Addr::new(s[0], s[1], s[2], s[3], 0, 0, 0, 1))
+        }
+    }
+}
+
+/// Echo requests through the device, so that it has resolved its own neighbours before the first
+/// test frame (RFC 2544 section 23 b, learning frames).
+pub(crate) struct Path {
+    pub(crate) src_mac: [u8; 6],
+    pub(crate) dst_mac: [u8; 6],
+    pub(crate) source: IpAddr,
+    pub(crate) destinations: Vec<IpAddr>,
+    pub(crate) vlans: Vec<Vlan>,
+}
+
+impl Path {
+    /// The first destinations of a range, as many as are pinged.
+    pub(crate) fn destinations(range: &wb_model::units::AddressRange) -> Vec<IpAddr> {
+        (0..range.count().min(MAX_PINGS))
+            .map(|i| range.nth(i))
+            .collect()
+    }
+
+    fn ping(&self, destination: IpAddr, sequence: u16) -> Option<Vec<u8>> {
+        let echo = Transport::Echo(Echo::request(PING_ID, sequence));
+        let mut stack = Stack::over(match (self.source, destination) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Network::Ipv4(Ipv4::new(src, dst), echo),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Network::Ipv6(Ipv6::new(src, dst), echo),
+            _ => return None,
+        });
+        stack.ethernet.src = MacAddr(self.src_mac);
+        stack.ethernet.dst = MacAddr(self.dst_mac);
+        stack.vlans.clone_from(&self.vlans);
+        Some(stack.build(stack.min_len().max(60)))
+    }
+
+    /// Pings every destination until each has answered, for at most a second. Returns how many
+    /// answered.
+    pub(crate) fn warm_up(&self, socket: &mut ControlSocket) -> usize {
+        let begin = Instant::now();
+        let mut open: Vec<IpAddr> = self.destinations.clone();
+        let mut sequence = 0;
+        let mut next_round = begin;
+        while !open.is_empty() && begin.elapsed() < Duration::from_secs(1) {
+            if Instant::now() >= next_round {
+                for destination in &open {
+                    if let Some(frame) = self.ping(*destination, sequence) {
+                        let _ = socket.send(&frame);
+                    }
+                    sequence = sequence.wrapping_add(1);
+                }
+                next_round = Instant::now() + RETRY;
+            }
+            let _ = socket.receive(Duration::from_millis(5), |frame| {
+                if let Some(from) = echo_reply_from(frame.bytes) {
+                    open.retain(|a| *a != from);
+                }
+            });
+        }
+        self.destinations.len() - open.len()
+    }
+}
+
+/// The sender of an echo reply to one of our own requests.
+fn echo_reply_from(frame: &[u8]) -> Option<IpAddr> {
+    let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
+    while Vlan::is_tpid(kind) {
+        let (_, inner, after) = Vlan::parse(kind, rest)?;
+        (kind, rest) = (inner, after);
+    }
+    let (from, version, message) = match kind {
+        ethertype::IPV4 => {
+            let (ip, next, message) = Ipv4::parse(rest)?;
+            (next == protocol::ICMP).then_some((IpAddr::V4(ip.src), IcmpVersion::V4, message))?
+        }
+        ethertype::IPV6 => {
+            let (ip, next, message) = Ipv6::parse(rest)?;
+            (next == protocol::ICMPV6).then_some((IpAddr::V6(ip.src), IcmpVersion::V6, message))?
+        }
+        _ => return None,
+    };
+    let (echo, _) = Echo::parse(version, message)?;
+    (echo.reply && echo.identifier == PING_ID).then_some(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routers_by_custom() {
+        let router = |t: &str| customary_router(t.parse().unwrap()).to_string();
+        assert_eq!(router("198.18.1.2"), "198.18.1.1");
+        assert_eq!(router("2001:2:0:1::2"), "2001:2:0:1::1");
+    }
+
+    #[test]
+    fn multicast_addresses() {
+        assert_eq!(
+            multicast_mac("224.1.2.3".parse().unwrap()),
+            Some([1, 0, 0x5e, 1, 2, 3])
+        );
+        assert_eq!(
+            multicast_mac("ff02::1:2".parse().unwrap()),
+            Some([0x33, 0x33, 0, 1, 0, 2])
+        );
+        assert_eq!(multicast_mac("198.18.0.1".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! The device's process: opens both ports in its node and has a thread for each direction.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use wb_host::privilege::Privileges;
+use wb_host::{Namespace, Netlink};
+use wb_packet::{PacketOptions, PacketQueue, RxMode};
+use wb_port::{Interface, PortError, QueuePair};
+
+use super::counters::Slot;
+use super::direction::{Direction, IDLE};
+use super::patience::{self, Patience};
+use crate::state::{self, LabState};
+use crate::{End, Result, TestbedError, process};
+
+/// The hidden command under which a program runs as the device: `PROGRAM impair-device STATE_FILE`.
+pub const DEVICE_COMMAND: &str = "impair-device";
+
+/// Runs this process as the device of the lab in `state_file`, until the lab is gone. Says `ready`
+/// on the standard output once frames are forwarded.
+///
+/// To be called before any thread is started.
+///
+/// # Errors
+/// When the lab or its ports cannot be opened, or a port fails. The caller writes the error to the
+/// standard error, from where the lab's maker reads it.
+pub fn device_main(state_file: &Path) -> Result<()> {
+    let lab = LabState::read(state_file)?;
+    let [near, far] = &lab.links[..] else {
+        return Err(TestbedError::Input(format!(
+            "the lab {} has no impairing device",
+            lab.name
+        )));
+    };
+    let (da, db) = (&near.b, &far.a);
+    Namespace::named(&da.namespace)?.enter()?;
+
+    let counters = state::counters_path(state_file);
+    let slot = |number| {
+        Slot::open(&counters, number)
+            .map_err(TestbedError::io("write", counters.display().to_string()))
+    };
+    let impairment = lab.options.impair.clone().unwrap_or_default();
+    let (there, back) = (impairment.a_to_b(), impairment.b_to_a());
+    let input = |fault: wb_port::fault::InvalidImpairment| TestbedError::Input(fault.to_string());
+    let cpus = wb_host::cpu::allowed().map_or(1, |cpus| cpus.len());
+    let direction = |from, to, impairment, number| {
+        let (from, to) = (receiver(from)?, sender(to)?);
+        Direction::new(from, to, impairment, slot(number)?, Patience::new(cpus)).map_err(input)
+    };
+    let there = direction(da, db, &there, 0)?;
+    let back = direction(db, da, &back, 1)?;
+
+    say_ready()?;
+    let (ended, end) = mpsc::channel();
+    start("a to b", there, ended.clone())?;
+    start("b to a", back, ended)?;
+    loop {
+        match end.recv_timeout(IDLE) {
+            // The wires go a moment before the lab is forgotten.
+            Ok(PortError::Gone { .. }) => return Ok(()),
+            Ok(error) => return Err(error.into()),
+            Err(_) if is_abandoned(state_file) => return Ok(()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether nobody can have a use for the device any more, nor end it: its lab is forgotten, or the
+/// process it was made for is gone, or it is the last one in its user namespace.
+fn is_abandoned(state_file: &Path) -> bool {
+    let forgotten =
+        LabState::read(state_file).map_or(true, |lab| lab.owner.is_some() && !lab.is_owned());
+    forgotten || (Privileges::of_this_process().in_user_namespace && process::is_alone())
+}
+
+/// The receiving half of a port, with a socket of its own: each direction has a thread.
+fn receiver(end: &End) -> Result<PacketQueue> {
+    let options = PacketOptions {
+        tx: false,
+        rx_mode: RxMode::LowLatency,
+        rx_ring_bytes: 32 << 20,
+        ..PacketOptions::default()
+    };
+    open(end, &options)
+}
+
+/// The sending half of a port.
+fn sender(end: &End) -> Result<PacketQueue> {
+    open(
+        end,
+        &PacketOptions {
+            rx: false,
+            ..PacketOptions::default()
+        },
+    )
+}
+
+fn open(end: &End, options: &PacketOptions) -> Result<PacketQueue> {
+    let link = Netlink::open(&Namespace::current()?)?.link(&end.interface)?;
+    let interface = Interface {
+        port: end.locator(),
+        name: link.name,
+        index: link.index,
+        mac: link.mac,
+        mtu: link.mtu,
+        speed: None,
+        kernel_driver: "veth".into(),
+        tx_queues: link.num_tx_queues,
+        rx_queues: link.num_rx_queues,
+    };
+    let mut port = wb_packet::open(&interface, options)?;
+    Ok(port.queues.pop().expect("one queue was asked for"))
+}
+
+fn say_ready() -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", process::READY)
+        .and_then(|()| out.flush())
+        .map_err(TestbedError::io(
+            "tell",
+            "the lab's maker that the device is ready",
+        ))
+}
+
+fn start<R, T>(
+    name: &str,
+    mut direction: Direction<R, T>,
+    ended: mpsc::Sender<PortError>,
+) -> Result<()>
+where
+    R: QueuePair + 'static,
+    T: QueuePair + 'static,
+{
+    let work = move || {
+        patience::settle();
+        loop {
+            if let Err(error) = direction.round() {
+                // Nobody listens any more when the other direction ended first.
+                let _ = ended.send(error);
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map(drop)
+        .map_err(TestbedError::io("start", "a thread"))
+}

@@ -1,0 +1,229 @@
+//! One direction of the device: from the receiving half of one port to the sending half of the other.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use wb_host::clock::{self, ClockOffset};
+use wb_port::fault::{Impairer, Impairment, InvalidImpairment};
+use wb_port::{PortError, QueuePair, RxFrame, RxQueue, TxQueue};
+use wb_wire::find_tag;
+
+use super::counters::{DirectionCounters, Slot};
+use super::patience::Patience;
+use super::pool::{Handle, Pool};
+
+/// Frames taken in between two looks at what is to leave.
+const BATCH: usize = 64;
+/// Frames that may wait for a link that takes none; more are counted as refused.
+const BACKLOG: usize = 1 << 16;
+/// How old counters may be while frames pass.
+const PUBLISH_NS: u64 = 50_000_000;
+/// How long frames that are not for testing may wait to be seen while others are inside.
+const LOOK_NS: u64 = 500_000;
+/// Delays below this are too short to sleep through without looking for frames.
+const SHORT_NS: u64 = 10_000;
+/// When a link that took nothing is tried again.
+const STUCK: Duration = Duration::from_micros(200);
+/// How long an idle thread sleeps.
+pub(super) const IDLE: Duration = Duration::from_millis(500);
+/// The wall clock may be set at any time; stamps are taken with it.
+const CLOCK_NS: u64 = 100_000_000;
+
+/// A direction and its thread's state: receives with `R`, sends with `T`.
+pub(super) struct Direction<R, T> {
+    rx: R,
+    tx: T,
+    impairer: Impairer<Handle>,
+    pool: Pool,
+    /// Frames on their way to the link, in order.
+    outgoing: VecDeque<Handle>,
+    /// No frame leaves sooner than this after it came.
+    shortest_ns: u64,
+    counters: DirectionCounters,
+    slot: Slot,
+    published_ns: u64,
+    offset: ClockOffset,
+    offset_ns: u64,
+    sent_ns: u64,
+    patience: Patience,
+}
+
+impl<R: QueuePair, T: QueuePair> Direction<R, T> {
+    pub(super) fn new(
+        rx: R,
+        tx: T,
+        impairment: &Impairment,
+        slot: Slot,
+        patience: Patience,
+    ) -> Result<Self, InvalidImpairment> {
+        let now = clock::monotonic_ns();
+        Ok(Self {
+            rx,
+            tx,
+            impairer: Impairer::new(impairment)?,
+            pool: Pool::default(),
+            outgoing: VecDeque::new(),
+            shortest_ns: impairment.delay_ns.saturating_sub(impairment.jitter_ns),
+            counters: DirectionCounters::default(),
+            slot,
+            published_ns: now,
+            offset: clock::wall_minus_monotonic(),
+            offset_ns: now,
+            sent_ns: 0,
+            patience,
+        })
+    }
+
+    /// One round: takes in what has come, lets leave what is due, waits for what is next. Returns
+    /// whether it is time for the caller to look after other things: nothing came for a while.
+    pub(super) fn round(&mut self) -> Result<bool, PortError> {
+        let came = self.take_in()?;
+        let now = clock::monotonic_ns();
+        self.let_leave(now);
+        self.send(now)?;
+        if now - self.published_ns >= PUBLISH_NS {
+            self.publish(now);
+        }
+        self.patience.rest(now);
+        if came == BATCH {
+            return Ok(false);
+        }
+        self.wait(now)
+    }
+
+    fn take_in(&mut self) -> Result<usize, PortError> {
+        let now = clock::monotonic_ns();
+        if now - self.offset_ns >= CLOCK_NS {
+            self.offset = clock::wall_minus_monotonic();
+            self.offset_ns = now;
+        }
+        let Self {
+            rx,
+            impairer,
+            pool,
+            outgoing,
+            counters,
+            offset,
+            ..
+        } = self;
+        rx.rx().receive(BATCH, |frame: &RxFrame<'_>| {
+            let whole = frame.original_len as usize == frame.bytes.len();
+            let Some(handle) = whole.then(|| pool.keep(frame.bytes, frame.vlan)).flatten() else {
+                counters.overflowed += 1;
+                return;
+            };
+            let bytes = pool.bytes(handle);
+            if find_tag(bytes).is_none() {
+                counters.passed += 1;
+                outgoing.push_back(handle);
+                return;
+            }
+            // Between stamp and now the clock may have been set; no frame waits here for a second.
+            let stamp = offset.monotonic_of(frame.stamp_ns);
+            let arrival = if now.abs_diff(stamp) > 1_000_000_000 {
+                now
+            } else {
+                stamp
+            };
+            let len = bytes.len() as u32;
+            if let Some(dropped) =
+                impairer.arrive(arrival, len, handle, |handle| pool.copy(*handle))
+            {
+                pool.release(dropped);
+            }
+        })
+    }
+
+    fn let_leave(&mut self, now: u64) {
+        while let Some((handle, due_ns)) = self.impairer.depart(now) {
+            let late_ns = now - due_ns;
+            self.counters.late_sum_ns += late_ns;
+            self.counters.late_max_ns = self.counters.late_max_ns.max(late_ns);
+            self.outgoing.push_back(handle);
+        }
+    }
+
+    /// Hands over as much as the link takes.
+    fn send(&mut self, now: u64) -> Result<(), PortError> {
+        while !self.outgoing.is_empty() {
+            let tx = self.tx.tx();
+            let lent = tx.lend(self.outgoing.len().min(BATCH));
+            if lent == 0 {
+                break;
+            }
+            for (i, handle) in self.outgoing.drain(..lent).enumerate() {
+                let bytes = self.pool.bytes(handle);
+                let slot = tx.slot(i);
+                // Both links of a lab have the same MTU, so it fits.
+                let len = bytes.len().min(slot.bytes.len());
+                slot.bytes[..len].copy_from_slice(&bytes[..len]);
+                *slot.len = len as u32;
+                *slot.cookie = 0;
+                self.pool.release(handle);
+            }
+            tx.submit(lent);
+            self.flush()?;
+            self.sent_ns = now;
+        }
+        if self.tx.tx().in_flight() > 0 {
+            self.flush()?;
+        }
+        while self.outgoing.len() > BACKLOG {
+            let dropped = self.outgoing.pop_front().expect("it is not empty");
+            self.pool.release(dropped);
+            self.counters.tx_refused += 1;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        match self.tx.tx().flush() {
+            Err(error) if !error.is_transient() => return Err(error),
+            _ => {}
+        }
+        let refused = &mut self.counters.tx_refused;
+        self.tx.tx().take_refused(|_| *refused += 1);
+        Ok(())
+    }
+
+    fn publish(&mut self, now: u64) {
+        self.published_ns = now;
+        self.counters.rx_dropped = self.rx.rx().counters().dropped_frames;
+        self.counters
+            .note(self.impairer.counters(), self.impairer.inside());
+        self.slot.publish(&self.counters);
+    }
+
+    fn wait(&mut self, now: u64) -> Result<bool, PortError> {
+        let stuck = !self.outgoing.is_empty() || self.tx.tx().in_flight() > 0;
+        let Some(due_ns) = self.impairer.next_departure() else {
+            if stuck {
+                self.wait_for_frames(STUCK)?;
+                return Ok(false);
+            }
+            self.publish(now);
+            return Ok(!self.wait_for_frames(IDLE)?);
+        };
+        // What comes from now on leaves no sooner than this: until then nobody has to look.
+        let blind_ns = self.shortest_ns.min(LOOK_NS);
+        if blind_ns >= self.patience.quantum_ns.max(SHORT_NS) {
+            let together_ns = self.sent_ns + self.patience.quantum_ns;
+            self.patience
+                .sleep_until(due_ns.min(now + blind_ns).max(together_ns), now);
+            return Ok(false);
+        }
+        // Frames may come that leave at once.
+        let alarm_ns = self.patience.alarm(due_ns);
+        if alarm_ns > now + self.patience.spin_ns {
+            self.wait_for_frames(Duration::from_nanos(alarm_ns - now))?;
+        }
+        Ok(false)
+    }
+
+    fn wait_for_frames(&mut self, at_most: Duration) -> Result<bool, PortError> {
+        let before = clock::monotonic_ns();
+        let came = self.rx.rx().wait(at_most)?;
+        self.patience.note_sleep(clock::monotonic_ns() - before);
+        Ok(came)
+    }
+}

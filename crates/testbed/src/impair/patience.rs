@@ -1,0 +1,183 @@
+//! How the device waits for the next departure without taking the CPU from sender and receiver.
+//!
+//! A timer wakes the thread some microseconds late, by about the same each time. So the thread
+//! asks to be woken that much earlier and spins the rest. Departures that come closer than a
+//! wake-up costs are made together.
+#![allow(unsafe_code)] // Scheduling classes have no safe wrapper.
+
+use std::num::NonZeroU64;
+
+use rustix::thread::ClockId;
+use rustix::time::Timespec;
+use wb_host::{clock, cpu};
+
+/// Wake-ups later than this are the scheduler's doing, which an earlier alarm does not mend.
+const LATEST_NS: u64 = 60_000;
+
+/// How a thread of the device waits.
+pub(crate) struct Patience {
+    /// Departures within this time are made together.
+    pub(crate) quantum_ns: u64,
+    /// The thread spins rather than sleeps for less than this.
+    pub(crate) spin_ns: u64,
+    /// How late the timer is, an average that follows what is seen.
+    late_ns: u64,
+    /// Since when `slept_ns` is counted.
+    since_ns: u64,
+    slept_ns: u64,
+}
+
+/// A thread that runs ahead of all others and never sleeps is stopped for 50 ms of each second
+/// (`kernel.sched_rt_runtime_us`), all at once. So of this time
+const TURN_NS: u64 = 5_000_000;
+/// this much is slept, in small pieces if they come by themselves, else in one.
+const REST_NS: u64 = 500_000;
+
+impl Patience {
+    /// For the CPUs of this machine.
+    pub(crate) fn new(cpus: usize) -> Self {
+        // With a CPU to itself the device may spin. Where it shares one with the sender or the
+        // receiver, each spin is theirs: it then looks every 15 us, for which a wake-up of some
+        // 4 us is worth while.
+        let (quantum_ns, spin_ns) = if cpus >= 4 {
+            (0, 100_000)
+        } else {
+            (15_000, 3_000)
+        };
+        Self {
+            quantum_ns,
+            spin_ns,
+            late_ns: 5_000,
+            since_ns: clock::monotonic_ns(),
+            slept_ns: 0,
+        }
+    }
+
+    /// How much before `due_ns` the thread should wake.
+    pub(crate) fn alarm(&self, due_ns: u64) -> u64 {
+        due_ns.saturating_sub(self.late_ns)
+    }
+
+    /// Sleeps and spins until `due_ns` (CLOCK_MONOTONIC).
+    pub(crate) fn sleep_until(&mut self, due_ns: u64, now: u64) {
+        let alarm = self.alarm(due_ns);
+        if alarm > now && due_ns > now + self.spin_ns {
+            sleep(alarm);
+            let woken = clock::monotonic_ns();
+            self.note_sleep(woken.min(alarm) - now);
+            self.learn(woken.saturating_sub(alarm));
+        }
+        while clock::monotonic_ns() < due_ns {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Notes that the thread has slept.
+    pub(crate) fn note_sleep(&mut self, ns: u64) {
+        self.slept_ns += ns;
+    }
+
+    /// Sleeps where the thread has had no other rest for long.
+    pub(crate) fn rest(&mut self, now: u64) {
+        if now - self.since_ns < TURN_NS - REST_NS {
+            return;
+        }
+        let missing = REST_NS.saturating_sub(self.slept_ns);
+        if missing > 0 {
+            sleep(now + missing);
+        }
+        self.since_ns = now + missing;
+        self.slept_ns = 0;
+    }
+
+    fn learn(&mut self, late_ns: u64) {
+        if late_ns < LATEST_NS {
+            self.late_ns = (self.late_ns * 15 + late_ns) / 16;
+        }
+    }
+}
+
+/// Sleeps until `time_ns` of CLOCK_MONOTONIC, or until a signal: the caller looks at the clock anyway.
+fn sleep(time_ns: u64) {
+    let time = Timespec {
+        tv_sec: (time_ns / 1_000_000_000) as i64,
+        tv_nsec: (time_ns % 1_000_000_000) as i64,
+    };
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &time);
+}
+
+/// Gives the calling thread the best place there is: before all others on the first CPU, the one that
+/// senders take last. (Interrupting a sender delays its frames before they reach the device.) What
+/// is refused is left as it was.
+pub(crate) fn settle() -> usize {
+    let cpus = cpu::allowed().unwrap_or_default();
+    if let Some(first) = cpus.first() {
+        let _ = cpu::pin(*first);
+    }
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    if !set_first_in_first_out() {
+        let _ = cpu::set_nice(-10);
+        set_short_slice();
+    }
+    cpus.len()
+}
+
+/// Ahead of all ordinary threads.
+fn set_first_in_first_out() -> bool {
+    // SAFETY: an all-zero sched_param is a valid one.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // SAFETY: the pointer is to a live sched_param; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
+}
+
+/// Among ordinary threads, one that asks for short turns may interrupt one with long turns (since
+/// Linux 6.12). Needs no privilege.
+fn set_short_slice() {
+    /// sched.h: struct sched_attr, first version.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice: rustix::process::getpriority_process(None).unwrap_or(0),
+        priority: 0,
+        // The shortest that the kernel takes.
+        runtime_ns: 100_000,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the structure is as long as its first field says and outlives the call.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alarm_follows_the_timer() {
+        let mut patience = Patience::new(2);
+        for _ in 0..200 {
+            patience.learn(20_000);
+        }
+        assert!(patience.alarm(1_000_000).abs_diff(980_000) < 100);
+        for _ in 0..200 {
+            patience.learn(3_000_000);
+        }
+        assert!(
+            patience.alarm(1_000_000).abs_diff(980_000) < 100,
+            "a busy scheduler is not the timer"
+        );
+    }
+}

@@ -1,0 +1,683 @@
+//! Makes labs, takes them down, and tells what there is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use wb_host::ethtool::Offload;
+use wb_host::link::{VethEnd, create_veth};
+use wb_host::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
+
+use crate::impair::{self, DeviceCounters};
+use crate::shaping::Limit;
+use crate::state::{self, LabState};
+use crate::topology::{Behind, PREFIX, networks_behind};
+use crate::{
+    End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, process,
+};
+
+/// Makes a lab. It stays until it is taken down; `owner` is the process it is meant for, after
+/// whose end [`down_all`] takes it. A lab without an owner is taken at once by that.
+///
+/// # Errors
+/// Options that do not fit; a name that is taken; missing privileges. Nothing is left behind then.
+pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<LabState> {
+    options.validate(kind)?;
+    state::prepare_directory()?;
+    let mut lab = LabState::planned(kind, options.clone());
+    lab.claim()?;
+    let mut made = Vec::new();
+    match build(&mut lab, &mut made) {
+        Ok(()) => {
+            lab.complete = true;
+            lab.owner = owner;
+            lab.save()?;
+            Ok(lab)
+        }
+        Err(error) => {
+            // A namespace of that name that was there before is not ours to remove.
+            lab.nodes.retain(|node| made.contains(&node.namespace));
+            let _ = remove(&lab);
+            Err(error)
+        }
+    }
+}
+
+/// Takes a lab down, whoever owns it: its device, every process inside its namespaces, its wires,
+/// its namespaces, and its files.
+///
+/// # Errors
+/// [`TestbedError::Unknown`]; missing privileges.
+pub fn down(name: &str) -> Result<()> {
+    remove(&LabState::load(name)?)
+}
+
+/// Takes down every lab whose owner has ended or that has none, and whatever was left behind by a
+/// crash: namespaces beginning with `wb-` that belong to no lab, and impairing devices without a
+/// lab. With `force`, labs whose owner is alive as well.
+///
+/// # Errors
+/// The first refusal, after trying all.
+pub fn down_all(force: bool) -> Result<Removed> {
+    sweep(&Sweep { force, only: None })
+}
+
+/// What a clean-up takes.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    /// Also labs whose owner is alive.
+    pub force: bool,
+    /// Only labs whose name begins so, and namespaces named like theirs.
+    pub only: Option<String>,
+}
+
+/// What a clean-up did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Removed {
+    /// Labs taken down.
+    pub labs: Vec<String>,
+    /// Labs left alone since their owner is alive.
+    pub kept: Vec<OwnedLab>,
+    /// Namespaces that belonged to no lab.
+    pub namespaces: Vec<String>,
+    /// Devices that had lost their lab.
+    pub processes: Vec<Process>,
+}
+
+/// A lab that somebody uses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnedLab {
+    /// Its name.
+    pub name: String,
+    /// Who uses it.
+    pub owner: Owner,
+}
+
+/// As [`down_all`], for some of the labs.
+///
+/// # Errors
+/// As [`down_all`].
+pub fn sweep(sweep: &Sweep) -> Result<Removed> {
+    let covers = |lab: &str| {
+        sweep
+            .only
+            .as_ref()
+            .is_none_or(|prefix| lab.starts_with(prefix))
+    };
+    let mut removed = Removed::default();
+    let mut failed = None;
+    // Namespaces are listed before the labs: one that comes up meanwhile then is in neither list,
+    // and is not mistaken for one without a lab.
+    let namespaces = state::namespaces()?;
+    let devices = process::devices();
+    let mut claimed = BTreeSet::new();
+    for name in state::names()?.into_iter().filter(|name| covers(name)) {
+        let lab = match LabState::load(&name) {
+            Ok(lab) => lab,
+            // Taken down by somebody else meanwhile.
+            Err(TestbedError::Unknown { .. }) => continue,
+            // Not written by us; its namespaces, if any, are found below.
+            Err(_) => {
+                let _ = fs::remove_file(state::path_of(&name)?);
+                removed.labs.push(name);
+                continue;
+            }
+        };
+        if let Some(owner) = lab
+            .owner
+            .as_ref()
+            .filter(|owner| !sweep.force && owner.process.is_alive())
+        {
+            claimed.extend(lab.nodes.iter().map(|node| node.namespace.clone()));
+            removed.kept.push(OwnedLab {
+                name,
+                owner: owner.clone(),
+            });
+            continue;
+        }
+        match remove(&lab) {
+            Ok(()) => removed.labs.push(name),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    for namespace in namespaces {
+        let stray =
+            namespace.strip_prefix(PREFIX).is_some_and(covers) && !claimed.contains(&namespace);
+        // It may have been a node of a lab that was taken down just now.
+        if stray && state::namespaces()?.contains(&namespace) {
+            match remove_namespaces(std::slice::from_ref(&namespace), &[]) {
+                Ok(()) => removed.namespaces.push(namespace),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+    }
+    let folder = state::directory()?;
+    let lost = devices.into_iter().filter(|(_, file)| {
+        let lab = file
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        file.parent() == Some(&folder) && covers(lab) && !file.exists()
+    });
+    removed.processes = process::end(&lost.map(|(process, _)| process).collect::<Vec<_>>());
+    remove_leftover_files(&covers)?;
+    failed.map_or(Ok(removed), Err)
+}
+
+/// Files that a crash left beside those of labs.
+fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
+    let known = state::names()?;
+    let Ok(entries) = fs::read_dir(state::directory()?) else {
+        return Ok(());
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let left_over = match name.rsplit_once('.') {
+            Some((lab, "log" | "counters")) => covers(lab) && !known.iter().any(|name| name == lab),
+            Some((rest, "tmp")) => {
+                let writer = rest.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok());
+                covers(rest) && writer.is_none_or(|pid| wb_host::process::start_time(pid).is_none())
+            }
+            _ => false,
+        };
+        if left_over {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    Ok(())
+}
+
+/// Takes down what is left of a lab; none of it has to be there any more.
+fn remove(lab: &LabState) -> Result<()> {
+    let file = state::path_of(&lab.name)?;
+    let mut devices: Vec<Process> = process::devices()
+        .into_iter()
+        .filter_map(|(process, given)| (given == file).then_some(process))
+        .collect();
+    devices.extend(lab.device.filter(|device| !devices.contains(device)));
+    process::end(&devices);
+    let namespaces: Vec<String> = lab
+        .nodes
+        .iter()
+        .map(|node| node.namespace.clone())
+        .collect();
+    remove_namespaces(&namespaces, &lab.links)?;
+    lab.forget()
+}
+
+fn remove_namespaces(names: &[String], links: &[LinkEnds]) -> Result<()> {
+    let open: Vec<Namespace> = names
+        .iter()
+        .filter_map(|name| Namespace::named(name).ok())
+        .collect();
+    process::end(&process::inside(
+        &open.iter().map(Namespace::inode).collect(),
+    ));
+    // A run that holds sockets in here would keep namespace and wires alive: without the wires it
+    // learns that its port is gone.
+    for end in links.iter().map(|link| &link.a) {
+        if let Some(namespace) = open.iter().find(|n| n.name() == Some(&end.namespace)) {
+            let _ =
+                Netlink::open(namespace).and_then(|netlink| netlink.delete_link(&end.interface));
+        }
+    }
+    drop(open);
+    for name in names {
+        match netns::delete(name) {
+            Ok(()) | Err(HostError::UnknownNamespace { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
+    let mut namespaces = Vec::new();
+    for Node { namespace, .. } in &lab.nodes {
+        namespaces.push(netns::create(namespace)?);
+        made.push(namespace.clone());
+    }
+    let find = |end: &End| {
+        let found = namespaces
+            .iter()
+            .find(|namespace| namespace.name() == Some(&end.namespace));
+        found.expect("each end is in a node of its lab")
+    };
+    for namespace in &namespaces {
+        prepare(namespace, lab.kind)?;
+    }
+    for LinkEnds { a, b } in &lab.links {
+        let veth = |end| VethEnd {
+            namespace: find(end),
+            name: &end.interface,
+            mac: Some(end.mac_bytes()),
+            queues: lab.options.queues,
+            mtu: Some(lab.options.mtu),
+        };
+        create_veth(&veth(a), &veth(b))?;
+    }
+    for end in lab.links.iter().flat_map(|link| [&link.a, &link.b]) {
+        configure(find(end), end)?;
+    }
+    match lab.kind {
+        LabKind::Pair => {}
+        LabKind::Router => {
+            let device = &lab.links[1].a;
+            route(find(device))?;
+            if let Some(limit) = &lab.limit {
+                limit.apply(find(device), &device.interface)?;
+            }
+        }
+        LabKind::Impair => {
+            lab.device = Some(process::start_device(lab)?);
+            lab.save()?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the namespace's own kernel from speaking, before there is an interface it could speak on.
+fn prepare(namespace: &Namespace, kind: LabKind) -> Result<()> {
+    Netlink::open(namespace)?.set_up("lo")?;
+    let forwards =
+        kind == LabKind::Router && namespace.name().is_some_and(|name| name.ends_with("-dut"));
+    if !forwards {
+        sysctl::disable_ipv6(namespace, "default")?;
+        return Ok(());
+    }
+    sysctl::silence_ipv6(namespace, "default")?;
+    for key in [
+        "ipv4/ip_forward",
+        "ipv6/conf/all/forwarding",
+        "ipv6/conf/default/forwarding",
+    ] {
+        sysctl::set(namespace, &format!("net/{key}"), "1")?;
+    }
+    for interface in ["all", "default"] {
+        sysctl::set(
+            namespace,
+            &format!("net/ipv4/conf/{interface}/rp_filter"),
+            "0",
+        )?;
+    }
+    // Not everywhere to be had. The table of neighbours is large where this namespace has one of
+    // its own; the report of group membership that cannot be avoided comes once and at once.
+    for (key, value) in [
+        ("ipv4/neigh/default/gc_thresh1", "8192"),
+        ("ipv4/neigh/default/gc_thresh2", "32768"),
+        ("ipv4/neigh/default/gc_thresh3", "65536"),
+        ("ipv6/neigh/default/gc_thresh1", "8192"),
+        ("ipv6/neigh/default/gc_thresh2", "32768"),
+        ("ipv6/neigh/default/gc_thresh3", "65536"),
+        ("ipv4/conf/all/send_redirects", "0"),
+        ("ipv4/conf/default/send_redirects", "0"),
+        ("ipv6/conf/default/mldv2_unsolicited_report_interval", "1"),
+    ] {
+        let _ = sysctl::set(namespace, &format!("net/{key}"), value);
+    }
+    Ok(())
+}
+
+/// Frames cross a wire of the lab as they were sent: one by one, with their checksums.
+fn configure(namespace: &Namespace, end: &End) -> Result<()> {
+    let ethtool = Ethtool::open(namespace)?;
+    for offload in [
+        Offload::TxChecksum,
+        Offload::Tso,
+        Offload::Gso,
+        Offload::Gro,
+    ] {
+        // Without checksums on the way out there is no segmentation; the kernel has then switched
+        // it off by itself and refuses to hear of it again.
+        if ethtool.offload(&end.interface, offload)? != Some(false) {
+            ethtool.set_offload(&end.interface, offload, false)?;
+        }
+    }
+    let netlink = Netlink::open(namespace)?;
+    for address in &end.kernel_addresses {
+        let (address, prefix_len) = address
+            .split_once('/')
+            .expect("addresses are written with their prefix");
+        let address: IpAddr = address.parse().expect("addresses are written by us");
+        netlink.add_address(
+            &end.interface,
+            address,
+            prefix_len.parse().expect("a number"),
+        )?;
+    }
+    if end.kernel_addresses.iter().any(|a| a.contains(':')) {
+        // The kernel asks for a neighbour from its link-local address; without one it cannot ask,
+        // and forwards nothing (RFC 4861 section 7.2.2 wants a source on the interface).
+        netlink.add_address(&end.interface, LINK_LOCAL, 64)?;
+    }
+    netlink.set_up(&end.interface)?;
+    Ok(())
+}
+
+/// A router's own link-local address; each of its links is a world of its own.
+const LINK_LOCAL: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+
+/// Everything behind the testers is reached through them; who they are is asked by ARP and ND.
+fn route(namespace: &Namespace) -> Result<()> {
+    let netlink = Netlink::open(namespace)?;
+    for Behind {
+        interface,
+        network,
+        prefix_len,
+        tester,
+    } in networks_behind()
+    {
+        netlink.add_route(network, prefix_len, Some(tester), Some(interface))?;
+    }
+    Ok(())
+}
+
+/// A lab that is taken down when this goes out of scope.
+#[derive(Debug)]
+pub struct Lab {
+    state: LabState,
+}
+
+impl Lab {
+    /// Makes a lab that belongs to this process.
+    ///
+    /// # Errors
+    /// As [`up`].
+    pub fn up(kind: LabKind, options: &LabOptions) -> Result<Self> {
+        Ok(Self {
+            state: up(kind, options, Some(Owner::current()))?,
+        })
+    }
+
+    /// What is known of it.
+    pub fn state(&self) -> &LabState {
+        &self.state
+    }
+
+    /// The locator of an interface of it: `wb-pair-a/a0` for `a0`.
+    ///
+    /// # Panics
+    /// When the lab has no such interface.
+    pub fn port(&self, interface: &str) -> String {
+        let ends = self.state.links.iter().flat_map(|link| [&link.a, &link.b]);
+        let mut found = ends.filter(|end| end.interface == interface);
+        found
+            .next()
+            .unwrap_or_else(|| panic!("lab {} has no interface {interface}", self.state.name))
+            .locator()
+    }
+
+    /// The namespace of a node of it: `wb-pair-a` for `a`.
+    ///
+    /// # Panics
+    /// When the lab has no such node.
+    pub fn node(&self, node: &str) -> &str {
+        let mut found = self.state.nodes.iter().filter(|each| each.node == node);
+        let found = found.next();
+        &found
+            .unwrap_or_else(|| panic!("lab {} has no node {node}", self.state.name))
+            .namespace
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> LabStatus {
+        LabStatus::of(self.state.clone())
+    }
+
+    /// Takes it down now and tells what went wrong.
+    ///
+    /// # Errors
+    /// As [`down`].
+    pub fn down(self) -> Result<()> {
+        remove(&self.state)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.state) {
+            tracing::warn!(lab = self.state.name, %error, "the lab was not taken down");
+        }
+    }
+}
+
+/// Everything there is.
+#[derive(Clone, Debug, Serialize)]
+pub struct LabList {
+    /// The labs, by name.
+    pub labs: Vec<LabStatus>,
+    /// Namespaces beginning with `wb-` that belong to no lab.
+    pub stray_namespaces: Vec<String>,
+}
+
+/// A lab and how it stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct LabStatus {
+    /// Its name.
+    pub name: String,
+    /// What is between its ports.
+    pub kind: LabKind,
+    /// `up`; `building` while it is being made; `broken` where a part is missing.
+    pub state: &'static str,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// Its namespaces.
+    pub nodes: Vec<NodeStatus>,
+    /// Its wires.
+    pub links: Vec<LinkEnds>,
+    /// What was asked for.
+    pub options: LabOptions,
+    /// The router's capacity, where it is limited.
+    pub limit: Option<Limit>,
+    /// The process it lives for.
+    pub owner: Option<OwnerStatus>,
+    /// The impairing device.
+    pub device: Option<DeviceStatus>,
+}
+
+/// A namespace of a lab.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeStatus {
+    /// Its names.
+    #[serde(flatten)]
+    pub node: Node,
+    /// Whether it is there.
+    pub present: bool,
+}
+
+/// The process a lab lives for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnerStatus {
+    /// Which one.
+    #[serde(flatten)]
+    pub owner: Owner,
+    /// Whether it is still at work.
+    pub alive: bool,
+}
+
+/// The impairing device of a lab.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceStatus {
+    /// Which process it is.
+    #[serde(flatten)]
+    pub process: Process,
+    /// Whether it is at work.
+    pub alive: bool,
+    /// What it did with the frames.
+    #[serde(flatten)]
+    pub counters: Option<DeviceCounters>,
+}
+
+impl LabStatus {
+    fn of(lab: LabState) -> Self {
+        let nodes: Vec<NodeStatus> = lab
+            .nodes
+            .iter()
+            .map(|node| NodeStatus {
+                node: node.clone(),
+                present: Namespace::named(&node.namespace).is_ok(),
+            })
+            .collect();
+        let counters = state::path_of(&lab.name)
+            .ok()
+            .and_then(|file| impair::read_counters(&state::counters_path(&file)));
+        let device = lab.device.map(|process| DeviceStatus {
+            process,
+            alive: process.is_alive(),
+            counters,
+        });
+        let whole = nodes.iter().all(|node| node.present)
+            && device.as_ref().is_none_or(|device| device.alive);
+        LabStatus {
+            state: match (lab.complete, whole) {
+                (true, true) => "up",
+                (false, _) if lab.is_owned() => "building",
+                _ => "broken",
+            },
+            owner: lab.owner.map(|owner| OwnerStatus {
+                alive: owner.process.is_alive(),
+                owner,
+            }),
+            name: lab.name,
+            kind: lab.kind,
+            created: lab.created,
+            nodes,
+            links: lab.links,
+            options: lab.options,
+            limit: lab.limit,
+            device,
+        }
+    }
+}
+
+/// All labs and how they stand, and namespaces that have lost theirs.
+///
+/// # Errors
+/// When they cannot be listed.
+pub fn ls() -> Result<LabList> {
+    let namespaces = state::namespaces()?;
+    let labs = state::all()?;
+    let claimed: BTreeSet<&str> = labs
+        .iter()
+        .flat_map(|lab| &lab.nodes)
+        .map(|node| node.namespace.as_str())
+        .collect();
+    let stray_namespaces = namespaces
+        .into_iter()
+        .filter(|name| !claimed.contains(name.as_str()))
+        .collect();
+    Ok(LabList {
+        stray_namespaces,
+        labs: labs.into_iter().map(LabStatus::of).collect(),
+    })
+}
+
+/// What a port of a lab has around it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PortHint {
+    /// The lab's name.
+    pub lab: String,
+    /// What is between its ports.
+    pub kind: LabKind,
+    /// Addresses this port takes, IPv4 then IPv6.
+    pub addresses: Vec<IpAddr>,
+    /// The hardware address frames from here are sent to: the far port's, or the router's.
+    pub peer_mac: [u8; 6],
+    /// The router's addresses on this side, IPv4 then IPv6; empty where there is none.
+    pub gateways: Vec<IpAddr>,
+    /// The port at the other end of the lab.
+    pub far_port: String,
+    /// The addresses that port takes, IPv4 then IPv6.
+    pub far_addresses: Vec<IpAddr>,
+    /// What the router lets through towards node b, where it is limited.
+    pub limit: Option<Limit>,
+}
+
+/// What is around the port `interface` of the namespace `node`, if it is a tester's port of a lab.
+pub fn find_port(node: &str, interface: &str) -> Option<PortHint> {
+    state::all()
+        .ok()?
+        .iter()
+        .find_map(|lab| hint(lab, node, interface))
+}
+
+fn hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
+    let is_asked =
+        |end: &End| end.namespace == node && end.interface == interface && end.faces_tester();
+    let link = lab
+        .links
+        .iter()
+        .find(|link| is_asked(&link.a) || is_asked(&link.b))?;
+    let (own, near) = if is_asked(&link.a) {
+        (&link.a, &link.b)
+    } else {
+        (&link.b, &link.a)
+    };
+    let far = match lab.kind {
+        LabKind::Pair => near,
+        LabKind::Router | LabKind::Impair => {
+            let ends = lab.links.iter().flat_map(|link| [&link.a, &link.b]);
+            ends.filter(|end| end.faces_tester())
+                .find(|end| *end != own)?
+        }
+    };
+    let routed = lab.kind == LabKind::Router;
+    let gateways = near
+        .kernel_addresses
+        .iter()
+        .filter_map(|a| a.split_once('/')?.0.parse().ok())
+        .collect();
+    Some(PortHint {
+        lab: lab.name.clone(),
+        kind: lab.kind,
+        addresses: own.tester_addresses.clone(),
+        peer_mac: if routed { near } else { far }.mac_bytes(),
+        gateways,
+        far_port: far.locator(),
+        far_addresses: far.tester_addresses.clone(),
+        limit: lab.limit,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_for_ports() {
+        let router = LabState::planned(LabKind::Router, LabOptions::default());
+        let near = hint(&router, "wb-router-a", "a0").unwrap();
+        assert_eq!(near.peer_mac, router.links[0].b.mac_bytes());
+        assert_eq!(near.gateways[0].to_string(), "198.18.1.1");
+        assert_eq!(near.gateways[1].to_string(), "2001:2:0:1::1");
+        assert_eq!(
+            (near.far_port.as_str(), near.far_addresses.len()),
+            ("wb-router-b/b0", 2)
+        );
+        let far = hint(&router, "wb-router-b", "b0").unwrap();
+        assert_eq!(far.peer_mac, router.links[1].a.mac_bytes());
+        assert_eq!(far.far_addresses, near.addresses);
+        assert_eq!(hint(&router, "wb-router-dut", "da"), None);
+        assert_eq!(hint(&router, "wb-router-a", "a1"), None);
+
+        let pair = LabState::planned(
+            LabKind::Pair,
+            LabOptions {
+                links: 2,
+                ..LabOptions::default()
+            },
+        );
+        let second = hint(&pair, "wb-pair-b", "b1").unwrap();
+        assert_eq!(second.peer_mac, pair.links[1].a.mac_bytes());
+        assert_eq!(second.far_port, "wb-pair-a/a1");
+        assert!(second.gateways.is_empty());
+
+        let impair = LabState::planned(LabKind::Impair, LabOptions::default());
+        let end = hint(&impair, "wb-impair-a", "a0").unwrap();
+        assert_eq!(end.peer_mac, impair.links[1].b.mac_bytes());
+    }
+}

@@ -1,0 +1,273 @@
+//! The processes of a lab: who is inside its namespaces, who is its device; ending them.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+use wb_host::process;
+
+use crate::impair::DEVICE_COMMAND;
+use crate::{LabState, Process, Result, TestbedError, state};
+
+/// How long a process has to end by itself.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long the kernel has to end it then.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// All processes of this machine that can be seen.
+fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn named(pid: u32) -> Option<Process> {
+    Some(Process {
+        pid,
+        start_time: process::start_time(pid)?,
+    })
+}
+
+/// The processes whose network namespace is one of these.
+pub(crate) fn inside(inodes: &BTreeSet<u64>) -> Vec<Process> {
+    let lives_there = |pid: &u32| {
+        // Followed, the link is the namespace itself.
+        fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|found| inodes.contains(&found.ino()))
+    };
+    all().filter(lives_there).filter_map(named).collect()
+}
+
+fn user_namespace(pid: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/user")).ok()?.ino())
+}
+
+/// Whether no other process is in this one's user namespace.
+pub(crate) fn is_alone() -> bool {
+    let (own, ours) = (std::process::id(), user_namespace("self"));
+    !all().any(|pid| pid != own && user_namespace(&pid.to_string()) == ours)
+}
+
+/// The impairing devices of this user namespace, each with the lab's file it was given. Elsewhere
+/// the same path is another file.
+pub(crate) fn devices() -> Vec<(Process, PathBuf)> {
+    let ours = user_namespace("self");
+    all()
+        .filter(|pid| user_namespace(&pid.to_string()) == ours)
+        .filter_map(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            Some((named(pid)?, device_argument(&line)?))
+        })
+        .collect()
+}
+
+fn device_argument(line: &[u8]) -> Option<PathBuf> {
+    let words: Vec<&str> = line
+        .split(|byte| *byte == 0)
+        .filter_map(|word| str::from_utf8(word).ok())
+        .collect();
+    match words[..] {
+        [_, DEVICE_COMMAND, file, ..] if file.ends_with(".json") => Some(file.into()),
+        _ => None,
+    }
+}
+
+/// Ends processes: politely, then not. This process and those that started it are spared: the
+/// shell someone works in may itself be inside a lab.
+pub(crate) fn end(processes: &[Process]) -> Vec<Process> {
+    let spared = own_line();
+    let targets: Vec<Process> = processes
+        .iter()
+        .copied()
+        .filter(|p| !spared.contains(&p.pid) && p.is_alive())
+        .collect();
+    signal(&targets, Signal::TERM);
+    if !wait(&targets, GRACE) {
+        signal(&targets, Signal::KILL);
+        wait(&targets, PATIENCE);
+    }
+    targets
+}
+
+fn signal(processes: &[Process], signal: Signal) {
+    for process in processes.iter().filter(|process| process.is_alive()) {
+        if let Some(pid) = pid(*process) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// Waits for all to be gone; says whether they are.
+fn wait(processes: &[Process], at_most: Duration) -> bool {
+    let deadline = Instant::now() + at_most;
+    loop {
+        for process in processes {
+            // Succeeds for children of this process only; nobody else would bury them.
+            if let Some(pid) = pid(*process) {
+                let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+        }
+        if !processes.iter().any(|process| process.is_alive()) {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn pid(process: Process) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(process.pid).ok()?)
+}
+
+/// This process, its parent, and so on.
+fn own_line() -> BTreeSet<u32> {
+    let mut line = BTreeSet::new();
+    let mut next = Some(std::process::id());
+    while let Some(pid) = next.filter(|pid| *pid > 1 && line.insert(*pid)) {
+        next = parent(pid);
+    }
+    line
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..]
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+/// Whether this process is in the foreground of its terminal, where Ctrl-C reaches its children too.
+pub(crate) fn in_foreground() -> bool {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let Some(end) = stat.rfind(')') else {
+        return false;
+    };
+    // proc_pid_stat(5): pgrp is the fifth field, tpgid the eighth.
+    let fields: Vec<&str> = stat[end + 1..].split_ascii_whitespace().collect();
+    fields.len() > 5 && fields[2] == fields[5]
+}
+
+/// Starts the impairing device of a lab and waits until it has opened its ports.
+pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
+    let program = match &lab.options.device_program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(TestbedError::io("find", "this program"))?,
+    };
+    let file = state::path_of(&lab.name)?;
+    let log_path = state::log_path(&file);
+    let log = File::create(&log_path)
+        .map_err(TestbedError::io("create", log_path.display().to_string()))?;
+    let mut command = Command::new(&program);
+    command
+        .arg(DEVICE_COMMAND)
+        .arg(&file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log);
+    own_session(&mut command);
+    let mut child = command
+        .spawn()
+        .map_err(TestbedError::io("start", program.display().to_string()))?;
+    let process = named(child.id());
+
+    let mut line = String::new();
+    let answer = child.stdout.take().expect("its output is a pipe");
+    let read = BufReader::new(answer).read_line(&mut line);
+    if read.is_ok()
+        && line.trim_end() == READY
+        && let Some(process) = process
+    {
+        // Not waited for by its handle: it is meant to live on, and `end` buries it.
+        return Ok(process);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let log = fs::read_to_string(&log_path).unwrap_or_default();
+    let message = log
+        .lines()
+        .last()
+        .unwrap_or("it ended without a word")
+        .to_owned();
+    Err(TestbedError::Device { message })
+}
+
+/// What the device says when it forwards.
+pub(crate) const READY: &str = "ready";
+
+/// Ctrl-C and the end of a terminal do not concern it: the lab outlives the command that made it.
+#[allow(unsafe_code)] // The standard library has no other way to call setsid in the child.
+fn own_session(command: &mut Command) {
+    let detach = || {
+        rustix::process::setsid()
+            .map(drop)
+            .map_err(std::io::Error::from)
+    };
+    // SAFETY: setsid is async-signal-safe, and nothing is allocated or locked.
+    unsafe { command.pre_exec(detach) };
+}
+
+/// A command beside a lab ends when its starter is killed, as nobody would then take the lab down
+/// after it. The starting thread must live as long as the command may.
+#[allow(unsafe_code)] // The death signal can only be set in the child.
+pub(crate) fn bind_to_this_thread(command: &mut Command) {
+    let bind = || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+            .map_err(std::io::Error::from)
+    };
+    // SAFETY: prctl is async-signal-safe, and nothing is allocated or locked.
+    unsafe { command.pre_exec(bind) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_known_by_their_command_line() {
+        let argument = |line: &[u8]| device_argument(line);
+        assert_eq!(
+            argument(b"/usr/bin/wirebench\0impair-device\0/run/wirebench/labs/x.json\0"),
+            Some("/run/wirebench/labs/x.json".into())
+        );
+        assert_eq!(
+            argument(b"vi\0/run/wirebench/labs/impair-device.json\0"),
+            None
+        );
+        assert_eq!(argument(b"wirebench\0lab\0up\0impair\0"), None);
+        assert_eq!(argument(b""), None);
+    }
+
+    #[test]
+    fn this_process_and_its_parents_are_spared() {
+        let line = own_line();
+        assert!(line.contains(&std::process::id()));
+        assert!(line.contains(&std::os::unix::process::parent_id()));
+        assert!(end(&[Process::current()]).is_empty());
+    }
+
+    #[test]
+    fn a_stubborn_process_is_ended() {
+        let script = "trap '' TERM; echo on; while :; do sleep 0.05; done";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let process = named(child.id()).unwrap();
+        assert_eq!(end(&[process]), [process]);
+        assert!(!process.is_alive());
+        assert!(child.wait().is_err(), "it has been waited for");
+    }
+}

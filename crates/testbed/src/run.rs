@@ -1,0 +1,121 @@
+//! Commands inside a node of a lab, and beside a lab that lives as long as they do.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Pid, Signal};
+use rustix::thread::UnshareFlags;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use wb_host::Namespace;
+
+use crate::{Lab, LabKind, LabOptions, Result, TestbedError, process, state, user};
+
+/// Signals that are for the command.
+const PASSED_ON: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+
+/// Runs a command inside the namespace `node`, with a `/sys` that shows its interfaces, as
+/// `ip netns exec` does, and returns its exit code; 128 + n where signal n ended it.
+///
+/// # Errors
+/// No such namespace or command; missing privileges.
+pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
+    // Inside a user namespace names outside are hidden first.
+    state::directory()?;
+    let namespace = Namespace::named(node)?;
+    let mut signals = watch()?;
+    let child = thread::scope(|scope| {
+        // The child begins in the namespaces of the thread that starts it.
+        let starter = scope.spawn(|| {
+            enter(&namespace)?;
+            start(&mut command(argv)?, argv)
+        });
+        starter
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    wait(child, &mut signals)
+}
+
+/// Makes a lab, runs a command beside it, takes the lab down, and returns the command's exit code.
+/// Signals go to the command; the lab goes in any case.
+///
+/// # Errors
+/// As [`crate::up`]; no such command.
+pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> {
+    let mut signals = watch()?;
+    let lab = Lab::up(kind, options)?;
+    if let Some(signal) = signals.pending().find(|signal| PASSED_ON.contains(signal)) {
+        return Err(TestbedError::Interrupted { signal });
+    }
+    let code = command(argv).and_then(|mut command| {
+        process::bind_to_this_thread(&mut command);
+        wait(start(&mut command, argv)?, &mut signals)
+    });
+    lab.down()?;
+    code
+}
+
+fn watch() -> Result<Signals> {
+    Signals::new(PASSED_ON.into_iter().chain([SIGCHLD]))
+        .map_err(TestbedError::io("watch", "signals"))
+}
+
+fn command(argv: &[String]) -> Result<Command> {
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| TestbedError::Input("no command was given".into()))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn start(command: &mut Command, argv: &[String]) -> Result<Child> {
+    command
+        .spawn()
+        .map_err(TestbedError::io("start", argv[0].as_str()))
+}
+
+/// Moves this thread into `namespace`, with a view of `/sys` to match.
+fn enter(namespace: &Namespace) -> Result<()> {
+    let refused = |object: &str| TestbedError::io("prepare", format!("{object} for the command"));
+    user::unshare(UnshareFlags::NEWNS).map_err(refused("a mount namespace"))?;
+    let quiet = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", quiet).map_err(refused("the mounts"))?;
+    namespace.enter()?;
+    // Refused in some containers; the command then sees the interfaces of this namespace in
+    // /sys/class/net and the right ones everywhere else.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
+    Ok(())
+}
+
+/// Waits for the command and hands signals on to it.
+fn wait(mut child: Child, signals: &mut Signals) -> Result<i32> {
+    let lost = || TestbedError::io("wait for", "the command");
+    loop {
+        if let Some(status) = child.try_wait().map_err(lost())? {
+            return Ok(code(status));
+        }
+        for signal in signals.wait().filter(|signal| PASSED_ON.contains(signal)) {
+            // Ctrl-C has reached it already.
+            let from_terminal = matches!(signal, SIGINT | SIGQUIT) && process::in_foreground();
+            if !from_terminal
+                && let (Some(pid), Some(signal)) = (
+                    Pid::from_raw(child.id().cast_signed()),
+                    Signal::from_named_raw(signal),
+                )
+            {
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+        }
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,86 @@
+//! The known capacity of the router: a token bucket on its egress.
+//!
+//! A bucket sends what its tokens allow however late its timer fires, as long as the tokens of that
+//! time fit into the bucket. So the bucket, not the queue before it, decides whether the rate is
+//! met exactly: it holds more than a timer is ever late, while the queue stays short, so that little
+//! arrives after a trial's end.
+
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use wb_host::{Namespace, in_namespace};
+
+use crate::{Result, TestbedError};
+
+/// How long the bucket may fill before tokens are lost.
+const BUCKET_MS: u64 = 10;
+/// How long a frame may wait.
+const QUEUE_MS: u64 = 2;
+/// Ethernet header and two VLAN tags.
+const FRAME_OVERHEAD: u64 = 14 + 8;
+
+/// The shaping of an egress. In a time T at most `rate_bps` × T ÷ 8 + `burst_bytes` bytes leave,
+/// and `queue_bytes` more after the last one has come in. Frames count without FCS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Bits per second.
+    pub rate_bps: u64,
+    /// What may leave at once after a pause.
+    pub burst_bytes: u64,
+    /// What may wait.
+    pub queue_bytes: u64,
+}
+
+impl Limit {
+    /// A shaping of `rate_bps` that meets the rate in the long run.
+    pub(crate) fn of(rate_bps: u64, mtu: u32) -> Self {
+        let longest = u64::from(mtu) + FRAME_OVERHEAD;
+        let bytes_in = |ms: u64| rate_bps / 8 * ms / 1000;
+        // The kernel keeps the bucket's size in 32 bits.
+        let burst_bytes = bytes_in(BUCKET_MS).clamp(10 * longest, 1 << 30);
+        let queue_bytes = bytes_in(QUEUE_MS).clamp(10 * longest, 1 << 30);
+        Self {
+            rate_bps,
+            burst_bytes,
+            queue_bytes,
+        }
+    }
+
+    /// Puts it on an interface.
+    pub(crate) fn apply(&self, namespace: &Namespace, interface: &str) -> Result<()> {
+        let Self {
+            rate_bps,
+            burst_bytes,
+            queue_bytes,
+        } = self;
+        // A bare number of `tc` is bits per second for a rate and bytes for the others.
+        let line = format!(
+            "qdisc replace dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes}b limit {queue_bytes}b"
+        );
+        let command = format!("{}tc {line}", namespace.command_prefix());
+        let output = in_namespace(namespace, || {
+            Command::new("tc").args(line.split(' ')).output()
+        })?
+        .map_err(TestbedError::io("run", "tc (Debian package iproute2)"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr)
+            .trim()
+            .replace('\n', "; ");
+        Err(TestbedError::Command { command, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_and_queue() {
+        let limit = Limit::of(100_000_000, 1500);
+        assert_eq!((limit.burst_bytes, limit.queue_bytes), (125_000, 25_000));
+        let slow = Limit::of(64_000, 1500);
+        assert_eq!((slow.burst_bytes, slow.queue_bytes), (15_220, 15_220));
+    }
+}

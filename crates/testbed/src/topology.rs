@@ -1,0 +1,477 @@
+//! The kinds of labs as data: which nodes, links, hardware and IP addresses each has.
+//!
+//! Pure; `lab` makes it real.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::impair::ImpairOptions;
+use crate::{Result, TestbedError};
+
+/// What is between the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabKind {
+    /// A wire, or several.
+    Pair,
+    /// The kernel's IPv4 and IPv6 forwarding.
+    Router,
+    /// Our own bridge with exact delay, loss, duplication, reordering and rate.
+    Impair,
+}
+
+impl LabKind {
+    /// All of them.
+    pub const ALL: [LabKind; 3] = [LabKind::Pair, LabKind::Router, LabKind::Impair];
+
+    /// Its name on the command line, and the name of a lab of it unless told otherwise.
+    pub fn name(self) -> &'static str {
+        match self {
+            LabKind::Pair => "pair",
+            LabKind::Router => "router",
+            LabKind::Impair => "impair",
+        }
+    }
+}
+
+impl fmt::Display for LabKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for LabKind {
+    type Err = TestbedError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        LabKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| {
+                let all = LabKind::ALL.map(LabKind::name).join(", ");
+                TestbedError::Input(format!("no kind of lab is called {text}; there are: {all}"))
+            })
+    }
+}
+
+/// How the impairing device receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceDriver {
+    /// The best that works.
+    #[default]
+    Auto,
+    /// AF_PACKET ring, which works everywhere.
+    Packet,
+}
+
+/// What can be chosen about a lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LabOptions {
+    /// Its name; that of its kind otherwise.
+    pub name: Option<String>,
+    /// `pair`: wires between the two nodes, 1 to 8.
+    pub links: u32,
+    /// `pair`: queues of each port, 1 to 64.
+    pub queues: u32,
+    /// Largest IP packet on every link.
+    pub mtu: u32,
+    /// `router`: bits per second on its way to node b, counted with the Ethernet header and without FCS.
+    pub limit_bps: Option<u64>,
+    /// `impair`: what the device does.
+    pub impair: Option<ImpairOptions>,
+    /// `impair`: the program that runs as the device, called with `impair-device STATE_FILE`; this
+    /// very program otherwise.
+    pub device_program: Option<PathBuf>,
+    /// `impair`: how the device receives.
+    pub device_driver: DeviceDriver,
+}
+
+impl Default for LabOptions {
+    fn default() -> Self {
+        Self {
+            name: None,
+            links: 1,
+            queues: 1,
+            mtu: 1500,
+            limit_bps: None,
+            impair: None,
+            device_program: None,
+            device_driver: DeviceDriver::Auto,
+        }
+    }
+}
+
+impl LabOptions {
+    /// The name of a lab of this kind with these options.
+    pub fn name_for(&self, kind: LabKind) -> &str {
+        self.name.as_deref().unwrap_or(kind.name())
+    }
+
+    /// Checks the options against the kind.
+    ///
+    /// # Errors
+    /// All that is wrong, in one line.
+    pub fn validate(&self, kind: LabKind) -> Result<()> {
+        let mut wrong = Vec::new();
+        if let Some(why) = name_fault(self.name_for(kind)) {
+            wrong.push(format!(
+                "{:?} cannot be the name of a lab: {why}",
+                self.name_for(kind)
+            ));
+        }
+        let mut only_for = |owner: LabKind, given: bool, option: &str| {
+            if given && kind != owner {
+                wrong.push(format!("{option} is for the lab {owner}, not for {kind}"));
+            }
+        };
+        only_for(LabKind::Pair, self.links != 1, "--links");
+        only_for(LabKind::Pair, self.queues != 1, "--queues");
+        only_for(LabKind::Router, self.limit_bps.is_some(), "--limit");
+        only_for(LabKind::Impair, self.impair.is_some(), "an impairment");
+        if !(1..=8).contains(&self.links) {
+            wrong.push(format!("--links is {}, allowed is 1 to 8", self.links));
+        }
+        if !(1..=64).contains(&self.queues) {
+            wrong.push(format!("--queues is {}, allowed is 1 to 64", self.queues));
+        }
+        if !(1280..=65_535).contains(&self.mtu) {
+            wrong.push(format!("the MTU is {}, allowed is 1280 to 65535", self.mtu));
+        }
+        if let Some(limit) = self.limit_bps
+            && !(64_000..=1_000_000_000_000).contains(&limit)
+        {
+            wrong.push(format!(
+                "--limit is {limit} bit/s, allowed is 64 kbit/s to 1 Tbit/s"
+            ));
+        }
+        if let Some(Err(fault)) = self.impair.as_ref().map(ImpairOptions::validate) {
+            wrong.push(fault.to_string());
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(TestbedError::Input(wrong.join("; ")))
+        }
+    }
+}
+
+fn name_fault(name: &str) -> Option<&'static str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() {
+        Some("it is empty")
+    } else if name.len() > 64 {
+        Some("it is longer than 64 bytes")
+    } else if !name.chars().all(allowed) || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        Some("letters, digits, `-`, `_` and `.` are allowed, and it begins with a letter or digit")
+    } else {
+        None
+    }
+}
+
+/// A network namespace of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// `a`, `dut`, `b`.
+    pub node: String,
+    /// The name that `ip netns` knows: `wb-pair-a`.
+    pub namespace: String,
+}
+
+/// One end of a wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The namespace it is in.
+    pub namespace: String,
+    /// The interface there.
+    pub interface: String,
+    /// Its hardware address, as text.
+    pub mac: String,
+    /// Addresses the kernel has on it, with prefix length; none where the tester speaks for itself.
+    pub kernel_addresses: Vec<String>,
+    /// The addresses a tester on this port takes unless told otherwise: one of IPv4, one of IPv6.
+    /// Empty on the device under test.
+    pub tester_addresses: Vec<IpAddr>,
+}
+
+impl End {
+    /// Whether this end is a port for the tester.
+    pub fn faces_tester(&self) -> bool {
+        !self.tester_addresses.is_empty()
+    }
+
+    /// The hardware address.
+    pub fn mac_bytes(&self) -> [u8; 6] {
+        let mut bytes = [0; 6];
+        for (byte, text) in bytes.iter_mut().zip(self.mac.split(':')) {
+            *byte = u8::from_str_radix(text, 16).unwrap_or(0);
+        }
+        bytes
+    }
+
+    /// As a locator: `wb-pair-a/a0`.
+    pub fn locator(&self) -> String {
+        format!("{}/{}", self.namespace, self.interface)
+    }
+}
+
+/// The two ends of a wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkEnds {
+    /// The one nearer to node a.
+    pub a: End,
+    /// The other.
+    pub b: End,
+}
+
+/// Where the router's own addresses are, towards a and towards b.
+pub(crate) const ROUTER_V4: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(198, 18, 1, 1), Ipv4Addr::new(198, 19, 1, 1)];
+pub(crate) const ROUTER_V6: [Ipv6Addr; 2] = [v6(1, 1), v6(0x8001, 1)];
+
+/// A network behind a tester.
+pub(crate) struct Behind {
+    /// The router's interface on that side.
+    pub(crate) interface: &'static str,
+    pub(crate) network: IpAddr,
+    pub(crate) prefix_len: u8,
+    /// The tester that leads there.
+    pub(crate) tester: IpAddr,
+}
+
+/// All networks behind the testers on either side of the router.
+pub(crate) fn networks_behind() -> [Behind; 4] {
+    let v4 = |interface, side: u8| Behind {
+        interface,
+        network: Ipv4Addr::new(198, 18 + side, 0, 0).into(),
+        prefix_len: 16,
+        tester: tester_v4(side, 0).into(),
+    };
+    let v6 = |interface, side: u8| Behind {
+        interface,
+        network: v6(u16::from(side) * 0x8000, 0).into(),
+        prefix_len: 49,
+        tester: tester_v6(side, 0).into(),
+    };
+    [v4("da", 0), v4("db", 1), v6("da", 0), v6("db", 1)]
+}
+
+/// 2001:2::/48 is for benchmarks: RFC 5180 section 8.
+const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 2, 0, subnet, 0, 0, 0, host)
+}
+
+/// 198.18.0.0/15 is for benchmarks: RFC 2544 appendix C.2.2. Links after the first have networks of
+/// their own.
+const fn tester_v4(side: u8, link: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18 + side, 1 + link, 2)
+}
+
+const fn tester_v6(side: u8, link: u8) -> Ipv6Addr {
+    v6(side as u16 * 0x8000 + 1 + link as u16, 2)
+}
+
+/// Nodes and wires of a lab.
+pub(crate) struct Topology {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Vec<LinkEnds>,
+}
+
+impl Topology {
+    pub(crate) fn of(kind: LabKind, options: &LabOptions) -> Self {
+        let name = options.name_for(kind);
+        let nodes: &[&str] = match kind {
+            LabKind::Pair => &["a", "b"],
+            LabKind::Router | LabKind::Impair => &["a", "dut", "b"],
+        };
+        let nodes = nodes
+            .iter()
+            .map(|node| Node {
+                node: (*node).into(),
+                namespace: namespace_name(name, node),
+            })
+            .collect();
+        let links = match kind {
+            LabKind::Pair => (0..options.links as u8)
+                .map(|link| LinkEnds {
+                    a: tester_end(name, 0, link),
+                    b: tester_end(name, 1, link),
+                })
+                .collect(),
+            LabKind::Router | LabKind::Impair => vec![
+                LinkEnds {
+                    a: tester_end(name, 0, 0),
+                    b: device_end(name, kind, 0),
+                },
+                LinkEnds {
+                    a: device_end(name, kind, 1),
+                    b: tester_end(name, 1, 0),
+                },
+            ],
+        };
+        Topology { nodes, links }
+    }
+}
+
+/// What every namespace of ours begins with.
+pub(crate) const PREFIX: &str = "wb-";
+
+fn namespace_name(lab: &str, node: &str) -> String {
+    format!("{PREFIX}{lab}-{node}")
+}
+
+fn tester_end(lab: &str, side: u8, link: u8) -> End {
+    let letter = if side == 0 { "a" } else { "b" };
+    End {
+        namespace: namespace_name(lab, letter),
+        interface: format!("{letter}{link}"),
+        mac: mac(lab, link * 2 + side),
+        kernel_addresses: Vec::new(),
+        tester_addresses: vec![tester_v4(side, link).into(), tester_v6(side, link).into()],
+    }
+}
+
+fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
+    let addresses = [
+        format!("{}/24", ROUTER_V4[side]),
+        format!("{}/64", ROUTER_V6[side]),
+    ];
+    End {
+        namespace: namespace_name(lab, "dut"),
+        interface: ["da", "db"][side].into(),
+        mac: mac(lab, 0x80 + side as u8),
+        kernel_addresses: if kind == LabKind::Router {
+            addresses.into()
+        } else {
+            Vec::new()
+        },
+        tester_addresses: Vec::new(),
+    }
+}
+
+/// Locally administered, and the same for the same lab and port each time. The four bytes of the
+/// lab's name keep two labs apart that someone joins.
+fn mac(lab: &str, port: u8) -> String {
+    // FNV-1a.
+    let hash = lab.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let [a, b, c, d] = hash.to_be_bytes();
+    format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{port:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pair_as_documented() {
+        let options = LabOptions {
+            links: 2,
+            ..LabOptions::default()
+        };
+        let pair = Topology::of(LabKind::Pair, &options);
+        let ends: Vec<(String, String)> = pair
+            .links
+            .iter()
+            .map(|link| (link.a.locator(), link.b.locator()))
+            .collect();
+        assert_eq!(
+            ends,
+            [
+                ("wb-pair-a/a0".into(), "wb-pair-b/b0".into()),
+                ("wb-pair-a/a1".into(), "wb-pair-b/b1".into())
+            ]
+        );
+        let macs: std::collections::BTreeSet<&str> = pair
+            .links
+            .iter()
+            .flat_map(|l| [l.a.mac.as_str(), l.b.mac.as_str()])
+            .collect();
+        assert_eq!(macs.len(), 4);
+        assert_eq!(
+            pair.links[1].b.tester_addresses[0].to_string(),
+            "198.19.2.2"
+        );
+    }
+
+    #[test]
+    fn the_router_as_documented() {
+        let router = Topology::of(LabKind::Router, &LabOptions::default());
+        let [near, far] = &router.links[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (near.a.locator(), near.b.locator()),
+            ("wb-router-a/a0".into(), "wb-router-dut/da".into())
+        );
+        assert_eq!(
+            (far.a.locator(), far.b.locator()),
+            ("wb-router-dut/db".into(), "wb-router-b/b0".into())
+        );
+        assert_eq!(
+            near.b.kernel_addresses,
+            ["198.18.1.1/24", "2001:2:0:1::1/64"]
+        );
+        assert_eq!(
+            far.a.kernel_addresses,
+            ["198.19.1.1/24", "2001:2:0:8001::1/64"]
+        );
+        let testers: Vec<String> = [&near.a, &far.b]
+            .iter()
+            .flat_map(|end| end.tester_addresses.iter().map(ToString::to_string))
+            .collect();
+        assert_eq!(
+            testers,
+            [
+                "198.18.1.2",
+                "2001:2:0:1::2",
+                "198.19.1.2",
+                "2001:2:0:8001::2"
+            ]
+        );
+        assert!(near.a.faces_tester() && !near.b.faces_tester());
+    }
+
+    #[test]
+    fn addresses_are_the_same_each_time_and_local() {
+        assert_eq!(mac("pair", 0), mac("pair", 0));
+        assert_ne!(mac("pair", 0), mac("pair", 1));
+        assert_ne!(mac("pair", 0), mac("router", 0));
+        let end = tester_end("pair", 0, 0);
+        assert_eq!(end.mac_bytes()[0], 2);
+        assert_eq!(end.mac_bytes()[5], 0);
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let options = LabOptions {
+            name: Some("a/b".into()),
+            links: 9,
+            limit_bps: Some(1),
+            ..LabOptions::default()
+        };
+        let text = options.validate(LabKind::Pair).unwrap_err().to_string();
+        for part in [
+            "name of a lab",
+            "--limit is for the lab router",
+            "--links is 9",
+            "--limit is 1 bit/s",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(LabOptions::default().validate(LabKind::Router).is_ok());
+        assert!(
+            "wire"
+                .parse::<LabKind>()
+                .unwrap_err()
+                .to_string()
+                .contains("pair, router, impair")
+        );
+    }
+}

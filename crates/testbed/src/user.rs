@@ -1,0 +1,108 @@
+//! Labs for those who are not root: a user namespace in which this user is.
+//!
+//! Whoever is in a user namespace keeps names and files of labs in tmpfs mounts of the private
+//! mount namespace: nothing outside is touched, and all of it ends with the last process in there.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::thread::UnshareFlags;
+use wb_host::privilege::Privileges;
+use wb_host::{Namespace, Netlink};
+
+use crate::{Result, TestbedError};
+
+const NAMES: &str = "/run/netns";
+/// Present in a folder that is already covered.
+const MARK: &str = ".wirebench-private";
+
+/// Moves this process into a new user, network and mount namespace, as `unshare -Urnm` does: it is
+/// root in there, may make labs, and reaches no network outside.
+///
+/// To be called before the first thread is started.
+///
+/// # Errors
+/// Where other threads run, or the system does not let this user have namespaces.
+pub fn enter_user_namespace() -> Result<()> {
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).map_err(|errno| {
+        let why = match errno {
+            rustix::io::Errno::INVAL => " (other threads are running already)",
+            rustix::io::Errno::PERM | rustix::io::Errno::NOSPC => {
+                " (user namespaces are switched off; `sudo sysctl kernel.unprivileged_userns_clone=1 \
+                 kernel.apparmor_restrict_unprivileged_userns=0` switches them on, or run as root)"
+            }
+            _ => "",
+        };
+        TestbedError::io("create", format!("a user namespace{why}"))(errno)
+    })?;
+    // The kernel wants this before it takes a group map from someone without privileges.
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
+    write("/proc/self/gid_map", &format!("0 {gid} 1"))?;
+    let quiet = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", quiet).map_err(TestbedError::io("detach", "the mounts"))?;
+    Netlink::open(&Namespace::current()?)?.set_up("lo")?;
+    Ok(())
+}
+
+/// The folder for lab files inside a user namespace; nothing outside of one.
+pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
+    if !Privileges::of_this_process().in_user_namespace {
+        return Ok(None);
+    }
+    // Names outside must neither be in the way nor be removed by a clean-up in here. Where this is
+    // refused there is no mount namespace of our own, and making a lab will say so.
+    if Path::new(NAMES).is_dir() {
+        let _ = cover(Path::new(NAMES));
+    }
+    let folder = std::env::temp_dir().join(format!("wirebench-labs-{}", outer_uid()));
+    let refused = || TestbedError::io("use", folder.display().to_string());
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(refused()(cause)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder).map_err(refused())?;
+    // In /tmp anybody may have been there first.
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused()(io::Error::from(io::ErrorKind::PermissionDenied)));
+    }
+    let _ = cover(&folder);
+    Ok(Some(folder))
+}
+
+/// Puts a tmpfs over a folder, once.
+fn cover(folder: &Path) -> io::Result<()> {
+    let mark = folder.join(MARK);
+    if mark.exists() {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("wirebench", folder, "tmpfs", flags, c"mode=0755")?;
+    fs::write(mark, "")
+}
+
+/// Who this user is outside: without other mappings the only one there is.
+fn outer_uid() -> String {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_ascii_whitespace()
+        .nth(1)
+        .unwrap_or("0")
+        .to_owned()
+}
+
+fn write(path: &str, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(TestbedError::io("write", path))
+}
+
+#[allow(unsafe_code)] // rustix marks unshare unsafe because of CLONE_FILES only.
+pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: new namespaces leave the file descriptor table as it is.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
