@@ -135,8 +135,16 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
     }
 
     fn let_leave(&mut self, now: u64) {
-        while let Some((handle, due_ns)) = self.impairer.depart(now) {
-            let late_ns = now - due_ns;
+        // Departures made together are early by half their time or late by half of it, so that
+        // the median delay is what was asked.
+        let quantum_ns = self.patience.quantum_ns;
+        let ahead_ns = if self.shortest_ns >= quantum_ns {
+            quantum_ns / 2
+        } else {
+            0
+        };
+        while let Some((handle, due_ns)) = self.impairer.depart(now + ahead_ns) {
+            let late_ns = now.saturating_sub(due_ns);
             self.counters.late_sum_ns += late_ns;
             self.counters.late_max_ns = self.counters.late_max_ns.max(late_ns);
             self.outgoing.push_back(handle);

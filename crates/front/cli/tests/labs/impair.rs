@@ -47,9 +47,10 @@ fn loss_duplicates_and_reordering_are_exact() {
         counted("lost") > 500 && counted("duplicated") > 200 && counted("reordered") > 1_000,
         "{did}"
     );
-    // Never less than was asked; how much more depends on how busy this machine is.
+    // Hardly less than was asked (departures may be made together); how much more depends on how
+    // busy this machine is.
     assert!(
-        report["latency_ns"]["min"].as_i64().unwrap() >= 299_000,
+        report["latency_ns"]["min"].as_i64().unwrap() >= 290_000,
         "{}",
         report["latency_ns"]
     );
