@@ -200,7 +200,8 @@ fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions 
     XdpOptions {
         queues,
         // A receiver that shares its CPU may wait for some 50 ms; at 300 kpps that is 16,000 frames.
-        rx_frames: (XDP_RX_FRAMES / queues.next_power_of_two()).max(XdpOptions::default().rx_frames),
+        rx_frames: (XDP_RX_FRAMES / queues.next_power_of_two())
+            .max(XdpOptions::default().rx_frames),
         tx: used.tx,
         rx: used.rx,
         mode: match port.xdp_mode {

@@ -223,21 +223,22 @@ fn streams_from<'a>(plan: &'a Plan, port: &'a str) -> impl Iterator<Item = &'a S
         .flat_map(|j| &j.streams)
 }
 
+/// Length of the longest frame of a stream, without FCS.
+fn longest_of(stream: &Stream, recordings: &Recordings) -> usize {
+    match stream.replay.as_ref().and_then(|r| recordings.get(r)) {
+        Some(recording) => recording
+            .frames
+            .iter()
+            .map(|f| f.bytes.len())
+            .max()
+            .unwrap_or(0),
+        None => stream.sizes().largest().len_without_fcs(),
+    }
+}
+
 fn longest_frame(plan: &Plan, port: &PortPlan, recordings: &Recordings) -> usize {
-    streams_from(plan, &port.name)
-        .map(
-            |s| match s.replay.as_ref().and_then(|r| recordings.get(r)) {
-                Some(recording) => recording
-                    .frames
-                    .iter()
-                    .map(|f| f.bytes.len())
-                    .max()
-                    .unwrap_or(0),
-                None => s.sizes().largest().len_without_fcs(),
-            },
-        )
-        .max()
-        .unwrap_or(1514)
+    let lengths = streams_from(plan, &port.name).map(|s| longest_of(s, recordings));
+    lengths.max().unwrap_or(1514)
 }
 
 fn check_streams(
@@ -306,16 +307,9 @@ fn check_mtu(
     wire: &Wire,
     recordings: &Recordings,
 ) -> Result<(), StartError> {
-    let tags = 4 * stream.vlan.len();
-    let len = match stream.replay.as_ref().and_then(|r| recordings.get(r)) {
-        Some(recording) => recording
-            .frames
-            .iter()
-            .map(|f| f.bytes.len())
-            .max()
-            .unwrap_or(0),
-        None => stream.sizes().largest().len_without_fcs(),
-    };
+    // The kernel lets one VLAN tag exceed the MTU, not two (`is_skb_forwardable`).
+    let tags = 4 * stream.vlan.len().min(1);
+    let len = longest_of(stream, recordings);
     let mtu = wire.interface.mtu as usize;
     if len <= mtu + 14 + tags {
         return Ok(());
