@@ -2,7 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_wire::{Arp, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Neighbour, Presence, Tcp, Udp, find_tag, headers_end};
+use wb_wire::{
+    Arp, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Neighbour, Presence, Tcp, Udp, find_tag,
+    headers_end,
+};
 
 fuzz_target!(|frame: &[u8]| {
     if let Some((offset, kind)) = find_tag(frame) {
@@ -19,7 +22,10 @@ fuzz_target!(|frame: &[u8]| {
     let _ = Tcp::parse(frame);
     let _ = Echo::parse(IcmpVersion::V4, frame);
     let _ = Neighbour::parse(frame);
-    let us = Presence::new(MacAddr([2, 0, 0, 0, 0, 1]), ["198.18.1.2".parse().unwrap(), "2001:2::1".parse().unwrap()]);
+    let us = Presence::new(
+        MacAddr([2, 0, 0, 0, 0, 1]),
+        ["198.18.1.2".parse().unwrap(), "2001:2::1".parse().unwrap()],
+    );
     let mut out = [0; 2048];
     if let Some(len) = us.answer(frame, &mut out) {
         assert!(len >= 60 && len <= out.len());

@@ -2,19 +2,31 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_model::{Locator, Vary, text, units::{AddressRange, Rate, SizeModel, Span}};
+use wb_model::{
+    Locator, Vary, text,
+    units::{AddressRange, Rate, SizeModel, Span},
+};
 
 fn trip<T: std::str::FromStr + std::fmt::Display + PartialEq + std::fmt::Debug>(text: &str)
 where
     T::Err: std::fmt::Debug,
 {
     if let Ok(value) = text.parse::<T>() {
-        assert_eq!(value.to_string().parse::<T>().expect("what is printed parses"), value, "{text}");
+        assert_eq!(
+            value
+                .to_string()
+                .parse::<T>()
+                .expect("what is printed parses"),
+            value,
+            "{text}"
+        );
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     trip::<Locator>(text);
     trip::<Rate>(text);
     trip::<SizeModel>(text);
@@ -23,7 +35,8 @@ fuzz_target!(|bytes: &[u8]| {
     trip::<Vary>(text);
     if let Ok(plan) = text::plan_from_toml("fuzz", text) {
         let _ = plan.validate();
-        let again = text::plan_from_toml("fuzz", &text::plan_to_toml(&plan)).expect("what is printed parses");
+        let again = text::plan_from_toml("fuzz", &text::plan_to_toml(&plan))
+            .expect("what is printed parses");
         assert_eq!(again.validate().is_ok(), plan.validate().is_ok());
     }
 });

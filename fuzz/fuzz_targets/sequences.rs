@@ -10,7 +10,13 @@ fuzz_target!(|bytes: &[u8]| {
     for chunk in bytes.chunks_exact(8) {
         let sequence = u32::from_be_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
         now += u64::from(chunk[4]);
-        analyser.on_frame(u32::from(chunk[5] % 5), sequence, now.saturating_sub(u64::from(chunk[6])), now, 64);
+        analyser.on_frame(
+            u32::from(chunk[5] % 5),
+            sequence,
+            now.saturating_sub(u64::from(chunk[6])),
+            now,
+            64,
+        );
         frames += 1;
     }
     let counters = analyser.counters();

@@ -95,7 +95,7 @@ pub enum Verdict {
 /// Frames, counted each once. A field is absent (null) where that side was not part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// Asked for: rate × time, or the count. At rate `max` it is what was offered.
+    /// Asked for: rate × time (rounded up), or the count. At rate `max` it is what was offered.
     pub intended_frames: Option<u64>,
     /// Taken by the device: really sent.
     pub offered_frames: Option<u64>,

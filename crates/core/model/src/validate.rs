@@ -9,7 +9,7 @@ use crate::{
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
     units::{AddressRange, Rate, SizeModel, Span},
-    vary::Field,
+    vary::{Field, Pattern, Vary},
 };
 
 /// One thing wrong with a plan.
@@ -216,8 +216,7 @@ pub fn is_harmless_destination(addr: IpAddr) -> bool {
     }
 }
 
-/// Whether every address of a range is harmless. The harmless blocks are far apart, so both ends
-/// in one block means the whole range is.
+/// Whether every address of a range is harmless: both ends are, and lie in one block.
 fn is_harmless_range(range: &AddressRange) -> bool {
     let same_block = match (range.first(), range.last()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -225,14 +224,70 @@ fn is_harmless_range(range: &AddressRange) -> bool {
             a[0] == b[0]
                 && (a[0] == 10
                     || a[0] == 127
-                    || a[0] == 198
                     || a[1] == b[1]
+                    || (a[0] == 198 && [a[1], b[1]] == [18, 19])
                     || (a[0] == 172 && (16..32).contains(&b[1])))
         }
-        (IpAddr::V6(a), IpAddr::V6(b)) => a.segments()[0] == b.segments()[0],
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            let (a, b) = (a.segments(), b.segments());
+            a[0] == b[0] && (a[0] != 0x2001 || a[1] == b[1])
+        }
         _ => false,
     };
     same_block && is_harmless_destination(range.first()) && is_harmless_destination(range.last())
+}
+
+/// Whether a modifier may lead to destinations that are not harmless.
+fn may_leave(stream: &Stream, vary: &Vary) -> bool {
+    if matches!(stream.proto, Proto::Arp | Proto::Raw) && vary.field != Field::Dst {
+        return false;
+    }
+    match vary.field {
+        Field::At { offset, width } => {
+            let ip = 14 + 4 * (stream.vlan.len() + stream.mpls.len());
+            let dst = if stream.is_ipv6() {
+                ip + 24..ip + 40
+            } else {
+                ip + 16..ip + 20
+            };
+            let (first, end) = (
+                usize::from(offset),
+                usize::from(offset) + usize::from(width),
+            );
+            first < dst.end && end > dst.start
+        }
+        Field::Dst => {
+            let number = |addr: IpAddr| match addr {
+                IpAddr::V4(a) => u128::from(a.to_bits()),
+                IpAddr::V6(a) => a.to_bits(),
+            };
+            let (first, last) = match (vary.mask, &vary.pattern) {
+                // The stream's own addresses with any bits up to the highest of the mask.
+                (Some(mask), _) => {
+                    let below = u128::MAX >> mask.leading_zeros();
+                    let own = stream.destination();
+                    (number(own.first()) & !below, number(own.last()) | below)
+                }
+                (None, Pattern::List(list)) => (
+                    list.iter().copied().min().unwrap_or(0),
+                    list.iter().copied().max().unwrap_or(0),
+                ),
+                (None, Pattern::Increment(r) | Pattern::Decrement(r) | Pattern::Random(r)) => {
+                    (r.first, r.last)
+                }
+            };
+            let addr = |n: u128| -> IpAddr {
+                if stream.is_ipv6() {
+                    IpAddr::V6(n.into())
+                } else {
+                    IpAddr::V4(u32::try_from(n).unwrap_or(u32::MAX).into())
+                }
+            };
+            let range = format!("{}-{}", addr(first), addr(last)).parse();
+            range.map_or(true, |r: AddressRange| !is_harmless_range(&r))
+        }
+        _ => false,
+    }
 }
 
 fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
@@ -261,28 +316,12 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
             ),
         );
     }
-    if let Some(vary) = stream.vary.iter().find(|v| v.field == Field::Dst)
-        && !own
-    {
-        let (first, last) = match &vary.pattern {
-            crate::vary::Pattern::List(list) => (
-                list.iter().copied().min().unwrap_or(0),
-                list.iter().copied().max().unwrap_or(0),
-            ),
-            crate::vary::Pattern::Increment(r)
-            | crate::vary::Pattern::Decrement(r)
-            | crate::vary::Pattern::Random(r) => (r.first, r.last),
-        };
-        let addr = |n: u128| -> IpAddr {
-            if stream.is_ipv6() {
-                IpAddr::V6(n.into())
-            } else {
-                IpAddr::V4(u32::try_from(n).unwrap_or(u32::MAX).into())
-            }
-        };
-        let range: Option<AddressRange> = format!("{}-{}", addr(first), addr(last)).parse().ok();
-        if range.is_none_or(|r| !is_harmless_range(&r)) {
-            found.problem(&at("vary dst"), "leaves the benchmark and private ranges; give --i-own-this-network if you own the network");
+    if !own {
+        for vary in stream.vary.iter().filter(|v| may_leave(stream, v)) {
+            found.problem(
+                &at(&format!("vary {}", vary.field)),
+                "leaves the benchmark and private ranges; give --i-own-this-network if you own the network",
+            );
         }
     }
     check_size(place, stream, found);
@@ -324,7 +363,7 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
         found.problem(&at("mpls"), "ARP is not carried in MPLS");
     }
     for vary in &stream.vary {
-        check_vary(place, stream, vary, found);
+        check_vary(place, stream, vary, own, found);
     }
     if let Some(speed) = stream.speed
         && (!speed.is_finite() || speed <= 0.0)
@@ -336,7 +375,18 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
     }
 }
 
-fn check_vary(place: &str, stream: &Stream, vary: &crate::vary::Vary, found: &mut Findings) {
+/// Where the destination address stands in a stream's frames.
+fn destination_bytes(stream: &Stream) -> std::ops::Range<u32> {
+    let network = 14 + 4 * u32::try_from(stream.vlan.len() + stream.mpls.len()).unwrap_or(0);
+    match (stream.proto, stream.is_ipv6()) {
+        (Proto::Raw, _) => 0..0,
+        (Proto::Arp, _) => network + 24..network + 28,
+        (_, false) => network + 16..network + 20,
+        (_, true) => network + 24..network + 40,
+    }
+}
+
+fn check_vary(place: &str, stream: &Stream, vary: &Vary, own: bool, found: &mut Findings) {
     let at = format!("{place}, vary {}", vary.field);
     let ip = !matches!(stream.proto, Proto::Arp | Proto::Raw);
     let exists = match vary.field {
@@ -360,6 +410,13 @@ fn check_vary(place: &str, stream: &Stream, vary: &crate::vary::Vary, found: &mu
     }
     if let Field::At { offset, width } = vary.field {
         let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(width));
+        let destination = destination_bytes(stream);
+        if first < destination.end && last > destination.start && !own {
+            found.problem(
+                &at,
+                "changes the destination address; use `vary dst`, or give --i-own-this-network if you own the network",
+            );
+        }
         let tag = stream.header_len()..stream.header_len() + stream.tag_len();
         if first < tag.end && last > tag.start && stream.tag != TagKind::None {
             found.problem(
@@ -513,12 +570,56 @@ mod tests {
             ("10.0.0.0/8", true),
             ("198.18.0.1-198.20.0.1", false),
             ("9.0.0.0-11.0.0.0", false),
+            // Both ends are harmless, what lies between is not.
+            ("198.18.0.1-198.51.100.1", false),
+            ("198.18.5.0-198.19.0.9", true),
+            ("2001:2::1-2001:db8::1", false),
+            ("2001:2::1-2001:2::9", true),
         ] {
             assert_eq!(
                 is_harmless_range(&text.parse().unwrap()),
                 harmless,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn modifiers_may_not_leave_the_harmless_ranges() {
+        for (vary, harmless) in [
+            ("dst=inc:198.18.0.1-198.19.0.9", true),
+            ("dst=list:198.18.0.1,8.8.8.8", false),
+            ("dst=inc:198.19.0.0-198.19.0.255,mask=0xff", true),
+            // 198.8.8.8: the first byte is the stream's own.
+            ("dst=list:10.8.8.8,mask=0xffffff", false),
+            ("u8@33=random:0-255", false),
+            ("u16@28=random:0-255", true),
+            ("u32@27=random:0-255", false),
+            ("u32@34=random:0-255", true),
+        ] {
+            let stream = Stream {
+                vary: vec![vary.parse().unwrap()],
+                ..Stream::default()
+            };
+            let mut p = plan(stream);
+            assert_eq!(p.validate().is_ok(), harmless, "{vary}");
+            p.i_own_this_network = true;
+            assert!(p.validate().is_ok(), "{vary}");
+        }
+    }
+
+    #[test]
+    fn raw_bytes_do_not_escape_the_harmless_ranges() {
+        for (vary, harmless) in [
+            ("u32@30=random:0-4294967295", false),
+            ("u8@33=inc:0-255", false),
+            ("u32@26=random:0-4294967295", true),
+        ] {
+            let stream = Stream {
+                vary: vec![vary.parse().unwrap()],
+                ..Stream::default()
+            };
+            assert_eq!(plan(stream).validate().is_ok(), harmless, "{vary}");
         }
     }
 

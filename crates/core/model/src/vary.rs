@@ -269,7 +269,11 @@ impl FromStr for Vary {
                 }
             }
         }
-        let wrong = |v: &str| error(format!("a modifier: {v:?} is no value of {field}"));
+        let wrong = |v: &str| {
+            error(format!(
+                "a modifier: {v:?} is no value or range LOW-HIGH of {field} (dec counts down from HIGH)"
+            ))
+        };
         let mut ipv6 = false;
         let pattern = if word == "list" {
             let mut list = Vec::with_capacity(values.len());

@@ -1,6 +1,6 @@
 //! The fast walk over the headers of a received frame to the place of the test tag.
 
-use crate::{TagKind, Vlan, ethertype, protocol, tag_at};
+use crate::{ArpView, TagKind, Vlan, ethertype, protocol, tag_at};
 
 /// The test tag of a frame: its offset and kind. It stands directly behind the last header.
 ///
@@ -13,8 +13,8 @@ pub fn find_tag(frame: &[u8]) -> Option<(usize, TagKind)> {
 }
 
 /// The offset of the first byte behind the last header that is known here: Ethernet, VLANs, MPLS,
-/// IPv4 or IPv6 with extension headers, UDP, TCP or ICMP echo. None if the frame is cut inside a
-/// header, or is a later fragment. Lengths and checksums are not looked at.
+/// ARP, IPv4 or IPv6 with extension headers, UDP, TCP or ICMP echo. None if the frame is cut inside
+/// a header, or is a later fragment. Lengths and checksums are not looked at.
 #[inline]
 pub fn headers_end(frame: &[u8]) -> Option<usize> {
     let mut kind = be16(frame, 12)?;
@@ -41,6 +41,7 @@ pub fn headers_end(frame: &[u8]) -> Option<usize> {
     let end = match kind {
         ethertype::IPV4 => ipv4_end(frame, at)?,
         ethertype::IPV6 => ipv6_end(frame, at)?,
+        ethertype::ARP => at + ArpView::LEN,
         _ => at,
     };
     (end <= frame.len()).then_some(end)

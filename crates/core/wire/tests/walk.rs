@@ -92,6 +92,28 @@ fn unknown_protocols_have_the_tag_at_once() {
 }
 
 #[test]
+fn an_arp_message_is_skipped() {
+    let message = Arp {
+        operation: ArpOperation::Request,
+        sender_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        sender_ip: [198, 18, 1, 2].into(),
+        target_mac: MacAddr::ZERO,
+        target_ip: [198, 18, 1, 3].into(),
+    };
+    let plain = [&ethernet(ethertype::ARP)[..], &message.emit()].concat();
+    assert_eq!(plain.len(), 42);
+    assert!(found_behind(&plain));
+    let vlan = [
+        &ethernet(ethertype::VLAN)[..],
+        &Vlan::customer(5).emit(ethertype::ARP),
+        &message.emit(),
+    ]
+    .concat();
+    assert!(found_behind(&vlan));
+    assert_eq!(headers_end(&plain[..41]), None);
+}
+
+#[test]
 fn later_fragments_and_bad_lengths_have_none() {
     let mut fragment = [ipv4(protocol::UDP), vec![0; 8]].concat();
     assert!(found_behind(&fragment));

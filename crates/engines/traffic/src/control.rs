@@ -7,15 +7,19 @@ use crossbeam_utils::CachePadded;
 /// The signals between the session and the workers of a run.
 ///
 /// The session sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until
-/// `senders_running` is 0 (or sets `stop`); then it lets the drain pass and sets `finish`.
+/// `senders_running` is 0 (or sets `stop`); then it lets the drain pass and sets `end_wall_ns` and
+/// `finish`.
 #[derive(Debug)]
 pub struct Control {
     /// When senders begin, monotonic. `u64::MAX`: not known yet.
     pub start_at_mono_ns: AtomicU64,
     /// Senders let nothing more become due.
     pub stop: AtomicBool,
-    /// Workers end, with what has arrived by now.
+    /// Workers end, with what arrived by `end_wall_ns`.
     pub finish: AtomicBool,
+    /// Frames stamped later than this count for nothing. Set it before `finish`; if it is still
+    /// `u64::MAX` then, the first worker to see `finish` sets it to the time it sees it.
+    pub end_wall_ns: AtomicU64,
     /// Senders that have not ended yet. Workers count it down.
     pub senders_running: AtomicUsize,
     /// Receivers whose port has nothing more to give: they came to the end of a file.
@@ -34,6 +38,7 @@ impl Control {
             start_at_mono_ns: AtomicU64::new(u64::MAX),
             stop: AtomicBool::new(false),
             finish: AtomicBool::new(false),
+            end_wall_ns: AtomicU64::new(u64::MAX),
             senders_running: AtomicUsize::new(0),
             receivers_exhausted: AtomicUsize::new(0),
             drain_since_wall_ns: AtomicU64::new(u64::MAX),
@@ -41,7 +46,7 @@ impl Control {
         }
     }
 
-    /// A sender has ended, and this was its last departure.
+    /// A sender has ended, and this was its last departure; 0 if that is not known.
     pub(crate) fn sender_ended(&self, last_departure_wall_ns: u64) {
         self.last_departure_wall_ns
             .fetch_max(last_departure_wall_ns, Ordering::AcqRel);
@@ -53,7 +58,8 @@ impl Control {
             });
         if before.is_ok_and(|n| n <= 1) {
             let last = self.last_departure_wall_ns.load(Ordering::Acquire);
-            self.drain_since_wall_ns.store(last, Ordering::Release);
+            let since = if last == 0 { u64::MAX } else { last };
+            self.drain_since_wall_ns.store(since, Ordering::Release);
         }
     }
 }

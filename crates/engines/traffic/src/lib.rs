@@ -17,9 +17,12 @@
 //! **Flows.** Flow `f` has the 5-tuple number `f`, counted as a number of mixed radix: the source
 //! port runs fastest, then the destination port, the source address, the destination address.
 //!
-//! **Late senders.** Event `k` of a schedule is due at `start + k / rate`, without drift. Whoever is
-//! late makes up at once, but for no more than `catch_up_ns`: older events are given up and stay
-//! unsent. After the end of the duration what is due is still sent, if nothing was given up before.
+//! **How many.** Event `k` of a schedule is due at `start + k / rate`, without drift, and belongs to
+//! the run if that is before its end: `rate × duration` events, rounded up where that is not whole.
+//!
+//! **Late senders.** Whoever is late makes up at once, but for no more than `catch_up_ns`: older
+//! events are given up and stay unsent. After the end of the duration what is due is still sent, if
+//! nothing was given up before.
 //!
 //! ```
 //! use wb_port::{QueuePair, RxQueue, TxQueue, memory};

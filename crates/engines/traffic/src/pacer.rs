@@ -291,6 +291,10 @@ mod tests {
         assert_eq!(count("14880952.38pps", 0, 1, 100 * S), 1_488_095_238);
         // 14,880,952.38 events: the last begins within the second.
         assert_eq!(count("14880952.38pps", 0, 1, S), 14_880_953);
+        // At 0, 303, 606 and 909 ms.
+        assert_eq!(count("3.3pps", 0, 1, S), 4);
+        assert_eq!(count("3.3pps", 0, 1, 10 * S), 33);
+        assert_eq!(count("1/3", 0, 1, 3 * S - 1), 1);
         assert_eq!(count("1/3", 0, 1, 3 * S), 1);
         assert_eq!(count("1/3", 0, 1, 3 * S + 1), 2);
         assert_eq!(count("1/3", 0, 1, 30 * S), 10);

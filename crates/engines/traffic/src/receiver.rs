@@ -2,10 +2,7 @@
 
 use wb_measure::{Analyser, Counters, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
-use wb_wire::{
-    ArpView, PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, headers_end, protocol,
-    tag_at,
-};
+use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol};
 
 use crate::RAMP_FLOW;
 
@@ -93,6 +90,8 @@ struct Sorter {
     tag_at: usize,
     untagged_is_ours: bool,
     pktgen_flow: Option<u32>,
+    end_wall_ns: u64,
+    saw_the_end: bool,
     ramp_frames: u64,
     sources: [u64; SOURCES.len()],
 }
@@ -117,6 +116,8 @@ impl Receiver {
                 tag_at: 42,
                 untagged_is_ours: spec.untagged_is_ours,
                 pktgen_flow: spec.pktgen_flow,
+                end_wall_ns: u64::MAX,
+                saw_the_end: false,
                 ramp_frames: 0,
                 sources: [0; SOURCES.len()],
             },
@@ -143,6 +144,17 @@ impl Receiver {
         let n = rx.receive(max, |frame| sorter.take(frame))?;
         self.busy_turns += u64::from(n > 0);
         Ok(n)
+    }
+
+    /// Frames that arrive later than this count for nothing. Stamps that were taken while reading, by
+    /// a network card's own clock, or long ago for a file do not tell: such frames count.
+    pub fn end_at(&mut self, wall_ns: u64) {
+        self.sorter.end_wall_ns = wall_ns;
+    }
+
+    /// Whether a frame came that arrived after the end.
+    pub(crate) fn saw_the_end(&self) -> bool {
+        self.sorter.saw_the_end
     }
 
     /// Throws away what waits already, from before the run. Returns how many frames.
@@ -205,6 +217,10 @@ impl Receiver {
 impl Sorter {
     #[inline]
     fn take(&mut self, frame: &RxFrame<'_>) {
+        if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
+            self.saw_the_end = true;
+            return;
+        }
         match frame.bytes.get(self.tag_at..).and_then(Tag::read) {
             Some(tag) => self.take_tagged(frame, tag),
             None => self.search(frame),
@@ -245,7 +261,7 @@ impl Sorter {
 
     #[cold]
     fn search(&mut self, frame: &RxFrame<'_>) {
-        match find_tag(frame.bytes).or_else(|| tag_behind_arp(frame.bytes)) {
+        match find_tag(frame.bytes) {
             Some((at, TagKind::Native)) => {
                 self.tag_at = at;
                 if let Some(tag) = Tag::read(&frame.bytes[at..]) {
@@ -274,12 +290,12 @@ impl Sorter {
     }
 }
 
-/// The tag behind an ARP message, where `proto = "arp"` has it.
-fn tag_behind_arp(frame: &[u8]) -> Option<(usize, TagKind)> {
-    let at = headers_end(frame)?;
-    let is_arp = frame.get(at.checked_sub(2)?..at)? == ethertype::ARP.to_be_bytes();
-    let tag = at + ArpView::LEN;
-    is_arp.then_some((tag, tag_at(frame, tag)?))
+/// Whether the stamp of a frame is the time of its arrival by our own clock.
+const fn tells_arrival(source: StampSource) -> bool {
+    match source {
+        StampSource::KernelTpacket | StampSource::KernelXdp | StampSource::Virtual => true,
+        StampSource::Nic | StampSource::UserSpace | StampSource::Recorded => false,
+    }
 }
 
 #[inline]
@@ -526,6 +542,22 @@ mod tests {
             (receiver.counters().received_frames, receiver.sorter.tag_at),
             (1, 42)
         );
+    }
+
+    #[test]
+    fn frames_after_the_end_count_for_nothing() {
+        let mut receiver = Receiver::new(&planned(0, 1));
+        let mut rx = Frames((0..3).map(|n| tagged(&[], 0, n)).collect());
+        receiver.end_at(SENT + 1000);
+        receiver.step(&mut rx, 1, u64::MAX).unwrap();
+        assert!(!receiver.saw_the_end());
+        receiver.end_at(SENT + 999);
+        receiver.step(&mut rx, 1, u64::MAX).unwrap();
+        assert!(receiver.saw_the_end());
+        let counters = receiver.counters();
+        assert_eq!((counters.received_frames, counters.foreign_frames), (1, 0));
+        assert!(!tells_arrival(StampSource::UserSpace));
+        assert!(tells_arrival(StampSource::KernelTpacket));
     }
 
     #[test]

@@ -26,8 +26,9 @@ const PUBLISH_NS: u64 = 1_000_000;
 /// Frames received in a turn: few where a departure may be due.
 const RECEIVE_BETWEEN: usize = 64;
 const RECEIVE_ALONE: usize = 256;
-/// Frames taken at most after the finish; more than any ring holds.
-const LAST_FRAMES: usize = 1 << 20;
+/// Frames taken at most after the finish, where no stamp tells which arrived before; more than any
+/// ring holds.
+const LAST_FRAMES: usize = 1 << 25;
 
 /// What one worker does. Either half may be missing.
 pub struct Worker {
@@ -65,11 +66,16 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
     clock: &C,
 ) -> WorkerOutcome {
     let (tx, rx) = pair.split();
+    let running = worker.sender.as_ref().map(|_| Running {
+        control,
+        last_departure_wall_ns: 0,
+    });
     let mut run = Run {
         tx,
         rx,
         sender: worker.sender,
         receiver: worker.receiver,
+        running,
         control,
         shared,
         clock,
@@ -83,7 +89,7 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         link_down_ns: 0,
         link_downs: 0,
     };
-    let fault = run.to_the_end().err();
+    let fault = run.work().err();
     run.conclude(fault)
 }
 
@@ -92,6 +98,7 @@ struct Run<'a, T, R, C> {
     rx: &'a mut R,
     sender: Option<Sender>,
     receiver: Option<Receiver>,
+    running: Option<Running<'a>>,
     control: &'a Control,
     shared: &'a SharedCounters,
     clock: &'a C,
@@ -107,6 +114,18 @@ struct Run<'a, T, R, C> {
     link_downs: u64,
 }
 
+/// A sender that the session waits for. Counts itself out also when the worker panics.
+struct Running<'a> {
+    control: &'a Control,
+    last_departure_wall_ns: u64,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.control.sender_ended(self.last_departure_wall_ns);
+    }
+}
+
 /// What the sending half wants next.
 #[derive(Clone, Copy)]
 enum Wish {
@@ -119,7 +138,7 @@ enum Wish {
 }
 
 impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
-    fn to_the_end(&mut self) -> Result<(), PortError> {
+    fn work(&mut self) -> Result<(), PortError> {
         while !self.control.finish.load(Ordering::Acquire) {
             let wish = match self.sender.is_some() {
                 true => self.send()?,
@@ -138,11 +157,36 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             }
             self.wait(wish)?;
         }
+        self.receive_the_last()
+    }
+
+    /// Takes what arrived before the end and has not been handed over yet.
+    #[cold]
+    fn receive_the_last(&mut self) -> Result<(), PortError> {
+        if self.receiver.is_none() {
+            return Ok(());
+        }
+        // All workers end at the same time: the session's, else that of the first to get here.
+        let _ = self.control.end_wall_ns.compare_exchange(
+            u64::MAX,
+            self.clock.wall_ns(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        let hold_ns = u64::try_from(self.rx.longest_hold().as_nanos()).unwrap_or(0);
+        let until_ns = self.clock.monotonic_ns().saturating_add(hold_ns);
         let mut left = LAST_FRAMES;
         while left > 0 {
-            match self.receive(left.min(RECEIVE_ALONE))? {
-                0 => break,
-                n => left -= n,
+            // Before the look into the ring: what comes between the two is then looked for again.
+            let held = self.clock.monotonic_ns() < until_ns;
+            let n = self.receive(left.min(RECEIVE_ALONE))?;
+            left -= n;
+            let behind = self.receiver.as_ref().is_some_and(Receiver::saw_the_end);
+            if !held && (n == 0 || behind) {
+                break;
+            }
+            if n == 0 {
+                self.wait(Wish::Until(until_ns))?;
             }
         }
         Ok(())
@@ -213,7 +257,9 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
                 0 => self.clock.wall_ns(),
                 last => last,
             };
-            self.control.sender_ended(last);
+            if let Some(mut running) = self.running.take() {
+                running.last_departure_wall_ns = last;
+            }
             self.sent = Some(outcome);
             self.publish();
         }
@@ -238,6 +284,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         if self.received_all {
             return Ok(0);
         }
+        receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
         let drain_since = self.control.drain_since_wall_ns.load(Ordering::Relaxed);
         let n = match receiver.step(self.rx, most, drain_since) {
             Ok(n) => n,

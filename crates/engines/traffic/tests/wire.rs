@@ -368,3 +368,17 @@ fn the_same_seed_gives_the_same_frames() {
     assert_eq!(one, stripped(1, 1_000_000));
     assert_ne!(one, stripped(2, 0));
 }
+
+#[test]
+fn a_udp_checksum_is_never_zero() {
+    // All values of a word: one of them makes the sum come out as 0, which would say unused.
+    let stream = Stream {
+        tag: TagKind::None,
+        vary: vec!["u16@50=inc:0-65535".parse().unwrap()],
+        ..Stream::default()
+    };
+    let sent = frames(stream, 65_536);
+    sent.iter().for_each(|frame| judge(frame));
+    let full = sent.iter().filter(|f| f[40..42] == [0xff, 0xff]).count();
+    assert_eq!(full, 1);
+}

@@ -4,10 +4,11 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use common::{Lab, count};
 use wb_model::{Stream, units::Rational};
-use wb_port::{QueuePair, TxQueue, memory};
+use wb_port::{PortError, QueuePair, RxCounters, RxFrame, RxQueue, TxQueue, memory};
 use wb_traffic::{
     Clock, Control, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters,
     StreamSpec, VirtualClock, Worker, run_worker,
@@ -180,6 +181,96 @@ fn stop_ends_the_sender_and_finish_the_receiver() {
             .counters
             .received_frames,
         50
+    );
+}
+
+/// Shows nothing before a time, like a device that collects frames.
+struct Collecting {
+    tx: memory::MemoryTx,
+    rx: CollectingRx,
+}
+
+struct CollectingRx {
+    inner: memory::MemoryRx,
+    clock: VirtualClock,
+    until_wall_ns: u64,
+}
+
+impl RxQueue for CollectingRx {
+    fn receive<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        max: usize,
+        on_frame: F,
+    ) -> Result<usize, PortError> {
+        match self.clock.wall_ns() < self.until_wall_ns {
+            true => Ok(0),
+            false => self.inner.receive(max, on_frame),
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        self.clock.advance(timeout.as_nanos() as u64);
+        Ok(false)
+    }
+
+    fn longest_hold(&self) -> Duration {
+        Duration::from_millis(25)
+    }
+
+    fn counters(&mut self) -> RxCounters {
+        self.inner.counters()
+    }
+}
+
+impl QueuePair for Collecting {
+    type Tx = memory::MemoryTx;
+    type Rx = CollectingRx;
+
+    fn split(&mut self) -> (&mut memory::MemoryTx, &mut CollectingRx) {
+        (&mut self.tx, &mut self.rx)
+    }
+}
+
+#[test]
+fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
+    let mut lab = Lab::new(|_| ());
+    let send = |lab: &mut Lab, frames| {
+        let mut sender = lab.sender(&count(Stream::default(), frames));
+        sender.start(0);
+        while !sender
+            .step(lab.near.queues[0].tx(), &lab.clock)
+            .unwrap()
+            .done
+        {}
+    };
+    let control = control(0);
+    send(&mut lab, 300);
+    control
+        .end_wall_ns
+        .store(lab.clock.wall_ns(), Ordering::Relaxed);
+    lab.clock.advance(1000);
+    send(&mut lab, 500);
+    control.finish.store(true, Ordering::Relaxed);
+
+    let (tx, inner) = lab.far.queues.remove(0).into_halves();
+    let mut pair = Collecting {
+        tx,
+        rx: CollectingRx {
+            inner,
+            clock: lab.clock.clone(),
+            until_wall_ns: lab.clock.wall_ns() + 24_000_000,
+        },
+    };
+    let worker = Worker {
+        sender: None,
+        receiver: Some(receiver()),
+    };
+    let shared = SharedCounters::default();
+    let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
+    let counters = outcome.receiver.unwrap().measurement.counters;
+    assert_eq!(
+        (counters.received_frames, counters.duplicate_frames),
+        (300, 0)
     );
 }
 

@@ -46,7 +46,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("WIREBENCH_LOG"))
         .with_writer(std::io::stderr)
@@ -67,10 +70,91 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            for line in format!("{error:#}").lines() {
+            for line in told_once(&error).lines() {
                 eprintln!("wirebench: {line}");
             }
-            ExitCode::from(2)
+            ExitCode::from(if error.is::<run::Fault>() { 4 } else { 2 })
+        }
+    }
+}
+
+/// What went wrong and why; a cause that is in its parent's text already is not told again.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// A command line that cannot be read, in one line; help and version as they are.
+fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // A closed pipe (`| head`) is no error.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    eprintln!("wirebench: {}", in_one_line(&error.to_string()));
+    ExitCode::from(2)
+}
+
+/// What is wrong and what may have been meant, without the usage: that is in `--help`.
+fn in_one_line(text: &str) -> String {
+    let paragraphs = text.split("\n\n").filter(|p| {
+        let p = p.trim_start();
+        !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more information")
+    });
+    let lines: Vec<String> = paragraphs
+        .map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let text = lines.join("; ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    format!("{text}; see --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let inner = || anyhow::anyhow!("no interface x0");
+        let twice = inner().context("x0: no interface x0");
+        assert_eq!(told_once(&twice), "x0: no interface x0");
+        let once = Err::<(), _>(inner()).context("cannot open x0").unwrap_err();
+        assert_eq!(told_once(&once), "cannot open x0: no interface x0");
+    }
+
+    #[test]
+    fn clap_speaks_in_one_line() {
+        for (arguments, line) in [
+            (
+                &["wirebench", "lab", "exec"][..],
+                "the following required arguments were not provided: <NODE> <COMMAND>...; see --help",
+            ),
+            (
+                &["wirebench", "demo", "--quite"],
+                "unexpected argument '--quite' found; tip: a similar argument exists: '--quiet'; see --help",
+            ),
+            (
+                &["wirebench", "linerate", "--size", "63"],
+                "invalid value '63' for '--size <SIZE>': 63 is not in 64..=65535; see --help",
+            ),
+        ] {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            assert_eq!(in_one_line(&error.to_string()), line);
         }
     }
 }

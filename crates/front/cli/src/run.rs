@@ -1,13 +1,13 @@
 //! Runs a plan and shows it: the part that all native traffic commands share.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::{ErrorKind, IsTerminal, Write},
     path::PathBuf,
 };
 
 use anyhow::Result;
 use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
-use wb_session::{Environment, Finished, PortHint, Signals, prepare};
+use wb_session::{Environment, PortHint, Signals, prepare};
 
 use crate::args::OutputArgs;
 
@@ -63,26 +63,51 @@ pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
     }
 }
 
-/// Writes to standard output; a closed pipe (`| head`) is no error.
-pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
-        let _ = out.write_all(b"\n");
+/// What broke after something had been started. Exit code 4.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) String);
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
-    let _ = out.flush();
 }
 
-fn print_report(report: &Report, output: &OutputArgs) {
+impl std::error::Error for Fault {}
+
+/// Writes to standard output; a closed pipe (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    // What only prints has nothing to save; what ran uses `deliver`.
+    let _ = deliver(text);
+}
+
+/// Writes results to standard output; a closed pipe (`| head`) is no error.
+///
+/// # Errors
+/// When they cannot be written, as on a full disk.
+pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Fault(format!(
+            "cannot write the results to standard output: {e}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(), Fault> {
     if output.json {
-        print(&wb_render::json::report(report));
+        deliver(&wb_render::json::report(report))
     } else if output.csv {
-        print(&wb_render::csv::report(report));
+        deliver(&wb_render::csv::report(report))
     } else if !output.live_json {
-        print(&wb_render::text::report(
+        deliver(&wb_render::text::report(
             report,
             &text_options(output.verbose),
-        ));
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -107,19 +132,17 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
             .for_each(|line| eprintln!("{line}"));
     }
     let (quiet, live_json) = (output.quiet, output.live_json);
-    let Finished { report, end } = {
-        let finished = prepared.run(&mut |snapshot| {
-            if live_json {
-                print(&wb_render::json::snapshot(snapshot));
-            } else if !quiet {
-                show(snapshot);
-            }
-        })?;
-        print_report(&finished.report, output);
-        finished
-    };
-    if let wb_session::End::Fault(text) = &end {
+    let finished = prepared.run(&mut |snapshot| {
+        if live_json {
+            print(&wb_render::json::snapshot(snapshot));
+        } else if !quiet {
+            show(snapshot);
+        }
+    })?;
+    let delivered = deliver_report(&finished.report, output);
+    if let wb_session::End::Fault(text) = &finished.end {
         eprintln!("wirebench: the run ended by a fault: {text}");
     }
-    Ok(Finished { report, end }.exit_code())
+    delivered?;
+    Ok(finished.exit_code())
 }

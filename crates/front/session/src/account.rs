@@ -476,7 +476,8 @@ fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> Criterion
     }
 }
 
-/// Frames that the interface of a receiving port itself dropped during the run.
+/// Frames that the interfaces of receiving ports dropped during the run, besides those that our
+/// own counters know (a full XDP ring shows in both).
 fn device_drops(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64)> {
     let mut drops = Vec::new();
     for (i, port) in prepared.ports.iter().enumerate() {
@@ -488,54 +489,117 @@ fn device_drops(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64)> {
             of(&ended.after[i]).saturating_sub(of(&ended.before[i]))
         };
         let dropped = grew("rx_dropped") + grew("rx_missed_errors") + grew("rx_fifo_errors");
-        if dropped > 0 {
-            drops.push((port.plan.locator.to_string(), dropped));
+        let ours: u64 = ended
+            .seats
+            .iter()
+            .filter(|s| s.port == i)
+            .filter_map(|s| s.outcome.as_ref())
+            .map(|o| o.rx.dropped_frames)
+            .sum();
+        if dropped > ours {
+            drops.push((port.plan.locator.to_string(), dropped - ours));
         }
     }
     drops
+}
+
+/// How often and how long links were down under senders: the worst of each port's workers.
+fn link_downs(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64, u64)> {
+    let mut downs = Vec::new();
+    for (i, port) in prepared.ports.iter().enumerate() {
+        let outcomes = || {
+            ended
+                .seats
+                .iter()
+                .filter(move |s| s.port == i)
+                .filter_map(|s| s.outcome.as_ref())
+        };
+        let times = outcomes().map(|o| o.link_downs).max().unwrap_or(0);
+        let ns = outcomes().map(|o| o.link_down_ns).max().unwrap_or(0);
+        if times > 0 {
+            downs.push((port.plan.locator.to_string(), times, ns));
+        }
+    }
+    downs
+}
+
+/// Why frames are missing, if any are.
+fn missing_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option<String> {
+    let lost = totals.lost_frames.filter(|n| *n > 0)?;
+    let ours = totals.rx_dropped_frames.unwrap_or(0);
+    if ours > 0 {
+        return Some(format!(
+            "the tester: its receiver dropped {ours} frames, {lost} are missing in all"
+        ));
+    }
+    let drops = device_drops(prepared, ended);
+    if !drops.is_empty() {
+        let list: Vec<String> = drops
+            .iter()
+            .map(|(port, n)| format!("{n} at {port}"))
+            .collect();
+        return Some(format!(
+            "the tester: its receiving interface dropped frames ({}), {lost} are missing in all",
+            list.join(", ")
+        ));
+    }
+    Some(format!(
+        "the device or the path: {lost} frames did not come back"
+    ))
+}
+
+/// Why frames stayed unsent, if any did. After a signal that is what was asked for.
+fn unsent_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option<String> {
+    let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
+    if ended.end != End::Completed {
+        return None;
+    }
+    if let Some((port, _, _)) = link_downs(prepared, ended).first() {
+        return Some(format!(
+            "the link: it was down at {port}, {unsent} frames stayed unsent"
+        ));
+    }
+    let refused = totals.refused_frames.unwrap_or(0);
+    Some(if refused > unsent / 2 {
+        format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
+    } else {
+        format!("the tester: its sender fell short by {unsent} frames")
+    })
 }
 
 fn limited_by(prepared: &Prepared, ended: &Ended, totals: &Totals, at_max: bool) -> String {
     if let End::Fault(text) = &ended.end {
         return format!("a fault: {text}");
     }
-    let lost = totals.lost_frames.unwrap_or(0);
-    let ours = totals.rx_dropped_frames.unwrap_or(0);
-    let drops = device_drops(prepared, ended);
-    if lost > 0 && ours > 0 {
-        return format!(
-            "the tester: its receiver dropped {ours} of the {lost} frames that are missing"
-        );
-    }
-    if lost > 0 && !drops.is_empty() {
-        let list: Vec<String> = drops
-            .iter()
-            .map(|(port, n)| format!("{n} at {port}"))
-            .collect();
-        return format!(
-            "the tester: its receiving interface dropped frames ({}), {lost} are missing in all",
-            list.join(", ")
-        );
-    }
-    let unsent = totals.unsent_frames.unwrap_or(0);
-    if unsent > 0 && ended.end == End::Completed {
-        let refused = totals.refused_frames.unwrap_or(0);
-        return if refused > unsent / 2 {
-            format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
-        } else {
-            format!("the tester: its sender fell short by {unsent} frames")
-        };
-    }
-    if lost > 0 {
-        return format!("the device or the path: {lost} frames did not come back");
+    let causes: Vec<String> = [
+        unsent_because(prepared, ended, totals),
+        missing_because(prepared, ended, totals),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !causes.is_empty() {
+        return causes.join("; and ");
     }
     if totals.offered_frames.is_none() {
         return "whoever sends: this run only receives".to_owned();
     }
-    if at_max {
-        return "the tester: the sender ran at full speed and nothing was lost".to_owned();
+    let lossless = if totals.lost_frames.is_some() {
+        " and nothing was lost"
+    } else {
+        ""
+    };
+    if let End::Signal(n) = ended.end {
+        return format!("{}: it ended the run early{lossless}", signal_name(n));
     }
-    "the plan: all that was asked was sent, and nothing was lost".to_owned()
+    if at_max {
+        return format!("the tester: the sender ran at full speed{lossless}");
+    }
+    if lossless.is_empty() {
+        "the plan: all that was asked was sent".to_owned()
+    } else {
+        "the plan: all that was asked was sent, and nothing was lost".to_owned()
+    }
 }
 
 fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
@@ -582,9 +646,21 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         .for_each(|m| all.merge(m));
     let mut warnings = prepared.warnings.clone();
     measurement_warnings(&all, &mut warnings);
-    for (port, n) in device_drops(prepared, ended) {
+    // Where everything sent came back, the frames dropped were not of the test.
+    if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
+        for (port, n) in device_drops(prepared, ended) {
+            warnings.push(format!("{port}: the interface itself dropped {n} frames"));
+        }
+    }
+    for (port, times, ns) in link_downs(prepared, ended) {
+        let times = if times == 1 {
+            "once".to_owned()
+        } else {
+            format!("{times} times")
+        };
         warnings.push(format!(
-            "{port}: the interface dropped {n} frames before any program saw them"
+            "{port}: the link went down {times} during the run, for {} ms",
+            ns / 1_000_000
         ));
     }
     if !totals.adds_up() {

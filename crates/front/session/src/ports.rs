@@ -16,7 +16,7 @@ use wb_model::{
 };
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{
-    Interface, PortError, PortFacts, QueuePair, Speed, TxQueue,
+    Interface, PortError, PortFacts, QueuePair, RxQueue, Speed, TxQueue,
     clock::Clock,
     file::{self, FileQueue, Timing},
     memory::{LinkOptions, MemoryQueue, Registry},
@@ -229,6 +229,25 @@ fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
     options
 }
 
+/// Refuses rings that would take most of the machine's memory: the kernel does not, it ends
+/// processes instead.
+fn check_ring(port: &PortPlan) -> Result<(), StartError> {
+    let info = rustix::system::sysinfo();
+    let memory = info.totalram as u64 * u64::from(info.mem_unit);
+    let wanted = port.ring_bytes.saturating_mul(u64::from(port.workers));
+    if wanted > memory / 4 {
+        return Err(StartError::stream(
+            port.locator.to_string(),
+            format!(
+                "receive rings of {} MiB in all; at most {} MiB, a quarter of the memory, are allowed",
+                wanted >> 20,
+                memory >> 22
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// Why `xdp` must not receive here, if it must not: it would take frames away from the host.
 fn shared_with_host(wire: &Wire) -> Option<String> {
     if let Some(address) = wire.host_addresses.first() {
@@ -321,6 +340,7 @@ pub(crate) fn open_wire(
     wire: Wire,
     longest: usize,
 ) -> Result<OpenPort, StartError> {
+    check_ring(port)?;
     let locks = lock_queues(port, used, &wire)?;
     let (drivers, mut because) = candidates(port, used, &wire);
     let last = drivers.len() - 1;
@@ -462,7 +482,34 @@ pub(crate) fn place(ports: &[OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option<
     (lists, placement.warning)
 }
 
+/// Most frames that are thrown away before a run.
+const MAX_STALE: usize = 1 << 16;
+
+/// Throws away what has arrived so far.
+fn discard<Q: QueuePair>(pair: &mut Q) {
+    let (_, rx) = pair.split();
+    let mut left = MAX_STALE;
+    while left > 0 {
+        match rx.receive(left.min(64), |_| {}) {
+            Ok(n) if n > 0 => left = left.saturating_sub(n),
+            // A device that is gone is found by the worker.
+            _ => return,
+        }
+    }
+}
+
 impl AnyQueue {
+    /// Throws away what has arrived so far: our own questions to neighbours, and what was there
+    /// before us.
+    pub(crate) fn discard_stale(&mut self) {
+        match self {
+            Self::Xdp(q) => discard(q),
+            Self::Packet(q) => discard(q),
+            // Nothing comes in before the run.
+            Self::Memory(_) | Self::File(_) => {}
+        }
+    }
+
     /// Longest frame that the queue sends, without FCS.
     pub(crate) fn frame_capacity(&mut self) -> usize {
         match self {

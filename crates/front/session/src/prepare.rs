@@ -100,6 +100,7 @@ impl Prepared {
 pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, StartError> {
     let mut warnings = plan.validate()?;
     check_port_use(&plan)?;
+    check_cpus(&plan)?;
     let recordings = read_recordings(&plan, environment)?;
     let uses = Use::of_plan(&plan);
     plan.ports.retain(|p| uses.contains_key(&p.name));
@@ -133,6 +134,7 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
         ports.push(open);
     }
 
+    warnings.extend(short_receivers(&plan, &ports, &recordings));
     memory.drop_unopened();
     let attendants = attend_all(&plan, &ports)?;
     let mut neighbours = vec![BTreeMap::new(); ports.len()];
@@ -169,6 +171,25 @@ fn check_port_use(plan: &Plan) -> Result<(), StartError> {
                     format!("{verb} in {n} jobs; put the streams into one job"),
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Workers can only be pinned to CPUs that are there and allowed to this process.
+fn check_cpus(plan: &Plan) -> Result<(), StartError> {
+    let Ok(allowed) = wb_host::cpu::allowed() else {
+        return Ok(());
+    };
+    for port in &plan.ports {
+        if let Some(cpu) = port.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            return Err(StartError::stream(
+                format!("port {}", port.name),
+                format!(
+                    "CPU {cpu} cannot be used; there are: {}",
+                    wb_host::cpu::format_list(&allowed)
+                ),
+            ));
         }
     }
     Ok(())
@@ -326,6 +347,25 @@ fn check_mtu(
             len - 14 - tags,
         ),
     ))
+}
+
+/// Receiving ports whose MTU is too small for what is sent to them. No error: a device may
+/// fragment on the way.
+fn short_receivers(plan: &Plan, ports: &[OpenPort], recordings: &Recordings) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for port in ports {
+        let Some(wire) = &port.wire else { continue };
+        let received = plan
+            .traffic
+            .iter()
+            .filter(|job| job.rx.as_ref() == Some(&port.plan.name))
+            .flat_map(|job| &job.streams);
+        let error = received
+            .filter_map(|s| check_mtu(&port.plan.locator.to_string(), s, wire, recordings).err())
+            .next();
+        warnings.extend(error.map(|e| e.to_string()));
+    }
+    warnings
 }
 
 fn insert_range(set: &mut AddrSet, range: &AddressRange) {

@@ -253,6 +253,9 @@ impl Prepared {
                     .map(|w| sender_for(&self, &self.ways[w], queue, count, capacity))
                     .transpose()?;
                 let receiver = receives.map(|w| receiver_for(&self.ways[w]));
+                if receives.is_some_and(|w| self.ways[w].tx.is_some()) {
+                    pair.discard_stale();
+                }
                 workers.push((pair, Worker { sender, receiver }));
                 seats.push(Seat {
                     port,
@@ -371,6 +374,9 @@ impl Prepared {
             let stopping = end != End::Completed;
             if drain_until.is_none() && sent_all && (received_all || stopping) {
                 drain_until = Some(if sending { now + drain } else { now });
+            }
+            if self.signals.hurry() {
+                drain_until = Some(now);
             }
             if now >= next_snapshot {
                 let phase = live.phase(self, now, drain_until.is_some());

@@ -1,47 +1,50 @@
-//! SIGINT and SIGTERM as a wish that the run ends soon and in order.
+//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicI32, AtomicU32, Ordering},
 };
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator,
+};
 
 use crate::StartError;
 
-/// Remembers the first signal that asked for the end. A second one ends the process at once, in
-/// case the first does not get through.
+/// Counts the signals that ask for the end. The first ends the run in order, the second without
+/// waiting for frames on their way, the third ends the process at once, in case the others do not
+/// get through.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
-    received: Arc<AtomicUsize>,
+    first: Arc<AtomicI32>,
+    count: Arc<AtomicU32>,
 }
 
 impl Signals {
     /// Installs the handlers for the rest of the process's life.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// When the system refuses a handler or a thread.
     pub fn install() -> Result<Self, StartError> {
-        let received = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let number = usize::try_from(signal).expect("signal numbers are positive");
-            let again = Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let refused = |cause| StartError::System {
-                operation: "handle signals",
-                cause,
-            };
-            // In this order: the first signal finds `again` unset and sets it, the second exits.
-            signal_hook::flag::register_conditional_shutdown(
-                signal,
-                128 + signal,
-                Arc::clone(&again),
-            )
+        let refused = |cause| StartError::System {
+            operation: "handle signals",
+            cause,
+        };
+        let signals = Self::default();
+        let mut arrivals = iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
+        let noted = signals.clone();
+        std::thread::Builder::new()
+            .name("wb-signals".to_owned())
+            .spawn(move || {
+                for signal in &mut arrivals {
+                    if noted.note(signal) > 2 {
+                        std::process::exit(128 + signal);
+                    }
+                }
+            })
             .map_err(refused)?;
-            signal_hook::flag::register(signal, again).map_err(refused)?;
-            signal_hook::flag::register_usize(signal, Arc::clone(&received), number)
-                .map_err(refused)?;
-        }
-        Ok(Self { received })
+        Ok(signals)
     }
 
     /// Signals that never come, for runs inside another program's hands.
@@ -50,12 +53,40 @@ impl Signals {
         Self::default()
     }
 
-    /// The signal that came, if one did.
+    fn note(&self, signal: i32) -> u32 {
+        let _ = self
+            .first
+            .compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The first signal that came, if one did.
     #[must_use]
     pub fn received(&self) -> Option<i32> {
-        match self.received.load(Ordering::Relaxed) {
+        match self.first.load(Ordering::Relaxed) {
             0 => None,
-            n => i32::try_from(n).ok(),
+            n => Some(n),
         }
+    }
+
+    /// Whether a second signal came: whoever sent it does not want to wait.
+    #[must_use]
+    pub fn hurry(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_signal_counts_and_the_second_hurries() {
+        let signals = Signals::none();
+        assert_eq!((signals.received(), signals.hurry()), (None, false));
+        assert_eq!(signals.note(SIGINT), 1);
+        assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), false));
+        assert_eq!(signals.note(SIGTERM), 2);
+        assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), true));
     }
 }

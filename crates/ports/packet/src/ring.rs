@@ -8,6 +8,7 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use wb_port::{ChecksumState, RxFrame, StampSource, StrippedVlan};
 
@@ -17,6 +18,9 @@ use crate::{RxMode, sys};
 /// After so long the kernel hands over a block that is not full. A shorter time wastes the ring, as
 /// each timeout costs the rest of a block.
 const BLOCK_TIMEOUT_MS: u32 = 2;
+/// The longest that a frame lies in a block before the kernel hands it over, rounded up: two timeouts
+/// where the kernel's timer is a fine one, else two ticks of up to 10 ms.
+const LONGEST_HOLD: Duration = Duration::from_millis(25);
 /// At 64-byte frames some 1800 of them; small enough that 256 fit a default ring.
 const BLOCK_SIZE: usize = 256 << 10;
 /// A ring is not halved below this.
@@ -163,6 +167,14 @@ impl Ring {
     /// Bytes of the ring.
     pub(crate) fn size(&self) -> usize {
         self.units.memory.len()
+    }
+
+    /// How long after its arrival a frame may first be shown.
+    pub(crate) fn longest_hold(&self) -> Duration {
+        match self.mode {
+            RxMode::Throughput => LONGEST_HOLD,
+            RxMode::LowLatency => Duration::ZERO,
+        }
     }
 
     /// Whether [`Ring::receive`] would show a frame.

@@ -103,6 +103,12 @@ impl RxQueue for PacketRx {
         }
     }
 
+    fn longest_hold(&self) -> Duration {
+        self.open
+            .as_ref()
+            .map_or(Duration::ZERO, |open| open.ring.longest_hold())
+    }
+
     fn counters(&mut self) -> RxCounters {
         let Some(open) = &mut self.open else {
             return RxCounters::default();

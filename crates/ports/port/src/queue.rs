@@ -96,6 +96,12 @@ pub trait RxQueue {
     /// As [`RxQueue::receive`].
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError>;
 
+    /// How long after its stamp a frame may first be shown, because the device collects frames
+    /// before it hands them over.
+    fn longest_hold(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Totals since the port was opened (reads the kernel's counters where it must).
     fn counters(&mut self) -> RxCounters;
 }

@@ -246,6 +246,10 @@ impl<R: RxQueue> RxQueue for TraceRx<R> {
         self.inner.wait(timeout)
     }
 
+    fn longest_hold(&self) -> Duration {
+        self.inner.longest_hold()
+    }
+
     fn counters(&mut self) -> RxCounters {
         self.inner.counters()
     }

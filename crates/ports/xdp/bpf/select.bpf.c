@@ -12,7 +12,7 @@
 
 #define PROTOCOL_ICMPV6 58
 
-// The values are those of `Select::code` in select.rs.
+// The values are those that `Program::load` in program.rs sets.
 #define SELECT_NOTHING 0
 #define SELECT_ALL_BUT_CONTROL 1
 #define SELECT_UDP_PORTS 2
@@ -173,9 +173,9 @@ static __always_inline int is_control(struct found *found, void *data, void *end
 
 	__u8 *type = found->header;
 	if (found->protocol == IPPROTO_ICMP)
-		return (void *)(type + 1) <= end && *type == 8;
+		return (void *)(type + 1) <= end && (*type == 8 || *type == 0);
 	if (found->protocol == PROTOCOL_ICMPV6)
-		return (void *)(type + 1) <= end && (*type == 128 || (*type >= 133 && *type <= 137));
+		return (void *)(type + 1) <= end && (*type == 128 || *type == 129 || (*type >= 133 && *type <= 137));
 	return 0;
 }
 

@@ -32,7 +32,7 @@ impl fmt::Display for Mode {
 /// Which frames are received; the kernel gets the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Select {
-    /// All but what keeps the host reachable: ARP, neighbour discovery, echo requests, and frames
+    /// All but what keeps the host reachable: ARP, neighbour discovery, echo, and frames
     /// to a group address, unless they carry the test tag.
     #[default]
     AllButControl,

@@ -18,7 +18,8 @@ impl FromStr for Mac {
         for byte in &mut bytes {
             let part = parts
                 .next()
-                .filter(|p| (1..=2).contains(&p.len()))
+                // from_str_radix would take a sign.
+                .filter(|p| (1..=2).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_hexdigit()))
                 .ok_or_else(error)?;
             *byte = u8::from_str_radix(part, 16).map_err(|_| error())?;
         }
@@ -38,3 +39,17 @@ impl fmt::Display for Mac {
 }
 
 string_serde!(Mac, "Mac", "a MAC address", "02:00:00:00:00:01");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints() {
+        let mac: Mac = "02-0-a:FF:00:01".parse().unwrap();
+        assert_eq!(mac.to_string(), "02:00:0a:ff:00:01");
+        for text in ["", "02:00:00:00:00", "02:00:00:00:00:+1", "1:2:3:4:5:6:7"] {
+            assert!(text.parse::<Mac>().is_err(), "{text}");
+        }
+    }
+}

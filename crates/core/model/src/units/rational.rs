@@ -82,13 +82,6 @@ impl Rational {
         )
     }
 
-    /// `floor(self × nanos / 10⁹)`: whole events at this rate per second in a time.
-    #[must_use]
-    pub fn events_in(self, nanos: u64) -> u64 {
-        let n = u128::from(self.num) * u128::from(nanos);
-        u64::try_from(n / (u128::from(self.den) * 1_000_000_000)).unwrap_or(u64::MAX)
-    }
-
     /// Reads a decimal number without sign: `12`, `1.25`, `.5`.
     pub(crate) fn parse_decimal(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -151,13 +144,5 @@ mod tests {
         assert!(Rational::parse_decimal("1.2.3").is_none());
         assert!(Rational::parse_decimal("-1").is_none());
         assert!(Rational::parse_decimal(".").is_none());
-    }
-
-    #[test]
-    fn events_are_floored_without_rounding() {
-        let third = Rational::new(1, 3).unwrap();
-        assert_eq!(third.events_in(2_999_999_999), 0);
-        assert_eq!(third.events_in(3_000_000_000), 1);
-        assert_eq!(Rational::whole(100_000).events_in(5_000_000_000), 500_000);
     }
 }

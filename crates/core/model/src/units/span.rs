@@ -85,7 +85,10 @@ impl fmt::Display for Span {
             .iter()
             .find(|(n, s)| *n != "h" && *n != "m" && nanos >= *s)
         {
-            Some((n, s)) if !nanos.is_multiple_of(*s) && (nanos * 1000).is_multiple_of(*s) => {
+            Some((n, s))
+                if !nanos.is_multiple_of(*s)
+                    && (u128::from(nanos) * 1000).is_multiple_of(u128::from(*s)) =>
+            {
                 (*n, *s)
             }
             _ => (*name, *scale),
@@ -117,6 +120,7 @@ mod tests {
             ("5M", 300_000_000_000, "5m"),
             ("0", 0, "0s"),
             ("1234567ns", 1_234_567, "1234567ns"),
+            ("18446744073709551615ns", u64::MAX, "18446744073709551615ns"),
         ] {
             let span: Span = text.parse().unwrap();
             assert_eq!(

@@ -69,6 +69,9 @@ pub(crate) struct TransmitArgs {
     pub(crate) xdp_mode: XdpMode,
 }
 
+/// Largest receive ring that can be asked for; the kernel takes a ring in one piece of address space.
+const MAX_RING_MIB: u64 = 4_095;
+
 /// Options of the receiving port.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
@@ -80,8 +83,8 @@ pub(crate) struct ReceiveArgs {
     /// destinations of the streams. May be given several times.
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Vec<AddressRange>,
-    /// Receive ring of the packet driver in MiB.
-    #[arg(long, value_name = "MIB")]
+    /// Receive ring of the packet driver in MiB, for each worker.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_RING_MIB))]
     pub(crate) ring: Option<u64>,
 }
 
@@ -107,14 +110,14 @@ impl TransmitArgs {
     }
 
     /// The sending port with its share of the CPUs.
-    pub(crate) fn port(&self, locator: Locator, cpus: &mut Vec<u32>) -> PortPlan {
-        PortPlan {
+    pub(crate) fn port(&self, locator: Locator, cpus: &mut Vec<u32>) -> anyhow::Result<PortPlan> {
+        Ok(PortPlan {
             workers: self.workers,
-            cpus: take(cpus, self.workers),
+            cpus: take(cpus, self.workers)?,
             gateway: self.gateway,
             xdp_mode: self.xdp_mode,
             ..PortPlan::new("tx", locator)
-        }
+        })
     }
 }
 
@@ -125,23 +128,23 @@ impl ReceiveArgs {
         locator: Locator,
         xdp_mode: XdpMode,
         cpus: &mut Vec<u32>,
-    ) -> PortPlan {
-        PortPlan {
+    ) -> anyhow::Result<PortPlan> {
+        Ok(PortPlan {
             workers: self.rx_workers,
-            cpus: take(cpus, self.rx_workers),
+            cpus: take(cpus, self.rx_workers)?,
             addresses: self.address.clone(),
             xdp_mode,
             ring_bytes: self.ring.unwrap_or(0) * 1024 * 1024,
             ..PortPlan::new("rx", locator)
-        }
+        })
     }
 }
 
-/// As many CPUs as there are workers, or none where the list is too short for all.
-fn take(cpus: &mut Vec<u32>, workers: u32) -> Vec<u32> {
-    if cpus.len() < workers as usize {
-        Vec::new()
-    } else {
-        cpus.drain(..workers as usize).collect()
+/// As many CPUs as there are workers; none where no CPU is left, and the program chooses.
+fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
+    let (left, workers) = (cpus.len(), workers as usize);
+    if left > 0 && left < workers {
+        anyhow::bail!("--cpus: {left} left for {workers} workers; name one for each");
     }
+    Ok(cpus.drain(..workers.min(left)).collect())
 }

@@ -79,7 +79,8 @@ pub(crate) struct StreamArgs {
     /// The tag behind the last header.
     #[arg(long, value_name = "TAG", default_value = "wirebench")]
     tag: TagArg,
-    /// Send the frames of this pcap or pcapng file as they are.
+    /// Send the frames of this pcap or pcapng file as they are, from the beginning again until
+    /// --duration or --count ends it.
     #[arg(long, value_name = "FILE")]
     replay: Option<String>,
     /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.

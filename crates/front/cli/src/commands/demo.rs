@@ -3,7 +3,10 @@
 //! Each step is a function that brings up its lab, runs its trials and leaves its results in the
 //! [`Tour`]; a new step is one more function and one line in [`run`].
 
-use std::path::PathBuf;
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -21,7 +24,7 @@ use wb_testbed::{
 };
 
 use super::lab::gain_privileges;
-use crate::run::{lab_hints, print, show};
+use crate::run::{Fault, deliver, lab_hints, print, show};
 
 /// The guided tour: trials through a kernel router and through an impairing device, in a lab.
 #[derive(Args, Debug)]
@@ -124,7 +127,7 @@ impl Tour<'_> {
         self.steps
             .push(json!({ "name": name, "report": finished.report }));
         if let End::Fault(text) = &finished.end {
-            anyhow::bail!("{name}: {text}");
+            return Err(Fault(format!("{name}: {text}")).into());
         }
         if !finished.report.totals.adds_up() {
             self.wrong.push(format!("{name}: the totals do not add up"));
@@ -338,8 +341,28 @@ fn counters(lab: &Lab) -> Result<DirectionCounters> {
     last.context("the impairing device does not publish its counters")
 }
 
+/// Makes sure, before anything runs, that the report can be written in the end.
+fn check_output(path: &Path) -> Result<()> {
+    let there = path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| {
+            format!(
+                "cannot write the report to {}; name another place with --output FILE",
+                path.display()
+            )
+        })?;
+    if !there {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     let in_user_namespace = gain_privileges()?;
+    check_output(&args.output)?;
     let mut tour = Tour {
         args,
         signals: Signals::install()?,
@@ -380,10 +403,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         "steps": tour.steps,
     });
     let text = serde_json::to_string_pretty(&document)?;
-    std::fs::write(&args.output, format!("{text}\n"))
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    let written = std::fs::write(&args.output, format!("{text}\n"));
     if args.json {
-        print(&text);
+        deliver(&text)?;
     }
     let trials = tour.steps.len();
     let summary = match (early, tour.wrong.as_slice()) {
@@ -393,10 +415,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         }
         (None, wrong) => format!("\nnot as it must be:\n  {}", wrong.join("\n  ")),
     };
-    tour.say(&format!(
-        "{summary}; the whole report is in {}",
-        args.output.display()
-    ));
+    let file = args.output.display();
+    if let Err(e) = written {
+        // Half a document is worse than none.
+        let _ = std::fs::remove_file(&args.output);
+        tour.say(&summary);
+        return Err(Fault(format!("cannot write the report to {file}: {e}")).into());
+    }
+    tour.say(&format!("{summary}; the whole report is in {file}"));
     if early.is_none() {
         tour.say("next: wirebench lab up pair; wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0 --rate 100kpps");
     }

@@ -355,12 +355,38 @@ fn describe(lab: &LabStatus) -> String {
         .filter(|e| e.faces_tester())
         .map(wb_testbed::End::locator)
         .collect();
-    if let [tx, rx, ..] = ends.as_slice() {
+    if lab.state == "broken" {
+        text.push_str(&broken(lab));
+    } else if let [tx, rx, ..] = ends.as_slice() {
         text.push_str(&format!(
             "  try: wirebench trial --tx {tx} --rx {rx} --rate 100kpps --duration 5s\n"
         ));
     }
     text
+}
+
+/// What a broken lab lacks, and what to do about it.
+fn broken(lab: &LabStatus) -> String {
+    let mut missing: Vec<String> = lab
+        .nodes
+        .iter()
+        .filter(|n| !n.present)
+        .map(|n| format!("the namespace {} is gone", n.node.namespace))
+        .collect();
+    if let Some(device) = lab.device.as_ref().filter(|d| !d.alive) {
+        missing.push(format!(
+            "the impairing device (process {}) is gone",
+            device.process.pid
+        ));
+    }
+    if missing.is_empty() {
+        missing.push("it was never finished".to_owned());
+    }
+    format!(
+        "  {}; remove it with: wirebench lab down {}\n",
+        missing.join("; "),
+        lab.name
+    )
 }
 
 /// What an impairing device did, both ways.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use serde_json::Value;
@@ -39,8 +39,9 @@ pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u
 pub(crate) fn man<C: CommandFactory>(args: &ManArgs) -> Result<u8> {
     match &args.out {
         Some(dir) => {
-            std::fs::create_dir_all(dir)?;
-            clap_mangen::generate_to(C::command(), dir)?;
+            std::fs::create_dir_all(dir)
+                .and_then(|()| clap_mangen::generate_to(C::command(), dir))
+                .with_context(|| format!("cannot write man pages to {}", dir.display()))?;
         }
         None => {
             let mut text = Vec::new();

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
         kind: "rx".to_owned(),
         ports: vec![
             args.receive
-                .port(args.interface.clone(), XdpMode::Auto, &mut cpus),
+                .port(args.interface.clone(), XdpMode::Auto, &mut cpus)?,
         ],
         traffic: vec![TrafficJob {
             rx: Some("rx".to_owned()),

@@ -40,10 +40,10 @@ pub(crate) struct TrialArgs {
 
 pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
     let mut cpus = args.transmit.cpu_list()?;
-    let tx = args.transmit.port(args.tx.clone(), &mut cpus);
+    let tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
     let mut rx = args
         .receive
-        .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus);
+        .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus)?;
     if args.bidir {
         rx.workers = rx.workers.max(tx.workers);
     }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &TxArgs) -> Result<u8> {
     let mut cpus = args.transmit.cpu_list()?;
     let plan = Plan {
         kind: "tx".to_owned(),
-        ports: vec![args.transmit.port(args.interface.clone(), &mut cpus)],
+        ports: vec![args.transmit.port(args.interface.clone(), &mut cpus)?],
         traffic: vec![TrafficJob {
             tx: Some("tx".to_owned()),
             streams: args.stream.streams()?,

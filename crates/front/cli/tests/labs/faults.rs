@@ -70,6 +70,50 @@ fn signals_end_a_run_with_its_statistics() {
 }
 
 #[test]
+fn a_second_signal_does_not_wait_for_the_drain() {
+    if !privileged("a_second_signal_does_not_wait_for_the_drain") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let running = Running::start(&[
+        "trial",
+        "--tx",
+        &lab.a0(),
+        "--rx",
+        &lab.b0(),
+        "--rate",
+        "10kpps",
+        "--drain",
+        "1m",
+        "--json",
+        "-q",
+    ]);
+    wait_until_sending(&lab);
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::INT);
+    let report = report_of(running, 130);
+    assert_eq!(total(&report, "lost"), 0, "{}", report["totals"]);
+    let elapsed = report["elapsed_ns"].as_u64().unwrap();
+    assert!(
+        elapsed < 30_000_000_000,
+        "it waited for the drain: {elapsed}"
+    );
+}
+
+#[test]
+fn results_that_cannot_be_written_are_a_fault() {
+    let output = crate::kit::wirebench()
+        .args(["tx", "-i", "file:/dev/null", "--count", "1", "--json", "-q"])
+        .stdout(std::fs::File::create("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains("standard output"), "{error}");
+}
+
+#[test]
 fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
     if !privileged("a_link_that_goes_down_and_up_costs_frames_and_not_the_run") {
         return;
@@ -105,6 +149,13 @@ fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
             missing > 1_000,
             "{driver}: the link was down for half a second: {}",
             report["totals"]
+        );
+        let limited_by = report["limited_by"].as_str().unwrap();
+        assert!(limited_by.contains("the link"), "{driver}: {limited_by}");
+        assert!(
+            report["warnings"].to_string().contains("went down once"),
+            "{driver}: {}",
+            report["warnings"]
         );
         assert!(
             total(&report, "received") > 15_000,

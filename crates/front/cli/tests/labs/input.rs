@@ -12,6 +12,16 @@ fn refusal(arguments: &[&str]) -> String {
         "{arguments:?} printed to standard output"
     );
     assert!(!error.contains("panicked"), "{error}");
+    let toml_caret = error.contains('^');
+    assert!(
+        error.lines().count() == 1 || toml_caret,
+        "{arguments:?}: more than one line: {error}"
+    );
+    let told = error.trim().split(": ").collect::<Vec<_>>();
+    let mut once = told.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), told.len(), "{arguments:?}: told twice: {error}");
     error
 }
 
@@ -58,6 +68,16 @@ fn what_needs_no_interface() {
         ),
         (&["run", "/nonexistent.toml"], &["/nonexistent.toml"]),
         (&["tx", "-i", "nonode/eth0"], &["nonode"]),
+        (&["tx", "-i", out, "--cpus", "4095"], &["CPU 4095"]),
+        (
+            &["tx", "-i", out, "--workers", "2", "--cpus", "0"],
+            &["2 workers"],
+        ),
+        (
+            &["rx", "-i", "packet:lo", "--ring", "99999999999999"],
+            &["4095"],
+        ),
+        (&["demo", "--quite"], &["--quiet"]),
         (&["tx", "-i", "wb-nosuchif0"], &["wb-nosuchif0"]),
         (&["linerate", "fast"], &["fast"]),
         (&["doctor", "wb-nosuchif0"], &["wb-nosuchif0"]),

@@ -47,6 +47,8 @@ fn every_pair_of_drivers_agrees() {
                 0,
             );
             assert_lossless(&report, 20_000);
+            // Our own questions before the run are nobody's traffic.
+            assert_eq!(total(&report, "foreign"), 0, "{}", report["totals"]);
             assert_eq!(report["ports"][0]["driver"], tx);
             assert_eq!(report["ports"][1]["driver"], rx);
         }

@@ -66,7 +66,7 @@ fn notes(rates: &Rates, totals: &Totals, both_ends: bool) -> Vec<String> {
         notes.push(format!("{what} {}", time(ns)));
     }
     if let Some(n) = rates.largest_catch_up_frames.filter(|n| *n > 0) {
-        notes.push(format!("largest catch-up {} frames in one go", count(n)));
+        notes.push(format!("at most {} frames behind schedule", count(n)));
     }
     notes
 }

@@ -206,7 +206,7 @@ fn clock(page: &mut Page, report: &Report, verbose: bool) {
             Tone::Doubt,
             "  ! ",
             Tone::Doubt,
-            "sender and receiver used different clocks: their offset is part of every latency",
+            "the sender's clock is not known here: if it is not this host's, its offset is part of every latency",
         );
     }
     if clock.step_ns != 0 {

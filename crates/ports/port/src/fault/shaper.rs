@@ -26,7 +26,7 @@ impl Shaper {
             Rate::FramesPerSecond(rate) => ((1e9 / rate * unit).round() as u64, 0),
             Rate::BitsPerSecond(bits) => {
                 let per_byte = (8_000_000_000u128 << FRACTION) / u128::from(bits);
-                (0, per_byte as u64)
+                (0, u64::try_from(per_byte).unwrap_or(u64::MAX))
             }
         };
         Self {
