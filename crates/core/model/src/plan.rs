@@ -314,11 +314,9 @@ const fn default_catch_up() -> Span {
 const fn one() -> u32 {
     1
 }
-#[allow(clippy::trivially_copy_pass_by_ref)]
 const fn is_one(n: &u32) -> bool {
     *n == 1
 }
-#[allow(clippy::trivially_copy_pass_by_ref)]
 const fn is_false(b: &bool) -> bool {
     !*b
 }

@@ -363,7 +363,7 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
         found.problem(&at("mpls"), "ARP is not carried in MPLS");
     }
     for vary in &stream.vary {
-        check_vary(place, stream, vary, own, found);
+        check_vary(place, stream, vary, found);
     }
     if let Some(speed) = stream.speed
         && (!speed.is_finite() || speed <= 0.0)
@@ -375,18 +375,7 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
     }
 }
 
-/// Where the destination address stands in a stream's frames.
-fn destination_bytes(stream: &Stream) -> std::ops::Range<u32> {
-    let network = 14 + 4 * u32::try_from(stream.vlan.len() + stream.mpls.len()).unwrap_or(0);
-    match (stream.proto, stream.is_ipv6()) {
-        (Proto::Raw, _) => 0..0,
-        (Proto::Arp, _) => network + 24..network + 28,
-        (_, false) => network + 16..network + 20,
-        (_, true) => network + 24..network + 40,
-    }
-}
-
-fn check_vary(place: &str, stream: &Stream, vary: &Vary, own: bool, found: &mut Findings) {
+fn check_vary(place: &str, stream: &Stream, vary: &Vary, found: &mut Findings) {
     let at = format!("{place}, vary {}", vary.field);
     let ip = !matches!(stream.proto, Proto::Arp | Proto::Raw);
     let exists = match vary.field {
@@ -410,13 +399,6 @@ fn check_vary(place: &str, stream: &Stream, vary: &Vary, own: bool, found: &mut 
     }
     if let Field::At { offset, width } = vary.field {
         let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(width));
-        let destination = destination_bytes(stream);
-        if first < destination.end && last > destination.start && !own {
-            found.problem(
-                &at,
-                "changes the destination address; use `vary dst`, or give --i-own-this-network if you own the network",
-            );
-        }
         let tag = stream.header_len()..stream.header_len() + stream.tag_len();
         if first < tag.end && last > tag.start && stream.tag != TagKind::None {
             found.problem(
@@ -605,21 +587,6 @@ mod tests {
             assert_eq!(p.validate().is_ok(), harmless, "{vary}");
             p.i_own_this_network = true;
             assert!(p.validate().is_ok(), "{vary}");
-        }
-    }
-
-    #[test]
-    fn raw_bytes_do_not_escape_the_harmless_ranges() {
-        for (vary, harmless) in [
-            ("u32@30=random:0-4294967295", false),
-            ("u8@33=inc:0-255", false),
-            ("u32@26=random:0-4294967295", true),
-        ] {
-            let stream = Stream {
-                vary: vec![vary.parse().unwrap()],
-                ..Stream::default()
-            };
-            assert_eq!(plan(stream).validate().is_ok(), harmless, "{vary}");
         }
     }
 

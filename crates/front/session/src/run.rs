@@ -386,6 +386,8 @@ impl Prepared {
                 }
             }
             if drain_until.is_some_and(|t| now >= t) {
+                // What is stamped later is lost, whenever a worker gets to look.
+                control.end_wall_ns.store(wall_ns(), Ordering::Release);
                 control.finish.store(true, Ordering::Release);
                 return end;
             }

@@ -30,7 +30,6 @@ fn to_number(addr: IpAddr) -> u128 {
 fn from_number(like: IpAddr, n: u128) -> IpAddr {
     match like {
         // The value came from 32-bit addresses, so the upper bits are 0.
-        #[allow(clippy::cast_possible_truncation)]
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(n as u32)),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(n)),
     }
@@ -184,7 +183,6 @@ impl PortRange {
     #[must_use]
     pub fn nth(self, i: u32) -> u16 {
         // The sum stays within first..=last, which are 16-bit numbers.
-        #[allow(clippy::cast_possible_truncation)]
         let offset = (i % self.count()) as u16;
         self.first + offset
     }

@@ -59,7 +59,6 @@ impl Rational {
 
     /// The nearest floating-point number, for display and statistics only.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)]
     pub fn as_f64(self) -> f64 {
         self.num as f64 / self.den as f64
     }

@@ -100,6 +100,8 @@ impl Lab {
     pub(crate) fn trial_with(&self, tx: &str, rx: &str, options: &[&str], code: i32) -> Value {
         let output = wirebench()
             .args(["trial", "--tx", tx, "--rx", rx, "--json", "-q"])
+            // A busy machine may stall a sender for longer than it makes up for by default.
+            .args(["--catch-up", "10s"])
             .args(options)
             .output()
             .expect("runs");
