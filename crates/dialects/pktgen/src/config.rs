@@ -1,0 +1,378 @@
+//! What the commands of a device set: its configuration.
+//!
+//! Plain data, already in the widths of the original, so that a value out of range wraps here as it
+//! does there.
+
+use std::net::Ipv6Addr;
+
+use wb_model::units::Rational;
+use wb_wire::MacAddr;
+
+use crate::address;
+use crate::flags::Flags;
+use crate::imix::Entry;
+use crate::world::Interface;
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XmitMode {
+    /// Straight to the driver.
+    #[default]
+    StartXmit,
+    /// Into the receive side of the interface.
+    NetifReceive,
+    /// Through the queueing discipline.
+    QueueXmit,
+}
+
+/// The time between two transmit calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// As printed, in whole ns.
+    pub shown_ns: u64,
+    /// As kept, in ns: `rate` and `ratep` rarely come out whole. 0 is full speed.
+    pub exact_ns: Rational,
+}
+
+impl Delay {
+    /// The value that means: never send.
+    pub const NEVER: u64 = u64::MAX;
+
+    /// A whole number of ns.
+    pub const fn whole(ns: u64) -> Self {
+        Self {
+            shown_ns: ns,
+            exact_ns: Rational::whole(ns),
+        }
+    }
+
+    /// `num / den` ns. What prints as 0 is full speed.
+    pub fn fraction(num: u64, den: u64) -> Self {
+        let shown_ns = num.checked_div(den).unwrap_or(0);
+        if shown_ns == 0 {
+            return Self::whole(0);
+        }
+        Self {
+            shown_ns,
+            exact_ns: Rational::new(num.into(), den.into()).unwrap_or(Rational::whole(shown_ns)),
+        }
+    }
+
+    /// Whether nothing is ever to be sent.
+    pub const fn is_never(self) -> bool {
+        self.shown_ns == Self::NEVER
+    }
+
+    /// When call number `call` (from 0) is due after the first, in ns.
+    pub fn due_ns(self, call: u64) -> u64 {
+        let whole = u128::from(call) * u128::from(self.exact_ns.numerator())
+            / u128::from(self.exact_ns.denominator());
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+}
+
+/// One 802.1Q tag as configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VlanTag {
+    /// The id; none: no tag.
+    pub id: Option<u16>,
+    /// Priority, kept while the tag is off.
+    pub priority: u8,
+    /// The bit after the priority, kept while the tag is off.
+    pub cfi: u8,
+}
+
+impl VlanTag {
+    /// The 16 bits of tag control information, if the tag is on.
+    pub const fn tci(self) -> Option<u16> {
+        match self.id {
+            Some(id) => Some((self.priority as u16) << 13 | (self.cfi as u16) << 12 | id),
+            None => None,
+        }
+    }
+}
+
+/// A device as the commands left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// The full name, tag after `@` included.
+    pub name: String,
+    /// Packets to send; 0: for ever.
+    pub count: u64,
+    /// Smallest size in bytes without FCS; 0: not set yet.
+    pub min_size: u32,
+    /// Largest size in bytes without FCS.
+    pub max_size: u32,
+    /// Mix of sizes, used where the sizes above are no range.
+    pub imix: Vec<Entry>,
+    /// Fragments that the payload is spread over in memory; no effect on bytes.
+    pub frags: i32,
+    /// Pace.
+    pub delay: Delay,
+    /// How often each built packet is sent.
+    pub clone_skb: i32,
+    /// Packets of one transmit call.
+    pub burst: i32,
+    /// Slots of the flow table.
+    pub flows: u32,
+    /// Packets of one flow.
+    pub flow_len: u32,
+    /// Security association, shown only.
+    pub spi: u32,
+    /// First transmit queue.
+    pub queue_min: u16,
+    /// Last transmit queue.
+    pub queue_max: u16,
+    /// Priority in the queueing discipline.
+    pub skb_priority: u32,
+    /// Lowest IPv4 destination, as written.
+    pub dst_min: String,
+    /// Highest IPv4 destination, as written.
+    pub dst_max: String,
+    /// Lowest IPv4 source, as written; empty: of the interface.
+    pub src_min: String,
+    /// Highest IPv4 source, as written.
+    pub src_max: String,
+    /// IPv6 source; `::`: of the interface.
+    pub src6: Ipv6Addr,
+    /// IPv6 destination.
+    pub dst6: Ipv6Addr,
+    /// Bits that are always set in a random IPv6 destination.
+    pub dst6_min: Ipv6Addr,
+    /// Bits that may be set in a random IPv6 destination.
+    pub dst6_max: Ipv6Addr,
+    /// Source address; none: of the interface.
+    pub src_mac: Option<MacAddr>,
+    /// Destination address.
+    pub dst_mac: MacAddr,
+    /// Source addresses to walk through.
+    pub src_mac_count: i32,
+    /// Destination addresses to walk through.
+    pub dst_mac_count: i32,
+    /// Lowest UDP source.
+    pub udp_src_min: u16,
+    /// Bound of the UDP source, itself never sent.
+    pub udp_src_max: u16,
+    /// Lowest UDP destination.
+    pub udp_dst_min: u16,
+    /// Bound of the UDP destination, itself never sent.
+    pub udp_dst_max: u16,
+    /// MPLS words, topmost first.
+    pub labels: Vec<u32>,
+    /// Inner tag.
+    pub vlan: VlanTag,
+    /// Outer tag.
+    pub svlan: VlanTag,
+    /// IPv4 type of service.
+    pub tos: u8,
+    /// IPv6 traffic class.
+    pub traffic_class: u8,
+    /// NUMA node.
+    pub node: Option<i32>,
+    /// Where packets go.
+    pub xmit_mode: XmitMode,
+    /// The flags.
+    pub flags: Flags,
+    /// How often `clear_counters` was written; a walker that sees it grow clears its own.
+    pub clears: u64,
+}
+
+impl DeviceConfig {
+    /// Smallest size that is accepted: Ethernet, IPv4 and UDP headers.
+    pub const SMALLEST: u32 = 42;
+    /// Most flows.
+    pub const MAX_FLOWS: u32 = 65_536;
+    /// Most labels.
+    pub const MAX_LABELS: usize = 16;
+
+    /// A device that has just been added.
+    pub fn new(name: &str, defaults: &Defaults) -> Self {
+        Self {
+            name: name.to_owned(),
+            count: defaults.count,
+            min_size: 0,
+            max_size: 0,
+            imix: Vec::new(),
+            frags: 0,
+            delay: Delay::whole(defaults.delay_ns),
+            clone_skb: defaults.clone_skb,
+            burst: 1,
+            flows: 0,
+            flow_len: 0,
+            spi: 0,
+            queue_min: 0,
+            queue_max: 0,
+            skb_priority: 0,
+            dst_min: String::new(),
+            dst_max: String::new(),
+            src_min: String::new(),
+            src_max: String::new(),
+            src6: Ipv6Addr::UNSPECIFIED,
+            dst6: Ipv6Addr::UNSPECIFIED,
+            dst6_min: Ipv6Addr::UNSPECIFIED,
+            dst6_max: Ipv6Addr::UNSPECIFIED,
+            src_mac: None,
+            dst_mac: MacAddr::ZERO,
+            src_mac_count: 0,
+            dst_mac_count: 0,
+            udp_src_min: 9,
+            udp_src_max: 9,
+            udp_dst_min: 9,
+            udp_dst_max: 9,
+            labels: Vec::new(),
+            vlan: VlanTag::default(),
+            svlan: VlanTag::default(),
+            tos: 0,
+            traffic_class: 0,
+            node: None,
+            xmit_mode: XmitMode::default(),
+            flags: Flags(Flags::SHARED),
+            clears: 0,
+        }
+    }
+
+    /// The interface: the name up to `@`.
+    pub fn interface(&self) -> String {
+        let name = self.name.split('@').next().unwrap_or_default();
+        String::from_utf8_lossy(&crate::lexis::bytes(name)).into_owned()
+    }
+
+    /// Whether packets are IPv6.
+    pub const fn is_ipv6(&self) -> bool {
+        self.flags.has(Flags::IPV6)
+    }
+
+    /// Bytes of labels and tags between Ethernet and IP headers.
+    pub fn overhead(&self) -> u32 {
+        4 * (self.labels.len() as u32
+            + u32::from(self.vlan.id.is_some())
+            + u32::from(self.svlan.id.is_some()))
+    }
+
+    /// Bytes of a whole frame (without FCS) that was asked to have `size`.
+    pub fn frame_len(&self, size: u32) -> u64 {
+        let headers = 14 + self.overhead() + if self.is_ipv6() { 40 } else { 20 } + 8;
+        u64::from(headers) + u64::from(size.saturating_sub(headers).max(16))
+    }
+
+    /// Fills in what a start fills in for good: sizes never set, ranges turned round, queues that
+    /// the interface does not have. Gives what is worth a warning.
+    pub fn settle(&mut self, interface: &Interface) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let last = interface.tx_queues.max(1) - 1;
+        for (what, queue) in [
+            ("queue_map_min", &mut self.queue_min),
+            ("queue_map_max", &mut self.queue_max),
+        ] {
+            if *queue > last {
+                warnings.push(format!(
+                    "{}: {what} {queue} is above the last transmit queue; {last} is used",
+                    self.name
+                ));
+                *queue = last;
+            }
+        }
+        if self.min_size == 0 {
+            self.min_size = if self.is_ipv6() { 78 } else { 58 };
+        }
+        self.max_size = self.max_size.max(self.min_size);
+        warnings
+    }
+
+    /// Whether the size comes from the mix.
+    pub fn uses_imix(&self) -> bool {
+        self.min_size >= self.max_size && !self.imix.is_empty()
+    }
+
+    /// The largest frame this configuration builds, in bytes without FCS.
+    pub fn largest_frame(&self) -> u64 {
+        if self.uses_imix() {
+            let sizes = self.imix.iter().map(|e| e.size as u32);
+            return self.frame_len(sizes.max().unwrap_or(0));
+        }
+        self.frame_len(self.max_size.max(self.min_size))
+    }
+
+    /// The largest frame that an interface of this MTU sends, in bytes without FCS: a VLAN tag is
+    /// allowed on top, and no IP packet is longer than its length field can say.
+    pub fn frame_limit(&self, mtu: u32) -> u64 {
+        let tag = if self.vlan.id.is_some() { 4 } else { 0 };
+        let packet = 65_535 + if self.is_ipv6() { 40 } else { 0 };
+        (14 + tag + u64::from(mtu)).min(14 + u64::from(self.overhead()) + packet)
+    }
+
+    /// The IPv4 source range: of the interface if none was written.
+    pub(crate) fn source_range(&self, interface: &Interface) -> (u32, u32) {
+        if self.src_min.is_empty() {
+            let own = interface.ipv4.map_or(0, u32::from);
+            (own, own)
+        } else {
+            (
+                address::lax_ipv4(&self.src_min),
+                address::lax_ipv4(&self.src_max),
+            )
+        }
+    }
+
+    /// The IPv4 destination range.
+    pub(crate) fn destination_range(&self) -> (u32, u32) {
+        (
+            address::lax_ipv4(&self.dst_min),
+            address::lax_ipv4(&self.dst_max),
+        )
+    }
+}
+
+/// What a fresh device has, where the kernel module takes parameters for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// `pg_count_d`.
+    pub count: u64,
+    /// `pg_delay_d`, in ns.
+    pub delay_ns: u64,
+    /// `pg_clone_skb_d`.
+    pub clone_skb: i32,
+    /// `debug`.
+    pub debug: u64,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            count: 1000,
+            delay_ns: 0,
+            clone_skb: 0,
+            debug: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_is_exact() {
+        let delay = Delay::fraction(1_000_000_000, 3_000_000);
+        assert_eq!(delay.shown_ns, 333);
+        assert_eq!(delay.due_ns(3_000_000), 1_000_000_000);
+        assert_eq!(
+            Delay::fraction(1_000_000_000, 2_000_000_000),
+            Delay::whole(0)
+        );
+        assert!(Delay::whole(Delay::NEVER).is_never());
+        assert_eq!(Delay::whole(Delay::NEVER).due_ns(2), u64::MAX);
+    }
+
+    #[test]
+    fn frames_are_never_below_their_headers() {
+        let mut config = DeviceConfig::new("eth0", &Defaults::default());
+        assert_eq!(config.frame_len(42), 58);
+        assert_eq!(config.frame_len(60), 60);
+        config.flags.put(Flags::IPV6, true);
+        assert_eq!(config.frame_len(60), 78);
+        config.vlan.id = Some(1);
+        assert_eq!(config.frame_len(60), 82);
+        assert_eq!(config.frame_limit(1500), 1518);
+    }
+}

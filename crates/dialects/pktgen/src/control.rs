@@ -1,0 +1,517 @@
+//! The folder of control files, as a state machine: text in, text and effects out.
+//!
+//! Starts and sends nothing. A front door hands in what was written and read, and carries out the
+//! [`Effect`]s:
+//!
+//! 1. [`Folder::write`] says [`Effect::Start`]: [`Folder::begin`] gives one [`Job`] per device; each
+//!    worker walks its own.
+//! 2. While they run, [`Folder::publish`] brings live counters in and [`Folder::live`] brings changed
+//!    settings out.
+//! 3. [`Folder::finish`] (or [`Folder::fail`]) ends a device; the blocked writer of `start` is answered
+//!    when [`Folder::is_running`] is false.
+//!
+//! ```
+//! use wb_pktgen::{control::{Effect, Folder, Options}, world::{Interface, World}};
+//!
+//! struct Host;
+//! impl World for Host {
+//!     fn interface(&self, name: &str) -> Option<Interface> {
+//!         (name == "eth0").then(Interface::default)
+//!     }
+//!     fn node_possible(&self, node: i32) -> bool { node == 0 }
+//!     fn may_administer(&self) -> bool { true }
+//! }
+//!
+//! let mut folder = Folder::new([0, 1], Options::default());
+//! folder.write("kpktgend_0", b"add_device eth0\n", &Host)?;
+//! folder.write("eth0", b"pkt_size 60\n", &Host)?;
+//! let text = folder.read("eth0", &Host, 0)?;
+//! assert!(text.ends_with(b"Result: OK: pkt_size=60\n"));
+//! assert_eq!(folder.write("pgctrl", b"start\n", &Host), Ok(Effect::Start));
+//! # Ok::<(), wb_pktgen::errno::Errno>(())
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::config::{Defaults, DeviceConfig};
+use crate::device::{Device, DeviceId, keep_drawn};
+use crate::errno::Errno;
+use crate::flags::Flags;
+use crate::keywords::{self, Target};
+use crate::lexis::{self, Scanner};
+use crate::pgrx::{self, Receiver};
+use crate::progress::Progress;
+use crate::result::Outcome;
+use crate::walk::{Memory, Start, TimeForm, Walker};
+use crate::world::{Link, World};
+
+/// What a folder is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What fresh devices have.
+    pub defaults: Defaults,
+    /// Refuse clones and bursts where the kernel's driver could not do them. Off: every interface
+    /// takes them, as nothing stands in the way outside the kernel.
+    pub strict_sharing: bool,
+    /// How the time stands in packets.
+    pub time_form: TimeForm,
+    /// Whose receiver `pgrx` is.
+    pub receiver: pgrx::Dialect,
+}
+
+/// What a write asks the caller to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Run every device, and answer the writer when all have stopped.
+    Start,
+    /// Stop every device; do not wait.
+    Stop,
+    /// Stop every device. All are removed already; what still runs has no place to report to.
+    Reset,
+    /// Stop the devices of this CPU's thread. They are removed already.
+    RemoveAll {
+        /// The CPU.
+        cpu: u32,
+    },
+    /// The receiver was told something. It knows already; the caller may have to open or close
+    /// what feeds it.
+    Receive(pgrx::Command),
+}
+
+/// A device to run.
+#[derive(Debug)]
+pub struct Job {
+    /// The device.
+    pub id: DeviceId,
+    /// CPU that its worker belongs on.
+    pub cpu: u32,
+    /// The interface to send on.
+    pub interface: String,
+    /// Makes its packets.
+    pub walker: Walker,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    result: Option<String>,
+}
+
+/// The control files of one network namespace.
+#[derive(Debug)]
+pub struct Folder {
+    threads: BTreeMap<u32, Thread>,
+    /// In the order of adding.
+    devices: Vec<Device>,
+    next_id: u64,
+    options: Options,
+    debug: u64,
+    warnings: Vec<String>,
+    receiver: Receiver,
+}
+
+/// Most characters of a device name.
+const DEVICE_NAME: usize = 31;
+/// Most characters of a command of a thread file or of `pgrx`.
+const COMMAND: usize = 39;
+/// Most characters that `pgctrl` looks at.
+const ORDER: usize = 127;
+
+impl Folder {
+    /// A folder with a thread for each of `cpus` and no device.
+    pub fn new(cpus: impl IntoIterator<Item = u32>, options: Options) -> Self {
+        let threads: BTreeMap<_, _> = cpus
+            .into_iter()
+            .map(|cpu| (cpu, Thread::default()))
+            .collect();
+        Self {
+            receiver: Receiver::new(threads.keys().copied(), options.receiver),
+            threads,
+            devices: Vec::new(),
+            next_id: 0,
+            debug: options.defaults.debug,
+            options,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The names of all files.
+    pub fn files(&self) -> Vec<String> {
+        let mut files = vec!["pgctrl".to_owned(), "pgrx".to_owned()];
+        files.extend(self.threads.keys().map(|cpu| format!("kpktgend_{cpu}")));
+        files.extend(self.devices.iter().map(|d| file_name(&d.file)));
+        files
+    }
+
+    /// Whether there is a file of this name.
+    pub fn has(&self, file: &str) -> bool {
+        self.locate(file).is_ok()
+    }
+
+    /// The receiver behind `pgrx`.
+    pub const fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// The receiver behind `pgrx`, to be fed.
+    pub const fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    /// Whether `debug` is on.
+    pub const fn is_verbose(&self) -> bool {
+        self.debug != 0
+    }
+
+    /// What is worth a line in the log since the last call.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn locate(&self, file: &str) -> Result<Place, Errno> {
+        match file {
+            "pgctrl" => return Ok(Place::Control),
+            "pgrx" => return Ok(Place::Receiver),
+            _ => {}
+        }
+        let file = lexis::text(file.as_bytes());
+        if let Some(index) = self.devices.iter().position(|d| d.file == file) {
+            return Ok(Place::Device(index));
+        }
+        self.threads
+            .keys()
+            .find(|cpu| file == format!("kpktgend_{cpu}"))
+            .map(|cpu| Place::Thread(*cpu))
+            .ok_or(Errno::Enoent)
+    }
+
+    /// The content of a file. `now_ns` is CLOCK_MONOTONIC.
+    ///
+    /// Bytes and not text: names and addresses are shown as they were written.
+    ///
+    /// # Errors
+    /// [`Errno::Enoent`] if there is no such file.
+    pub fn read(&self, file: &str, world: &dyn World, now_ns: u64) -> Result<Vec<u8>, Errno> {
+        let text = match self.locate(file)? {
+            Place::Control => {
+                "Packet Generator for packet performance testing. Version: 2.75\n".to_owned()
+            }
+            Place::Receiver => self.receiver.show(),
+            Place::Thread(cpu) => self.show_thread(cpu),
+            Place::Device(index) => {
+                let device = &self.devices[index];
+                let interface = world.interface(&device.config.interface());
+                device.show(interface.as_ref(), now_ns)
+            }
+        };
+        Ok(lexis::bytes(&text))
+    }
+
+    fn show_thread(&self, cpu: u32) -> String {
+        let names = |running| -> String {
+            // The newest stands first, and a blank follows each.
+            let newest_first = self.devices.iter().rev();
+            newest_first
+                .filter(|d| d.cpu == cpu && d.running == running)
+                .map(|d| format!("{} ", d.config.name))
+                .collect()
+        };
+        let result = self.threads.get(&cpu).and_then(|t| t.result.as_deref());
+        format!(
+            "Running: {}\nStopped: {}\nResult: {}\n",
+            names(true),
+            names(false),
+            result.unwrap_or("NA")
+        )
+    }
+
+    /// One write to a file. On success it counts as taken in full.
+    ///
+    /// # Errors
+    /// What `write(2)` is to answer.
+    pub fn write(
+        &mut self,
+        file: &str,
+        written: &[u8],
+        world: &dyn World,
+    ) -> Result<Effect, Errno> {
+        match self.locate(file)? {
+            Place::Control => self.write_control(written, world),
+            Place::Receiver => self.write_receiver(written, world),
+            Place::Thread(cpu) => self.write_thread(cpu, written, world),
+            Place::Device(index) => self.write_device(index, written, world),
+        }
+    }
+
+    fn write_control(&mut self, written: &[u8], world: &dyn World) -> Result<Effect, Errno> {
+        if !world.may_administer() {
+            return Err(Errno::Eperm);
+        }
+        let order = written.strip_suffix(b"\n").unwrap_or(written);
+        let order = &order[..order.len().min(ORDER)];
+        let order = order.split(|b| *b == 0).next().unwrap_or_default();
+        match order {
+            b"start" => Ok(Effect::Start),
+            b"stop" => Ok(Effect::Stop),
+            b"reset" => {
+                self.devices.clear();
+                self.receiver.set_sending(false);
+                Ok(Effect::Reset)
+            }
+            _ => Err(Errno::Einval),
+        }
+    }
+
+    fn write_receiver(&mut self, written: &[u8], world: &dyn World) -> Result<Effect, Errno> {
+        if written.is_empty() {
+            return Err(Errno::Einval);
+        }
+        let mut scanner = Scanner::new(written);
+        scanner.skip();
+        let name = lexis::text(&scanner.word(COMMAND));
+        scanner.skip();
+        let argument = scanner.word(DEVICE_NAME);
+        let argument = String::from_utf8_lossy(&argument);
+        let exists = |name: &str| world.interface(name).is_some();
+        let Some(command) = pgrx::Command::parse(&name, &argument, exists) else {
+            self.warnings
+                .push(format!("pgrx: `{name} {argument}` is no command; ignored"));
+            return Ok(Effect::None);
+        };
+        self.receiver.apply(&command);
+        Ok(Effect::Receive(command))
+    }
+
+    fn write_thread(
+        &mut self,
+        cpu: u32,
+        written: &[u8],
+        world: &dyn World,
+    ) -> Result<Effect, Errno> {
+        if written.is_empty() {
+            return Err(Errno::Einval);
+        }
+        let mut scanner = Scanner::new(written);
+        scanner.skip();
+        let command = scanner.word(COMMAND);
+        scanner.skip();
+        let (result, outcome) = match command.as_slice() {
+            b"add_device" => {
+                let name = lexis::text(&scanner.word(DEVICE_NAME));
+                match self.add_device(cpu, &name, world) {
+                    Ok(()) => (format!("OK: add_device={name}"), Ok(Effect::None)),
+                    Err(errno) => (format!("ERROR: can not add device {name}"), Err(errno)),
+                }
+            }
+            b"rem_device_all" => {
+                self.devices.retain(|d| d.cpu != cpu);
+                self.receiver.set_sending(self.is_running());
+                (
+                    "OK: rem_device_all".to_owned(),
+                    Ok(Effect::RemoveAll { cpu }),
+                )
+            }
+            b"max_before_softirq" => (
+                "OK: Note! max_before_softirq is obsoleted -- Do not use".to_owned(),
+                Ok(Effect::None),
+            ),
+            _ => return Err(Errno::Einval),
+        };
+        self.threads.entry(cpu).or_default().result = Some(result);
+        outcome
+    }
+
+    fn add_device(&mut self, cpu: u32, name: &str, world: &dyn World) -> Result<(), Errno> {
+        if self.devices.iter().any(|d| d.config.name == name) {
+            return Err(Errno::Ebusy);
+        }
+        let config = DeviceConfig::new(name, &self.options.defaults);
+        let interface = world.interface(&config.interface()).ok_or(Errno::Enodev)?;
+        if interface.link == Link::Other {
+            return Err(Errno::Einval);
+        }
+        if !interface.up {
+            return Err(Errno::Enetdown);
+        }
+        // A file cannot have such a name.
+        if name.contains('/') {
+            return Err(Errno::Einval);
+        }
+        self.devices.push(Device {
+            id: DeviceId(self.next_id),
+            cpu,
+            file: name.to_owned(),
+            config,
+            progress: Progress::default(),
+            memory: Memory::default(),
+            result: String::new(),
+            running: false,
+        });
+        self.next_id += 1;
+        Ok(())
+    }
+
+    fn write_device(
+        &mut self,
+        index: usize,
+        written: &[u8],
+        world: &dyn World,
+    ) -> Result<Effect, Errno> {
+        let device = &mut self.devices[index];
+        let before = device.config.clone();
+        let (result, outcome) = keywords::apply(
+            written,
+            &mut Target {
+                config: &mut device.config,
+                progress: &mut device.progress,
+                debug: &mut self.debug,
+                world,
+                strict_sharing: self.options.strict_sharing,
+                warnings: &mut self.warnings,
+            },
+        );
+        device.progress.follow(&before, &device.config);
+        if let Some(result) = result {
+            device.result = result;
+        }
+        outcome.map(|()| Effect::None)
+    }
+
+    /// Starts every device: the jobs to carry out, in the order of adding. A device that cannot run
+    /// says so in its `Result:` and has no job. `now_ns` is CLOCK_MONOTONIC; all random choices come
+    /// from `seed`.
+    ///
+    /// Called while devices run it starts all of them anew; the workers of the old jobs are to be
+    /// stopped first.
+    pub fn begin(&mut self, now_ns: u64, seed: u64, world: &dyn World) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for device in &mut self.devices {
+            device.running = false;
+            let name = device.config.interface();
+            let Some(interface) = world.interface(&name) else {
+                device.result = format!("ERROR: interface {name} is gone");
+                continue;
+            };
+            self.warnings.extend(device.config.settle(&interface));
+            if device.config.flags.has(Flags::IPSEC) {
+                self.warnings.push(format!(
+                    "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
+                    device.config.name
+                ));
+            }
+            let start = Start {
+                interface,
+                cpu: device.cpu,
+                seed: seed ^ device.id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                time_form: self.options.time_form,
+                memory: device.memory.clone(),
+                progress: Progress {
+                    started_ns: now_ns,
+                    stopped_ns: now_ns,
+                    ..device.progress.clone()
+                },
+            };
+            match Walker::new(device.config.clone(), &start) {
+                Ok(walker) => {
+                    device.progress = walker.progress().clone();
+                    device.result = "Starting".to_owned();
+                    device.running = true;
+                    jobs.push(Job {
+                        id: device.id,
+                        cpu: device.cpu,
+                        interface: name,
+                        walker,
+                    });
+                }
+                Err(too_long) => device.result = format!("ERROR: {too_long}"),
+            }
+        }
+        self.receiver.set_sending(!jobs.is_empty());
+        jobs
+    }
+
+    /// Whether any device runs.
+    pub fn is_running(&self) -> bool {
+        self.devices.iter().any(|d| d.running)
+    }
+
+    /// The present settings of a device, for its walker to follow; none if it was removed.
+    pub fn live(&self, id: DeviceId) -> Option<&DeviceConfig> {
+        Some(&self.devices.iter().find(|d| d.id == id)?.config)
+    }
+
+    fn device_mut(&mut self, id: DeviceId) -> Option<&mut Device> {
+        self.devices.iter_mut().find(|d| d.id == id)
+    }
+
+    /// Takes over where a running device stands.
+    pub fn publish(&mut self, id: DeviceId, progress: &Progress) {
+        if let Some(device) = self.device_mut(id).filter(|d| d.running) {
+            device.progress.clone_from(progress);
+        }
+    }
+
+    /// A device has stopped: its report becomes its `Result:`. `stopped_ns` is CLOCK_MONOTONIC,
+    /// `idle_ns` the time its worker waited. A device that was removed meanwhile is forgotten.
+    pub fn finish(&mut self, id: DeviceId, walker: &Walker, stopped_ns: u64, idle_ns: u64) {
+        if let Some(device) = self.device_mut(id) {
+            device.progress = Progress {
+                stopped_ns,
+                idle_ns,
+                ..walker.progress().clone()
+            };
+            device.memory = walker.memory().clone();
+            keep_drawn(&mut device.config, walker.config());
+            device.result = Outcome::of(walker.config(), &device.progress).text();
+            device.running = false;
+        }
+        let running = self.is_running();
+        self.receiver.set_sending(running);
+    }
+
+    /// A device could not go on; `reason` is one line.
+    pub fn fail(&mut self, id: DeviceId, reason: &str, stopped_ns: u64) {
+        if let Some(device) = self.device_mut(id) {
+            device.progress.stopped_ns = stopped_ns;
+            device.result = format!("ERROR: {reason}");
+            device.running = false;
+        }
+        let running = self.is_running();
+        self.receiver.set_sending(running);
+    }
+
+    /// An interface has a new name: the files of its devices take it and lose their tags.
+    pub fn interface_renamed(&mut self, from: &str, to: &str) {
+        for device in &mut self.devices {
+            if device.config.interface() == from {
+                device.file = lexis::text(to.as_bytes());
+            }
+        }
+    }
+
+    /// An interface is gone, and its devices with it: those that ran, to be stopped.
+    pub fn interface_gone(&mut self, name: &str) -> Vec<DeviceId> {
+        let ran = self
+            .devices
+            .iter()
+            .filter(|d| d.running && d.config.interface() == name)
+            .map(|d| d.id)
+            .collect();
+        self.devices.retain(|d| d.config.interface() != name);
+        ran
+    }
+}
+
+/// The name of a file as a path has it.
+fn file_name(text: &str) -> String {
+    String::from_utf8_lossy(&lexis::bytes(text)).into_owned()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Control,
+    Receiver,
+    Thread(u32),
+    Device(usize),
+}

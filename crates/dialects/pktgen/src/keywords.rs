@@ -1,0 +1,808 @@
+//! The commands of a device file: one entry each, with its name, its argument and its effect.
+
+use crate::address;
+use crate::config::{Delay, DeviceConfig, VlanTag, XmitMode};
+use crate::errno::Errno;
+use crate::flags::{self, FLAGS, Flags};
+use crate::imix;
+use crate::lexis::{self, Scanner};
+use crate::progress::Progress;
+use crate::world::World;
+
+/// How an argument is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// There is none; what stands there is not looked at.
+    None,
+    /// Up to so many decimal digits; no digit is 0.
+    Decimal(usize),
+    /// Two hexadecimal digits.
+    HexByte,
+    /// Text up to white space, `"` or `=`, so many characters at most.
+    Word(usize),
+    /// A list that the command reads by itself.
+    List,
+}
+
+/// A read argument.
+enum Value<'a> {
+    None,
+    Number(u64),
+    /// A byte, if there were two digits.
+    Byte(Option<u8>),
+    Word(String),
+    List(Scanner<'a>),
+}
+
+impl Value<'_> {
+    const fn number(&self) -> u64 {
+        match self {
+            Self::Number(n) => *n,
+            _ => 0,
+        }
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Self::Word(word) => word,
+            _ => "",
+        }
+    }
+}
+
+/// What a command works on.
+pub(crate) struct Target<'a> {
+    pub(crate) config: &'a mut DeviceConfig,
+    pub(crate) progress: &'a mut Progress,
+    pub(crate) debug: &'a mut u64,
+    pub(crate) world: &'a dyn World,
+    /// Clones and bursts are refused where the kernel's driver could not do them.
+    pub(crate) strict_sharing: bool,
+    pub(crate) warnings: &'a mut Vec<String>,
+}
+
+impl Target<'_> {
+    fn may_share(&self) -> bool {
+        !self.strict_sharing
+            || self
+                .world
+                .interface(&self.config.interface())
+                .is_some_and(|i| i.shares_packets)
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.warnings.push(format!("{}: {text}", self.config.name));
+    }
+}
+
+/// The new text of `Result:`, if the command sets one.
+type Outcome = Result<Option<String>, Errno>;
+
+/// One command of a device file.
+pub struct Keyword {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names it may be written by.
+    pub aliases: &'static [&'static str],
+    /// How its argument is written.
+    pub argument: Argument,
+    /// What it sets, with unit and range.
+    pub doc: &'static str,
+    effect: fn(&Keyword, Value<'_>, &mut Target<'_>) -> Outcome,
+}
+
+impl std::fmt::Debug for Keyword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyword({} {:?})", self.name, self.argument)
+    }
+}
+
+impl Keyword {
+    fn ok(&self, value: impl std::fmt::Display) -> Outcome {
+        Ok(Some(format!("OK: {}={value}", self.name)))
+    }
+}
+
+/// Most characters of a command name; a longer word is cut there.
+const NAME: usize = 15;
+
+/// Carries out the command in `written`: the new text of `Result:`, if it sets one.
+pub(crate) fn apply(
+    written: &[u8],
+    target: &mut Target<'_>,
+) -> (Option<String>, Result<(), Errno>) {
+    if written.is_empty() {
+        return (None, Err(Errno::Einval));
+    }
+    let mut scanner = Scanner::new(written);
+    scanner.skip();
+    let name = lexis::text(&scanner.word(NAME));
+    scanner.skip();
+    let Some(keyword) = find(&name) else {
+        return (
+            Some(format!("No such parameter \"{name}\"")),
+            Err(Errno::Einval),
+        );
+    };
+    let value = match keyword.argument {
+        Argument::None => Value::None,
+        Argument::Decimal(digits) => Value::Number(scanner.decimal(digits)),
+        Argument::HexByte => Value::Byte(match scanner.hexadecimal(2) {
+            (value, 2) => Some(value as u8),
+            _ => None,
+        }),
+        Argument::Word(most) => Value::Word(lexis::text(&scanner.word(most))),
+        Argument::List => Value::List(scanner),
+    };
+    match (keyword.effect)(keyword, value, target) {
+        Ok(result) => (result, Ok(())),
+        Err(errno) => (None, Err(errno)),
+    }
+}
+
+/// The command of this name or alias.
+pub fn find(name: &str) -> Option<&'static Keyword> {
+    KEYWORDS
+        .iter()
+        .find(|k| k.name == name || k.aliases.contains(&name))
+}
+
+/// A number stored with the width of its field, and shown.
+macro_rules! store {
+    ($field:ident as $width:ty) => {
+        |k, v, t| {
+            t.config.$field = v.number() as $width;
+            if v.number() != t.config.$field as u64 {
+                t.warn(&format!(
+                    "{} {} does not fit; {} is used",
+                    k.name,
+                    v.number(),
+                    t.config.$field
+                ));
+            }
+            k.ok(t.config.$field)
+        }
+    };
+}
+
+/// A size, 42 at least, stored in the named fields.
+macro_rules! size {
+    ($first:ident $(, $more:ident)*) => {
+        |k, v, t| {
+            let size = v.number().max(u64::from(DeviceConfig::SMALLEST)) as u32;
+            t.config.$first = size;
+            $(t.config.$more = size;)*
+            // Kept as an unsigned number, but answered as a signed one.
+            k.ok(size as i32)
+        }
+    };
+}
+
+/// An IPv4 text, kept as written.
+macro_rules! ipv4 {
+    ($field:ident) => {
+        |k, v, t| {
+            let text = v.word();
+            if !address::is_ipv4(text) {
+                t.warn(&format!("{} `{text}` is not an IPv4 address", k.name));
+            }
+            t.config.$field = text.to_owned();
+            k.ok(text)
+        }
+    };
+}
+
+/// An IPv6 address; switches IPv6 on. `also` sets what follows at once.
+macro_rules! ipv6 {
+    ($field:ident $(, $current:ident)?) => {
+        |k, v, t| {
+            t.config.flags.put(Flags::IPV6, true);
+            match address::lax_ipv6(v.word()) {
+                Some(address) => t.config.$field = address,
+                None => t.warn(&format!("{} `{}` is not an IPv6 address", k.name, v.word())),
+            }
+            $(t.progress.$current = t.config.$field;)?
+            k.ok(address::show_ipv6(t.config.$field))
+        }
+    };
+}
+
+/// A part of a VLAN tag that is on, up to `$most`.
+macro_rules! tag_part {
+    ($tag:ident . $part:ident, $most:literal) => {
+        |k, v, t| {
+            if v.number() <= $most && t.config.$tag.id.is_some() {
+                t.config.$tag.$part = v.number() as u8;
+                k.ok(v.number())
+            } else {
+                Ok(Some(format!("ERROR: {} must be 0-{}", k.name, $most)))
+            }
+        }
+    };
+}
+
+/// Two hexadecimal digits.
+macro_rules! hex_byte {
+    ($field:ident) => {
+        |k, v, t| match v {
+            Value::Byte(Some(byte)) => {
+                t.config.$field = byte;
+                k.ok(format_args!("0x{byte:02x}"))
+            }
+            _ => Ok(Some(format!("ERROR: {} must be 00-ff", k.name))),
+        }
+    };
+}
+
+/// Every command of a device file.
+pub static KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "count",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Packets to send; 0: for ever.",
+        effect: store!(count as u64),
+    },
+    Keyword {
+        name: "min_pkt_size",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Smallest size in bytes without FCS, 42 at least.",
+        effect: size!(min_size),
+    },
+    Keyword {
+        name: "max_pkt_size",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Largest size in bytes without FCS, 42 at least.",
+        effect: size!(max_size),
+    },
+    Keyword {
+        name: "pkt_size",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Size in bytes without FCS, 42 at least: smallest and largest at once.",
+        effect: size!(min_size, max_size),
+    },
+    Keyword {
+        name: "imix_weights",
+        aliases: &[],
+        argument: Argument::List,
+        doc: "Mix of sizes: `size,weight size,weight …`, 1 to 20 entries.",
+        effect: imix_weights,
+    },
+    Keyword {
+        name: "debug",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Log more; for all devices.",
+        effect: |k, v, t| {
+            *t.debug = v.number();
+            k.ok(v.number())
+        },
+    },
+    Keyword {
+        name: "frags",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Fragments of the payload in memory; no effect on bytes.",
+        effect: store!(frags as i32),
+    },
+    Keyword {
+        name: "delay",
+        aliases: &["ipg"],
+        argument: Argument::Decimal(10),
+        doc: "Time between transmit calls in ns; 2147483647: never send.",
+        effect: |k, v, t| {
+            let ns = match v.number() {
+                0x7fff_ffff => Delay::NEVER,
+                ns => ns,
+            };
+            t.config.delay = Delay::whole(ns);
+            k.ok(ns)
+        },
+    },
+    Keyword {
+        name: "rate",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Pace in Mb/s of the smallest size, without FCS and what is around a frame.",
+        effect: |k, v, t| {
+            if v.number() == 0 {
+                return Err(Errno::Einval);
+            }
+            t.config.delay = Delay::fraction(u64::from(t.config.min_size) * 8000, v.number());
+            if t.config.delay.shown_ns == 0 {
+                t.warn("rate: comes to no delay at all, which is full speed; set the size first");
+            }
+            k.ok(v.number())
+        },
+    },
+    Keyword {
+        name: "ratep",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Pace in packets per second.",
+        effect: |_, v, t| {
+            if v.number() == 0 {
+                return Err(Errno::Einval);
+            }
+            t.config.delay = Delay::fraction(1_000_000_000, v.number());
+            Ok(Some(format!("OK: rate={}", v.number())))
+        },
+    },
+    Keyword {
+        name: "udp_src_min",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Lowest UDP source.",
+        effect: store!(udp_src_min as u16),
+    },
+    Keyword {
+        name: "udp_src_max",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Bound of the UDP source; itself never sent.",
+        effect: store!(udp_src_max as u16),
+    },
+    Keyword {
+        name: "udp_dst_min",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Lowest UDP destination.",
+        effect: store!(udp_dst_min as u16),
+    },
+    Keyword {
+        name: "udp_dst_max",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Bound of the UDP destination; itself never sent.",
+        effect: store!(udp_dst_max as u16),
+    },
+    Keyword {
+        name: "clone_skb",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "How often each built packet is sent; not with a mix of sizes.",
+        effect: |k, v, t| {
+            if v.number() > 0 {
+                if t.config.xmit_mode == XmitMode::NetifReceive || !t.may_share() {
+                    return Err(Errno::Eopnotsupp);
+                }
+                if !t.config.imix.is_empty() || !t.config.flags.has(Flags::SHARED) {
+                    return Err(Errno::Einval);
+                }
+            }
+            t.config.clone_skb = v.number() as i32;
+            k.ok(t.config.clone_skb)
+        },
+    },
+    Keyword {
+        name: "src_mac_count",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Source MAC addresses to walk through; 0 or 1: one.",
+        effect: store!(src_mac_count as i32),
+    },
+    Keyword {
+        name: "dst_mac_count",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Destination MAC addresses to walk through; 0 or 1: one.",
+        effect: store!(dst_mac_count as i32),
+    },
+    Keyword {
+        name: "burst",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Times the same packet is sent in one transmit call; 0 becomes 1.",
+        effect: |k, v, t| {
+            if v.number() > 1 {
+                let refused = match t.config.xmit_mode {
+                    XmitMode::QueueXmit => true,
+                    XmitMode::StartXmit => !t.may_share(),
+                    XmitMode::NetifReceive => false,
+                };
+                if refused {
+                    return Err(Errno::Eopnotsupp);
+                }
+                if !t.config.flags.has(Flags::SHARED) {
+                    return Err(Errno::Einval);
+                }
+            }
+            t.config.burst = v.number().max(1) as i32;
+            k.ok(t.config.burst as u32)
+        },
+    },
+    Keyword {
+        name: "node",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "NUMA node of the frame memory, with the flag NODE.",
+        effect: |k, v, t| {
+            let node = i32::try_from(v.number()).ok();
+            match node.filter(|n| t.world.node_possible(*n)) {
+                Some(node) => {
+                    t.config.node = Some(node);
+                    k.ok(node)
+                }
+                None => Ok(Some("ERROR: node not possible".to_owned())),
+            }
+        },
+    },
+    Keyword {
+        name: "xmit_mode",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "start_xmit, netif_receive or queue_xmit.",
+        effect: |k, v, t| {
+            let mode = match v.word() {
+                "start_xmit" => XmitMode::StartXmit,
+                "queue_xmit" => XmitMode::QueueXmit,
+                "netif_receive" if t.config.clone_skb > 0 => return Err(Errno::Eopnotsupp),
+                "netif_receive" => XmitMode::NetifReceive,
+                other => {
+                    return Ok(Some(format!(
+                        "xmit_mode -:{other}:- unknown\nAvailable modes: start_xmit, netif_receive\n"
+                    )));
+                }
+            };
+            t.config.xmit_mode = mode;
+            k.ok(v.word())
+        },
+    },
+    Keyword {
+        name: "flag",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "A flag to set, or to clear with `!` before it.",
+        effect: flag,
+    },
+    Keyword {
+        name: "dst_min",
+        aliases: &["dst"],
+        argument: Argument::Word(31),
+        doc: "Lowest IPv4 destination.",
+        effect: ipv4!(dst_min),
+    },
+    Keyword {
+        name: "dst_max",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "Highest IPv4 destination.",
+        effect: ipv4!(dst_max),
+    },
+    Keyword {
+        name: "src_min",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "Lowest IPv4 source; the address of the interface unless written.",
+        effect: ipv4!(src_min),
+    },
+    Keyword {
+        name: "src_max",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "Highest IPv4 source.",
+        effect: ipv4!(src_max),
+    },
+    Keyword {
+        name: "dst6",
+        aliases: &[],
+        argument: Argument::Word(127),
+        doc: "IPv6 destination; switches IPv6 on.",
+        effect: ipv6!(dst6, daddr6),
+    },
+    Keyword {
+        name: "dst6_min",
+        aliases: &[],
+        argument: Argument::Word(127),
+        doc: "Bits always set in a random IPv6 destination; switches IPv6 on.",
+        effect: ipv6!(dst6_min, daddr6),
+    },
+    Keyword {
+        name: "dst6_max",
+        aliases: &[],
+        argument: Argument::Word(127),
+        doc: "Bits that may be set in a random IPv6 destination; switches IPv6 on.",
+        effect: ipv6!(dst6_max),
+    },
+    Keyword {
+        name: "src6",
+        aliases: &[],
+        argument: Argument::Word(127),
+        doc: "IPv6 source; switches IPv6 on.",
+        effect: ipv6!(src6, saddr6),
+    },
+    Keyword {
+        name: "dst_mac",
+        aliases: &["dstmac"],
+        argument: Argument::Word(31),
+        doc: "Destination MAC address, `hh:hh:hh:hh:hh:hh`.",
+        effect: |_, v, t| {
+            t.config.dst_mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+            Ok(Some(format!("OK: dstmac {}", t.config.dst_mac)))
+        },
+    },
+    Keyword {
+        name: "src_mac",
+        aliases: &["srcmac"],
+        argument: Argument::Word(31),
+        doc: "Source MAC address; the address of the interface unless written.",
+        effect: |_, v, t| {
+            let mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+            t.config.src_mac = Some(mac).filter(|m| *m != wb_wire::MacAddr::ZERO);
+            Ok(Some(format!("OK: srcmac {mac}")))
+        },
+    },
+    Keyword {
+        name: "clear_counters",
+        aliases: &[],
+        argument: Argument::None,
+        doc: "Counters of the run to zero.",
+        effect: |_, _, t| {
+            t.config.clears += 1;
+            Ok(Some("OK: Clearing counters.\n".to_owned()))
+        },
+    },
+    Keyword {
+        name: "flows",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Slots of the flow table, 65536 at most.",
+        effect: |k, v, t| {
+            t.config.flows = v.number().min(u64::from(DeviceConfig::MAX_FLOWS)) as u32;
+            k.ok(t.config.flows)
+        },
+    },
+    Keyword {
+        name: "flowlen",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Packets of one flow.",
+        effect: store!(flow_len as u32),
+    },
+    Keyword {
+        name: "spi",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Security association; shown, nothing is encrypted.",
+        effect: store!(spi as u32),
+    },
+    Keyword {
+        name: "queue_map_min",
+        aliases: &[],
+        argument: Argument::Decimal(5),
+        doc: "First transmit queue, from 0.",
+        effect: store!(queue_min as u16),
+    },
+    Keyword {
+        name: "queue_map_max",
+        aliases: &[],
+        argument: Argument::Decimal(5),
+        doc: "Last transmit queue, from 0.",
+        effect: store!(queue_max as u16),
+    },
+    Keyword {
+        name: "mpls",
+        aliases: &[],
+        argument: Argument::List,
+        doc: "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.",
+        effect: mpls,
+    },
+    Keyword {
+        name: "vlan_id",
+        aliases: &[],
+        argument: Argument::Decimal(4),
+        doc: "VLAN id, 0 to 4095; more takes both tags off. Takes labels off.",
+        effect: |k, v, t| {
+            if v.number() > 4095 {
+                vlans_off(t.config);
+                return Ok(None);
+            }
+            t.config.vlan.id = Some(v.number() as u16);
+            t.config.labels.clear();
+            k.ok(v.number())
+        },
+    },
+    Keyword {
+        name: "vlan_p",
+        aliases: &[],
+        argument: Argument::Decimal(1),
+        doc: "VLAN priority, 0 to 7.",
+        effect: tag_part!(vlan.priority, 7),
+    },
+    Keyword {
+        name: "vlan_cfi",
+        aliases: &[],
+        argument: Argument::Decimal(1),
+        doc: "The bit after the VLAN priority.",
+        effect: tag_part!(vlan.cfi, 1),
+    },
+    Keyword {
+        name: "svlan_id",
+        aliases: &[],
+        argument: Argument::Decimal(4),
+        doc: "Id of the outer VLAN tag, 0 to 4095, where there is an inner one; else takes both off.",
+        effect: |k, v, t| {
+            if v.number() > 4095 || t.config.vlan.id.is_none() {
+                vlans_off(t.config);
+                return Ok(None);
+            }
+            t.config.svlan.id = Some(v.number() as u16);
+            t.config.labels.clear();
+            k.ok(v.number())
+        },
+    },
+    Keyword {
+        name: "svlan_p",
+        aliases: &[],
+        argument: Argument::Decimal(1),
+        doc: "Priority of the outer VLAN tag, 0 to 7.",
+        effect: tag_part!(svlan.priority, 7),
+    },
+    Keyword {
+        name: "svlan_cfi",
+        aliases: &[],
+        argument: Argument::Decimal(1),
+        doc: "The bit after the priority of the outer VLAN tag.",
+        effect: tag_part!(svlan.cfi, 1),
+    },
+    Keyword {
+        name: "tos",
+        aliases: &[],
+        argument: Argument::HexByte,
+        doc: "IPv4 type of service, two hexadecimal digits.",
+        effect: hex_byte!(tos),
+    },
+    Keyword {
+        name: "traffic_class",
+        aliases: &[],
+        argument: Argument::HexByte,
+        doc: "IPv6 traffic class, two hexadecimal digits.",
+        effect: hex_byte!(traffic_class),
+    },
+    Keyword {
+        name: "skb_priority",
+        aliases: &[],
+        argument: Argument::Decimal(9),
+        doc: "Priority in the queueing discipline.",
+        effect: store!(skb_priority as u32),
+    },
+    Keyword {
+        name: "config",
+        aliases: &[],
+        argument: Argument::Decimal(10),
+        doc: "Announced packets in old receivers; accepted, no effect.",
+        effect: |k, v, _| k.ok(v.number()),
+    },
+];
+
+fn vlans_off(config: &mut DeviceConfig) {
+    for VlanTag { id, .. } in [&mut config.vlan, &mut config.svlan] {
+        *id = None;
+    }
+}
+
+fn flag(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
+    let written = value.word();
+    let (name, on) = match written.strip_prefix('!') {
+        Some(name) => (name, false),
+        None => (written, true),
+    };
+    if name == "FLOW_RND" {
+        t.config.flags.put(Flags::FLOW_SEQ, !on);
+        return Ok(Some(format!("OK: flags={:#x}", t.config.flags.0)));
+    }
+    match flags::find(name.as_bytes()) {
+        Some(flag) if !(on && flag.bit == Flags::IPV6) => {
+            let reused = t.config.clone_skb > 0 || t.config.burst > 1;
+            if flag.bit == Flags::SHARED && !on && reused {
+                return Err(Errno::Einval);
+            }
+            t.config.flags.put(flag.bit, on);
+            Ok(Some(format!("OK: flags={:#x}", t.config.flags.0)))
+        }
+        _ => {
+            let names: Vec<_> = FLAGS.iter().map(|f| f.name).collect();
+            Ok(Some(format!(
+                "Flag -:{written}:- unknown\n\
+                 Available flags, (prepend ! to un-set flag):\n{}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
+    let Value::List(mut text) = value else {
+        return Err(Errno::Einval);
+    };
+    if t.config.clone_skb > 0 {
+        return Err(Errno::Einval);
+    }
+    // Entries before a mistake stay.
+    t.config.imix.clear();
+    t.progress.imix_counts.clear();
+    loop {
+        if t.config.imix.len() == imix::MAX_ENTRIES {
+            return Err(Errno::E2big);
+        }
+        if text.rest().is_empty() {
+            return Err(Errno::Einval);
+        }
+        let size = text.decimal(10);
+        if text.byte() != Some(b',') {
+            return Err(Errno::Einval);
+        }
+        let weight = text.decimal(10);
+        if weight == 0 {
+            return Err(Errno::Einval);
+        }
+        t.config.imix.push(imix::Entry {
+            size: size.max(u64::from(DeviceConfig::SMALLEST)),
+            weight,
+        });
+        t.progress.imix_counts.push(0);
+        if text.byte() != Some(b' ') {
+            return Ok(None);
+        }
+    }
+}
+
+fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
+    let Value::List(mut text) = value else {
+        return Err(Errno::Einval);
+    };
+    t.config.labels.clear();
+    let mut labels = Vec::new();
+    loop {
+        if text.rest().is_empty() {
+            return Err(Errno::Einval);
+        }
+        let (word, _) = text.hexadecimal(8);
+        if word == 0 {
+            labels.clear();
+            break;
+        }
+        // pktgen.c: the bottom-of-stack bit stands for "random" in the text.
+        if word & BOTTOM_OF_STACK != 0 {
+            t.config.flags.put(Flags::MPLS_RND, true);
+        }
+        labels.push(word);
+        if text.byte() != Some(b',') {
+            break;
+        }
+        if labels.len() == DeviceConfig::MAX_LABELS {
+            return Err(Errno::E2big);
+        }
+    }
+    let words: Vec<_> = labels.iter().map(|word| format!("{word:08x}")).collect();
+    if !labels.is_empty() {
+        vlans_off(t.config);
+    }
+    t.config.labels = labels;
+    k.ok(words.join(","))
+}
+
+/// RFC 3032 section 2.1: the S bit.
+pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_short_enough() {
+        let mut names: Vec<_> = KEYWORDS
+            .iter()
+            .flat_map(|k| k.aliases.iter().copied().chain([k.name]))
+            .collect();
+        assert!(names.iter().all(|n| n.len() <= NAME));
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(KEYWORDS.iter().all(|k| k.doc.ends_with('.')));
+    }
+}

@@ -1,0 +1,169 @@
+//! What one CPU has received, in the arithmetic of the original: whole numbers, divisions truncate.
+
+use wb_wire::{PktgenTag, PktgenTime};
+
+use super::Dialect;
+use crate::world::Time;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Packets and bytes.
+    Counter,
+    /// And work time.
+    #[default]
+    Basic,
+    /// And inter-arrival time, jitter and latency.
+    Time,
+}
+
+/// Samples of one quantity, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    sum: u128,
+    squares: u128,
+    /// Smallest.
+    pub min: u64,
+    /// Largest.
+    pub max: u64,
+    /// How many.
+    pub samples: u64,
+}
+
+impl Sample {
+    fn add(&mut self, value: u64) {
+        self.min = if self.samples == 0 {
+            value
+        } else {
+            self.min.min(value)
+        };
+        self.max = self.max.max(value);
+        self.sum = self.sum.saturating_add(value.into());
+        self.squares = self.squares.saturating_add(u128::from(value).pow(2));
+        self.samples += 1;
+    }
+
+    /// The mean, truncated; 0 without samples.
+    pub fn average(&self) -> u128 {
+        self.sum.checked_div(self.samples.into()).unwrap_or(0)
+    }
+
+    /// Mean of the squares less square of the truncated mean, and so a little too large, ns².
+    pub fn variance(&self) -> u128 {
+        let squares = self.squares.checked_div(self.samples.into()).unwrap_or(0);
+        squares.saturating_sub(self.average().saturating_mul(self.average()))
+    }
+}
+
+/// The counters of one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes: Ethernet and IP, neither FCS nor tags nor padding.
+    pub bytes: u64,
+    /// CLOCK_MONOTONIC of the first packet whose time was taken, ns.
+    pub first_ns: Option<u64>,
+    /// CLOCK_MONOTONIC of the latest packet whose time was taken, ns.
+    pub last_ns: Option<u64>,
+    /// Time between packets.
+    pub inter_arrival: Sample,
+    /// Change of latency, or of inter-arrival time in the older dialect.
+    pub jitter: Sample,
+    /// From the time in the packet to its arrival.
+    pub latency: Sample,
+    previous_arrival: u64,
+    previous_latency: u64,
+    previous_time: [u32; 2],
+}
+
+impl Row {
+    /// A packet has arrived. `tag` is left out where no latency is wanted.
+    pub fn arrival(
+        &mut self,
+        mode: Mode,
+        dialect: Dialect,
+        bytes: u64,
+        now: Time,
+        tag: Option<PktgenTag>,
+    ) {
+        self.packets += 1;
+        self.bytes += bytes;
+        if mode == Mode::Counter {
+            return;
+        }
+        let previous = self.last_ns.replace(now.mono_ns);
+        self.first_ns.get_or_insert(now.mono_ns);
+        if mode == Mode::Basic {
+            return;
+        }
+        if let Some(previous) = previous {
+            self.inter_arrival(dialect, now.mono_ns.saturating_sub(previous));
+        }
+        if let Some(tag) = tag {
+            self.latency(dialect, now, &tag);
+        }
+    }
+
+    fn inter_arrival(&mut self, dialect: Dialect, ns: u64) {
+        self.inter_arrival.add(ns);
+        // 0 stands for "none yet" here, so a real 0 costs a sample as in the original.
+        if dialect == Dialect::Osta36 && self.previous_arrival != 0 {
+            self.jitter.add(ns.abs_diff(self.previous_arrival));
+        }
+        self.previous_arrival = ns;
+    }
+
+    fn latency(&mut self, dialect: Dialect, now: Time, tag: &PktgenTag) {
+        // Clones carry one time, and packets without a time carry zeros.
+        if tag.time == self.previous_time {
+            return;
+        }
+        self.previous_time = tag.time;
+        let ns = match tag.guess_time(now.wall_ns) {
+            PktgenTime::None => return,
+            PktgenTime::Wall(sent) => now.wall_ns.saturating_sub(sent),
+            PktgenTime::Monotonic(sent) => {
+                now.mono_ns.saturating_sub(u64::try_from(sent).unwrap_or(0))
+            }
+        };
+        self.latency.add(ns);
+        if dialect == Dialect::Osta {
+            // The first is compared with 0.
+            self.jitter.add(ns.abs_diff(self.previous_latency));
+        }
+        self.previous_latency = ns;
+    }
+
+    /// From first to latest packet, µs.
+    pub fn work_us(&self) -> u64 {
+        match (self.first_ns, self.last_ns) {
+            (Some(first), Some(last)) => last.saturating_sub(first) / 1000,
+            _ => 0,
+        }
+    }
+
+    /// Packets and bits per second; 0 without work time.
+    pub fn rates(&self) -> (u128, u128) {
+        let per_second = |amount: u128| {
+            (amount * 1_000_000)
+                .checked_div(self.work_us().into())
+                .unwrap_or(0)
+        };
+        (
+            per_second(self.packets.into()),
+            per_second(u128::from(self.bytes) * 8),
+        )
+    }
+
+    /// Sums of packets and bytes, earliest first and latest last packet; nothing of times.
+    pub fn global<'a>(rows: impl Iterator<Item = &'a Self>) -> Self {
+        rows.fold(Self::default(), |all, row| Self {
+            packets: all.packets.saturating_add(row.packets),
+            bytes: all.bytes.saturating_add(row.bytes),
+            first_ns: [all.first_ns, row.first_ns].into_iter().flatten().min(),
+            last_ns: all.last_ns.max(row.last_ns),
+            ..Self::default()
+        })
+    }
+}
