@@ -201,7 +201,7 @@ impl Folder {
             Place::Thread(cpu) => self.show_thread(cpu),
             Place::Device(index) => {
                 let device = &self.devices[index];
-                let interface = world.interface(&device.config.interface());
+                let interface = world.interface(&device.interface);
                 device.show(interface.as_ref(), now_ns)
             }
         };
@@ -327,7 +327,8 @@ impl Folder {
             return Err(Errno::Ebusy);
         }
         let config = DeviceConfig::new(name, &self.options.defaults);
-        let interface = world.interface(&config.interface()).ok_or(Errno::Enodev)?;
+        let name_of_interface = config.interface();
+        let interface = world.interface(&name_of_interface).ok_or(Errno::Enodev)?;
         if interface.link == Link::Other {
             return Err(Errno::Einval);
         }
@@ -342,6 +343,7 @@ impl Folder {
             id: DeviceId(self.next_id),
             cpu,
             file: name.to_owned(),
+            interface: name_of_interface,
             config,
             progress: Progress::default(),
             memory: Memory::default(),
@@ -364,6 +366,7 @@ impl Folder {
             written,
             &mut Target {
                 config: &mut device.config,
+                interface: &device.interface,
                 progress: &mut device.progress,
                 debug: &mut self.debug,
                 world,
@@ -388,7 +391,7 @@ impl Folder {
         let mut jobs = Vec::new();
         for device in &mut self.devices {
             device.running = false;
-            let name = device.config.interface();
+            let name = device.interface.clone();
             let Some(interface) = world.interface(&name) else {
                 device.result = format!("ERROR: interface {name} is gone");
                 continue;
@@ -484,7 +487,8 @@ impl Folder {
     /// An interface has a new name: the files of its devices take it and lose their tags.
     pub fn interface_renamed(&mut self, from: &str, to: &str) {
         for device in &mut self.devices {
-            if device.config.interface() == from {
+            if device.interface == from {
+                to.clone_into(&mut device.interface);
                 device.file = lexis::text(to.as_bytes());
             }
         }
@@ -495,10 +499,10 @@ impl Folder {
         let ran = self
             .devices
             .iter()
-            .filter(|d| d.running && d.config.interface() == name)
+            .filter(|d| d.running && d.interface == name)
             .map(|d| d.id)
             .collect();
-        self.devices.retain(|d| d.config.interface() != name);
+        self.devices.retain(|d| d.interface != name);
         ran
     }
 }

@@ -22,6 +22,8 @@ pub struct Device {
     pub(crate) cpu: u32,
     /// Name of its file: the full name, until the interface is renamed.
     pub(crate) file: String,
+    /// The interface it sends on, under its present name.
+    pub(crate) interface: String,
     pub(crate) config: DeviceConfig,
     pub(crate) progress: Progress,
     pub(crate) memory: Memory,

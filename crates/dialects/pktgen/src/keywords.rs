@@ -53,6 +53,7 @@ impl Value<'_> {
 /// What a command works on.
 pub(crate) struct Target<'a> {
     pub(crate) config: &'a mut DeviceConfig,
+    pub(crate) interface: &'a str,
     pub(crate) progress: &'a mut Progress,
     pub(crate) debug: &'a mut u64,
     pub(crate) world: &'a dyn World,
@@ -66,7 +67,7 @@ impl Target<'_> {
         !self.strict_sharing
             || self
                 .world
-                .interface(&self.config.interface())
+                .interface(self.interface)
                 .is_some_and(|i| i.shares_packets)
     }
 

@@ -28,6 +28,7 @@ pub mod errno;
 pub mod flags;
 mod flows;
 mod frame;
+pub mod fuzz;
 pub mod imix;
 pub mod keywords;
 mod lexis;

@@ -393,7 +393,7 @@ Result: Idle";
 }
 
 /// Differences told in full.
-const SHOWN: usize = 400;
+const SHOWN: usize = 20;
 
 fn play(name: &str) {
     let path = format!("{}/tests/vectors/{name}.txt", env!("CARGO_MANIFEST_DIR"));

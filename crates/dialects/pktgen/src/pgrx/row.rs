@@ -167,3 +167,54 @@ impl Row {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_a_published_experiment() {
+        for (work_us, pps, bps) in [
+            (7389, 1_353_363, 649_614_291),
+            (7444, 1_343_363, 644_814_615),
+        ] {
+            let row = Row {
+                packets: 10_000,
+                bytes: 600_000,
+                first_ns: Some(5),
+                last_ns: Some(work_us * 1000 + 5),
+                ..Row::default()
+            };
+            assert_eq!((row.work_us(), row.rates()), (work_us, (pps, bps)));
+        }
+    }
+
+    #[test]
+    fn a_gap_of_zero_costs_a_jitter_sample_in_the_old_dialect() {
+        let mut row = Row::default();
+        for mono_ns in [1000, 2000, 2000, 2500, 4000] {
+            let now = Time {
+                wall_ns: 0,
+                mono_ns,
+            };
+            row.arrival(Mode::Time, Dialect::Osta36, 60, now, None);
+        }
+        assert_eq!(row.inter_arrival.samples, 4);
+        // 1000, 0, 500, 1500: |0 - 1000| and |1500 - 500| are left.
+        assert_eq!((row.jitter.samples, row.jitter.sum), (2, 2000));
+    }
+
+    #[test]
+    fn kernel_times_are_taken_from_the_wall_clock() {
+        let mut row = Row::default();
+        let wall_ns = 1_700_000_000_000_123_456;
+        let tag = PktgenTag::at(1, wall_ns - 50_000);
+        let now = Time {
+            wall_ns,
+            mono_ns: 1,
+        };
+        row.arrival(Mode::Time, Dialect::Osta, 60, now, Some(tag));
+        // The packet's time is cut to microseconds.
+        assert_eq!((row.latency.samples, row.latency.max), (1, 50_456));
+    }
+}

@@ -1,0 +1,73 @@
+//! One entry for tools that try arbitrary bytes on the control files.
+
+use crate::control::{Effect, Folder, Options};
+use crate::world::{Interface, Time, World};
+
+/// A world with two interfaces that answers yes to everything.
+struct Open;
+
+impl World for Open {
+    fn interface(&self, name: &str) -> Option<Interface> {
+        matches!(name, "eth0" | "va").then(Interface::default)
+    }
+    fn node_possible(&self, node: i32) -> bool {
+        (0..2).contains(&node)
+    }
+    fn may_administer(&self) -> bool {
+        true
+    }
+}
+
+/// Splits `bytes` at bytes of 0xff into writes, the first byte of each choosing the file; carries out
+/// what they ask for, with a few packets of each run, and reads every file.
+///
+/// # Panics
+/// If the text of a file is not well-formed: that is what is looked for.
+pub fn exercise(bytes: &[u8]) {
+    let mut folder = Folder::new([0, 1], Options::default());
+    for (cpu, name) in [(0, "eth0"), (0, "va@0"), (1, "va@1")] {
+        let command = format!("add_device {name}\n");
+        let _ = folder.write(&format!("kpktgend_{cpu}"), command.as_bytes(), &Open);
+    }
+    for write in bytes.split(|b| *b == 0xff) {
+        let Some((choice, written)) = write.split_first() else {
+            continue;
+        };
+        let files = folder.files();
+        let file = &files[usize::from(*choice) % files.len()];
+        if folder.write(file, written, &Open) == Ok(Effect::Start) {
+            run(&mut folder);
+        }
+    }
+    run(&mut folder);
+    for file in folder.files() {
+        let text = folder.read(&file, &Open, 1).expect("a listed file");
+        assert_eq!(text.last(), Some(&b'\n'), "{file}: no last line feed");
+        let results = String::from_utf8_lossy(&text)
+            .lines()
+            .filter(|l| l.starts_with("Result: "))
+            .count();
+        let silent = matches!(file.as_str(), "pgctrl" | "pgrx");
+        assert_eq!(results, usize::from(!silent), "{file}: Result lines");
+    }
+}
+
+/// Packets looked at in each run.
+const PACKETS: usize = 20;
+
+fn run(folder: &mut Folder) {
+    for mut job in folder.begin(1000, 7, &Open) {
+        let limit = job.walker.config().frame_limit(Interface::default().mtu);
+        for _ in 0..PACKETS {
+            let Some(call) = job.walker.poll(Time::default()) else {
+                break;
+            };
+            assert!(call.frame.len() as u64 <= limit, "{}", call.frame.len());
+            assert!(call.copies > 0);
+            let copies = call.copies;
+            job.walker.sent(copies);
+        }
+        folder.publish(job.id, job.walker.progress());
+        folder.finish(job.id, &job.walker, 2000, 10);
+    }
+}
