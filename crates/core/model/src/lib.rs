@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod criteria;
+pub mod device;
 pub mod locator;
 pub mod plan;
 pub mod report;

@@ -33,17 +33,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Defaults, DeviceConfig};
 use crate::device::{Device, DeviceId, keep_drawn};
 use crate::errno::Errno;
-use crate::flags::Flags;
 use crate::keywords::{self, Target};
 use crate::lexis::{self, Scanner};
 use crate::pgrx::{self, Receiver};
-use crate::progress::Progress;
 use crate::result::Outcome;
-use crate::walk::{Memory, Start, TimeForm, Walker};
 use crate::world::{Link, World};
+use wb_model::device::{Defaults, DeviceConfig, Flags};
+use wb_walk::Progress;
+use wb_walk::{Memory, Start, TimeForm, Walker};
 
 /// What a folder is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -327,7 +326,7 @@ impl Folder {
             return Err(Errno::Ebusy);
         }
         let config = DeviceConfig::new(name, &self.options.defaults);
-        let name_of_interface = config.interface();
+        let name_of_interface = interface_of(&config.name);
         let interface = world.interface(&name_of_interface).ok_or(Errno::Enodev)?;
         if interface.link == Link::Other {
             return Err(Errno::Einval);
@@ -505,6 +504,12 @@ impl Folder {
         self.devices.retain(|d| d.interface != name);
         ran
     }
+}
+
+/// The interface that a device of this name sends on: the name up to `@`.
+fn interface_of(name: &str) -> String {
+    let name = name.split('@').next().unwrap_or_default();
+    String::from_utf8_lossy(&lexis::bytes(name)).into_owned()
 }
 
 /// The name of a file as a path has it.

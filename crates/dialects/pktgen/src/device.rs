@@ -4,11 +4,9 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use crate::address::show_ipv6;
-use crate::config::{DeviceConfig, VlanTag, XmitMode};
-use crate::flags::{FLAGS, Flags};
-use crate::progress::Progress;
-use crate::walk::Memory;
-use crate::world::Interface;
+use wb_model::device::flags::FLAGS;
+use wb_model::device::{DeviceConfig, Flags, Interface, VlanTag, XmitMode};
+use wb_walk::{Memory, Progress};
 
 /// Names a device for as long as its folder lives; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,13 +1,12 @@
 //! The commands of a device file: one entry each, with its name, its argument and its effect.
 
 use crate::address;
-use crate::config::{Delay, DeviceConfig, VlanTag, XmitMode};
 use crate::errno::Errno;
-use crate::flags::{self, FLAGS, Flags};
-use crate::imix;
 use crate::lexis::{self, Scanner};
-use crate::progress::Progress;
 use crate::world::World;
+use wb_model::device::flags::{self, FLAGS};
+use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
+use wb_walk::Progress;
 
 /// How an argument is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -532,7 +531,7 @@ pub static KEYWORDS: &[Keyword] = &[
         doc: "Source MAC address; the address of the interface unless written.",
         effect: |_, v, t| {
             let mac = address::mac(v.word()).ok_or(Errno::Einval)?;
-            t.config.src_mac = Some(mac).filter(|m| *m != wb_wire::MacAddr::ZERO);
+            t.config.src_mac = Some(mac).filter(|m| *m != wb_model::units::Mac::default());
             Ok(Some(format!("OK: srcmac {mac}")))
         },
     },
@@ -726,7 +725,7 @@ fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
     t.config.imix.clear();
     t.progress.imix_counts.clear();
     loop {
-        if t.config.imix.len() == imix::MAX_ENTRIES {
+        if t.config.imix.len() == mix::MAX_ENTRIES {
             return Err(Errno::E2big);
         }
         if text.rest().is_empty() {
@@ -740,7 +739,7 @@ fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
         if weight == 0 {
             return Err(Errno::Einval);
         }
-        t.config.imix.push(imix::Entry {
+        t.config.imix.push(mix::Entry {
             size: size.max(u64::from(DeviceConfig::SMALLEST)),
             weight,
         });
@@ -786,8 +785,8 @@ fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
     k.ok(words.join(","))
 }
 
-/// RFC 3032 section 2.1: the S bit.
-pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
+/// The bit of an MPLS word that says: no label follows.
+const BOTTOM_OF_STACK: u32 = 0x100;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | answer reads and writes of the control files | [`control`] |
 //! | add a command of a device file | the table in [`keywords`] |
-//! | make the packets of a device, one after another | [`walk`] |
+//! | make the packets of a device, one after another | [`wb_walk`] |
 //! | write the report of a run | [`result`] |
 //! | count and time what arrives | [`pgrx`] |
 //!
@@ -21,22 +21,12 @@
 #![forbid(unsafe_code)]
 
 mod address;
-pub mod config;
 pub mod control;
 pub mod device;
 pub mod errno;
-pub mod flags;
-mod flows;
-mod frame;
 pub mod fuzz;
-pub mod imix;
 pub mod keywords;
 mod lexis;
 pub mod pgrx;
-pub mod progress;
-mod random;
 pub mod result;
-pub mod walk;
 pub mod world;
-
-pub use flows::Flows;

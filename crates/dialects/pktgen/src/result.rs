@@ -1,7 +1,7 @@
 //! The report of a finished run, as `Result:` says it.
 
-use crate::config::DeviceConfig;
-use crate::progress::Progress;
+use wb_model::device::DeviceConfig;
+use wb_walk::Progress;
 
 /// What the report is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

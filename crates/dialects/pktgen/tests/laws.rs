@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use wb_pktgen::config::{Defaults, DeviceConfig};
-use wb_pktgen::flags::Flags;
-use wb_pktgen::imix::Entry;
-use wb_pktgen::pgrx::sighting;
-use wb_pktgen::walk::{Start, Walker};
+use wb_model::device::Entry;
+use wb_model::device::Flags;
+use wb_model::device::{Defaults, DeviceConfig};
 use wb_pktgen::world::{Interface, Time};
 use wb_pktgen::{fuzz, keywords};
+use wb_walk::sighting;
+use wb_walk::{Start, Walker};
 
 /// A line that has a command of a device file in it, more often than not.
 fn line() -> impl Strategy<Value = Vec<u8>> {
@@ -129,7 +129,7 @@ fn excluded_destinations_end() {
 fn a_call_cut_short_goes_on_and_refusals_count() {
     let mut config = DeviceConfig::new("eth0", &Defaults::default());
     (config.count, config.burst) = (10, 4);
-    config.delay = wb_pktgen::config::Delay::fraction(1_000_000_000, 3_000_000);
+    config.delay = wb_model::device::Delay::fraction(1_000_000_000, 3_000_000);
     let mut walker = Walker::new(config.clone(), &Start::default()).unwrap();
     let first = walker.poll(Time::default()).unwrap();
     assert_eq!((first.copies, first.sequence, first.due_ns), (4, 1, 0));

@@ -24,12 +24,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 
+use wb_model::units::Mac;
 use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
 use wb_pktgen::pgrx::Dialect;
-use wb_pktgen::walk::TimeForm;
 use wb_pktgen::world::{Interface, Link, Time, World};
-use wb_wire::{MacAddr, PktgenTag};
+use wb_walk::TimeForm;
+use wb_wire::PktgenTag;
 
 #[derive(Default)]
 struct Host {
@@ -149,7 +150,7 @@ impl Player {
         let interface = self.host.interfaces.entry(words[0].to_owned()).or_default();
         for (key, value) in words[1..].iter().map(|w| w.split_once('=').unwrap()) {
             match key {
-                "mac" => interface.mac = value.parse::<MacAddr>().unwrap(),
+                "mac" => interface.mac = value.parse::<Mac>().unwrap(),
                 "ipv4" => interface.ipv4 = Some(value.parse().unwrap()),
                 "linklocal" => interface.link_local = Some(value.parse().unwrap()),
                 "queues" => interface.tx_queues = value.parse().unwrap(),
@@ -368,7 +369,7 @@ impl Player {
 }
 
 /// Whether a line is that of a device just added.
-fn is_fresh(line: &str, device: &str, mac: MacAddr) -> bool {
+fn is_fresh(line: &str, device: &str, mac: Mac) -> bool {
     const FRESH: &str = "\
 Params: count 1000  min_pkt_size: 0  max_pkt_size: 0
      flows: 0 flowlen: 0

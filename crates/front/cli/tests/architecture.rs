@@ -28,7 +28,8 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
         "engines" => to == "core" || to_name == "wb-port",
         "dialects" => to == "core",
         "session" => matches!(to, "core" | "ports" | "engines"),
-        "front" => matches!(to, "core" | "session"),
+        // The control folder watches its writers through the host.
+        "front" => matches!(to, "core" | "dialects" | "session") || to_name == "wb-host",
         "testbed" => matches!(to, "core" | "ports"),
         "binary" => true,
         _ => false,

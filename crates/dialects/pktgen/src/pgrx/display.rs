@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::row::{Row, Sample};
+use super::{Row, Sample};
 
 /// Lines to read.
 pub(super) fn human(rows: &BTreeMap<u32, Row>) -> String {

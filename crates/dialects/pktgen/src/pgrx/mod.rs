@@ -4,15 +4,11 @@
 //! each [`Row::arrival`] (of its own CPU, in its own worker) or [`Receiver::arrival`].
 
 mod display;
-mod row;
-mod sighting;
 
 use std::collections::BTreeMap;
 
-pub use row::{Mode, Row, Sample};
-pub use sighting::{Sighting, sighting};
-
-use crate::world::Time;
+use wb_walk::Time;
+pub use wb_walk::{JitterRule, Mode, Row, Sample, Sighting, sighting};
 use wb_wire::PktgenTag;
 
 /// Whose receiver it is.
@@ -23,6 +19,16 @@ pub enum Dialect {
     Osta,
     /// Its patches for Linux 3.6 and before: jitter by inter-arrival time.
     Osta36,
+}
+
+impl Dialect {
+    /// What its jitter is the change of.
+    pub const fn jitter(self) -> JitterRule {
+        match self {
+            Self::Osta => JitterRule::Latency,
+            Self::Osta36 => JitterRule::InterArrival,
+        }
+    }
 }
 
 /// The form of the file.
@@ -185,11 +191,11 @@ impl Receiver {
             return;
         };
         let tag = tag.filter(|_| self.takes_latency());
-        let dialect = self.dialect;
+        let rule = self.dialect.jitter();
         self.rows
             .entry(cpu)
             .or_default()
-            .arrival(mode, dialect, bytes, now, tag);
+            .arrival(mode, rule, bytes, now, tag);
     }
 
     /// Takes over the row that the worker of a CPU keeps by itself.

@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wb_wire::{MacAddr, PktgenTag, checksum, ethertype, protocol};
 
-use crate::keywords::BOTTOM_OF_STACK;
+/// The bit of an MPLS word that says: no label follows (RFC 3032 section 2.1).
+pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
 
 /// Addresses of the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

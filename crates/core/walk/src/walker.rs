@@ -4,7 +4,8 @@
 //! it, and brings the time along.
 //!
 //! ```
-//! use wb_pktgen::{config::{Defaults, DeviceConfig}, walk::{Start, Walker}, world::{Interface, Time}};
+//! use wb_model::device::{Defaults, DeviceConfig, Interface};
+//! use wb_walk::{Start, Time, Walker};
 //!
 //! let mut config = DeviceConfig::new("eth0", &Defaults::default());
 //! (config.count, config.min_size) = (3, 60);
@@ -15,20 +16,18 @@
 //!     walker.sent(all);
 //! }
 //! assert_eq!(walker.progress().sofar, 3);
-//! # Ok::<(), wb_pktgen::walk::TooLong>(())
+//! # Ok::<(), wb_walk::TooLong>(())
 //! ```
 
+use wb_model::device::{DeviceConfig, Flags, Interface, mix};
+use wb_model::units::Mac;
 use wb_wire::{MacAddr, PktgenTag};
 
-use crate::config::DeviceConfig;
-use crate::flags::Flags;
+use crate::Time;
 use crate::flows::Flows;
-use crate::frame::{Fields, Network};
-use crate::imix;
-use crate::keywords::BOTTOM_OF_STACK;
+use crate::frame::{BOTTOM_OF_STACK, Fields, Network};
 use crate::progress::Progress;
 use crate::random::Random;
-use crate::world::{Interface, Time};
 
 /// What a device keeps from one run to the next, besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +103,7 @@ pub struct Walker {
     progress: Progress,
     source: (u32, u32),
     destination: (u32, u32),
-    bins: [u8; imix::BINS],
+    bins: [u8; mix::BINS],
     src_mac: MacAddr,
     dst_mac: MacAddr,
     frame: Vec<u8>,
@@ -141,7 +140,7 @@ impl Walker {
             progress,
             source: (0, 0),
             destination: (0, 0),
-            bins: [0; imix::BINS],
+            bins: [0; mix::BINS],
             src_mac: MacAddr::ZERO,
             dst_mac: MacAddr::ZERO,
             frame: Vec::new(),
@@ -202,9 +201,9 @@ impl Walker {
     fn derive(&mut self) {
         self.source = self.config.source_range(&self.interface);
         self.destination = self.config.destination_range();
-        self.bins = imix::bins(&self.config.imix);
-        self.src_mac = self.config.src_mac.unwrap_or(self.interface.mac);
-        self.dst_mac = self.config.dst_mac;
+        self.bins = mix::bins(&self.config.imix);
+        self.src_mac = MacAddr(self.config.src_mac.unwrap_or(self.interface.mac).0);
+        self.dst_mac = MacAddr(self.config.dst_mac.0);
     }
 
     /// Idle time so far, for the report, ns.
@@ -221,7 +220,7 @@ impl Walker {
     /// The next transmit call, or the rest of one that was not all taken; nothing when the count is
     /// reached. A packet that is built now carries `now`.
     ///
-    /// A device whose delay is [`Delay::NEVER`](crate::config::Delay::NEVER) is due at the end of
+    /// A device whose delay is [`Delay::NEVER`](wb_model::device::Delay::NEVER) is due at the end of
     /// time: the caller looks at `due_ns`.
     pub fn poll(&mut self, now: Time) -> Option<Call<'_>> {
         if self.left == 0 {
@@ -297,14 +296,14 @@ impl Walker {
         let base = self
             .config
             .src_mac
-            .unwrap_or(MacAddr([self.interface.mac.0[0], 0, 0, 0, 0, 0]));
+            .unwrap_or(Mac([self.interface.mac.0[0], 0, 0, 0, 0, 0]));
         if let Some(offset) = mac_offset(
             self.config.src_mac_count,
             flags.has(Flags::MACSRC_RND),
             &mut self.progress.src_mac_offset,
             &mut self.random,
         ) {
-            self.src_mac = add_to_mac(base, offset);
+            self.src_mac = add_to_mac(MacAddr(base.0), offset);
         }
         if let Some(offset) = mac_offset(
             self.config.dst_mac_count,
@@ -312,7 +311,7 @@ impl Walker {
             &mut self.progress.dst_mac_offset,
             &mut self.random,
         ) {
-            self.dst_mac = add_to_mac(self.config.dst_mac, offset);
+            self.dst_mac = add_to_mac(MacAddr(self.config.dst_mac.0), offset);
         }
     }
 
@@ -428,7 +427,7 @@ impl Walker {
                 step(self.progress.size, min, max)
             };
         } else if !self.config.imix.is_empty() {
-            let bin = self.random.below(imix::BINS as u32) as usize;
+            let bin = self.random.below(mix::BINS as u32) as usize;
             let index = usize::from(self.bins[bin]);
             if let Some(entry) = self.config.imix.get(index) {
                 self.progress.size = entry.size as u32;

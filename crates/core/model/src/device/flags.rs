@@ -14,7 +14,7 @@ pub struct Flag {
 }
 
 /// The flags of one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Flags(pub u32);
 
 macro_rules! flags {

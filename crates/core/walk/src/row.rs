@@ -2,8 +2,17 @@
 
 use wb_wire::{PktgenTag, PktgenTime};
 
-use super::Dialect;
-use crate::world::Time;
+use crate::Time;
+
+/// What jitter is the change of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JitterRule {
+    /// Latency, as the Open Source Traffic Analyzer of 2014 has it.
+    #[default]
+    Latency,
+    /// Inter-arrival time, as its versions for Linux 3.6 and before have it.
+    InterArrival,
+}
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +91,7 @@ impl Row {
     pub fn arrival(
         &mut self,
         mode: Mode,
-        dialect: Dialect,
+        rule: JitterRule,
         bytes: u64,
         now: Time,
         tag: Option<PktgenTag>,
@@ -98,23 +107,23 @@ impl Row {
             return;
         }
         if let Some(previous) = previous {
-            self.inter_arrival(dialect, now.mono_ns.saturating_sub(previous));
+            self.inter_arrival(rule, now.mono_ns.saturating_sub(previous));
         }
         if let Some(tag) = tag {
-            self.latency(dialect, now, &tag);
+            self.latency(rule, now, &tag);
         }
     }
 
-    fn inter_arrival(&mut self, dialect: Dialect, ns: u64) {
+    fn inter_arrival(&mut self, rule: JitterRule, ns: u64) {
         self.inter_arrival.add(ns);
         // 0 stands for "none yet" here, so a real 0 costs a sample as in the original.
-        if dialect == Dialect::Osta36 && self.previous_arrival != 0 {
+        if rule == JitterRule::InterArrival && self.previous_arrival != 0 {
             self.jitter.add(ns.abs_diff(self.previous_arrival));
         }
         self.previous_arrival = ns;
     }
 
-    fn latency(&mut self, dialect: Dialect, now: Time, tag: &PktgenTag) {
+    fn latency(&mut self, rule: JitterRule, now: Time, tag: &PktgenTag) {
         // Clones carry one time, and packets without a time carry zeros.
         if tag.time == self.previous_time {
             return;
@@ -128,7 +137,7 @@ impl Row {
             }
         };
         self.latency.add(ns);
-        if dialect == Dialect::Osta {
+        if rule == JitterRule::Latency {
             // The first is compared with 0.
             self.jitter.add(ns.abs_diff(self.previous_latency));
         }
@@ -197,7 +206,7 @@ mod tests {
                 wall_ns: 0,
                 mono_ns,
             };
-            row.arrival(Mode::Time, Dialect::Osta36, 60, now, None);
+            row.arrival(Mode::Time, JitterRule::InterArrival, 60, now, None);
         }
         assert_eq!(row.inter_arrival.samples, 4);
         // 1000, 0, 500, 1500: |0 - 1000| and |1500 - 500| are left.
@@ -213,7 +222,7 @@ mod tests {
             wall_ns,
             mono_ns: 1,
         };
-        row.arrival(Mode::Time, Dialect::Osta, 60, now, Some(tag));
+        row.arrival(Mode::Time, JitterRule::Latency, 60, now, Some(tag));
         // The packet's time is cut to microseconds.
         assert_eq!((row.latency.samples, row.latency.max), (1, 50_456));
     }

@@ -2,9 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::address;
-use crate::config::DeviceConfig;
-use crate::world::Interface;
+use wb_model::device::{DeviceConfig, Interface, lax_ipv4};
 
 /// Counters and current field values of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +76,10 @@ impl Default for Progress {
 impl Progress {
     /// What a change of the configuration does to the current values at once. A bound that is
     /// written, upper or lower, becomes the current value.
-    pub(crate) fn follow(&mut self, old: &DeviceConfig, new: &DeviceConfig) {
+    pub fn follow(&mut self, old: &DeviceConfig, new: &DeviceConfig) {
         let text = |old: &str, new: &str, current: &mut u32| {
             if old != new {
-                *current = address::lax_ipv4(new);
+                *current = lax_ipv4(new);
             }
         };
         text(&old.dst_min, &new.dst_min, &mut self.daddr);
@@ -115,7 +113,7 @@ impl Progress {
     }
 
     /// Counters to zero, as at a start and by `clear_counters`.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.seq_num = 1;
         self.sofar = 0;
         self.errors = 0;
@@ -123,7 +121,7 @@ impl Progress {
     }
 
     /// What a start does to the current values; `config` has been settled.
-    pub(crate) fn start(&mut self, config: &DeviceConfig, interface: &Interface) {
+    pub fn start(&mut self, config: &DeviceConfig, interface: &Interface) {
         self.clear();
         self.dst_mac_offset = 0;
         self.src_mac_offset = 0;

@@ -1,5 +1,8 @@
 //! A mix of packet sizes by weight.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Most entries of a mix.
 pub const MAX_ENTRIES: usize = 20;
 
@@ -7,7 +10,8 @@ pub const MAX_ENTRIES: usize = 20;
 pub const BINS: usize = 100;
 
 /// One size of a mix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Bytes without FCS.
     pub size: u64,

@@ -1,20 +1,30 @@
-//! What the commands of a device set: its configuration.
+//! A packet device: the settings that the Linux packet generator has for one, as plain data.
 //!
-//! Plain data, already in the widths of the original, so that a value out of range wraps here as it
-//! does there.
+//! In the widths of the original, so that a value out of range wraps here as it does there. How the
+//! fields walk from packet to packet is not known here.
+
+mod address;
+pub mod flags;
+mod interface;
+pub mod mix;
+mod text;
 
 use std::net::Ipv6Addr;
 
-use wb_model::units::Rational;
-use wb_wire::MacAddr;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::address;
-use crate::flags::Flags;
-use crate::imix::Entry;
-use crate::world::Interface;
+pub use flags::Flags;
+pub use interface::{Interface, Link};
+pub use mix::Entry;
+
+use crate::units::{Mac, Rational};
+
+pub use address::lax_ipv4;
 
 /// Where packets go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum XmitMode {
     /// Straight to the driver.
     #[default]
@@ -72,9 +82,11 @@ impl Delay {
 }
 
 /// One 802.1Q tag as configured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct VlanTag {
     /// The id; none: no tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
     /// Priority, kept while the tag is off.
     pub priority: u8,
@@ -93,7 +105,8 @@ impl VlanTag {
 }
 
 /// A device as the commands left it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct DeviceConfig {
     /// The full name, tag after `@` included.
     pub name: String,
@@ -104,6 +117,7 @@ pub struct DeviceConfig {
     /// Largest size in bytes without FCS.
     pub max_size: u32,
     /// Mix of sizes, used where the sizes above are no range.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub imix: Vec<Entry>,
     /// Fragments that the payload is spread over in memory; no effect on bytes.
     pub frags: i32,
@@ -142,9 +156,10 @@ pub struct DeviceConfig {
     /// Bits that may be set in a random IPv6 destination.
     pub dst6_max: Ipv6Addr,
     /// Source address; none: of the interface.
-    pub src_mac: Option<MacAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub src_mac: Option<Mac>,
     /// Destination address.
-    pub dst_mac: MacAddr,
+    pub dst_mac: Mac,
     /// Source addresses to walk through.
     pub src_mac_count: i32,
     /// Destination addresses to walk through.
@@ -158,6 +173,7 @@ pub struct DeviceConfig {
     /// Bound of the UDP destination, itself never sent.
     pub udp_dst_max: u16,
     /// MPLS words, topmost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<u32>,
     /// Inner tag.
     pub vlan: VlanTag,
@@ -168,13 +184,23 @@ pub struct DeviceConfig {
     /// IPv6 traffic class.
     pub traffic_class: u8,
     /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<i32>,
     /// Where packets go.
     pub xmit_mode: XmitMode,
     /// The flags.
     pub flags: Flags,
+    /// How long to send, ns; 0: as long as `count` says. Whichever ends first wins.
+    pub duration_ns: u64,
     /// How often `clear_counters` was written; a walker that sees it grow clears its own.
+    #[serde(skip)]
     pub clears: u64,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self::new("", &Defaults::default())
+    }
 }
 
 impl DeviceConfig {
@@ -212,7 +238,7 @@ impl DeviceConfig {
             dst6_min: Ipv6Addr::UNSPECIFIED,
             dst6_max: Ipv6Addr::UNSPECIFIED,
             src_mac: None,
-            dst_mac: MacAddr::ZERO,
+            dst_mac: Mac([0; 6]),
             src_mac_count: 0,
             dst_mac_count: 0,
             udp_src_min: 9,
@@ -227,14 +253,9 @@ impl DeviceConfig {
             node: None,
             xmit_mode: XmitMode::default(),
             flags: Flags(Flags::SHARED),
+            duration_ns: 0,
             clears: 0,
         }
-    }
-
-    /// The interface: the name up to `@`.
-    pub fn interface(&self) -> String {
-        let name = self.name.split('@').next().unwrap_or_default();
-        String::from_utf8_lossy(&crate::lexis::bytes(name)).into_owned()
     }
 
     /// Whether packets are IPv6.
@@ -302,24 +323,18 @@ impl DeviceConfig {
     }
 
     /// The IPv4 source range: of the interface if none was written.
-    pub(crate) fn source_range(&self, interface: &Interface) -> (u32, u32) {
+    pub fn source_range(&self, interface: &Interface) -> (u32, u32) {
         if self.src_min.is_empty() {
             let own = interface.ipv4.map_or(0, u32::from);
             (own, own)
         } else {
-            (
-                address::lax_ipv4(&self.src_min),
-                address::lax_ipv4(&self.src_max),
-            )
+            (lax_ipv4(&self.src_min), lax_ipv4(&self.src_max))
         }
     }
 
     /// The IPv4 destination range.
-    pub(crate) fn destination_range(&self) -> (u32, u32) {
-        (
-            address::lax_ipv4(&self.dst_min),
-            address::lax_ipv4(&self.dst_max),
-        )
+    pub fn destination_range(&self) -> (u32, u32) {
+        (lax_ipv4(&self.dst_min), lax_ipv4(&self.dst_max))
     }
 }
 
