@@ -108,6 +108,11 @@ pub fn isolated() -> Vec<u32> {
     read_list(Path::new(&format!("{CPUS}/isolated"))).unwrap_or_default()
 }
 
+/// The memory nodes that the machine may have; 0 alone where nothing is said of any.
+pub fn possible_nodes() -> Vec<u32> {
+    read_list(Path::new("/sys/devices/system/node/possible")).unwrap_or_else(|| vec![0])
+}
+
 /// Whether cores run two threads at once now.
 pub fn smt_active() -> bool {
     fs::read_to_string(format!("{CPUS}/smt/active")).is_ok_and(|text| text.trim() == "1")

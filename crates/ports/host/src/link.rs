@@ -38,6 +38,10 @@ pub struct Link {
     pub promiscuous: bool,
     /// What it is.
     pub kind: LinkKind,
+    /// Whether it carries Ethernet frames (ARPHRD_ETHER).
+    pub ethernet: bool,
+    /// Index of the bridge, bond or the like that it is a port of.
+    pub master_index: Option<u32>,
     /// The other end of a veth, or the device beneath: its index, in its own namespace.
     pub peer_index: Option<u32>,
     /// The id by which this namespace knows that of the peer; absent where it is the same one.
@@ -388,6 +392,8 @@ impl From<&LinkMessage> for Link {
             } else {
                 LinkKind::Physical
             },
+            ethernet: header.link_layer_type == LinkLayerType::Ether,
+            master_index: None,
             peer_index: None,
             peer_netnsid: None,
             num_tx_queues: 1,
@@ -405,6 +411,9 @@ impl From<&LinkMessage> for Link {
                 LinkAttribute::Carrier(carrier) => link.carrier = *carrier != 0,
                 LinkAttribute::Promiscuity(count) => link.promiscuous |= *count > 0,
                 LinkAttribute::Link(index) => link.peer_index = (*index != 0).then_some(*index),
+                LinkAttribute::Controller(index) => {
+                    link.master_index = (*index != 0).then_some(*index);
+                }
                 LinkAttribute::LinkNetNsId(id) => link.peer_netnsid = Some(*id),
                 LinkAttribute::NumTxQueues(count) => link.num_tx_queues = *count,
                 LinkAttribute::NumRxQueues(count) => link.num_rx_queues = *count,

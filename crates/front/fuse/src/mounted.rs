@@ -1,0 +1,494 @@
+//! Mounting a control folder, and taking it down again, from inside and from outside.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use wb_host::{MountTable, writer};
+
+use crate::folder::Folder;
+use crate::waiting::Waiting;
+use crate::{ControlFiles, KIND, MountError};
+
+/// How often the signals of a blocked writer are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Commands are short; but one that takes a while shall not keep others from being read.
+const THREADS: usize = 4;
+const DEVICE: &str = "/dev/fuse";
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// How a control folder is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the device.
+    pub source: String,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            source: "wirebench".into(),
+        }
+    }
+}
+
+/// A mounted control folder. Dropped it is unmounted; whoever still has a file open in it can go on
+/// for as long as this process lives, but the signals of blocked writers are no longer heeded: give
+/// all answers first.
+#[derive(Debug)]
+pub struct Mounted {
+    point: PathBuf,
+    shared: Arc<Shared>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Mounted {
+    /// Where it is, absolute and without links.
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    /// Whether it was unmounted from outside, or has failed.
+    pub fn is_gone(&self) -> bool {
+        self.shared.state().gone
+    }
+
+    /// Waits for it to be unmounted from outside, but not for longer than `at_most`; says whether
+    /// it was.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.state(), at_most, |state| !state.gone)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.gone
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.waiting.ring();
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
+}
+
+/// What the threads of a mount know together.
+struct Shared {
+    waiting: Arc<Waiting>,
+    /// Set by `Mounted`, heeded by the watching thread.
+    stop: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// No longer in the list of mounts, or without a session.
+    gone: bool,
+    /// The kernel has no more requests.
+    ended: bool,
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut State)) {
+        edit(&mut self.state());
+        self.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Mounts `files` on the folder `dir`, in the mount namespace of the calling thread.
+///
+/// A dead control folder there, whose process was killed, is replaced. Root, also that of a user
+/// namespace, mounts by itself and lets other users in as far as the modes of the files do; anybody
+/// else needs `fusermount3`.
+///
+/// # Errors
+/// [`MountError`]; nothing is mounted then.
+pub fn mount(
+    dir: &Path,
+    files: Arc<dyn ControlFiles>,
+    options: &MountOptions,
+) -> Result<Mounted, MountError> {
+    let table = MountTable::open()?;
+    let point = make_room(dir, &table)?;
+    let refused = |cause: io::Error| MountError::Refused {
+        operation: "mount on",
+        dir: point.clone(),
+        cause,
+        hint: None,
+    };
+    let waiting = Waiting::new().map_err(|e| refused(e.into()))?;
+    let folder = || Folder::new(Arc::clone(&files), Arc::clone(&waiting));
+    let device = open_device(&point)?;
+    let (session, by_helper) = match mount_directly(&device, &point, options) {
+        Ok(()) => {
+            let config = config(owner_acl());
+            let session = Session::from_fd(folder(), device.into(), config.acl, config)
+                .inspect_err(|_| drop(take_down(&point)))
+                .map_err(refused)?;
+            (session, None)
+        }
+        Err(Errno::PERM) => {
+            let mut session = mount_by_helper(folder, &point, options)?;
+            let unmounter = session.unmount_callable();
+            (session, Some(unmounter))
+        }
+        Err(e) => return Err(refused(e.into())),
+    };
+    let mount_id = table.top_at(&point)?.map(|mount| mount.id);
+
+    let shared = Arc::new(Shared {
+        waiting,
+        stop: AtomicBool::new(false),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let server = spawn("control files", {
+        let shared = Arc::clone(&shared);
+        move || {
+            if let Err(e) = session.run() {
+                tracing::warn!("control folder: {e}");
+            }
+            shared.change(|state| (state.gone, state.ended) = (true, true));
+            shared.waiting.ring();
+        }
+    })
+    .inspect_err(|_| drop(take_down(&point)))
+    .map_err(refused)?;
+    let watcher = Watcher {
+        shared: Arc::clone(&shared),
+        files,
+        table,
+        mount_id,
+        point: point.clone(),
+        by_helper,
+        server: Some(server),
+    };
+    // The new threads are in the mount namespace of this one, where alone the folder can be seen
+    // and unmounted.
+    let watcher = spawn("control watcher", move || watcher.run())
+        .inspect_err(|_| drop(take_down(&point)))
+        .map_err(refused)?;
+    Ok(Mounted {
+        point,
+        shared,
+        watcher: Some(watcher),
+    })
+}
+
+/// Takes a control folder down, dead or alive; of a living one the [`Mounted`] of its process
+/// learns it.
+///
+/// # Errors
+/// [`MountError::NotAControlFolder`]; a refusal where it belongs to somebody else.
+pub fn unmount(dir: &Path) -> Result<(), MountError> {
+    let point = resolve(dir).map_err(|cause| MountError::Refused {
+        operation: "unmount",
+        dir: dir.to_owned(),
+        cause,
+        hint: None,
+    })?;
+    match MountTable::open()?.top_at(&point)? {
+        Some(mount) if mount.kind == KIND => {}
+        found => {
+            let found = found.map(|mount| mount.kind);
+            return Err(MountError::NotAControlFolder { dir: point, found });
+        }
+    }
+    take_down(&point).map(drop).map_err(|cause| {
+        let hint = (cause.raw_os_error() == Some(libc::EPERM))
+            .then(|| "it belongs to another user; run as root".into());
+        MountError::Refused {
+            operation: "unmount",
+            dir: point,
+            cause,
+            hint,
+        }
+    })
+}
+
+/// Whether a control folder is mounted on `dir`, dead or alive.
+///
+/// # Errors
+/// When the list of mounts cannot be read.
+pub fn is_control_folder(dir: &Path) -> Result<bool, MountError> {
+    let Ok(point) = resolve(dir) else {
+        return Ok(false);
+    };
+    let top = MountTable::open()?.top_at(&point)?;
+    Ok(top.is_some_and(|mount| mount.kind == KIND))
+}
+
+/// The path as the list of mounts has it.
+fn resolve(dir: &Path) -> io::Result<PathBuf> {
+    // A slash at the end would make the kernel look into a mount that may be dead.
+    fs::canonicalize(dir.components().collect::<PathBuf>())
+}
+
+/// Makes sure that `dir` is a folder that can be mounted on, and takes dead ones of ours away.
+fn make_room(dir: &Path, table: &MountTable) -> Result<PathBuf, MountError> {
+    let no_folder = |cause| MountError::NoFolder {
+        dir: dir.to_owned(),
+        cause,
+    };
+    let point = resolve(dir).map_err(no_folder)?;
+    loop {
+        let top = table.top_at(&point)?;
+        let ours = top.as_ref().is_some_and(|mount| mount.kind == KIND);
+        match fs::metadata(&point) {
+            Ok(_) if ours => return Err(MountError::InUse { dir: point }),
+            Ok(found) if found.is_dir() => return Ok(point),
+            Ok(_) => return Err(no_folder(io::ErrorKind::NotADirectory.into())),
+            Err(e) if !is_dead(&e) => return Err(no_folder(e)),
+            Err(e) => match top {
+                None => return Err(no_folder(e)),
+                Some(mount) if !ours => {
+                    let kind = mount.kind;
+                    return Err(MountError::DeadForeign { dir: point, kind });
+                }
+                Some(_) => take_down(&point)
+                    .map(drop)
+                    .map_err(|cause| MountError::Refused {
+                        operation: "remove the dead control folder on",
+                        dir: point.clone(),
+                        cause,
+                        hint: None,
+                    })?,
+            },
+        }
+    }
+}
+
+/// Whether this is what is said of a mount whose process has died.
+fn is_dead(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOTCONN | libc::ECONNABORTED)
+    )
+}
+
+fn open_device(point: &Path) -> Result<File, MountError> {
+    // The standard library opens everything close-on-exec: a child that held it would keep a dead
+    // folder looking alive.
+    let opened = OpenOptions::new().read(true).write(true).open(DEVICE);
+    opened.map_err(|cause| MountError::NoFuse {
+        dir: point.to_owned(),
+        cause,
+    })
+}
+
+fn mount_directly(device: &File, point: &Path, options: &MountOptions) -> rustix::io::Result<()> {
+    let allow_other = match owner_acl() {
+        SessionACL::All => ",allow_other",
+        _ => "",
+    };
+    let settings = format!(
+        "fd={},rootmode=40555,user_id={},group_id={},default_permissions{allow_other}\0",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let settings = std::ffi::CString::from_vec_with_nul(settings.into_bytes())
+        .expect("the only zero is at its end");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let source = options.source.as_str();
+    rustix::mount::mount(source, point, KIND, flags, settings.as_c_str())
+}
+
+/// Root lets others in, whom the kernel then holds to the modes of the files.
+fn owner_acl() -> SessionACL {
+    if rustix::process::geteuid().is_root() {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    }
+}
+
+fn config(acl: SessionACL) -> Config {
+    let mut config = Config::default();
+    config.acl = acl;
+    config.n_threads = Some(THREADS);
+    config
+}
+
+fn mount_by_helper(
+    folder: impl Fn() -> Folder,
+    point: &Path,
+    options: &MountOptions,
+) -> Result<Session<Folder>, MountError> {
+    let (_, subtype) = KIND.split_once('.').expect("KIND has a subtype");
+    let with = |acl| {
+        let mut config = config(acl);
+        config.mount_options = vec![
+            MountOption::FSName(options.source.clone()),
+            MountOption::Subtype(subtype.into()),
+            MountOption::DefaultPermissions,
+            MountOption::NoExec,
+        ];
+        Session::new(folder(), point, &config)
+    };
+    // Scripts are often run with sudo; whether root may be let in is for /etc/fuse.conf to say.
+    let session = with(SessionACL::RootAndOwner).or_else(|_| with(SessionACL::Owner));
+    session.map_err(|cause| {
+        // The words of the helper, if there is one, end with a line feed.
+        let cause = match cause.raw_os_error() {
+            Some(_) => cause,
+            None => io::Error::other(cause.to_string().trim().to_owned()),
+        };
+        let hint = "run as root, under `unshare -Urnm`, or install fusermount3 (package fuse3)";
+        MountError::Refused {
+            operation: "mount on",
+            dir: point.to_owned(),
+            cause,
+            hint: Some(hint.into()),
+        }
+    })
+}
+
+/// Whether somebody was still in there when it was taken down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Idle,
+    Busy,
+}
+
+fn take_down(point: &Path) -> io::Result<Left> {
+    match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(Left::Idle),
+        Err(Errno::BUSY) => {
+            let lazily = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+            rustix::mount::unmount(point, lazily)?;
+            Ok(Left::Busy)
+        }
+        Err(Errno::PERM) if unmount_by_helper(point) => Ok(Left::Busy),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn unmount_by_helper(point: &Path) -> bool {
+    HELPERS.iter().any(|helper| {
+        let mut command = Command::new(helper);
+        command.args(["-u", "-q", "-z", "--"]).arg(point);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    })
+}
+
+fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(f)
+}
+
+/// Looks at what FUSE does not tell: the signals of blocked writers, and whether the mount is
+/// still there.
+struct Watcher {
+    shared: Arc<Shared>,
+    files: Arc<dyn ControlFiles>,
+    table: MountTable,
+    mount_id: Option<u64>,
+    point: PathBuf,
+    by_helper: Option<SessionUnmounter>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        while !self.shared.state().ended {
+            if self.shared.stop.load(Ordering::Acquire) {
+                return self.end();
+            }
+            self.wait_for_news();
+            for (name, writer) in self.shared.waiting.interrupted(writer::is_interrupted) {
+                self.files.interrupted(&name, writer);
+            }
+        }
+    }
+
+    fn wait_for_news(&self) {
+        let at_most = self
+            .shared
+            .waiting
+            .is_worth_watching()
+            .then(|| Timespec::try_from(LOOK).expect("a few milliseconds fit"));
+        let mut news = [
+            PollFd::from_borrowed_fd(self.shared.waiting.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.table.as_fd(), PollFlags::PRI),
+        ];
+        if rustix::event::poll(&mut news, at_most.as_ref()).is_err() {
+            // Interrupted, or out of memory: look and try again.
+            return;
+        }
+        if !news[0].revents().is_empty() {
+            self.shared.waiting.silence();
+        }
+        if !news[1].revents().is_empty() && !self.is_mounted() {
+            self.shared.change(|state| state.gone = true);
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        match self.table.mounts() {
+            // The numbers of mounts that are gone are used again.
+            Ok(mounts) => mounts.iter().any(|mount| {
+                Some(mount.id) == self.mount_id && mount.point == self.point && mount.kind == KIND
+            }),
+            Err(_) => true,
+        }
+    }
+
+    fn end(&mut self) {
+        // Another one may have been mounted there since ours went.
+        if !self.is_mounted() {
+            return;
+        }
+        let taken_down = match &mut self.by_helper {
+            Some(unmounter) => unmounter.unmount().map(|()| Left::Busy),
+            None => take_down(&self.point),
+        };
+        match taken_down {
+            Err(e) => tracing::warn!("cannot unmount {}: {e}", self.point.display()),
+            Ok(Left::Busy) => {}
+            Ok(Left::Idle) => self.wait_for_server(),
+        }
+    }
+
+    /// The server ends with the last request, and nobody is left to make one.
+    fn wait_for_server(&mut self) {
+        let patience = Duration::from_secs(2);
+        let ended = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.state(), patience, |state| !state.ended)
+            .is_ok_and(|(state, _)| state.ended);
+        if ended && let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+    }
+}

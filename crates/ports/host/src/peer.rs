@@ -1,0 +1,83 @@
+//! The other end of a virtual wire, in whatever namespace it is.
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+
+use crate::error::Result;
+use crate::link::{Link, LinkKind};
+use crate::netlink::{Ask, Netlink};
+use crate::netns::{self, Namespace};
+
+/// The other end of the veth `name` in `namespace`: where it is and what it is called there.
+/// Nothing where `name` is no veth, or its other end is in a namespace that is neither this
+/// thread's nor has a name.
+///
+/// # Errors
+/// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); when a namespace cannot be
+/// entered.
+pub fn veth_peer(namespace: &Namespace, name: &str) -> Result<Option<(Namespace, String)>> {
+    let netlink = Netlink::open(namespace)?;
+    let end = netlink.link(name)?;
+    let (LinkKind::Veth, Some(index)) = (&end.kind, end.peer_index) else {
+        return Ok(None);
+    };
+    let Some(id) = end.peer_netnsid else {
+        return Ok(other_end(&netlink.links()?, index, &end).map(|peer| (namespace.clone(), peer)));
+    };
+    for candidate in candidates()? {
+        if netlink.id_of(&candidate)? != Some(id) {
+            continue;
+        }
+        let links = Netlink::open(&candidate)?.links()?;
+        return Ok(other_end(&links, index, &end).map(|peer| (candidate, peer)));
+    }
+    Ok(None)
+}
+
+/// The namespaces that can be spoken of: this thread's and the named ones.
+fn candidates() -> Result<Vec<Namespace>> {
+    let mut all = vec![Namespace::current()?];
+    // One that goes away meanwhile, or a left-over file, is no candidate.
+    all.extend(
+        netns::list()?
+            .iter()
+            .filter_map(|name| Namespace::named(name).ok()),
+    );
+    // Named, it can be told to the user.
+    all.sort_by_key(|namespace| namespace.name().is_none());
+    Ok(all)
+}
+
+fn other_end(links: &[Link], index: u32, end: &Link) -> Option<String> {
+    links
+        .iter()
+        .find(|link| {
+            link.index == index && link.kind == LinkKind::Veth && link.peer_index == Some(end.index)
+        })
+        .map(|link| link.name.clone())
+}
+
+impl Netlink {
+    /// The id by which this namespace knows another one, where it has given it one.
+    fn id_of(&self, other: &Namespace) -> Result<Option<i32>> {
+        let mut message = NsidMessage::default();
+        let fd = u32::try_from(netns::raw_fd(other)).expect("an open descriptor is not negative");
+        message.attributes.push(NsidAttribute::Fd(fd));
+        let answers = self
+            .ask(RouteNetlinkMessage::GetNsId(message), Ask::Plain)
+            .map_err(|refusal| refusal.on("look up the id of", other.place()))?;
+        let id = answers.iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewNsId(message) => {
+                message
+                    .attributes
+                    .iter()
+                    .find_map(|attribute| match attribute {
+                        NsidAttribute::Id(id) => Some(*id),
+                        _ => None,
+                    })
+            }
+            _ => None,
+        });
+        Ok(id.filter(|id| *id >= 0))
+    }
+}
