@@ -1,4 +1,4 @@
-//! Compiles `bpf/select.bpf.c` and generates its skeleton.
+//! Compiles the programs in `bpf/` and generates their skeletons.
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
@@ -19,13 +19,16 @@ mod bpf {
         if let Some(folder) = multiarch_include() {
             arguments.push(format!("-I{folder}"));
         }
-        libbpf_cargo::SkeletonBuilder::new()
-            .source("bpf/select.bpf.c")
-            .clang_args(arguments)
-            .build_and_generate(out.join("select.skel.rs"))
-            .expect(
-                "clang compiles bpf/select.bpf.c (build with --no-default-features to go without)",
-            );
+        for program in ["select", "consume"] {
+            libbpf_cargo::SkeletonBuilder::new()
+                .source(format!("bpf/{program}.bpf.c"))
+                .clang_args(&arguments)
+                .build_and_generate(out.join(format!("{program}.skel.rs")))
+                .expect(
+                    "clang compiles the programs in bpf/ (build with --no-default-features to go \
+                     without)",
+                );
+        }
     }
 
     /// Debian keeps `asm/types.h` in a folder per architecture that clang does not search when its

@@ -19,7 +19,7 @@ pub mod vary;
 
 pub use criteria::Criterion;
 pub use locator::{Driver, Locator};
-pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, Stream, TagKind, TrafficJob};
+pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob};
 pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
 pub use snapshot::{Phase, Snapshot};
 pub use validate::{PlanError, PlanProblem};

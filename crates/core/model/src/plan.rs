@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     criteria::Criterion,
+    device::{DeviceJob, WatchJob},
     locator::Locator,
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
     vary::Vary,
@@ -43,6 +44,13 @@ pub struct Plan {
     /// Traffic to send, receive, or both. Jobs run at the same time unless `start` says otherwise.
     #[serde(default, rename = "traffic", skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficJob>,
+    /// Packet devices, as the Linux packet generator has them: fields that walk from packet to
+    /// packet. A plan has devices and watches, or traffic.
+    #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceJob>,
+    /// Ports that watch for packets of such devices.
+    #[serde(default, rename = "watch", skip_serializing_if = "Vec::is_empty")]
+    pub watches: Vec<WatchJob>,
     /// Conditions on the totals of the whole run; the run fails when one does not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
@@ -76,6 +84,26 @@ pub struct PortPlan {
     /// Receive ring of the `packet` driver in bytes, for each worker. 0: chosen by the program.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ring_bytes: u64,
+    /// The way of sent frames: `direct` to the driver, through the `qdisc`, or into the `receive`
+    /// side of the interface (sent from the other end of a veth pair). For devices.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub way: SendWay,
+    /// Priority of sent frames in the queueing discipline (SO_PRIORITY).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: u32,
+}
+
+/// The way of sent frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SendWay {
+    /// Straight to the driver.
+    #[default]
+    Direct,
+    /// Through the queueing discipline.
+    Qdisc,
+    /// Into the receive side of the interface.
+    Receive,
 }
 
 /// How the `xdp` driver attaches.
@@ -334,6 +362,8 @@ impl Default for Plan {
             i_own_this_network: false,
             ports: Vec::new(),
             traffic: Vec::new(),
+            devices: Vec::new(),
+            watches: Vec::new(),
             criteria: Vec::new(),
         }
     }
@@ -352,6 +382,8 @@ impl PortPlan {
             gateway: None,
             xdp_mode: XdpMode::Auto,
             ring_bytes: 0,
+            way: SendWay::Direct,
+            priority: 0,
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use crate::{
+    device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
     units::{AddressRange, Rate, SizeModel, Span},
@@ -68,9 +69,14 @@ impl Plan {
     pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
         let mut found = Findings::default();
         self.check_ports(&mut found);
-        if self.traffic.is_empty() {
+        let devices = !(self.devices.is_empty() && self.watches.is_empty());
+        if self.traffic.is_empty() && !devices {
             found.problem("plan", "there is nothing to do; add a [[traffic]] job");
         }
+        if !self.traffic.is_empty() && devices {
+            found.problem("plan", "it has traffic and devices; make two plans of it");
+        }
+        self.check_devices(&mut found);
         if !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) {
             found.problem(
                 "interval",
@@ -116,7 +122,9 @@ impl Plan {
             } else if !names.insert(port.name.as_str()) {
                 found.problem(&place, "two ports have this name");
             }
-            if port.locator.is_interface() && !places.insert(port.locator.place()) {
+            // Frames that take different ways may leave by one interface.
+            let way = (port.locator.place(), port.way as u8, port.priority);
+            if port.locator.is_interface() && !places.insert(way) {
                 found.problem(
                     &place,
                     format!(
@@ -140,6 +148,64 @@ impl Plan {
                         port.workers
                     ),
                 );
+            }
+        }
+    }
+
+    fn check_devices(&self, found: &mut Findings) {
+        let port = |name: &str| self.ports.iter().find(|p| p.name == name);
+        for (i, device) in self.devices.iter().enumerate() {
+            let place = format!("device {}", i + 1);
+            if port(&device.port).is_none() {
+                found.problem(&place, format!("no port is named {:?}", device.port));
+            }
+            if device.settings.name.is_empty() {
+                found.problem(&place, "settings.name is empty; every device needs a name");
+            }
+            if (1..DeviceConfig::SMALLEST).contains(&device.settings.min_size) {
+                found.problem(
+                    &place,
+                    format!(
+                        "settings.min_size is {}; at least {}, or 0 for the smallest",
+                        device.settings.min_size,
+                        DeviceConfig::SMALLEST
+                    ),
+                );
+            }
+            let settings = &device.settings;
+            for (what, value, most) in [
+                ("labels", settings.labels.len(), DeviceConfig::MAX_LABELS),
+                ("imix", settings.imix.len(), crate::device::mix::MAX_ENTRIES),
+                (
+                    "flows",
+                    settings.flows as usize,
+                    DeviceConfig::MAX_FLOWS as usize,
+                ),
+            ] {
+                if value > most {
+                    found.problem(
+                        &place,
+                        format!("settings.{what}: {value}; at most {most} are allowed"),
+                    );
+                }
+            }
+        }
+        for (i, watch) in self.watches.iter().enumerate() {
+            let place = format!("watch {}", i + 1);
+            if port(&watch.port).is_none() {
+                found.problem(&place, format!("no port is named {:?}", watch.port));
+            }
+            if self.devices.iter().any(|d| d.port == watch.port) {
+                found.problem(
+                    &place,
+                    format!("port {:?} sends; watch from another", watch.port),
+                );
+            }
+            if self.watches[..i].iter().any(|w| w.port == watch.port) {
+                found.problem(&place, format!("port {:?} is watched already", watch.port));
+            }
+            if watch.duration.is_some_and(|d| d == Span::default()) {
+                found.problem(&place, "duration is 0");
             }
         }
     }

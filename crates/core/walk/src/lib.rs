@@ -23,9 +23,10 @@ mod walker;
 
 pub use flows::Flows;
 pub use progress::Progress;
-pub use row::{JitterRule, Mode, Row, Sample};
+pub use row::{Row, Sample};
 pub use sighting::{Sighting, sighting};
-pub use walker::{Call, Memory, Start, TimeForm, TooLong, Walker};
+pub use walker::{Call, Memory, Start, TooLong, Walker};
+pub use wb_model::device::{JitterRule, Mode, TimeForm};
 
 /// An instant on both clocks of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

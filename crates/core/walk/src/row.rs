@@ -2,29 +2,9 @@
 
 use wb_wire::{PktgenTag, PktgenTime};
 
+use wb_model::device::{JitterRule, Mode};
+
 use crate::Time;
-
-/// What jitter is the change of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JitterRule {
-    /// Latency, as the Open Source Traffic Analyzer of 2014 has it.
-    #[default]
-    Latency,
-    /// Inter-arrival time, as its versions for Linux 3.6 and before have it.
-    InterArrival,
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Packets and bytes.
-    Counter,
-    /// And work time.
-    #[default]
-    Basic,
-    /// And inter-arrival time, jitter and latency.
-    Time,
-}
 
 /// Samples of one quantity, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +30,22 @@ impl Sample {
         self.sum = self.sum.saturating_add(value.into());
         self.squares = self.squares.saturating_add(u128::from(value).pow(2));
         self.samples += 1;
+    }
+
+    /// Takes in samples of another.
+    fn merge(&mut self, other: &Self) {
+        if other.samples == 0 {
+            return;
+        }
+        self.min = if self.samples == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
+        self.samples += other.samples;
     }
 
     /// The mean, truncated; 0 without samples.
@@ -142,6 +138,18 @@ impl Row {
             self.jitter.add(ns.abs_diff(self.previous_latency));
         }
         self.previous_latency = ns;
+    }
+
+    /// Takes in what another interface of the same CPU received. Times between packets of two
+    /// interfaces are not in it.
+    pub fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.first_ns = [self.first_ns, other.first_ns].into_iter().flatten().min();
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.inter_arrival.merge(&other.inter_arrival);
+        self.jitter.merge(&other.jitter);
+        self.latency.merge(&other.latency);
     }
 
     /// From first to latest packet, µs.

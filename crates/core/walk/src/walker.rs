@@ -19,13 +19,13 @@
 //! # Ok::<(), wb_walk::TooLong>(())
 //! ```
 
-use wb_model::device::{DeviceConfig, Flags, Interface, mix};
+use wb_model::device::{Delay, DeviceConfig, Flags, Interface, TimeForm, mix};
 use wb_model::units::Mac;
 use wb_wire::{MacAddr, PktgenTag};
 
 use crate::Time;
 use crate::flows::Flows;
-use crate::frame::{BOTTOM_OF_STACK, Fields, Network};
+use crate::frame::{BOTTOM_OF_STACK, Fields, Layout, Network};
 use crate::progress::Progress;
 use crate::random::Random;
 
@@ -36,16 +36,6 @@ pub struct Memory {
     pub ip_id: u16,
     /// The flow table.
     pub flows: Flows,
-}
-
-/// How the time stands in a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimeForm {
-    /// Seconds and microseconds of CLOCK_REALTIME, as every mainline kernel writes.
-    #[default]
-    Kernel,
-    /// CLOCK_MONOTONIC in ns, as the Open Source Traffic Analyzer writes.
-    Osta,
 }
 
 /// What a walk begins with.
@@ -90,6 +80,33 @@ pub struct Call<'a> {
     pub due_ns: u64,
 }
 
+/// Which fields walk at all, so that a packet pays only for those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Walks {
+    macs: bool,
+    tags: bool,
+    ports: bool,
+    addresses: bool,
+    sizes: bool,
+}
+
+impl Walks {
+    fn of(c: &DeviceConfig, source: (u32, u32), destination: (u32, u32)) -> Self {
+        let drawn = [Flags::MPLS_RND, Flags::VID_RND, Flags::SVID_RND];
+        Self {
+            macs: c.src_mac_count > 1 || c.dst_mac_count > 1,
+            tags: drawn.into_iter().any(|flag| c.flags.has(flag)),
+            ports: c.udp_src_min < c.udp_src_max || c.udp_dst_min < c.udp_dst_max,
+            addresses: if c.is_ipv6() {
+                !c.dst6_min.is_unspecified()
+            } else {
+                source.0 < source.1 || destination.0 < destination.1 || c.flows > 0
+            },
+            sizes: c.min_size < c.max_size || !c.imix.is_empty(),
+        }
+    }
+}
+
 /// A device on its way. Call [`poll`](Self::poll), then [`sent`](Self::sent) or
 /// [`refused`](Self::refused), until `poll` gives nothing.
 #[derive(Clone, Debug)]
@@ -104,9 +121,14 @@ pub struct Walker {
     source: (u32, u32),
     destination: (u32, u32),
     bins: [u8; mix::BINS],
+    walks: Walks,
+    /// Bytes before the UDP payload.
+    headers: u32,
     src_mac: MacAddr,
     dst_mac: MacAddr,
     frame: Vec<u8>,
+    /// Of the frame, as long as the next one has the same tags and settings.
+    layout: Option<Layout>,
     sequence: u32,
     /// Calls made with the frame in hand; none: there is no frame in hand.
     calls_of_frame: Option<u32>,
@@ -141,9 +163,12 @@ impl Walker {
             source: (0, 0),
             destination: (0, 0),
             bins: [0; mix::BINS],
+            walks: Walks::default(),
+            headers: 0,
             src_mac: MacAddr::ZERO,
             dst_mac: MacAddr::ZERO,
             frame: Vec::new(),
+            layout: None,
             sequence: 0,
             calls_of_frame: None,
             left: 0,
@@ -170,11 +195,41 @@ impl Walker {
         &self.memory
     }
 
-    /// Takes over a configuration changed during the run, from the next packet on.
+    /// Takes over a configuration changed during the run, from the next packet on. A new pace begins
+    /// with the call that is due next.
     ///
     /// # Errors
     /// If the interface cannot send the largest frame that would be built; nothing is taken over.
     pub fn reconfigure(&mut self, config: &DeviceConfig) -> Result<(), TooLong> {
+        let due_ns = self.due_ns();
+        self.take_over(config, |_| due_ns)
+    }
+
+    /// [`reconfigure`](Self::reconfigure) so long after the start: the next call is then due no later
+    /// than the new pace has it, and at once if there was none before. Full speed leaves no backlog.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reconfigure_at(
+        &mut self,
+        config: &DeviceConfig,
+        elapsed_ns: u64,
+    ) -> Result<(), TooLong> {
+        let (due_ns, old) = (self.due_ns(), self.config.delay);
+        self.take_over(config, |new| {
+            if old.shown_ns == 0 || old.is_never() {
+                elapsed_ns
+            } else {
+                due_ns.min(elapsed_ns.saturating_add(new.due_ns(1)))
+            }
+        })
+    }
+
+    fn take_over(
+        &mut self,
+        config: &DeviceConfig,
+        next_due_ns: impl FnOnce(Delay) -> u64,
+    ) -> Result<(), TooLong> {
         let mut config = config.clone();
         config.settle(&self.interface);
         check(&config, &self.interface)?;
@@ -186,7 +241,7 @@ impl Walker {
             self.progress.daddr6 = config.dst6;
         }
         if config.delay != self.config.delay {
-            self.pace_base_ns = self.due_ns();
+            self.pace_base_ns = next_due_ns(config.delay);
             self.calls = 0;
         }
         if config.flows != self.config.flows {
@@ -199,11 +254,25 @@ impl Walker {
 
     /// What follows from the configuration.
     fn derive(&mut self) {
+        self.layout = None;
         self.source = self.config.source_range(&self.interface);
         self.destination = self.config.destination_range();
         self.bins = mix::bins(&self.config.imix);
+        self.walks = Walks::of(&self.config, self.source, self.destination);
+        let smallest = self.config.frame_len(0) as u32;
+        self.headers = smallest - PktgenTag::LEN as u32;
         self.src_mac = MacAddr(self.config.src_mac.unwrap_or(self.interface.mac).0);
         self.dst_mac = MacAddr(self.config.dst_mac.0);
+    }
+
+    /// When the run began, CLOCK_MONOTONIC, for the report.
+    pub const fn started(&mut self, mono_ns: u64) {
+        self.progress.started_ns = mono_ns;
+    }
+
+    /// When the run ended, or where it stands, CLOCK_MONOTONIC, for the report.
+    pub const fn stopped(&mut self, mono_ns: u64) {
+        self.progress.stopped_ns = mono_ns;
     }
 
     /// Idle time so far, for the report, ns.
@@ -212,7 +281,11 @@ impl Walker {
     }
 
     /// When the next call is due after the start, ns.
+    #[inline]
     fn due_ns(&self) -> u64 {
+        if self.config.delay.exact_ns.numerator() == 0 {
+            return self.pace_base_ns;
+        }
         self.pace_base_ns
             .saturating_add(self.config.delay.due_ns(self.calls))
     }
@@ -223,14 +296,26 @@ impl Walker {
     /// A device whose delay is [`Delay::NEVER`](wb_model::device::Delay::NEVER) is due at the end of
     /// time: the caller looks at `due_ns`.
     pub fn poll(&mut self, now: Time) -> Option<Call<'_>> {
+        self.poll_with(|_| now)
+    }
+
+    /// [`poll`](Self::poll) that asks for the time only when a packet is built that carries one. Of
+    /// the two clocks it needs the one of the form that it names.
+    #[inline]
+    pub fn poll_with(&mut self, now: impl FnOnce(TimeForm) -> Time) -> Option<Call<'_>> {
         if self.left == 0 {
-            if self.config.count != 0 && self.progress.sofar >= self.config.count {
+            if self.has_reached_count() {
                 return None;
             }
             let calls = self.config.clone_skb.max(1) as u32;
             let reusable = self.config.flags.has(Flags::SHARED)
                 && self.calls_of_frame.is_some_and(|made| made < calls);
             if !reusable {
+                let now = if self.config.flags.has(Flags::NO_TIMESTAMP) {
+                    Time::default()
+                } else {
+                    now(self.time_form)
+                };
                 self.build(now);
             }
             self.left = self.config.burst.max(1) as u64;
@@ -242,6 +327,12 @@ impl Walker {
             due_ns: self.due_ns(),
             frame: &self.frame,
         })
+    }
+
+    /// Whether all that was asked for has been sent, and the last call wholly.
+    #[inline]
+    pub const fn has_reached_count(&self) -> bool {
+        self.left == 0 && self.config.count != 0 && self.progress.sofar >= self.config.count
     }
 
     /// `copies` packets of the present call have left.
@@ -265,6 +356,54 @@ impl Walker {
         self.progress.errors += 1;
     }
 
+    /// The port refused packets after it had taken them: later ones make up for them.
+    pub const fn taken_back(&mut self, packets: u64) {
+        self.withdrawn(packets);
+        self.progress.errors += packets;
+    }
+
+    /// Packets were taken back before the port had looked at them: they were not sent, and nobody
+    /// erred.
+    pub const fn withdrawn(&mut self, packets: u64) {
+        self.progress.sofar = self.progress.sofar.saturating_sub(packets);
+    }
+
+    /// Packets that are still to be sent until the count is reached, in whole calls; none if there is
+    /// no count.
+    pub fn remaining(&self) -> Option<u64> {
+        let count = self.config.count;
+        let burst = self.config.burst.max(1) as u64;
+        (count != 0).then(|| {
+            let rest = count.saturating_sub(self.progress.sofar + self.left);
+            self.left + rest.div_ceil(burst) * burst
+        })
+    }
+
+    /// Packets of the schedule that were due by then after the start and have not been sent; at full
+    /// speed nothing is ever due.
+    pub fn backlog(&self, elapsed_ns: u64) -> u64 {
+        let Delay { shown_ns, exact_ns } = self.config.delay;
+        let Some(since_ns) = elapsed_ns.checked_sub(self.pace_base_ns) else {
+            return 0;
+        };
+        if shown_ns == 0 || shown_ns == Delay::NEVER {
+            return 0;
+        }
+        let due = ((u128::from(since_ns) + 1) * u128::from(exact_ns.denominator()))
+            .div_ceil(u128::from(exact_ns.numerator()));
+        let calls = u64::try_from(due)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(self.calls);
+        let burst = self.config.burst.max(1) as u64;
+        let begun = if self.left == 0 {
+            0
+        } else {
+            burst.saturating_sub(self.left)
+        };
+        let due = calls.saturating_mul(burst).saturating_sub(begun);
+        due.min(self.remaining().unwrap_or(u64::MAX))
+    }
+
     /// [`poll`](Self::poll) and [`sent`](Self::sent) of one packet.
     pub fn next(&mut self, now: Time) -> Option<(Vec<u8>, u16)> {
         let call = self.poll(now)?;
@@ -279,11 +418,22 @@ impl Walker {
         self.memory
             .flows
             .pick(in_turn, self.config.flow_len, &mut self.random);
-        self.walk_macs();
-        self.walk_tags();
-        self.walk_ports();
-        self.walk_addresses();
-        self.walk_size();
+        let walks = self.walks;
+        if walks.macs {
+            self.walk_macs();
+        }
+        if walks.tags {
+            self.walk_tags();
+        }
+        if walks.ports {
+            self.walk_ports();
+        }
+        if walks.addresses {
+            self.walk_addresses();
+        }
+        if walks.sizes {
+            self.walk_size();
+        }
         self.walk_queue();
         self.memory.flows.count();
         self.write_frame(now);
@@ -320,6 +470,7 @@ impl Walker {
         if flags.has(Flags::MPLS_RND) {
             for label in &mut self.config.labels {
                 if *label & BOTTOM_OF_STACK != 0 {
+                    self.layout = None;
                     *label = BOTTOM_OF_STACK | self.random.word() & 0x000f_ffff;
                 }
             }
@@ -329,6 +480,7 @@ impl Walker {
             (&mut self.config.svlan, Flags::SVID_RND),
         ] {
             if flags.has(flag) && tag.id.is_some() {
+                self.layout = None;
                 tag.id = Some(self.random.below(4096) as u16);
             }
         }
@@ -487,10 +639,9 @@ impl Walker {
                 },
             }
         };
-        // Checked against the interface's limit, far below usize.
-        let len = c.frame_len(p.size) as usize;
-        let smallest = c.frame_len(0) as usize;
-        Fields {
+        let payload = (p.size.saturating_sub(self.headers) as usize).max(PktgenTag::LEN);
+        let len = self.headers as usize + payload;
+        let fields = Fields {
             dst_mac: self.dst_mac,
             src_mac: self.src_mac,
             svlan: c.svlan.tci(),
@@ -502,9 +653,12 @@ impl Walker {
             tag,
             udp_checksum: c.flags.has(Flags::UDPCSUM),
             len,
+        };
+        match &self.layout {
+            Some(layout) => fields.patch(layout, &mut self.frame),
+            None => self.layout = Some(fields.write(&mut self.frame)),
         }
-        .write(&mut self.frame);
-        let frags = if len > smallest {
+        let frags = if payload > PktgenTag::LEN {
             c.frags.clamp(0, MAX_FRAGS)
         } else {
             0

@@ -433,6 +433,11 @@ impl Folder {
         jobs
     }
 
+    /// The devices, in the order of adding.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter()
+    }
+
     /// Whether any device runs.
     pub fn is_running(&self) -> bool {
         self.devices.iter().any(|d| d.running)

@@ -45,17 +45,51 @@ pub(crate) fn keep_drawn(config: &mut DeviceConfig, walked: &DeviceConfig) {
 }
 
 impl Device {
+    /// Its full name, tag after `@` included.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The interface it sends on, under its present name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// CPU of its thread.
+    pub const fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    /// Its settings.
+    pub const fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// Where it stands.
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Whether it runs.
+    pub const fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// What its file says after `Result: `.
+    pub fn result(&self) -> &str {
+        if self.result.is_empty() {
+            "Idle"
+        } else {
+            &self.result
+        }
+    }
+
     /// The text of the file. `now_ns` is CLOCK_MONOTONIC.
     pub(crate) fn show(&self, interface: Option<&Interface>, now_ns: u64) -> String {
         let mut text = String::with_capacity(1024);
         self.show_settings(&mut text, interface);
         self.show_current(&mut text, now_ns);
-        let result = if self.result.is_empty() {
-            "Idle"
-        } else {
-            &self.result
-        };
-        let _ = writeln!(text, "Result: {result}");
+        let _ = writeln!(text, "Result: {}", self.result());
         text
     }
 

@@ -6,6 +6,7 @@ use crate::lexis::{self, Scanner};
 use crate::world::World;
 use wb_model::device::flags::{self, FLAGS};
 use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
+use wb_model::units::Span;
 use wb_walk::Progress;
 
 /// How an argument is written.
@@ -675,6 +676,27 @@ pub static KEYWORDS: &[Keyword] = &[
         argument: Argument::Decimal(10),
         doc: "Announced packets in old receivers; accepted, no effect.",
         effect: |k, v, _| k.ok(v.number()),
+    },
+    Keyword {
+        name: "duration",
+        aliases: &[],
+        argument: Argument::Word(31),
+        doc: "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
+              The kernel has no such command.",
+        effect: |k, v, t| match v.word().parse::<Span>() {
+            Ok(span) => {
+                // A plan holds it as a signed number.
+                t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);
+                k.ok(span)
+            }
+            Err(_) if v.word() == "0" => {
+                t.config.duration_ns = 0;
+                k.ok(0)
+            }
+            Err(_) => Ok(Some(
+                "ERROR: duration must be a time such as 10s or 500ms, or 0".to_owned(),
+            )),
+        },
     },
 ];
 

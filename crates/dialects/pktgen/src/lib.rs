@@ -15,7 +15,7 @@
 //! work on every interface, `pkt_size` always sets both bounds, names of older versions are
 //! understood (`ipg`, `dstmac`, `srcmac`, `NODE_ALLOC`, `config`), `debug` never makes a write fail,
 //! counters of a mix and walked MAC addresses begin anew with each run, paces are exact fractions,
-//! reports do not wrap at 64 bits, and a device whose packets the interface cannot carry does not
+//! reports do not wrap at 64 bits, `duration` is a command, and a device whose packets the interface cannot carry does not
 //! start.
 
 #![forbid(unsafe_code)]

@@ -54,6 +54,7 @@
 
 mod clock;
 mod control;
+mod device;
 mod error;
 mod frames;
 mod lane;
@@ -64,14 +65,17 @@ mod random;
 mod receiver;
 mod sender;
 mod spec;
+mod watch;
 mod worker;
 
 pub use clock::{Clock, VirtualClock};
 pub use control::{Control, CounterValues, SharedCounters};
+pub use device::{DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_lane, run_devices};
 pub use error::CompileError;
 pub use receiver::{FlowSpace, Receiver, ReceiverOutcome, ReceiverSpec};
 pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
+pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
 pub use worker::{Worker, WorkerOutcome, run_worker};
 
 /// The flow in the tag of frames that are sent while the rate still rises. They are counted apart.

@@ -64,7 +64,7 @@ pub struct ReceiverOutcome {
     pub busy_turns: u64,
 }
 
-const SOURCES: [StampSource; 6] = [
+pub(crate) const SOURCES: [StampSource; 6] = [
     StampSource::Nic,
     StampSource::KernelTpacket,
     StampSource::KernelXdp,
@@ -280,7 +280,7 @@ impl Sorter {
 }
 
 /// Whether the stamp of a frame is the time of its arrival by our own clock.
-const fn tells_arrival(source: StampSource) -> bool {
+pub(crate) const fn tells_arrival(source: StampSource) -> bool {
     match source {
         StampSource::KernelTpacket | StampSource::KernelXdp | StampSource::Virtual => true,
         StampSource::Nic | StampSource::UserSpace | StampSource::Recorded => false,
@@ -288,7 +288,7 @@ const fn tells_arrival(source: StampSource) -> bool {
 }
 
 #[inline]
-const fn source_index(source: StampSource) -> usize {
+pub(crate) const fn source_index(source: StampSource) -> usize {
     match source {
         StampSource::Nic => 0,
         StampSource::KernelTpacket => 1,

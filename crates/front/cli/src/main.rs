@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod pktgen;
 mod run;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Command {
     Tx(Box<commands::tx::TxArgs>),
     Rx(commands::rx::RxArgs),
     Run(commands::run::RunArgs),
+    #[command(subcommand)]
+    Pktgen(commands::pktgen::PktgenCommand),
     Linerate(commands::linerate::LinerateArgs),
     Completions(commands::meta::CompletionsArgs),
     Man(commands::meta::ManArgs),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Tx(a) => commands::tx::run(&a),
         Command::Rx(a) => commands::rx::run(&a),
         Command::Run(a) => commands::run::run(&a),
+        Command::Pktgen(c) => commands::pktgen::run(c),
         Command::Linerate(a) => commands::linerate::run(&a),
         Command::Completions(a) => commands::meta::completions::<Cli>(&a),
         Command::Man(a) => commands::meta::man::<Cli>(&a),

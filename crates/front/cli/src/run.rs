@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
-use wb_session::{Environment, PortHint, Signals, prepare};
+use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepare};
 
 use crate::args::OutputArgs;
 
@@ -124,21 +124,28 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
         signals: Signals::install()?,
         base,
     };
-    let prepared = prepare(plan, &environment)?;
-    if output.verbose {
-        prepared
-            .port_lines()
-            .iter()
-            .for_each(|line| eprintln!("{line}"));
-    }
+    let tell = |lines: Vec<String>| {
+        if output.verbose {
+            lines.iter().for_each(|line| eprintln!("{line}"));
+        }
+    };
     let (quiet, live_json) = (output.quiet, output.live_json);
-    let finished = prepared.run(&mut |snapshot| {
+    let mut observe = |snapshot: &Snapshot| {
         if live_json {
             print(&wb_render::json::snapshot(snapshot));
         } else if !quiet {
             show(snapshot);
         }
-    })?;
+    };
+    let finished = if plan.devices.is_empty() && plan.watches.is_empty() {
+        let prepared = prepare(plan, &environment)?;
+        tell(prepared.port_lines());
+        prepared.run(&mut observe)?
+    } else {
+        let prepared = prepare_devices(plan, Vec::new(), &environment)?;
+        tell(prepared.port_lines());
+        prepared.run(&mut observe)?.finished
+    };
     let delivered = deliver_report(&finished.report, output);
     if let wb_session::End::Fault(text) = &finished.end {
         eprintln!("wirebench: the run ended by a fault: {text}");

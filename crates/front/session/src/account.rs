@@ -23,7 +23,7 @@ use crate::{
 /// Flows that are listed one by one; of more, those with most trouble.
 const LISTED_FLOWS: usize = 1024;
 
-fn summary(s: wb_measure::Summary) -> Summary {
+pub(crate) fn summary(s: wb_measure::Summary) -> Summary {
     Summary {
         samples: s.samples,
         min: s.min,
@@ -398,7 +398,7 @@ fn workers(prepared: &Prepared, ended: &Ended) -> Vec<WorkerReport> {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn share(part: u64, whole: u64) -> f64 {
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
     } else {
@@ -445,7 +445,7 @@ fn stamp_source(ended: &Ended, port: usize) -> Option<String> {
     (!sources.is_empty()).then(|| sources.join("+"))
 }
 
-fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> CriterionReport {
+pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> CriterionReport {
     #[allow(clippy::cast_precision_loss)]
     let ratio = |part: Option<u64>, whole: Option<u64>| match (part, whole) {
         (Some(part), Some(whole)) => Some(share(part, whole)),
@@ -602,7 +602,7 @@ fn limited_by(prepared: &Prepared, ended: &Ended, totals: &Totals, at_max: bool)
     }
 }
 
-fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
+pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
     let c = m.counters;
     let mut warn = |n: u64, text: &str| {
         if n > 0 {
@@ -772,7 +772,7 @@ fn verdict_of(failed: &[&str]) -> Verdict {
     }
 }
 
-fn signal_name(n: i32) -> String {
+pub(crate) fn signal_name(n: i32) -> String {
     match n {
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),

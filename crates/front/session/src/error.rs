@@ -19,6 +19,9 @@ pub enum StartError {
         #[source]
         cause: Box<HostError>,
     },
+    /// The machine said no, to a question about no port in particular.
+    #[error(transparent)]
+    Machine(Box<HostError>),
     /// A port could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
@@ -46,6 +49,19 @@ impl StartError {
         Self::Host {
             port: port.to_string(),
             cause: Box::new(cause),
+        }
+    }
+
+    pub(crate) fn machine(cause: HostError) -> Self {
+        Self::Machine(Box::new(cause))
+    }
+
+    /// A thread that could not be started.
+    #[must_use]
+    pub fn thread(cause: std::io::Error) -> Self {
+        Self::System {
+            operation: "start a worker",
+            cause,
         }
     }
 

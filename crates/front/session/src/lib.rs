@@ -9,7 +9,10 @@
 
 mod account;
 mod clock;
+mod device_report;
+pub mod devices;
 mod error;
+mod machine;
 mod ports;
 mod prepare;
 mod presence;
@@ -18,6 +21,7 @@ mod signals;
 
 pub use clock::{SystemClock, rfc3339};
 pub use error::StartError;
+pub use machine::Machine;
 pub use prepare::{Environment, PortHint, Prepared, prepare};
 pub use run::{End, Finished};
 pub use signals::Signals;

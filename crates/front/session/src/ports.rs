@@ -12,9 +12,9 @@ use wb_host::{
 };
 use wb_model::{
     Driver,
-    plan::{Plan, PortPlan, XdpMode},
+    plan::{Plan, PortPlan, SendWay, XdpMode},
 };
-use wb_packet::{PacketOptions, PacketQueue, RxMode};
+use wb_packet::{Fanout, PacketOptions, PacketQueue, QdiscDrops, RxMode};
 use wb_port::{
     Interface, PortError, PortFacts, QueuePair, RxQueue, Speed, TxQueue,
     clock::Clock,
@@ -30,6 +30,8 @@ use crate::StartError;
 pub(crate) struct Use {
     pub(crate) tx: bool,
     pub(crate) rx: bool,
+    /// It receives beside the host: one queue for each CPU, and nothing is taken away.
+    pub(crate) watch: bool,
 }
 
 impl Use {
@@ -106,6 +108,18 @@ impl OpenPort {
         self.used.role()
     }
 
+    /// Locator, driver, mode, and why.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} ({}): {}, {}; {}",
+            self.plan.name,
+            self.role(),
+            self.facts.locator,
+            self.facts.mode,
+            self.chosen_because
+        )
+    }
+
     /// Bits per second where a real wire sets the pace.
     pub(crate) fn line_rate(&self) -> Option<u64> {
         self.facts
@@ -120,15 +134,29 @@ fn host_error(port: &PortPlan) -> impl Fn(wb_host::HostError) -> StartError + '_
 }
 
 /// Finds the interface of a port and checks that it can be used at all.
-pub(crate) fn find_wire(port: &PortPlan, used: Use) -> Result<Wire, StartError> {
+pub(crate) fn find_wire(port: &PortPlan) -> Result<Wire, StartError> {
     let error = host_error(port);
     let namespace = match &port.locator.node {
         Some(node) => Namespace::named(node),
         None => Namespace::current(),
     }
     .map_err(&error)?;
-    let netlink = Netlink::open(&namespace).map_err(&error)?;
     let name = &port.locator.name;
+    if port.way != SendWay::Receive {
+        return wire_at(port, namespace, name);
+    }
+    match wb_host::peer::veth_peer(&namespace, name).map_err(&error)? {
+        Some((namespace, peer)) => wire_at(port, namespace, &peer),
+        None => Err(StartError::stream(
+            port.locator.to_string(),
+            "frames reach the receive side of a veth pair only, from its other end; this is none, or its other end is in a namespace without a name",
+        )),
+    }
+}
+
+fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, StartError> {
+    let error = host_error(port);
+    let netlink = Netlink::open(&namespace).map_err(&error)?;
     let link = netlink.link(name).map_err(&error)?;
     let prefix = namespace.command_prefix();
     if !link.up {
@@ -143,7 +171,6 @@ pub(crate) fn find_wire(port: &PortPlan, used: Use) -> Result<Wire, StartError> 
             "the interface has no carrier: its cable is out, or the other end is down",
         ));
     }
-    let _ = used;
     let ethtool = Ethtool::open(&namespace).ok();
     let driver = ethtool.as_ref().and_then(|e| e.driver(name).ok().flatten());
     let speed = ethtool.as_ref().and_then(|e| e.speed(name).ok().flatten());
@@ -152,7 +179,7 @@ pub(crate) fn find_wire(port: &PortPlan, used: Use) -> Result<Wire, StartError> 
         .and_then(|e| e.channels(name).ok().flatten());
     let interface = Interface {
         port: port.locator.to_string(),
-        name: name.clone(),
+        name: name.to_owned(),
         index: link.index,
         mac: link.mac,
         mtu: link.mtu,
@@ -220,7 +247,17 @@ fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
         tx: used.tx,
         rx: used.rx,
         rx_mode: RxMode::Throughput,
-        promiscuous: used.rx,
+        // Beside the host, as the host sees it.
+        promiscuous: used.rx && !used.watch,
+        fanout: if used.watch {
+            Fanout::Cpu
+        } else {
+            PacketOptions::default().fanout
+        },
+        qdisc_bypass: port.way != SendWay::Qdisc,
+        // What a discipline drops is an error of the device, and a later packet makes up for it.
+        qdisc_drops: QdiscDrops::Refuse,
+        priority: port.priority,
         ..PacketOptions::default()
     };
     if port.ring_bytes > 0 {
@@ -269,6 +306,14 @@ fn candidates(port: &PortPlan, used: Use, wire: &Wire) -> (Vec<Driver>, String) 
     if let Some(driver) = port.locator.driver {
         return (vec![driver], "asked for".to_owned());
     }
+    if port.way == SendWay::Qdisc {
+        let why = "the only driver that sends through the queueing discipline";
+        return (vec![Driver::Packet], why.to_owned());
+    }
+    if used.watch {
+        let why = "the tap that shows what the host sees, and on which CPU";
+        return (vec![Driver::Packet], why.to_owned());
+    }
     if used.rx
         && let Some(why) = shared_with_host(wire)
     {
@@ -284,6 +329,10 @@ fn candidates(port: &PortPlan, used: Use, wire: &Wire) -> (Vec<Driver>, String) 
 
 fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
     let mut locks = Vec::new();
+    if port.way != SendWay::Direct {
+        // Sockets beside the others: nobody is shut out of a queue.
+        return Ok(locks);
+    }
     for queue in 0..port.workers {
         for (wanted, direction) in [(used.tx, Direction::Tx), (used.rx, Direction::Rx)] {
             if wanted {

@@ -71,19 +71,7 @@ impl Prepared {
     /// A line for each port: locator, driver, mode, and why.
     #[must_use]
     pub fn port_lines(&self) -> Vec<String> {
-        self.ports
-            .iter()
-            .map(|p| {
-                format!(
-                    "{} ({}): {}, {}; {}",
-                    p.plan.name,
-                    p.role(),
-                    p.facts.locator,
-                    p.facts.mode,
-                    p.chosen_because
-                )
-            })
-            .collect()
+        self.ports.iter().map(OpenPort::line).collect()
     }
 
     /// What the user should know before it starts.
@@ -109,7 +97,7 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
     for port in &plan.ports {
         let used = uses[&port.name];
         let wire = if port.locator.is_interface() {
-            Some(find_wire(port, used)?)
+            Some(find_wire(port)?)
         } else {
             None
         };

@@ -64,7 +64,7 @@ impl Finished {
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
 /// Priority of workers: their rings overflow when a compiler has the CPU.
-const WORKER_NICE: i32 = -15;
+pub(crate) const WORKER_NICE: i32 = -15;
 /// How often the controlling thread looks at signals and workers.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -213,7 +213,7 @@ fn start<Q: QueuePair + 'static>(
 
 /// How far the wall clock moved against the steady one; 0 where that is within the error of
 /// reading the two.
-fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
+pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
     let step = after.ns - before.ns;
     if step.unsigned_abs() <= before.error_ns + after.error_ns {
         0

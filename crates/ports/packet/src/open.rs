@@ -10,7 +10,7 @@ use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 use crate::ring::Ring;
 use crate::slots::Slots;
 use crate::watch::Watch;
-use crate::{Fanout, PacketOptions, PacketRx, PacketTx, RxMode, filter, sys};
+use crate::{Fanout, PacketOptions, PacketRx, PacketTx, QdiscDrops, RxMode, filter, sys};
 
 /// More than the frames that a device can hold, so that the device and not the socket is what
 /// fills up.
@@ -105,14 +105,21 @@ impl Opening<'_> {
                 format!("frames go through the queueing discipline: {e}"),
             );
         }
+        if self.options.priority != 0 {
+            sys::set_priority(fd, self.options.priority)
+                .map_err(|e| self.io("set the priority", e))?;
+        }
         // Protocol 0: sends, and receives nothing that would have to be thrown away.
         self.bind(fd, 0)?;
         let capacity = self
             .options
             .max_frame_len
             .unwrap_or(self.interface.mtu + FRAME_OVERHEAD);
-        let slots = Slots::new(self.options.tx_slots as usize, capacity as usize)
+        let mut slots = Slots::new(self.options.tx_slots as usize, capacity as usize)
             .map_err(|e| self.io("allocate transmit slots", e))?;
+        if !self.options.qdisc_bypass && self.options.qdisc_drops == QdiscDrops::Refuse {
+            slots = slots.refuse_dropped();
+        }
         Ok(PacketTx::new(
             socket,
             slots,

@@ -14,6 +14,11 @@ pub struct PacketOptions {
     /// Hand frames to the device directly (`PACKET_QDISC_BYPASS`): faster, not seen by other
     /// captures on this host, not shaped by its queueing disciplines.
     pub qdisc_bypass: bool,
+    /// What becomes of a frame that the queueing discipline drops.
+    pub qdisc_drops: QdiscDrops,
+    /// Priority of the frames (`SO_PRIORITY`): which class of a queueing discipline, or which
+    /// traffic class of the device, they belong to.
+    pub priority: u32,
     /// How frames are handed to the kernel.
     pub tx_mode: TxMode,
     /// Frames that each queue can have in flight.
@@ -48,6 +53,8 @@ impl Default for PacketOptions {
             tx: true,
             rx: true,
             qdisc_bypass: true,
+            qdisc_drops: QdiscDrops::Offer,
+            priority: 0,
             tx_mode: TxMode::Auto,
             tx_slots: 512,
             max_frame_len: None,
@@ -73,6 +80,21 @@ pub enum TxMode {
     Sendmmsg,
 }
 
+/// What becomes of a frame that the queueing discipline drops, which the kernel tells by `ENOBUFS`.
+///
+/// Of a batch only the first such frame is told in time: the next one that was dropped is offered
+/// again before it is told. So the discipline's own counter may be ahead, but no frame is lost
+/// unnoticed. With [`PacketOptions::qdisc_bypass`] there is no discipline, and a full device is
+/// waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QdiscDrops {
+    /// It stays in flight and is offered again.
+    #[default]
+    Offer,
+    /// It counts as refused, and the next one is offered.
+    Refuse,
+}
+
 /// What matters on reception.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxMode {
@@ -92,7 +114,8 @@ pub enum Fanout {
     Hash,
     /// In turn.
     RoundRobin,
-    /// By the CPU that received.
+    /// By the CPU on which the kernel received: queue `i` gets the frames of every CPU whose number
+    /// modulo the number of queues is `i`. With as many queues as CPUs each has its own.
     Cpu,
     /// By the device's receive queue.
     RxQueue,

@@ -30,6 +30,7 @@ pub(crate) struct Slots {
     in_flight: usize,
     lent: usize,
     refused: Refused,
+    refuse_dropped: bool,
     counters: TxCounters,
 }
 
@@ -52,8 +53,15 @@ impl Slots {
             in_flight: 0,
             lent: 0,
             refused: Refused::default(),
+            refuse_dropped: false,
             counters: TxCounters::default(),
         })
+    }
+
+    /// Has a frame that finds no room (`ENOBUFS`) refused instead of kept.
+    pub(crate) fn refuse_dropped(mut self) -> Self {
+        self.refuse_dropped = true;
+        self
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -120,6 +128,7 @@ impl Slots {
                 }
                 // EINVAL: shorter than an Ethernet header.
                 Err(Errno::MSGSIZE | Errno::INVAL) => self.refuse_first(),
+                Err(Errno::NOBUFS) if self.refuse_dropped => self.refuse_first(),
                 Err(Errno::INTR) => {}
                 Ok(0) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
                     self.counters.full_events += 1;
@@ -246,6 +255,20 @@ mod tests {
                 (value, 20, value.into())
             );
         }
+    }
+
+    #[test]
+    fn a_dropped_frame_is_refused_where_that_is_asked_for() {
+        let mut slots = Slots::new(4, 64).unwrap().refuse_dropped();
+        put(&mut slots, &[1, 2, 3, 4]);
+        let mut answers = [Ok(1), Err(Errno::NOBUFS), Ok(1), Err(Errno::AGAIN)].into_iter();
+        let flushed = slots.flush(|_, _, _| answers.next().unwrap());
+        assert_eq!(flushed, Ok(Flushed::Part));
+        let mut seen = Vec::new();
+        slots.take_refused(|frame| seen.push(frame[0]));
+        assert_eq!((seen, slots.in_flight()), (vec![2], 1));
+        assert_eq!(slots.counters().refused_frames, 1);
+        assert_eq!(slots.counters().full_events, 1);
     }
 
     #[test]

@@ -37,6 +37,11 @@ pub(crate) fn set_packet_option(fd: BorrowedFd<'_>, name: c_int, value: c_int) -
     set(fd, libc::SOL_PACKET, name, &value)
 }
 
+/// Sets the priority of the frames sent.
+pub(crate) fn set_priority(fd: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority)
+}
+
 /// Asks for a TPACKET_V3 receive ring; with all counts 0 gives it back.
 pub(crate) fn set_rx_ring_v3(fd: BorrowedFd<'_>, request: libc::tpacket_req3) -> io::Result<()> {
     set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)

@@ -14,7 +14,7 @@ const BATCH: usize = 64;
 /// The sending half of a [`crate::PacketQueue`].
 ///
 /// A frame counts as sent when the kernel took it. One that is longer than the device allows is
-/// refused; the copies of refused frames are kept until [`TxQueue::take_refused`], and when as
+/// refused, and with [`crate::QdiscDrops::Refuse`] one that the queueing discipline drops; the copies of refused frames are kept until [`TxQueue::take_refused`], and when as
 /// many wait as there are slots, nothing more is sent before that call.
 pub struct PacketTx {
     open: Option<Open>,

@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::*;
-use wb_packet::{ControlKind, ControlSocket, Fanout, PacketOptions, RxMode, open};
+use wb_packet::{ControlKind, ControlSocket, Fanout, PacketOptions, QdiscDrops, RxMode, open};
 use wb_port::{PortError, RxQueue, StampSource, StrippedVlan, TxQueue, conformance};
 
 const BOTH_MODES: [RxMode; 2] = [RxMode::Throughput, RxMode::LowLatency];
@@ -121,6 +121,40 @@ fn outgoing_frames_are_received_when_asked_for() {
 }
 
 #[test]
+fn a_receiver_does_not_hear_a_sender_beside_it() {
+    let Some(pair) = Pair::up() else { return };
+    let mut sender = only(pair.open_a(&PacketOptions {
+        rx: false,
+        // The direct path would hide the frames from every tap.
+        qdisc_bypass: false,
+        ..PacketOptions::default()
+    }));
+    let mut far = only(pair.open_b(&PacketOptions::default()));
+    for queues in [1, 2] {
+        for mode in BOTH_MODES {
+            let options = |ignore_outgoing| PacketOptions {
+                tx: false,
+                queues,
+                ignore_outgoing,
+                rx_ring_bytes: 4 << 20,
+                ..receiving(mode)
+            };
+            let mut deaf = pair.open_a(&options(true));
+            let mut hearing = pair.open_a(&options(false));
+            let frames: Vec<_> = (0..40).map(|i| frame(i, 60)).collect();
+            send_all(tx(&mut sender), &frames);
+            send_all(tx(&mut far), &frames[..7]);
+            let heard = |port: &mut wb_packet::PacketPort| -> usize {
+                let queues = port.queues.iter_mut();
+                queues.map(|queue| drain(rx(queue)).len()).sum()
+            };
+            assert_eq!(heard(&mut hearing), 47, "{queues} queues, {mode:?}");
+            assert_eq!(heard(&mut deaf), 7, "{queues} queues, {mode:?}");
+        }
+    }
+}
+
+#[test]
 fn slots_keep_their_content_and_cookie() {
     let Some(pair) = Pair::up() else { return };
     let (mut a, mut b) = pair.sender_and_receiver(PacketOptions::default());
@@ -195,10 +229,10 @@ fn frames_that_are_too_long_or_too_short_are_refused_and_the_others_sent() {
 fn a_full_device_keeps_frames_in_flight_until_they_are_sent_or_withdrawn() {
     let Some(pair) = Pair::up() else { return };
     // Room for some ten frames, and then one in tens of milliseconds.
-    let shape = "qdisc add dev a0 root tbf rate 100kbit burst 2000 limit 4000";
-    let mut words = vec!["netns", "exec", &pair.a, "tc"];
-    words.extend(shape.split(' '));
-    ip(&words);
+    tc(
+        &pair.a,
+        "qdisc add dev a0 root tbf rate 100kbit burst 2000 limit 4000",
+    );
     let options = PacketOptions {
         rx: false,
         qdisc_bypass: false,
@@ -228,6 +262,86 @@ fn a_full_device_keeps_frames_in_flight_until_they_are_sent_or_withdrawn() {
     let seen = receive_n(rx(&mut b), c.sent_frames as usize, 64);
     let numbers: Vec<_> = seen.iter().map(|s| number(&s.bytes)).collect();
     assert_eq!(numbers, (0..c.sent_frames as u32).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_qdisc_drops_is_refused_when_that_is_asked_for() {
+    let Some(pair) = Pair::up() else { return };
+    tc(
+        &pair.a,
+        "qdisc add dev a0 root tbf rate 100kbit burst 2000 limit 4000",
+    );
+    let (mut a, mut b) = (
+        only(pair.open_a(&PacketOptions {
+            rx: false,
+            qdisc_bypass: false,
+            qdisc_drops: QdiscDrops::Refuse,
+            ..PacketOptions::default()
+        })),
+        only(pair.open_b(&PacketOptions::default())),
+    );
+    let sender = tx(&mut a);
+    let frames: Vec<_> = (0..64).map(|i| frame(i, 500)).collect();
+    assert_eq!(submit(sender, &frames), 64);
+    sender.flush().unwrap();
+    let mut refused = Vec::new();
+    sender.take_refused(|bytes| refused.push(number(bytes)));
+    let c = sender.counters();
+    assert_eq!(sender.in_flight(), 0);
+    assert_accounted(sender);
+    assert!(c.sent_frames > 0 && c.refused_frames > 0, "{c:?}");
+    assert_eq!(c.refused_frames, refused.len() as u64);
+    let (_, dropped) = sent_and_dropped(&tc(&pair.a, "-s qdisc show dev a0"));
+    assert!(dropped >= c.refused_frames, "{dropped} dropped, {c:?}");
+    // What counts as sent arrives, and what counts as refused does not.
+    let seen = receive_n(rx(&mut b), c.sent_frames as usize, 64);
+    let mut all: Vec<u32> = seen.iter().map(|s| number(&s.bytes)).collect();
+    assert!(drain(rx(&mut b)).is_empty());
+    all.extend(refused);
+    all.sort_unstable();
+    assert_eq!(all, (0..64).collect::<Vec<_>>());
+}
+
+#[test]
+fn frames_pass_the_qdisc_in_the_class_of_their_priority_unless_bypassing() {
+    let Some(pair) = Pair::up() else { return };
+    // To this discipline a priority is the handle of a class.
+    for words in [
+        "qdisc add dev a0 root handle 1: htb default 20",
+        "class add dev a0 parent 1: classid 1:10 htb rate 1gbit",
+        "class add dev a0 parent 1: classid 1:20 htb rate 1gbit",
+    ] {
+        tc(&pair.a, words);
+    }
+    let mut b = only(pair.open_b(&PacketOptions::default()));
+    let mut passed = |qdisc_bypass, priority, frames: u32| {
+        let classes = || {
+            ["1:10", "1:20"].map(|class| {
+                let text = tc(&pair.a, "-s class show dev a0");
+                let at = text
+                    .find(&format!("class htb {class} "))
+                    .expect("the class");
+                sent_and_dropped(&text[at..]).0
+            })
+        };
+        let before = classes();
+        let mut a = only(pair.open_a(&PacketOptions {
+            rx: false,
+            qdisc_bypass,
+            priority,
+            ..PacketOptions::default()
+        }));
+        let frames: Vec<_> = (0..frames).map(|i| frame(i, 60)).collect();
+        send_all(tx(&mut a), &frames);
+        receive_n(rx(&mut b), frames.len(), 64);
+        let after = classes();
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    assert_eq!(passed(false, 0x1_0010, 30), [30, 0]);
+    assert_eq!(passed(false, 0x1_0020, 20), [0, 20]);
+    assert_eq!(passed(false, 0, 10), [0, 10]);
+    assert_eq!(passed(true, 0x1_0010, 10), [0, 0]);
+    assert_eq!(passed(PacketOptions::default().qdisc_bypass, 0, 10), [0, 0]);
 }
 
 #[test]
@@ -469,6 +583,45 @@ fn fanout_shares_frames_out_and_loses_none() {
         // The group ignores what this host sends.
         send_all(tx(&mut b.queues[0]), &frames[..10]);
         assert!(b.queues.iter_mut().all(|queue| drain(rx(queue)).is_empty()));
+    }
+}
+
+#[test]
+fn fanout_by_cpu_gives_each_queue_the_frames_of_its_cpu() {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .collect();
+    if cpus.len() < 2 {
+        eprintln!("skipped: needs two CPUs");
+        return;
+    }
+    let Some(pair) = Pair::up() else { return };
+    let mut a = only(pair.open_a(&PacketOptions::default()));
+    for queues in [2, 3] {
+        let mut b = pair.open_b(&PacketOptions {
+            queues,
+            tx: false,
+            fanout: Fanout::Cpu,
+            rx_ring_bytes: 4 << 20,
+            ..PacketOptions::default()
+        });
+        for &cpu in cpus.iter().take(4) {
+            let frames: Vec<_> = (0..200).map(|i| frame(i, 60)).collect();
+            // A veth is received on the CPU that sends.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut only_this = rustix::thread::CpuSet::new();
+                    only_this.set(cpu);
+                    rustix::thread::sched_setaffinity(None, &only_this).unwrap();
+                    send_all(tx(&mut a), &frames);
+                });
+            });
+            for (i, queue) in b.queues.iter_mut().enumerate() {
+                let wanted = if i == cpu % queues as usize { 200 } else { 0 };
+                assert_eq!(drain(rx(queue)).len(), wanted, "CPU {cpu}, queue {i}");
+            }
+        }
     }
 }
 

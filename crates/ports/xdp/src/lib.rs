@@ -5,9 +5,12 @@
 //! of the host itself and knows nothing of what the frames mean, except that the XDP program leaves
 //! to the kernel what is not the port's (see [`Select`]).
 //!
+//! Beside that, [`consume`] keeps counted frames from the host while others receive them.
+//!
 //! Each queue has a memory of its own, parted in frames for sending and frames for receiving, so
 //! that a sent frame keeps its content for the next use.
 
+pub mod consume;
 mod fault;
 mod link;
 mod options;

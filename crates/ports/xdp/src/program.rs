@@ -238,7 +238,7 @@ impl Program {
 }
 
 /// libbpf writes to standard error unless told where else.
-fn quiet() {
+pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Debug, |_, message| {
@@ -247,11 +247,11 @@ fn quiet() {
     });
 }
 
-fn index(interface: &Interface) -> i32 {
+pub(crate) fn index(interface: &Interface) -> i32 {
     // The kernel's own type for it is `int`.
     interface.index.cast_signed()
 }
 
-fn errno(result: i32) -> Errno {
+pub(crate) fn errno(result: i32) -> Errno {
     Errno::from_raw_os_error(-result)
 }

@@ -6,6 +6,7 @@
 mod address;
 pub mod flags;
 mod interface;
+mod job;
 pub mod mix;
 mod text;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use flags::Flags;
 pub use interface::{Interface, Link};
+pub use job::{DeviceJob, JitterRule, Mode, TimeForm, WatchJob};
 pub use mix::Entry;
 
 use crate::units::{Mac, Rational};
@@ -121,7 +123,7 @@ pub struct DeviceConfig {
     pub imix: Vec<Entry>,
     /// Fragments that the payload is spread over in memory; no effect on bytes.
     pub frags: i32,
-    /// Pace.
+    /// Time between two transmit calls in ns: `5000`, `1000/3` or `never`; 0 is full speed.
     pub delay: Delay,
     /// How often each built packet is sent.
     pub clone_skb: i32,
@@ -186,9 +188,10 @@ pub struct DeviceConfig {
     /// NUMA node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<i32>,
-    /// Where packets go.
+    /// Where packets go: `start_xmit`, `netif_receive` or `queue_xmit`. In a plan the port's `way`
+    /// decides; this is what is shown.
     pub xmit_mode: XmitMode,
-    /// The flags.
+    /// Names of flags with blanks between, such as `UDPCSUM SHARED`.
     pub flags: Flags,
     /// How long to send, ns; 0: as long as `count` says. Whichever ends first wins.
     pub duration_ns: u64,

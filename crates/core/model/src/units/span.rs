@@ -9,6 +9,12 @@ use super::{ParseUnitError, Rational, string_serde};
 pub struct Span(pub Duration);
 
 impl Span {
+    /// From whole nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(Duration::from_nanos(ns))
+    }
+
     /// From whole seconds.
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {

@@ -57,6 +57,12 @@ pub enum Command {
     Display(Display),
     /// What is measured.
     Statistics(Mode),
+    /// Whether latency is taken always, or as in the original only while a local run goes on. Not a
+    /// command of the original.
+    AlwaysLatency(bool),
+    /// Whether packets that count are kept from the host. Not a command of the original, which
+    /// always does so.
+    Consume(bool),
 }
 
 impl Command {
@@ -75,6 +81,10 @@ impl Command {
             // Both families are counted always.
             ("statistics", "basic" | "basic6") => Self::Statistics(Mode::Basic),
             ("statistics", "time") => Self::Statistics(Mode::Time),
+            ("latency", "always") => Self::AlwaysLatency(true),
+            ("latency", "local") => Self::AlwaysLatency(false),
+            ("consume", "on") => Self::Consume(true),
+            ("consume", "off") => Self::Consume(false),
             _ => return None,
         })
     }
@@ -96,6 +106,7 @@ pub struct Receiver {
     enabled: Option<Enabled>,
     sending: bool,
     always_latency: bool,
+    consumes: bool,
     clears: u64,
 }
 
@@ -108,6 +119,7 @@ impl Receiver {
             enabled: None,
             sending: false,
             always_latency: false,
+            consumes: true,
             clears: 0,
         }
     }
@@ -139,6 +151,8 @@ impl Receiver {
                     enabled.mode = *mode;
                 }
             }
+            Command::AlwaysLatency(on) => self.always_latency = *on,
+            Command::Consume(on) => self.consumes = *on,
         }
     }
 
@@ -178,6 +192,11 @@ impl Receiver {
     /// another host whose clock is in step.
     pub const fn set_always_latency(&mut self, on: bool) {
         self.always_latency = on;
+    }
+
+    /// Whether packets that count are to be kept from the host.
+    pub const fn consumes(&self) -> bool {
+        self.consumes
     }
 
     /// Whether a packet arriving now gives a latency sample.

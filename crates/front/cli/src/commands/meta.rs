@@ -63,6 +63,9 @@ pub(crate) fn plan_reference() -> String {
         ("PortPlan", "[[port]]"),
         ("TrafficJob", "[[traffic]]"),
         ("Stream", "[[traffic.stream]]"),
+        ("DeviceJob", "[[device]]"),
+        ("DeviceConfig", "[device.settings]"),
+        ("WatchJob", "[[watch]]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }
@@ -96,7 +99,8 @@ fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
             ""
         };
         let default = match &property["default"] {
-            Value::Null => String::new(),
+            // The keys of a table have defaults of their own.
+            Value::Null | Value::Object(_) => String::new(),
             Value::String(s) if s.is_empty() => String::new(),
             Value::Array(a) if a.is_empty() => String::new(),
             value => format!(" Default: `{}`.", value.to_string().trim_matches('"')),

@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod linerate;
 pub(crate) mod meta;
+pub(crate) mod pktgen;
 pub(crate) mod run;
 pub(crate) mod rx;
 pub(crate) mod trial;

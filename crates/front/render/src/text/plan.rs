@@ -1,6 +1,10 @@
 //! What was asked for, a line for each stream.
 
-use wb_model::{Plan, Proto, Stream, TagKind, TrafficJob};
+use wb_model::{
+    Plan, Proto, Stream, TagKind, TrafficJob,
+    device::{DeviceJob, Mode},
+    units::Span,
+};
 
 use crate::{
     figures::count,
@@ -9,16 +13,68 @@ use crate::{
 
 /// Nothing where the plan has no jobs.
 pub(super) fn section(page: &mut Page, plan: &Plan) {
-    if plan.traffic.is_empty() {
+    if plan.traffic.is_empty() && plan.devices.is_empty() && plan.watches.is_empty() {
         return;
     }
     page.head("plan");
+    for device in &plan.devices {
+        page.item(Tone::Plain, "  ", Tone::Plain, &device_line(device));
+    }
+    for watch in &plan.watches {
+        let time = watch.duration.map(|d| format!(" for {d}"));
+        let line = format!(
+            "watch {}{}: {}",
+            watch.port,
+            time.unwrap_or_default(),
+            match watch.mode {
+                Mode::Counter => "packets",
+                Mode::Basic => "packets and rate",
+                Mode::Time => "packets, rate and times",
+            }
+        );
+        page.item(Tone::Plain, "  ", Tone::Plain, &line);
+    }
     for job in &plan.traffic {
         page.item(Tone::Plain, "  ", Tone::Plain, &job_line(job));
         for stream in &job.streams {
             page.item(Tone::Plain, "    ", Tone::Plain, &stream_line(stream));
         }
     }
+}
+
+fn device_line(device: &DeviceJob) -> String {
+    let s = &device.settings;
+    let mut parts = vec![match s.count {
+        0 => "packets without end".to_owned(),
+        n => format!("{} packets", count(n)),
+    }];
+    if s.duration_ns > 0 {
+        parts.push(format!("{} at most", Span::from_nanos(s.duration_ns)));
+    }
+    parts.push(if s.uses_imix() {
+        "a mix of sizes".to_owned()
+    } else if s.max_size > s.min_size {
+        format!("{} to {} B without FCS", s.min_size, s.max_size)
+    } else {
+        format!("{} B without FCS", s.min_size)
+    });
+    parts.push(match s.delay.shown_ns {
+        0 => "at full speed".to_owned(),
+        _ => format!("{} ns apart", s.delay),
+    });
+    if s.burst > 1 {
+        parts.push(format!("bursts of {}", s.burst));
+    }
+    if s.clone_skb > 1 {
+        parts.push(format!("each {} times", s.clone_skb));
+    }
+    format!(
+        "{}: from {} by CPU {}, {}",
+        s.name,
+        device.port,
+        device.cpu,
+        parts.join(", ")
+    )
 }
 
 fn job_line(job: &TrafficJob) -> String {

@@ -114,6 +114,31 @@ pub(crate) fn ip(words: &[&str]) {
     assert!(status.success(), "ip {}", words.join(" "));
 }
 
+/// `tc` in the namespace, with these words; what it prints.
+pub(crate) fn tc(ns: &str, words: &str) -> String {
+    let output = Command::new("tc")
+        .args(["-n", ns])
+        .args(words.split(' '))
+        .output()
+        .expect("run tc");
+    assert!(
+        output.status.success(),
+        "tc {words}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("tc prints text")
+}
+
+/// The packets that the first `Sent … pkt (dropped …` of `tc -s` speaks of.
+pub(crate) fn sent_and_dropped(text: &str) -> (u64, u64) {
+    let at = text.find("Sent ").expect("statistics");
+    let words: Vec<&str> = text[at..].split([' ', ',', '(']).collect();
+    let before = |word| words.iter().position(|w| *w == word).expect(word);
+    let sent = words[before("pkt") - 1].parse();
+    let dropped = words[before("dropped") + 1].parse();
+    (sent.expect("a number"), dropped.expect("a number"))
+}
+
 /// Runs `body` on a thread of its own inside the namespace.
 pub(crate) fn within<T: Send + 'static>(ns: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
     let ns = File::open(format!("/run/netns/{ns}")).expect("open the namespace");

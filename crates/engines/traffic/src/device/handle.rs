@@ -1,0 +1,104 @@
+//! What a device and its watchers share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wb_model::device::DeviceConfig;
+use wb_walk::Progress;
+
+use crate::SharedCounters;
+
+/// Steers a running device and shows where it stands. The device looks at it once per turn, without
+/// waiting for anybody; a turn is at most some 10 ms away.
+#[derive(Debug, Default)]
+pub struct DeviceHandle {
+    stop: AtomicBool,
+    ended: AtomicBool,
+    generation: AtomicU64,
+    wanted: Mutex<Option<DeviceConfig>>,
+    refusal: Mutex<Option<String>>,
+    progress: Mutex<Progress>,
+    counters: Arc<SharedCounters>,
+}
+
+impl DeviceHandle {
+    /// For a device that has not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets the device send nothing more and end soon.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Gives the device other settings, from its next packet on. A later call overrides an earlier one
+    /// that the device has not seen yet.
+    pub fn reconfigure(&self, config: DeviceConfig) {
+        *lock(&self.wanted) = Some(config);
+        // Release: whoever sees the new number finds the settings.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Why the settings given last were not taken over, once.
+    pub fn take_refusal(&self) -> Option<String> {
+        lock(&self.refusal).take()
+    }
+
+    /// Where the device stands, not older than some milliseconds while it sends, and exact once it has
+    /// ended. While it runs, frames in flight count as sent.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        lock(&self.progress).clone()
+    }
+
+    /// Whether the device has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The device's counters, for snapshots.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<SharedCounters> {
+        &self.counters
+    }
+
+    #[inline]
+    pub(super) fn wants_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_wanted(&self) -> Option<DeviceConfig> {
+        lock(&self.wanted).take()
+    }
+
+    pub(super) fn refuse(&self, why: Option<String>) {
+        *lock(&self.refusal) = why;
+    }
+
+    /// Shows the progress, unless somebody is just looking.
+    pub(super) fn try_show(&self, progress: &Progress) {
+        if let Ok(mut shown) = self.progress.try_lock() {
+            shown.clone_from(progress);
+        }
+    }
+
+    pub(super) fn show(&self, progress: &Progress) {
+        lock(&self.progress).clone_from(progress);
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

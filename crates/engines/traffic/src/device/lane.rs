@@ -1,0 +1,553 @@
+//! One device and its queue pair: takes turns until its walk is over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wb_model::device::TimeForm;
+use wb_port::{PortError, QueuePair, RxQueue, Slot, TxQueue};
+use wb_walk::{Time, Walker};
+
+use super::{AWAKE_NS, DeviceHandle, DeviceOutcome, DeviceTurn, Next};
+use crate::{Clock, Control, CounterValues};
+
+/// How long frames in flight may take to leave after the end, and late calls after the duration.
+const FLIGHT_NS: u64 = 20_000_000;
+/// Between two looks for the start.
+const RETRY_NS: u64 = 1_000_000;
+/// Progress is shown so often, and before every sleep.
+const PUBLISH_NS: u64 = 1_000_000;
+
+/// Puts a device on a queue pair, for [`run_devices`](super::run_devices). Frames of the walk that the
+/// queue cannot hold end the device with a fault.
+pub fn device_lane<Q: QueuePair + 'static, C: Clock + Send + 'static>(
+    pair: Q,
+    walker: Walker,
+    handle: Arc<DeviceHandle>,
+    clock: C,
+) -> Box<dyn DeviceTurn + Send> {
+    Box::new(DeviceLane::new(pair, walker, handle, clock))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The start is not known, or not reached.
+    Before,
+    Run,
+    /// Nothing more is handed out; what is in flight may leave until then.
+    Flight {
+        until_ns: u64,
+    },
+    Done,
+}
+
+/// Why a device ended.
+#[derive(Debug, Default)]
+struct End {
+    fault: Option<PortError>,
+    link_down: bool,
+}
+
+/// What went to the port and what came back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    handed_frames: u64,
+    handed_octets: u64,
+    refused_frames: u64,
+    withdrawn_frames: u64,
+    /// Octets of the refused and the withdrawn.
+    returned_octets: u64,
+}
+
+impl Tally {
+    const fn offered_frames(&self) -> u64 {
+        self.handed_frames - self.refused_frames - self.withdrawn_frames
+    }
+
+    const fn offered_octets(&self) -> u64 {
+        self.handed_octets - self.returned_octets
+    }
+}
+
+/// Says that the device has ended, also when its worker panics.
+struct Ending(Arc<DeviceHandle>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct DeviceLane<Q, C> {
+    pair: Q,
+    clock: C,
+    walker: Walker,
+    handle: Ending,
+    generation: u64,
+    phase: Phase,
+    started_ns: u64,
+    stopped_ns: u64,
+    /// Nothing is due before this time.
+    wake_ns: u64,
+    tally: Tally,
+    /// Frames in flight after the last turn.
+    in_flight: usize,
+    /// Since when there is nothing to do.
+    waiting_since: Option<u64>,
+    idle_ns: u64,
+    clears: u64,
+    last_departure_ns: Option<u64>,
+    largest_catch_up: u64,
+    turns: u64,
+    busy_turns: u64,
+    published_ns: u64,
+    /// Something happened since progress was shown.
+    unpublished: bool,
+    end: End,
+}
+
+/// What became of the frames of a turn.
+struct Flushed {
+    /// Frames that came back.
+    refused: usize,
+    /// When the port was done.
+    at_ns: u64,
+}
+
+impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
+    fn new(pair: Q, walker: Walker, handle: Arc<DeviceHandle>, clock: C) -> Self {
+        let clears = walker.config().clears;
+        Self {
+            pair,
+            clock,
+            walker,
+            handle: Ending(handle),
+            generation: 0,
+            phase: Phase::Before,
+            started_ns: 0,
+            stopped_ns: 0,
+            wake_ns: u64::MAX,
+            tally: Tally::default(),
+            in_flight: 0,
+            waiting_since: None,
+            idle_ns: 0,
+            clears,
+            last_departure_ns: None,
+            largest_catch_up: 0,
+            turns: 0,
+            busy_turns: 0,
+            published_ns: 0,
+            unpublished: true,
+            end: End::default(),
+        }
+    }
+
+    #[cold]
+    fn before(&mut self, control: &Control, now_ns: u64) -> Next {
+        let at_ns = control.start_at_mono_ns.load(Ordering::Acquire);
+        if self.handle.0.wants_stop() || control.stop.load(Ordering::Relaxed) {
+            self.begin(now_ns);
+            return self.done(now_ns);
+        }
+        if at_ns == u64::MAX {
+            return Next::Until(now_ns.saturating_add(RETRY_NS + AWAKE_NS));
+        }
+        self.begin(at_ns);
+        let (len, limit) = (self.walker.config().largest_frame(), self.capacity());
+        if len > limit {
+            self.fits_not(len, now_ns);
+            return self.done(now_ns.max(at_ns));
+        }
+        if now_ns < at_ns {
+            Next::Until(at_ns)
+        } else {
+            Next::Turn
+        }
+    }
+
+    fn begin(&mut self, at_ns: u64) {
+        self.started_ns = at_ns;
+        self.wake_ns = at_ns;
+        self.walker.started(at_ns);
+        self.phase = Phase::Run;
+    }
+
+    fn capacity(&mut self) -> u64 {
+        self.pair.tx().frame_capacity() as u64
+    }
+
+    #[cold]
+    fn reconfigure(&mut self, now_ns: u64) {
+        let Some(config) = self.handle.0.take_wanted() else {
+            return;
+        };
+        let (len, limit) = (config.largest_frame(), self.capacity());
+        let refusal = if len > limit {
+            Some(format!("packet size {len} exceeds {limit}"))
+        } else {
+            let elapsed_ns = now_ns.saturating_sub(self.started_ns);
+            let result = self.walker.reconfigure_at(&config, elapsed_ns);
+            result.err().map(|e| e.to_string())
+        };
+        if refusal.is_none() {
+            if config.clears != self.clears {
+                self.clears = config.clears;
+                self.idle_ns = 0;
+                self.waiting_since = self.waiting_since.map(|_| now_ns);
+            }
+            self.wake_ns = self.wake_ns.min(now_ns).max(self.started_ns);
+            self.unpublished = true;
+        }
+        self.handle.0.refuse(refusal);
+    }
+
+    /// Sends what is due and sees what became of it.
+    #[inline]
+    fn step(&mut self, now_ns: u64) -> Result<Next, PortError> {
+        let filled = match self.phase {
+            Phase::Run if now_ns >= self.wake_ns => self.fill(now_ns),
+            _ => 0,
+        };
+        if filled == 0 && self.in_flight == 0 {
+            return Ok(self.next(now_ns, false));
+        }
+        if filled > 0 {
+            self.busy_turns += 1;
+            self.unpublished = true;
+            self.end_of_wait(now_ns);
+            self.pair.tx().submit(filled);
+        }
+        let flushed = self.flush(now_ns, filled)?;
+        let went_well = filled > flushed.refused;
+        Ok(self.next(flushed.at_ns, went_well))
+    }
+
+    /// Writes what is due into frames of the port. Returns how many.
+    #[inline]
+    fn fill(&mut self, now_ns: u64) -> usize {
+        let elapsed_ns = now_ns - self.started_ns;
+        let config = self.walker.config();
+        let (delay, duration_ns) = (config.delay, config.duration_ns);
+        let end_ns = if duration_ns == 0 {
+            u64::MAX
+        } else {
+            duration_ns
+        };
+        let is_free = delay.shown_ns == 0;
+        if elapsed_ns >= end_ns && (is_free || delay.is_never() || elapsed_ns - end_ns >= FLIGHT_NS)
+        {
+            self.let_fly(now_ns);
+            return 0;
+        }
+        if delay.is_never() {
+            self.wake_ns = self.started_ns.saturating_add(end_ns);
+            return 0;
+        }
+        let horizon_ns = elapsed_ns.min(end_ns - 1);
+        let tx = self.pair.tx();
+        let room = tx.lend(tx.batch_hint());
+        let mut filled = 0;
+        let mut octets = 0;
+        let mut next_due_ns = 0;
+        let mut too_long = None;
+        let clock = &self.clock;
+        'batch: while filled < room {
+            let Some(call) = self.walker.poll_with(|form| time(clock, form)) else {
+                break;
+            };
+            if call.due_ns > horizon_ns {
+                next_due_ns = call.due_ns;
+                break;
+            }
+            let len = call.frame.len();
+            let copies = usize::try_from(call.copies).unwrap_or(usize::MAX);
+            let copies = copies.min(room - filled);
+            for i in filled..filled + copies {
+                let Slot {
+                    bytes,
+                    len: size,
+                    cookie,
+                } = tx.slot(i);
+                let Some(bytes) = bytes.get_mut(..len) else {
+                    too_long = Some(len as u64);
+                    break 'batch;
+                };
+                bytes.copy_from_slice(call.frame);
+                *size = len as u32;
+                // Nobody else's mark may promise what was here before.
+                *cookie = 0;
+            }
+            self.walker.sent(copies as u64);
+            filled += copies;
+            octets += copies as u64 * (len as u64 + 4);
+        }
+        self.tally.handed_frames += filled as u64;
+        self.tally.handed_octets += octets;
+        if let Some(len) = too_long {
+            self.fits_not(len, now_ns);
+        } else if next_due_ns == 0 {
+            self.note_backlog(filled, horizon_ns, is_free);
+        } else if next_due_ns >= end_ns && elapsed_ns >= end_ns {
+            self.let_fly(now_ns);
+        } else {
+            self.wake_ns = self.started_ns.saturating_add(next_due_ns.min(end_ns));
+            self.note_caught_up(filled, is_free);
+        }
+        filled
+    }
+
+    #[cold]
+    fn fits_not(&mut self, len: u64, now_ns: u64) {
+        let limit = self.capacity();
+        self.end.fault = Some(PortError::Input {
+            port: self.walker.config().name.clone(),
+            what: format!("packet size {len} exceeds {limit}"),
+        });
+        self.let_fly(now_ns);
+    }
+
+    #[inline]
+    fn note_caught_up(&mut self, filled: usize, is_free: bool) {
+        if !is_free {
+            self.largest_catch_up = self.largest_catch_up.max(filled as u64);
+        }
+    }
+
+    /// The batch was full before all that is due was in it.
+    #[inline]
+    fn note_backlog(&mut self, filled: usize, horizon_ns: u64, is_free: bool) {
+        if !is_free {
+            let due = filled as u64 + self.walker.backlog(horizon_ns);
+            self.largest_catch_up = self.largest_catch_up.max(due);
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self, now_ns: u64, filled: usize) -> Result<Flushed, PortError> {
+        let result = self.pair.tx().flush();
+        let refused = self.take_refused();
+        // Against what was known after the last turn: `lend` may have found some, too.
+        let before = self.in_flight + filled;
+        self.in_flight = self.pair.tx().in_flight();
+        let ended = before.saturating_sub(self.in_flight);
+        let mut at_ns = now_ns;
+        if ended > 0 {
+            at_ns = self.clock.monotonic_ns();
+            self.unpublished = true;
+        }
+        if ended > refused {
+            self.last_departure_ns = Some(at_ns);
+        }
+        result.map(|()| Flushed { refused, at_ns })
+    }
+
+    #[inline]
+    fn take_refused(&mut self) -> usize {
+        let tally = &mut self.tally;
+        let mut refused = 0;
+        self.pair.tx().take_refused(|frame| {
+            refused += 1;
+            tally.returned_octets += frame.len() as u64 + 4;
+        });
+        tally.refused_frames += refused as u64;
+        self.walker.taken_back(refused as u64);
+        refused
+    }
+
+    /// What comes next. `went_well`: the port has just taken frames.
+    #[inline]
+    fn next(&mut self, now_ns: u64, went_well: bool) -> Next {
+        match self.phase {
+            Phase::Run if self.walker.has_reached_count() && self.in_flight == 0 => {
+                return self.done(now_ns);
+            }
+            Phase::Run if self.wake_ns <= now_ns && went_well => return Next::Turn,
+            Phase::Flight { until_ns } if self.in_flight == 0 || now_ns >= until_ns => {
+                return self.done(now_ns);
+            }
+            _ => {}
+        }
+        self.waiting_since
+            .get_or_insert(now_ns.max(self.started_ns));
+        if self.in_flight > 0 || self.wake_ns <= now_ns {
+            // The port takes nothing for now: it is not asked again before others could run.
+            return Next::Pause;
+        }
+        Next::Until(self.wake_ns)
+    }
+
+    fn end_of_wait(&mut self, now_ns: u64) {
+        if let Some(since_ns) = self.waiting_since.take() {
+            self.idle_ns += now_ns.saturating_sub(since_ns);
+        }
+    }
+
+    /// Hands nothing more out.
+    #[cold]
+    fn let_fly(&mut self, now_ns: u64) {
+        if self.phase == Phase::Run {
+            self.phase = Phase::Flight {
+                until_ns: now_ns.saturating_add(FLIGHT_NS),
+            };
+        }
+    }
+
+    #[cold]
+    fn done(&mut self, now_ns: u64) -> Next {
+        if self.phase != Phase::Done {
+            self.phase = Phase::Done;
+            self.end_of_wait(now_ns);
+            self.stopped_ns = now_ns.max(self.started_ns);
+            self.take_refused();
+            let (walker, tally) = (&mut self.walker, &mut self.tally);
+            let mut withdrawn = 0;
+            self.pair.tx().withdraw(|frame| {
+                withdrawn += 1;
+                tally.returned_octets += frame.len() as u64 + 4;
+            });
+            tally.withdrawn_frames += withdrawn;
+            walker.withdrawn(withdrawn);
+            self.in_flight = 0;
+        }
+        Next::Done
+    }
+
+    #[cold]
+    fn failed(&mut self, error: PortError) -> Next {
+        let now_ns = self.clock.monotonic_ns();
+        match error {
+            PortError::LinkDown { .. } => self.end.link_down = true,
+            error => self.end.fault = Some(error),
+        }
+        self.done(now_ns)
+    }
+
+    /// `lasting`: nobody shows anything after this, so it waits for a reader who is just looking.
+    #[cold]
+    fn publish(&mut self, now_ns: u64, lasting: bool) {
+        self.unpublished = false;
+        self.published_ns = now_ns;
+        let waited_ns = match self.waiting_since {
+            Some(since_ns) if !lasting => now_ns.saturating_sub(since_ns),
+            _ => 0,
+        };
+        self.walker.idle(self.idle_ns + waited_ns);
+        self.walker
+            .stopped(if lasting { self.stopped_ns } else { now_ns });
+        if lasting {
+            self.handle.0.show(self.walker.progress());
+        } else {
+            self.handle.0.try_show(self.walker.progress());
+        }
+        self.handle.0.counters().publish(&CounterValues {
+            offered_frames: self
+                .tally
+                .offered_frames()
+                .saturating_sub(self.in_flight as u64),
+            offered_octets: self.tally.offered_octets(),
+            refused_frames: self.tally.refused_frames,
+            unsent_frames: if lasting {
+                self.unsent().unwrap_or(0)
+            } else {
+                0
+            },
+            ..CounterValues::default()
+        });
+    }
+
+    /// Frames that were asked for and did not leave; `None` if nobody said how many.
+    fn unsent(&self) -> Option<u64> {
+        let config = self.walker.config();
+        let remaining = self.walker.remaining();
+        if self.walker.has_reached_count() {
+            return Some(0);
+        }
+        if (self.end.fault.is_some() || self.end.link_down) && remaining.is_some() {
+            return remaining;
+        }
+        if config.delay.shown_ns == 0 {
+            return None;
+        }
+        let mut elapsed_ns = self.stopped_ns.saturating_sub(self.started_ns);
+        if config.duration_ns != 0 {
+            elapsed_ns = elapsed_ns.min(config.duration_ns - 1);
+        }
+        let returned = self.tally.refused_frames + self.tally.withdrawn_frames;
+        let unsent = self.walker.backlog(elapsed_ns) + returned;
+        Some(unsent.min(remaining.unwrap_or(u64::MAX)))
+    }
+}
+
+impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
+    fn turn(&mut self, control: &Control) -> Next {
+        let now_ns = self.clock.monotonic_ns();
+        self.turns += 1;
+        if self.phase == Phase::Before {
+            return self.before(control, now_ns);
+        }
+        let generation = self.handle.0.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.reconfigure(now_ns);
+        }
+        if self.handle.0.wants_stop() || control.stop.load(Ordering::Relaxed) {
+            self.let_fly(now_ns);
+        }
+        let next = match self.step(now_ns) {
+            Ok(next) => next,
+            Err(error) => self.failed(error),
+        };
+        let sleeps = matches!(next, Next::Until(at_ns) if at_ns > now_ns + AWAKE_NS);
+        if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS || self.unpublished && sleeps {
+            self.publish(now_ns, false);
+        }
+        next
+    }
+
+    fn finish(mut self: Box<Self>) -> DeviceOutcome {
+        let now_ns = self.clock.monotonic_ns();
+        self.done(now_ns);
+        self.publish(self.stopped_ns, true);
+        let wall_minus_mono = {
+            let mono_ns = self.clock.monotonic_ns();
+            self.clock.wall_ns().wrapping_sub(mono_ns)
+        };
+        let offered_frames = self.tally.offered_frames();
+        DeviceOutcome {
+            started_ns: self.started_ns,
+            stopped_ns: self.stopped_ns,
+            idle_ns: self.idle_ns,
+            intended_frames: self.unsent().map(|unsent| offered_frames + unsent),
+            offered_frames,
+            offered_octets: self.tally.offered_octets(),
+            refused_frames: self.tally.refused_frames,
+            withdrawn_frames: self.tally.withdrawn_frames,
+            largest_catch_up_frames: self.largest_catch_up,
+            last_departure_ns: self.last_departure_ns.unwrap_or(self.started_ns),
+            last_departure_wall_ns: self
+                .last_departure_ns
+                .map_or(0, |mono_ns| mono_ns.wrapping_add(wall_minus_mono)),
+            turns: self.turns,
+            busy_turns: self.busy_turns,
+            tx: self.pair.tx().counters(),
+            rx: self.pair.rx().counters(),
+            fault: self.end.fault,
+            link_down: self.end.link_down,
+            walker: self.walker,
+        }
+    }
+}
+
+/// The clock that the form of the time wants; the other is not read.
+#[inline]
+fn time<C: Clock>(clock: &C, form: TimeForm) -> Time {
+    match form {
+        TimeForm::Kernel => Time {
+            wall_ns: clock.wall_ns(),
+            mono_ns: 0,
+        },
+        TimeForm::Osta => Time {
+            wall_ns: 0,
+            mono_ns: clock.monotonic_ns(),
+        },
+    }
+}

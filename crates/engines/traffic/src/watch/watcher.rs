@@ -1,0 +1,468 @@
+//! The loop of a watcher.
+
+use std::time::Duration;
+
+use wb_measure::{Analyser, Counters, Measurement};
+use wb_port::{
+    PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
+};
+use wb_walk::{Mode, Row, Time, sighting};
+use wb_wire::{PktgenTag, PktgenTime};
+
+use super::sequence::Repetitions;
+use super::{Extra, WatchHandle, WatchSettings};
+use crate::receiver::{SOURCES, source_index, tells_arrival};
+use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
+
+/// Frames of a batch.
+const RECEIVE: usize = 256;
+/// The longest wait without a look at the flags.
+const LOOK: Duration = Duration::from_millis(10);
+/// What was counted is shown so often, and before every wait.
+const PUBLISH_NS: u64 = 1_000_000;
+/// Percentiles take some microseconds, so they are shown less often.
+const SUMMARIZE_NS: u64 = 100_000_000;
+/// How far the distance of the two clocks may be from the one in use.
+const DRIFT_NS: u64 = 1000;
+/// Reading both clocks takes some 100 ns; if it took this long, something came in between.
+const READING_NS: u64 = 2000;
+/// Frames taken at most after the stop, where no stamp tells which arrived before; more than any ring
+/// holds.
+const LAST_FRAMES: usize = 1 << 25;
+
+/// What a watcher saw.
+#[derive(Debug)]
+pub struct WatchOutcome {
+    /// What the original counts.
+    pub row: Row,
+    /// What it does not.
+    pub extra: Extra,
+    /// The same with whole distributions, since the counters were cleared last; empty but for the
+    /// frames where sequences were not looked at.
+    pub measurement: Measurement,
+    /// Frames that did not count.
+    pub foreign_frames: u64,
+    /// Who took how many of the receive stamps of packets that count.
+    pub stamp_sources: Vec<(StampSource, u64)>,
+    /// Turns taken.
+    pub turns: u64,
+    /// Turns in which frames came.
+    pub busy_turns: u64,
+    /// What the sending half of the queue pair counted.
+    pub tx: TxCounters,
+    /// What the receiving half counted.
+    pub rx: RxCounters,
+    /// What ended it before its time.
+    pub fault: Option<PortError>,
+    /// The port has nothing more to receive: the end of a file.
+    pub received_all: bool,
+}
+
+impl WatchOutcome {
+    /// The same account as that of a worker who received.
+    #[must_use]
+    pub fn into_worker_outcome(self) -> WorkerOutcome {
+        WorkerOutcome {
+            sender: None,
+            receiver: Some(ReceiverOutcome {
+                measurement: self.measurement,
+                ramp_frames: 0,
+                stamp_sources: self.stamp_sources,
+                turns: self.turns,
+                busy_turns: self.busy_turns,
+            }),
+            tx: self.tx,
+            rx: self.rx,
+            fault: self.fault,
+            link_down_ns: 0,
+            link_downs: 0,
+        }
+    }
+}
+
+/// Watches until the handle says stop or the port has nothing more to give. What arrived before the stop
+/// still counts, if it is shown late because the device collects frames.
+pub fn run_watcher<Q: QueuePair, C: Clock>(
+    pair: &mut Q,
+    handle: &WatchHandle,
+    clock: &C,
+) -> WatchOutcome {
+    let ending = Ending(handle);
+    let mut watcher = Watcher::new(handle, clock);
+    let fault = watcher.work(pair.rx());
+    let received_all = matches!(fault, Err(PortError::EndOfFile { .. }));
+    watcher.publish(Moment::End);
+    let (tx, rx) = pair.split();
+    let outcome = WatchOutcome {
+        fault: fault.err().filter(|_| !received_all),
+        received_all,
+        ..watcher.outcome(tx.counters(), rx.counters())
+    };
+    drop(ending);
+    outcome
+}
+
+/// When something is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// Packets come.
+    Busy,
+    /// None came for a while.
+    Pause,
+    /// Nothing is shown after this, so it waits for a reader who is just looking.
+    End,
+}
+
+/// Says that the watcher has ended, also when it panics.
+struct Ending<'a>(&'a WatchHandle);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct Watcher<'a, C> {
+    handle: &'a WatchHandle,
+    clock: &'a C,
+    generation: Option<u64>,
+    sight: Sight,
+    published_ns: u64,
+    summarized_ns: u64,
+    unpublished: bool,
+    /// The distributions changed since they were shown.
+    unsummarized: bool,
+    extra: Extra,
+    turns: u64,
+    busy_turns: u64,
+}
+
+/// What is done with a frame, and what came of it.
+struct Sight {
+    settings: WatchSettings,
+    row: Row,
+    analyser: Analyser,
+    repetitions: Repetitions,
+    /// CLOCK_REALTIME less CLOCK_MONOTONIC.
+    wall_minus_mono: u64,
+    end_wall_ns: u64,
+    saw_the_end: bool,
+    /// Since the watcher began.
+    counted_frames: u64,
+    counted_octets: u64,
+    foreign_frames: u64,
+    /// Those that the analyser has not seen, since the counters were cleared.
+    unanalysed: Counters,
+    sources: [u64; SOURCES.len()],
+    latest_ns: u64,
+}
+
+impl<'a, C: Clock> Watcher<'a, C> {
+    fn new(handle: &'a WatchHandle, clock: &'a C) -> Self {
+        Self {
+            handle,
+            clock,
+            generation: None,
+            sight: Sight {
+                settings: handle.settings(),
+                row: Row::default(),
+                analyser: Analyser::planned(1),
+                repetitions: Repetitions::default(),
+                wall_minus_mono: 0,
+                end_wall_ns: u64::MAX,
+                saw_the_end: false,
+                counted_frames: 0,
+                counted_octets: 0,
+                foreign_frames: 0,
+                unanalysed: Counters::default(),
+                sources: [0; SOURCES.len()],
+                latest_ns: 0,
+            },
+            published_ns: 0,
+            summarized_ns: 0,
+            unpublished: true,
+            unsummarized: false,
+            extra: Extra::default(),
+            turns: 0,
+            busy_turns: 0,
+        }
+    }
+
+    fn work<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
+        while !self.handle.wants_stop() {
+            if self.receive(rx)? > 0 {
+                continue;
+            }
+            if self.unpublished {
+                self.publish(Moment::Busy);
+            }
+            match rx.wait(LOOK) {
+                Ok(false) if self.unsummarized => self.publish(Moment::Pause),
+                Err(error) if !error.is_transient() => return Err(error),
+                _ => {}
+            }
+        }
+        self.receive_the_last(rx)
+    }
+
+    /// Takes what arrived before the stop and has not been handed over yet.
+    #[cold]
+    fn receive_the_last<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
+        self.sight.end_wall_ns = self.clock.wall_ns();
+        let hold_ns = u64::try_from(rx.longest_hold().as_nanos()).unwrap_or(0);
+        let until_ns = self.clock.monotonic_ns().saturating_add(hold_ns);
+        let mut left = LAST_FRAMES;
+        while left > 0 {
+            // Before the look into the ring: what comes between the two is then looked for again.
+            let now_ns = self.clock.monotonic_ns();
+            let n = self.receive(rx)?;
+            left = left.saturating_sub(n);
+            if now_ns >= until_ns && (n == 0 || self.sight.saw_the_end) {
+                break;
+            }
+            if n == 0 {
+                let rest = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+                match rx.wait(rest.min(LOOK)) {
+                    Err(error) if !error.is_transient() => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive<R: RxQueue>(&mut self, rx: &mut R) -> Result<usize, PortError> {
+        self.turns += 1;
+        let generation = self.handle.generation();
+        if self.generation != Some(generation) {
+            self.generation = Some(generation);
+            self.settle();
+        }
+        let counts_only = self.sight.settings.mode == Mode::Counter;
+        if !counts_only {
+            self.compare_clocks();
+        }
+        let sight = &mut self.sight;
+        let result = match counts_only {
+            true => rx.receive(RECEIVE, |frame| sight.count(frame)),
+            false => rx.receive(RECEIVE, |frame| sight.take(frame)),
+        };
+        let n = match result {
+            Err(error) if error.is_transient() => 0,
+            result => result?,
+        };
+        if n > 0 {
+            self.busy_turns += 1;
+            self.unpublished = true;
+            self.unsummarized = true;
+            // By the stamps, so that no clock is read for it.
+            if self.sight.latest_ns.wrapping_sub(self.published_ns) >= PUBLISH_NS {
+                self.publish(Moment::Busy);
+            }
+        }
+        Ok(n)
+    }
+
+    #[cold]
+    fn settle(&mut self) {
+        let (old, new) = (self.sight.settings, self.handle.settings());
+        self.sight.settings = new;
+        if old.clears != new.clears {
+            self.sight.row = Row::default();
+            self.sight.analyser = Analyser::planned(1);
+            self.sight.repetitions = Repetitions::default();
+            self.sight.unanalysed = Counters::default();
+            self.unpublished = true;
+            self.unsummarized = true;
+        }
+        if self.unpublished {
+            self.publish(Moment::Busy);
+        }
+    }
+
+    #[inline]
+    fn compare_clocks(&mut self) {
+        let before_ns = self.clock.monotonic_ns();
+        let wall_ns = self.clock.wall_ns();
+        let distance = wall_ns.wrapping_sub(before_ns);
+        if distance.abs_diff(self.sight.wall_minus_mono) > DRIFT_NS {
+            self.correct_clocks();
+        }
+    }
+
+    #[cold]
+    fn correct_clocks(&mut self) {
+        for _ in 0..3 {
+            let before_ns = self.clock.monotonic_ns();
+            let wall_ns = self.clock.wall_ns();
+            let took_ns = self.clock.monotonic_ns().saturating_sub(before_ns);
+            if took_ns <= READING_NS || self.sight.wall_minus_mono == 0 {
+                self.sight.wall_minus_mono = wall_ns.wrapping_sub(before_ns + took_ns / 2);
+            }
+            if took_ns <= READING_NS {
+                break;
+            }
+        }
+    }
+
+    #[cold]
+    fn publish(&mut self, moment: Moment) {
+        let sight = &self.sight;
+        let analyser = &sight.analyser;
+        self.extra.counters = sight.counters();
+        self.extra.sequence_is_plain = sight.repetitions.is_plain();
+        let age_ns = sight.latest_ns.wrapping_sub(self.summarized_ns);
+        if moment != Moment::Busy || age_ns >= SUMMARIZE_NS {
+            self.summarized_ns = sight.latest_ns;
+            self.unsummarized = false;
+            self.extra.latency_ns = analyser.latency().summary();
+            self.extra.inter_arrival_ns = analyser.inter_arrival().summary();
+        }
+        self.published_ns = sight.latest_ns;
+        let shown = self.handle.show(
+            &sight.row,
+            &self.extra,
+            sight.foreign_frames,
+            moment == Moment::End,
+        );
+        self.unpublished = !shown;
+        self.handle.counters().publish(&CounterValues {
+            received_frames: sight.counted_frames,
+            received_octets: sight.counted_octets,
+            duplicate_frames: self.extra.counters.duplicate_frames,
+            reordered_frames: self.extra.counters.reordered_frames,
+            foreign_frames: sight.foreign_frames,
+            latency_samples: analyser.latency().count(),
+            latency_sum_ns: analyser.latency().sum() as u64,
+            ..CounterValues::default()
+        });
+    }
+
+    fn outcome(self, tx: TxCounters, rx: RxCounters) -> WatchOutcome {
+        let sight = self.sight;
+        let counted = SOURCES.into_iter().zip(sight.sources);
+        let counters = sight.counters();
+        let mut measurement = sight.analyser.into_measurement();
+        measurement.counters = counters;
+        WatchOutcome {
+            row: sight.row,
+            extra: self.extra,
+            measurement,
+            foreign_frames: sight.foreign_frames,
+            stamp_sources: counted.filter(|(_, frames)| *frames > 0).collect(),
+            turns: self.turns,
+            busy_turns: self.busy_turns,
+            tx,
+            rx,
+            fault: None,
+            received_all: false,
+        }
+    }
+}
+
+impl Sight {
+    /// Whether the frame came before the end; notes its source and stamp.
+    #[inline]
+    fn is_in_time(&mut self, frame: &RxFrame<'_>) -> bool {
+        if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
+            self.saw_the_end = true;
+            return false;
+        }
+        self.latest_ns = frame.stamp_ns;
+        true
+    }
+
+    /// Mode `counter`.
+    #[inline]
+    fn count(&mut self, frame: &RxFrame<'_>) {
+        if !self.is_in_time(frame) {
+            return;
+        }
+        let Some(seen) = sighting(frame.bytes) else {
+            return self.take_foreign(frame);
+        };
+        self.note(frame);
+        let rule = self.settings.rule;
+        self.row
+            .arrival(Mode::Counter, rule, seen.bytes, Time::default(), None);
+        self.skip(frame);
+    }
+
+    #[inline]
+    fn take(&mut self, frame: &RxFrame<'_>) {
+        if !self.is_in_time(frame) {
+            return;
+        }
+        let Some(seen) = sighting(frame.bytes) else {
+            return self.take_foreign(frame);
+        };
+        self.note(frame);
+        let recorded = frame.stamp_source == StampSource::Recorded;
+        let wall_minus_mono = if recorded { 0 } else { self.wall_minus_mono };
+        let now = Time {
+            wall_ns: frame.stamp_ns,
+            mono_ns: frame.stamp_ns.wrapping_sub(wall_minus_mono),
+        };
+        let settings = self.settings;
+        let timed = seen
+            .tag
+            .filter(|tag| settings.takes_latency && tells_time(tag, frame));
+        if let Some(tag) = seen.tag.filter(|_| settings.sequences) {
+            self.repetitions.see(tag);
+            let sent_ns =
+                timed.map_or(0, |tag| sent_wall_ns(&tag, frame.stamp_ns, wall_minus_mono));
+            // Its numbers begin with 1.
+            let sequence = tag.sequence.wrapping_sub(1);
+            self.analyser
+                .on_frame(0, sequence, sent_ns, frame.stamp_ns, frame.size());
+        } else {
+            self.skip(frame);
+        }
+        self.row
+            .arrival(settings.mode, settings.rule, seen.bytes, now, timed);
+    }
+
+    #[inline]
+    fn skip(&mut self, frame: &RxFrame<'_>) {
+        self.unanalysed.received_frames += 1;
+        self.unanalysed.untagged_frames += 1;
+        self.unanalysed.received_octets += u64::from(frame.size());
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.analyser.counters();
+        counters += self.unanalysed;
+        counters
+    }
+
+    #[inline]
+    fn note(&mut self, frame: &RxFrame<'_>) {
+        self.counted_frames += 1;
+        self.counted_octets += u64::from(frame.size());
+        self.sources[source_index(frame.stamp_source)] += 1;
+    }
+
+    #[cold]
+    fn take_foreign(&mut self, frame: &RxFrame<'_>) {
+        self.foreign_frames += 1;
+        self.analyser.on_foreign(frame.size());
+    }
+}
+
+/// A recording says nothing of the monotonic clock of its host.
+#[inline]
+fn tells_time(tag: &PktgenTag, frame: &RxFrame<'_>) -> bool {
+    frame.stamp_source != StampSource::Recorded
+        || matches!(tag.guess_time(frame.stamp_ns), PktgenTime::Wall(_))
+}
+
+/// When the packet was built, by the wall clock; 0 if it does not say.
+#[inline]
+fn sent_wall_ns(tag: &PktgenTag, stamp_ns: u64, wall_minus_mono: u64) -> u64 {
+    match tag.guess_time(stamp_ns) {
+        PktgenTime::None => 0,
+        PktgenTime::Wall(ns) => ns,
+        PktgenTime::Monotonic(ns) => wall_minus_mono.wrapping_add_signed(ns),
+    }
+}

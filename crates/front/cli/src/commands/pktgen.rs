@@ -1,0 +1,474 @@
+//! `wirebench pktgen`: the control files of the Linux packet generator, and its scripts.
+
+use std::{
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use wb_fuse::{MountOptions, Mounted};
+use wb_host::PrivateMounts;
+use wb_model::{
+    Driver, Locator, Plan, PortPlan,
+    device::{Defaults, Mode, TimeForm, WatchJob},
+    units::Span,
+};
+use wb_pktgen::{
+    control,
+    keywords::KEYWORDS,
+    pgrx::{self, Dialect, Display, Receiver},
+};
+use wb_session::{Environment, Machine, Signals, devices::prepare_devices};
+
+use crate::{
+    args::OutputArgs,
+    pktgen::{Host, Options, PlanOptions, Service},
+    run::{Fault, deliver, print, run_plan, show},
+};
+
+/// The Linux packet generator's control files and scripts (pktgen), with its receiver (pgrx).
+#[derive(Subcommand, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench pktgen run --netns wb-pair-a ./pktgen_sample01_simple.sh -i a0 -m 02:00:00:00:00:02\n  \
+    wirebench pktgen mount /tmp/pktgen --daemon; echo add_device eth2 > /tmp/pktgen/kpktgend_0")]
+pub(crate) enum PktgenCommand {
+    Mount(Box<MountArgs>),
+    Umount(UmountArgs),
+    Run(Box<RunArgs>),
+    Watch(WatchArgs),
+    Commands(CommandsArgs),
+}
+
+/// How a folder is set up.
+#[derive(Args, Debug)]
+struct FolderArgs {
+    /// Network namespace whose interfaces are used.
+    #[arg(long, value_name = "NODE")]
+    netns: Option<String>,
+    /// Driver to send with: xdp or packet. Default: the best that works.
+    #[arg(long, value_name = "DRIVER", value_parser = driver)]
+    driver: Option<Driver>,
+    /// How the time stands in packets: kernel (us, wall clock) or osta (ns, steady clock).
+    #[arg(long, value_name = "FORM", default_value = "kernel", value_parser = time_form)]
+    time: TimeForm,
+    /// Whose receiver pgrx is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
+    #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
+    pgrx: Dialect,
+    /// Where random fields come from; the same seed sends the same packets.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Default of `count` (module parameter of the kernel's).
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pg_count_d: u64,
+    /// Default of `delay`, ns (module parameter of the kernel's).
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    pg_delay_d: u64,
+    /// Default of `clone_skb` (module parameter of the kernel's).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pg_clone_skb_d: i32,
+    /// Refuse clones and bursts where the kernel does, on virtual interfaces.
+    #[arg(long)]
+    strict: bool,
+    /// Say more on standard error.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Send also out of the interface with the default route: the network behind it is yours.
+    #[arg(long)]
+    i_own_this_network: bool,
+}
+
+/// Mount the control files on a folder.
+///
+/// The files are those of /proc/net/pktgen: pgctrl, one kpktgend_N for each CPU, one for each
+/// device, and pgrx. Files that the kernel never had can be read too: DEVICE.result.json,
+/// result.json (the last run), pgrx.json, plan.toml (for `wirebench run`), live.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench pktgen mount /tmp/pktgen                     in the foreground, until Ctrl-C\n  \
+    wirebench pktgen mount /tmp/pktgen --daemon --netns wb-pair-a\n  \
+    echo \"add_device eth2@0\" > /tmp/pktgen/kpktgend_0; cat /tmp/pktgen/eth2@0")]
+pub(crate) struct MountArgs {
+    /// The folder; it must exist.
+    dir: PathBuf,
+    /// Go on in the background, and end this command when the files are there.
+    #[arg(long)]
+    daemon: bool,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+/// Take the control files away, of a living daemon or a dead one.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  wirebench pktgen umount /tmp/pktgen")]
+pub(crate) struct UmountArgs {
+    /// The folder.
+    dir: PathBuf,
+}
+
+/// Run a script that was written for the kernel's packet generator, unmodified.
+///
+/// The script sees the control files at /proc/net/pktgen; nobody else does, and they are gone when
+/// it ends, however it ends. The exit code is the script's.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench pktgen run --netns wb-pair-a ./pktgen_sample01_simple.sh -i a0 -m 02:00:00:00:00:02\n  \
+    wirebench pktgen run --report run.json ./mytest.sh\n  \
+    wirebench pktgen run bash                              a shell to try things in")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    folder: FolderArgs,
+    /// Write the report of the last run to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The script or program, and its arguments.
+    #[arg(
+        value_name = "SCRIPT",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    script: Vec<String>,
+}
+
+/// Receive as pgrx does, without a folder: from an interface or a capture file.
+///
+/// The text is that of the file pgrx. Without --duration it goes on until Ctrl-C, or to the end of
+/// a file.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench pktgen watch -i wb-pair-b/b0 --mode time --duration 10s\n  \
+    wirebench pktgen watch -i file:capture.pcap --mode time --script")]
+pub(crate) struct WatchArgs {
+    /// Receiving port.
+    #[arg(short, long, value_name = "PORT")]
+    interface: Locator,
+    /// What is measured: counter, basic or time.
+    #[arg(long, value_name = "MODE", default_value = "basic", value_parser = mode)]
+    mode: Mode,
+    /// Columns to parse instead of lines to read.
+    #[arg(long)]
+    script: bool,
+    /// Whose receiver it is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
+    #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
+    pgrx: Dialect,
+    /// How long.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Leave the packets to the host too, instead of consuming them.
+    #[arg(long)]
+    pass: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// List the commands of device files.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  wirebench pktgen commands | grep mac")]
+pub(crate) struct CommandsArgs {}
+
+fn driver(text: &str) -> Result<Driver, String> {
+    match text {
+        "xdp" => Ok(Driver::Xdp),
+        "packet" => Ok(Driver::Packet),
+        _ => Err("it is xdp or packet".to_owned()),
+    }
+}
+
+fn time_form(text: &str) -> Result<TimeForm, String> {
+    match text {
+        "kernel" => Ok(TimeForm::Kernel),
+        "osta" => Ok(TimeForm::Osta),
+        _ => Err("it is kernel or osta".to_owned()),
+    }
+}
+
+fn dialect(text: &str) -> Result<Dialect, String> {
+    match text {
+        "osta" => Ok(Dialect::Osta),
+        "osta36" => Ok(Dialect::Osta36),
+        _ => Err("it is osta or osta36".to_owned()),
+    }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "counter" => Ok(Mode::Counter),
+        "basic" => Ok(Mode::Basic),
+        "time" => Ok(Mode::Time),
+        _ => Err("it is counter, basic or time".to_owned()),
+    }
+}
+
+impl FolderArgs {
+    fn service(&self) -> Result<Arc<Service>> {
+        let machine = Machine::open(self.netns.as_deref())?;
+        let cpus = machine.online_cpus();
+        let options = Options {
+            folder: control::Options {
+                defaults: Defaults {
+                    count: self.pg_count_d,
+                    delay_ns: self.pg_delay_d,
+                    clone_skb: self.pg_clone_skb_d,
+                    debug: 0,
+                },
+                strict_sharing: self.strict,
+                time_form: self.time,
+                receiver: self.pgrx,
+            },
+            plans: PlanOptions {
+                node: self.netns.clone(),
+                driver: self.driver,
+                seed: self.seed,
+                i_own_this_network: self.i_own_this_network,
+                time: self.time,
+            },
+            verbose: self.verbose,
+        };
+        Ok(Service::new(Host::new(machine), &cpus, options))
+    }
+}
+
+pub(crate) fn run(command: PktgenCommand) -> Result<u8> {
+    match command {
+        PktgenCommand::Mount(args) if args.daemon => daemon(&args),
+        PktgenCommand::Mount(args) => mount(&args),
+        PktgenCommand::Umount(args) => {
+            wb_fuse::unmount(&args.dir)?;
+            Ok(0)
+        }
+        PktgenCommand::Run(args) => script(&args),
+        PktgenCommand::Watch(args) => watch(&args),
+        PktgenCommand::Commands(_) => {
+            print(&reference());
+            Ok(0)
+        }
+    }
+}
+
+/// How often the waiting thread looks whether it is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn mount(args: &MountArgs) -> Result<u8> {
+    let signals = Signals::install()?;
+    let service = args.folder.service()?;
+    let mounted = wb_fuse::mount(&args.dir, service.clone(), &MountOptions::default())?;
+    eprintln!(
+        "the control files are in {}; Ctrl-C or `wirebench pktgen umount {}` takes them away",
+        mounted.path().display(),
+        args.dir.display()
+    );
+    let signal = loop {
+        if let Some(signal) = signals.received() {
+            break Some(signal);
+        }
+        if mounted.wait(LOOK) {
+            break None;
+        }
+    };
+    service.close();
+    drop(mounted);
+    Ok(signal.map_or(0, |n| u8::try_from(128 + n).unwrap_or(130)))
+}
+
+/// Longest that a daemon may take to come up.
+const COMING_UP: Duration = Duration::from_secs(10);
+
+fn daemon(args: &MountArgs) -> Result<u8> {
+    // What can be said is said here: the daemon has nobody to say it to.
+    drop(args.folder.service()?);
+    let dir = std::path::absolute(&args.dir)?;
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    command
+        .args(std::env::args_os().skip(1).filter(|a| a != "--daemon"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // Ctrl-C in this terminal is not for it.
+        .process_group(0);
+    let mut child = command.spawn().context("cannot start the daemon")?;
+    let deadline = Instant::now() + COMING_UP;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            let mut said = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
+            }
+            let said = said.trim().trim_start_matches("wirebench: ");
+            if said.is_empty() {
+                bail!("the daemon ended at once ({status})");
+            }
+            bail!("{said}");
+        }
+        if dir.join("pgctrl").exists() {
+            print(&format!(
+                "the control files are in {}, by process {}",
+                dir.display(),
+                child.id()
+            ));
+            return Ok(0);
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            bail!(
+                "the daemon did not come up within {} s",
+                COMING_UP.as_secs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn script(args: &RunArgs) -> Result<u8> {
+    // Ctrl-C is for the script: it decides what comes then.
+    let signals = Signals::install()?;
+    let service = args.folder.service()?;
+    let namespace = args
+        .folder
+        .netns
+        .as_deref()
+        .map(wb_host::Namespace::named)
+        .transpose()?;
+    let mounts = PrivateMounts::new(namespace.as_ref())?;
+    let folder = mounts.add_to_proc_net("pktgen")?;
+    let files = Arc::clone(&service);
+    let mounted: Mounted =
+        mounts.run(move || wb_fuse::mount(&folder, files, &MountOptions::default()))?;
+    let mut command = Command::new(&args.script[0]);
+    command.args(&args.script[1..]);
+    let mut child = match mounts.spawn(command) {
+        Ok(child) => child,
+        Err(error) => {
+            service.close();
+            mounts.run(move || drop(mounted));
+            bail!("{}: {error}", args.script[0]);
+        }
+    };
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => {
+                service.close();
+                return Err(error).context("cannot wait for the script");
+            }
+        }
+        // SIGTERM comes to this process alone, SIGINT from the terminal to both.
+        if signals.received().is_some_and(|n| n != libc_sigint()) || signals.hurry() {
+            service.interrupt();
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    service.close();
+    let saved = args
+        .report
+        .as_deref()
+        .map_or(Ok(()), |path| save(&service, path));
+    mounts.run(move || drop(mounted));
+    saved?;
+    Ok(match (status.code(), status.signal(), signals.received()) {
+        (_, _, Some(n)) if n != libc_sigint() => u8::try_from(128 + n).unwrap_or(143),
+        (Some(code), _, _) => u8::try_from(code).unwrap_or(1),
+        (None, Some(n), _) => u8::try_from(128 + n).unwrap_or(130),
+        _ => 1,
+    })
+}
+
+fn watch(args: &WatchArgs) -> Result<u8> {
+    let mut plan = Plan {
+        kind: "pgrx".to_owned(),
+        ports: vec![PortPlan::new("rx", args.interface.clone())],
+        watches: vec![WatchJob {
+            port: "rx".to_owned(),
+            mode: args.mode,
+            jitter: args.pgrx.jitter(),
+            consume: !args.pass,
+            duration: args.duration,
+        }],
+        ..Plan::default()
+    };
+    let output = &args.output;
+    if output.json || output.csv || output.live_json || output.print_plan {
+        return run_plan(plan, output, None);
+    }
+    output.apply(&mut plan)?;
+    let environment = Environment {
+        signals: Signals::install()?,
+        ..Environment::default()
+    };
+    let prepared = prepare_devices(plan, Vec::new(), &environment)?;
+    for warning in prepared.warnings() {
+        eprintln!("wirebench: {warning}");
+    }
+    let queues = prepared.watches().to_vec();
+    let finished = prepared
+        .run(&mut |snapshot| {
+            if !output.quiet {
+                show(snapshot);
+            }
+        })?
+        .finished;
+    let cpus = if args.interface.is_interface() {
+        Machine::open(None)?.online_cpus()
+    } else {
+        vec![0]
+    };
+    let mut receiver = Receiver::new(cpus, args.pgrx);
+    let display = if args.script {
+        Display::Script
+    } else {
+        Display::Human
+    };
+    receiver.apply(&pgrx::Command::Rx { device: None });
+    receiver.apply(&pgrx::Command::Display(display));
+    for queue in &queues {
+        receiver.publish(queue.cpu, queue.handle.row().0);
+    }
+    deliver(&receiver.show())?;
+    for warning in &finished.report.warnings {
+        eprintln!("wirebench: {warning}");
+    }
+    Ok(finished.exit_code())
+}
+
+const fn libc_sigint() -> i32 {
+    2
+}
+
+fn save(service: &Service, path: &Path) -> Result<()> {
+    let Some(report) = service.report() else {
+        eprintln!("wirebench: nothing was run, so there is no report");
+        return Ok(());
+    };
+    std::fs::write(path, wb_render::json::report(&report) + "\n").map_err(|e| {
+        Fault(format!(
+            "cannot write the report to {}: {e}",
+            path.display()
+        ))
+        .into()
+    })
+}
+
+fn reference() -> String {
+    let mut text = String::from("Commands of a device file; one write is one command.\n\n");
+    let mut rows: Vec<_> = KEYWORDS.iter().collect();
+    rows.sort_by_key(|k| k.name);
+    for keyword in rows {
+        let mut names = keyword.name.to_owned();
+        for alias in keyword.aliases {
+            names.push_str(", ");
+            names.push_str(alias);
+        }
+        text.push_str(&format!("{names:<24} {}\n", keyword.doc));
+    }
+    text.push_str("\nFlags (`flag NAME`, `flag !NAME`):\n\n");
+    for flag in wb_model::device::flags::FLAGS {
+        text.push_str(&format!("{:<24} {}\n", flag.name, flag.doc));
+    }
+    text
+}

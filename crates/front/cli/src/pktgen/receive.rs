@@ -1,0 +1,134 @@
+//! The receiver behind `pgrx`: a session that watches for as long as `rx` is on.
+
+use std::{collections::BTreeMap, sync::Arc, thread::JoinHandle};
+
+use wb_pktgen::pgrx::Receiver;
+use wb_session::{
+    Environment, StartError,
+    devices::{Extra, WatchHandle, WatchQueue, WatchSettings, prepare_devices},
+};
+use wb_walk::Row;
+
+use super::{PlanOptions, world::Host};
+
+/// A session that watches.
+pub(crate) struct Reception {
+    /// The interface that was asked for; none: all.
+    device: Option<String>,
+    consume: bool,
+    queues: Vec<WatchQueue>,
+    warnings: Vec<String>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the workers are to measure, as the receiver stands.
+fn settings(receiver: &Receiver) -> Option<WatchSettings> {
+    Some(WatchSettings {
+        mode: receiver.mode()?,
+        rule: receiver.dialect().jitter(),
+        takes_latency: receiver.takes_latency(),
+        sequences: true,
+        clears: receiver.clears(),
+    })
+}
+
+impl Reception {
+    /// Brings the session in line with the receiver: opens, closes, or tells the workers.
+    pub(crate) fn follow(
+        now: &mut Option<Self>,
+        receiver: &Receiver,
+        options: &PlanOptions,
+        host: &Host,
+    ) -> Result<(), StartError> {
+        let Some(settings) = settings(receiver) else {
+            *now = None;
+            return Ok(());
+        };
+        let same = now.as_ref().is_some_and(|r| {
+            r.device.as_deref() == receiver.device() && r.consume == receiver.consumes()
+        });
+        if same {
+            for queue in now.iter().flat_map(|r| &r.queues) {
+                queue.handle.set(settings);
+            }
+            return Ok(());
+        }
+        // Two sessions would count everything twice.
+        *now = None;
+        *now = Some(Self::open(receiver, &settings, options, host)?);
+        Ok(())
+    }
+
+    fn open(
+        receiver: &Receiver,
+        settings: &WatchSettings,
+        options: &PlanOptions,
+        host: &Host,
+    ) -> Result<Self, StartError> {
+        let device = receiver.device().map(str::to_owned);
+        let interfaces = match &device {
+            Some(name) => vec![name.clone()],
+            None => host.ask(wb_session::Machine::arrival_interfaces),
+        };
+        let consume = receiver.consumes();
+        let plan = options.watching(&interfaces, settings.mode, settings.rule, consume);
+        let prepared = prepare_devices(plan, Vec::new(), &Environment::default())?;
+        let queues = prepared.watches().to_vec();
+        for queue in &queues {
+            queue.handle.set(*settings);
+        }
+        let warnings = prepared.warnings().to_vec();
+        let thread = std::thread::Builder::new()
+            .name("wb-pgrx".to_owned())
+            .spawn(move || {
+                // A fault shows in the rows: they stand still.
+                if let Err(error) = prepared.run(&mut |_| {}) {
+                    eprintln!("wirebench: pgrx: {error}");
+                }
+            })
+            .map_err(StartError::thread)?;
+        Ok(Self {
+            device,
+            consume,
+            queues,
+            warnings,
+            thread: Some(thread),
+        })
+    }
+
+    /// What should be said once about how it receives.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// The row of each CPU, over all interfaces.
+    pub(crate) fn rows(&self) -> BTreeMap<u32, Row> {
+        let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
+        for queue in &self.queues {
+            let (row, _) = queue.handle.row();
+            rows.entry(queue.cpu).or_default().merge(&row);
+        }
+        rows
+    }
+
+    /// What the original never had, for each queue: interface, CPU, account.
+    pub(crate) fn extras(&self) -> Vec<(&str, u32, Extra)> {
+        self.queues
+            .iter()
+            .map(|q| (q.port.as_str(), q.cpu, q.handle.row().1))
+            .collect()
+    }
+
+    fn handles(&self) -> impl Iterator<Item = &Arc<WatchHandle>> {
+        self.queues.iter().map(|q| &q.handle)
+    }
+}
+
+impl Drop for Reception {
+    fn drop(&mut self) {
+        self.handles().for_each(|handle| handle.stop());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! The folder at work: answers reads and writes, runs devices, keeps what came of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use wb_fuse::{Answer, ControlFiles, Writer};
+use wb_host::clock::monotonic_ns;
+use wb_model::{Report, device::DeviceConfig};
+use wb_pktgen::{
+    control::{self, Effect, Folder, Job},
+    device::DeviceId,
+};
+use wb_session::{
+    Environment,
+    devices::{DeviceHandle, DeviceOutcome, prepare_devices},
+};
+
+use super::{PlanOptions, extra, rates::Rates, receive::Reception, world::Host};
+
+/// How a folder is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// For the dialect.
+    pub(crate) folder: control::Options,
+    /// For the plans made of it.
+    pub(crate) plans: PlanOptions,
+    /// Say what is done, and not only what is doubtful.
+    pub(crate) verbose: bool,
+}
+
+/// Longest that somebody waits for devices to stop; they need some 10 ms.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// One folder, shared by everybody who reads and writes.
+pub(crate) struct Service {
+    host: Host,
+    options: Options,
+    state: Mutex<State>,
+    /// A run has ended.
+    ended: Condvar,
+    me: Weak<Service>,
+    /// No new runs: the folder goes away.
+    closing: AtomicBool,
+}
+
+/// A device that runs.
+struct Running {
+    id: DeviceId,
+    name: String,
+    handle: Arc<DeviceHandle>,
+    /// The settings that its worker was told last.
+    told: DeviceConfig,
+}
+
+struct State {
+    folder: Folder,
+    /// Writers of `start` who wait for the end.
+    waiting: Vec<Answer>,
+    /// A thread carries out runs.
+    busy: bool,
+    /// `start` was written during a run: another follows.
+    again: bool,
+    /// `stop` was written before the devices were there to be stopped.
+    stop: bool,
+    running: Vec<Running>,
+    reception: Option<Reception>,
+    rates: Rates,
+    report: Option<Report>,
+    outcomes: BTreeMap<String, extra::Outcome>,
+    runs: u64,
+}
+
+impl Service {
+    /// A folder of the interfaces of `host`.
+    pub(crate) fn new(host: Host, cpus: &[u32], options: Options) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            host,
+            state: Mutex::new(State {
+                folder: Folder::new(cpus.iter().copied(), options.folder),
+                waiting: Vec::new(),
+                busy: false,
+                again: false,
+                stop: false,
+                running: Vec::new(),
+                reception: None,
+                rates: Rates::default(),
+                report: None,
+                outcomes: BTreeMap::new(),
+                runs: 0,
+            }),
+            options,
+            ended: Condvar::new(),
+            me: me.clone(),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops everything and waits until it has stopped.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        let mut state = self.lock();
+        state.again = false;
+        state.order_stop();
+        let deadline = Instant::now() + STOPPING;
+        while state.busy && Instant::now() < deadline {
+            state = self
+                .ended
+                .wait_timeout(state, Duration::from_millis(50))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        state.reception = None;
+        for answer in state.waiting.drain(..) {
+            answer.taken();
+        }
+    }
+
+    /// Stops what runs, as `stop` does, and lets no second run follow.
+    pub(crate) fn interrupt(&self) {
+        let mut state = self.lock();
+        state.again = false;
+        state.order_stop();
+    }
+
+    /// What the last run came to, once there was one.
+    pub(crate) fn report(&self) -> Option<Report> {
+        self.lock().report.clone()
+    }
+
+    fn start(&self, state: &mut State, answer: Answer) {
+        state.waiting.push(answer);
+        if state.busy {
+            state.again = true;
+            state.order_stop();
+            return;
+        }
+        state.busy = true;
+        state.stop = false;
+        let Some(me) = self.me.upgrade() else { return };
+        let spawned = std::thread::Builder::new()
+            .name("wb-pktgen".to_owned())
+            .spawn(move || me.carry_out());
+        if let Err(error) = spawned {
+            say(&format!("cannot start a thread for the run: {error}"));
+            state.busy = false;
+            state
+                .waiting
+                .drain(..)
+                .for_each(|a| a.refused(libc::EAGAIN));
+        }
+    }
+
+    /// Runs, again and again while that is asked for, and then answers all who wait.
+    fn carry_out(&self) {
+        loop {
+            self.run_once();
+            let mut state = self.lock();
+            if std::mem::take(&mut state.again) {
+                state.stop = false;
+                continue;
+            }
+            state.busy = false;
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            self.ended.notify_all();
+            waiting.into_iter().for_each(Answer::taken);
+            return;
+        }
+    }
+
+    fn run_once(&self) {
+        let mut state = self.lock();
+        state.runs += 1;
+        let seed = self.options.plans.seed.wrapping_add(state.runs - 1);
+        let jobs = state.folder.begin(monotonic_ns(), seed, &self.host);
+        self.say_warnings(&mut state);
+        self.follow_receiver(&mut state);
+        let state_is_verbose = state.folder.is_verbose();
+        drop(state);
+        if jobs.is_empty() {
+            return;
+        }
+        let ids: Vec<(DeviceId, String)> = jobs
+            .iter()
+            .map(|j| (j.id, j.walker.config().name.clone()))
+            .collect();
+        let plan = self.options.plans.sending(
+            jobs.iter()
+                .map(|j| (j.interface.as_str(), j.cpu, j.walker.config())),
+        );
+        let walkers = jobs.into_iter().map(|Job { walker, .. }| walker).collect();
+        let prepared = match prepare_devices(plan, walkers, &Environment::default()) {
+            Ok(prepared) => prepared,
+            Err(error) => return self.all_failed(&ids, &error.to_string()),
+        };
+        if self.options.verbose || state_is_verbose {
+            prepared.port_lines().iter().for_each(|line| say(line));
+        }
+        for warning in prepared.warnings() {
+            say(warning);
+        }
+        let handles = prepared.devices().to_vec();
+        let mut state = self.lock();
+        state.rates = Rates::default();
+        state.running = ids
+            .iter()
+            .zip(&handles)
+            .filter_map(|((id, name), handle)| {
+                // A device that was removed meanwhile has no settings any more.
+                let Some(told) = state.folder.live(*id).cloned() else {
+                    handle.stop();
+                    return None;
+                };
+                handle.reconfigure(told.clone());
+                Some(Running {
+                    id: *id,
+                    name: name.clone(),
+                    handle: Arc::clone(handle),
+                    told,
+                })
+            })
+            .collect();
+        if state.stop {
+            state.order_stop();
+        }
+        drop(state);
+        let finished = prepared.run(&mut |_| self.look());
+        let mut state = self.lock();
+        state.running.clear();
+        match finished {
+            Ok(finished) => {
+                for ((id, name), outcome) in ids.iter().zip(finished.devices) {
+                    state.conclude(*id, name, &outcome);
+                }
+                state.report = Some(finished.finished.report);
+            }
+            Err(error) => {
+                drop(state);
+                return self.all_failed(&ids, &error.to_string());
+            }
+        }
+        self.follow_receiver(&mut state);
+    }
+
+    fn all_failed(&self, ids: &[(DeviceId, String)], reason: &str) {
+        let reason = reason.lines().next().unwrap_or_default();
+        say(reason);
+        let mut state = self.lock();
+        for (id, _) in ids {
+            state.folder.fail(*id, reason, monotonic_ns());
+        }
+        self.follow_receiver(&mut state);
+    }
+
+    /// Once per interval of a run.
+    fn look(&self) {
+        let mut state = self.lock();
+        let now = monotonic_ns();
+        let State { running, rates, .. } = &mut *state;
+        for device in running {
+            rates.look(&device.name, &device.handle.progress(), now);
+        }
+    }
+
+    fn say_warnings(&self, state: &mut State) {
+        for warning in state.folder.take_warnings() {
+            say(&warning);
+        }
+    }
+
+    /// Opens, closes or tells the workers of `pgrx`.
+    fn follow_receiver(&self, state: &mut State) {
+        let State {
+            folder, reception, ..
+        } = state;
+        let plans = &self.options.plans;
+        if let Err(error) = Reception::follow(reception, folder.receiver(), plans, &self.host) {
+            say(&format!("pgrx: {error}"));
+        }
+        for warning in reception.iter_mut().flat_map(Reception::take_warnings) {
+            say(&format!("pgrx: {warning}"));
+        }
+    }
+
+    /// Answers when these devices have stopped.
+    fn answer_when_stopped(&self, handles: Vec<Arc<DeviceHandle>>, answer: Answer) {
+        if handles.is_empty() {
+            return answer.taken();
+        }
+        let waiter = move || {
+            let deadline = Instant::now() + STOPPING;
+            while Instant::now() < deadline && !handles.iter().all(|h| h.ended()) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            answer.taken();
+        };
+        // Without a thread the answer is dropped, and the write fails with EIO.
+        let _ = std::thread::Builder::new()
+            .name("wb-removal".to_owned())
+            .spawn(waiter);
+    }
+
+    fn carry_out_effect(&self, state: &mut State, effect: Effect, answer: Answer) {
+        match effect {
+            Effect::None => {
+                state.tell_devices();
+                answer.taken();
+            }
+            Effect::Start if self.closing.load(Ordering::Acquire) => answer.refused(libc::ENODEV),
+            Effect::Start => self.start(state, answer),
+            Effect::Stop => {
+                state.order_stop();
+                answer.taken();
+            }
+            Effect::Reset | Effect::RemoveAll { .. } => {
+                let gone = state.stop_removed();
+                self.answer_when_stopped(gone, answer);
+            }
+            Effect::Receive(_) => {
+                self.follow_receiver(state);
+                answer.taken();
+            }
+        }
+    }
+}
+
+impl State {
+    /// Lets all devices stop.
+    fn order_stop(&mut self) {
+        self.stop = true;
+        for device in &self.running {
+            device.handle.stop();
+        }
+    }
+
+    /// Stops what runs and has no file any more.
+    fn stop_removed(&mut self) -> Vec<Arc<DeviceHandle>> {
+        let mut gone = Vec::new();
+        for device in &self.running {
+            if self.folder.live(device.id).is_none() {
+                device.handle.stop();
+                gone.push(Arc::clone(&device.handle));
+            }
+        }
+        gone
+    }
+
+    /// Brings changed settings to the devices that run.
+    fn tell_devices(&mut self) {
+        for device in &mut self.running {
+            if let Some(live) = self.folder.live(device.id)
+                && *live != device.told
+            {
+                device.told = live.clone();
+                device.handle.reconfigure(live.clone());
+            }
+        }
+    }
+
+    /// Brings the counters of workers into the folder.
+    fn catch_up(&mut self) {
+        for device in &self.running {
+            let progress = device.handle.progress();
+            // Before its first turn a worker has nothing to show.
+            if progress.started_ns > 0 {
+                self.folder.publish(device.id, &progress);
+            }
+            if let Some(refusal) = device.handle.take_refusal() {
+                say(&format!(
+                    "{}: {refusal}; the old settings stay",
+                    device.name
+                ));
+            }
+        }
+        if let Some(reception) = &self.reception {
+            for (cpu, row) in reception.rows() {
+                self.folder.receiver_mut().publish(cpu, row);
+            }
+        }
+    }
+
+    fn conclude(&mut self, id: DeviceId, name: &str, outcome: &DeviceOutcome) {
+        match &outcome.fault {
+            None => self
+                .folder
+                .finish(id, &outcome.walker, outcome.stopped_ns, outcome.idle_ns),
+            Some(fault) => {
+                let reason = fault.to_string();
+                say(&format!("{name}: {reason}"));
+                self.folder
+                    .finish(id, &outcome.walker, outcome.stopped_ns, outcome.idle_ns);
+                self.folder.fail(id, &reason, outcome.stopped_ns);
+            }
+        }
+        self.outcomes
+            .insert(name.to_owned(), extra::Outcome::of(outcome));
+    }
+}
+
+impl ControlFiles for Service {
+    fn names(&self) -> Vec<String> {
+        self.lock().folder.files()
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        let state = self.lock();
+        state.folder.has(name) || extra::File::find(name, &state.folder).is_some()
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        if self.lock().folder.has(name) {
+            0o600
+        } else {
+            0o400
+        }
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
+        let mut state = self.lock();
+        state.catch_up();
+        if state.folder.has(name) {
+            let text = state.folder.read(name, &self.host, monotonic_ns());
+            return text.map_err(wb_pktgen::errno::Errno::number);
+        }
+        let file = extra::File::find(name, &state.folder).ok_or(libc::ENOENT)?;
+        Ok(file
+            .text(&extra::Sources {
+                folder: &state.folder,
+                plans: &self.options.plans,
+                report: state.report.as_ref(),
+                outcomes: &state.outcomes,
+                rates: &state.rates,
+                reception: state.reception.as_ref(),
+                now_ns: monotonic_ns(),
+            })
+            .into_bytes())
+    }
+
+    fn write(&self, name: &str, command: &[u8], _writer: Writer, answer: Answer) {
+        let mut state = self.lock();
+        // A change must not throw away what was counted since the last look.
+        state.catch_up();
+        match state.folder.write(name, command, &self.host) {
+            Err(errno) => answer.refused(errno.number()),
+            Ok(effect) => self.carry_out_effect(&mut state, effect, answer),
+        }
+        self.say_warnings(&mut state);
+    }
+
+    fn interrupted(&self, _name: &str, _writer: Writer) {
+        self.interrupt();
+    }
+}
+
+/// A line for the one who started the folder; the files have no place for it.
+fn say(line: &str) {
+    eprintln!("wirebench: {line}");
+}

@@ -1,0 +1,34 @@
+//! The machine as the dialect asks about it.
+
+use std::sync::{Mutex, PoisonError};
+
+use wb_pktgen::world::{Interface, World};
+use wb_session::Machine;
+
+/// A machine that several threads may ask.
+pub(crate) struct Host(Mutex<Machine>);
+
+impl Host {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self(Mutex::new(machine))
+    }
+
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Machine) -> T) -> T {
+        question(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl World for Host {
+    fn interface(&self, name: &str) -> Option<Interface> {
+        self.ask(|machine| machine.interface(name))
+    }
+
+    fn node_possible(&self, node: i32) -> bool {
+        self.ask(|machine| machine.node_possible(node))
+    }
+
+    /// Whoever may write the files may order: they belong to the user who mounted them.
+    fn may_administer(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,459 @@
+//! The report of a run of devices. Every total is settled here, once, so that it adds up.
+
+use std::collections::BTreeMap;
+
+use wb_measure::{Account, Histogram, Measurement};
+use wb_model::{
+    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    device::{DeviceConfig, DeviceJob, Mode},
+    report::{ClockReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
+    units::{Mac, WIRE_OVERHEAD},
+};
+use wb_traffic::{DeviceOutcome, WatchOutcome};
+use wb_xdp::consume::Consumer;
+
+use crate::{
+    End,
+    account::{judge, measurement_warnings, share, signal_name, summary},
+    clock::rfc3339,
+    devices::WatchQueue,
+    ports::OpenPort,
+};
+
+/// Everything the report is made of.
+pub(crate) struct Ended<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) ports: &'a [OpenPort],
+    pub(crate) devices: &'a [DeviceOutcome],
+    pub(crate) watched: &'a [(usize, WatchQueue, WatchOutcome)],
+    pub(crate) consumers: &'a [Consumer],
+    pub(crate) before: Vec<BTreeMap<String, u64>>,
+    pub(crate) after: Vec<BTreeMap<String, u64>>,
+    pub(crate) started_wall_ns: u64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) clock_step_ns: i64,
+    pub(crate) end: End,
+    pub(crate) warnings: Vec<String>,
+}
+
+fn sent(device: &DeviceOutcome) -> Totals {
+    let intended = device.intended_frames.unwrap_or(device.offered_frames);
+    Totals {
+        intended_frames: Some(intended),
+        offered_frames: Some(device.offered_frames),
+        unsent_frames: Some(intended.saturating_sub(device.offered_frames)),
+        offered_octets: Some(device.offered_octets),
+        refused_frames: Some(device.refused_frames),
+        ..Totals::default()
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn per_second(n: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| n as f64 * 1e9 / ns as f64)
+}
+
+/// Rates over the whole time of a device, waiting included: what its own report divides by.
+fn sending_rates(settings: &DeviceConfig, device: &DeviceOutcome) -> Rates {
+    let ns = device.stopped_ns.saturating_sub(device.started_ns);
+    let (frames, octets) = (device.offered_frames, device.offered_octets);
+    Rates {
+        intended_pps: asked_pps(settings),
+        offered_pps: per_second(frames, ns),
+        offered_l1_bps: per_second((octets + frames * u64::from(WIRE_OVERHEAD)) * 8, ns),
+        offered_l2_bps: per_second(octets * 8, ns),
+        largest_catch_up_frames: Some(device.largest_catch_up_frames),
+        tx_time_ns: Some(ns),
+        ..Rates::default()
+    }
+}
+
+fn sum_of(list: &[Rates], of: impl Fn(&Rates) -> Option<f64>) -> Option<f64> {
+    list.iter().filter_map(of).reduce(|a, b| a + b)
+}
+
+/// What the settings ask for; none at full speed.
+fn asked_pps(settings: &DeviceConfig) -> Option<f64> {
+    let delay = settings.delay;
+    (delay.shown_ns > 0 && !delay.is_never())
+        .then(|| f64::from(settings.burst.max(1)) * 1e9 / delay.exact_ns.as_f64())
+}
+
+fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
+    StreamReport {
+        name: job.settings.name.clone(),
+        first_flow: 0,
+        flows: job.settings.flows.max(1),
+        totals: sent(device),
+    }
+}
+
+/// One job where there is one device or one watch, or one of each; else one for each.
+fn jobs(ended: &Ended<'_>, totals: Totals, rates: Rates, latency: Summary) -> Vec<JobReport> {
+    let plan = ended.plan;
+    let devices = || plan.devices.iter().zip(ended.devices);
+    if plan.devices.len() <= 1 && plan.watches.len() <= 1 {
+        let (device, watch) = (plan.devices.first(), plan.watches.first());
+        return vec![JobReport {
+            name: device.map_or_else(|| "watch".to_owned(), |d| d.settings.name.clone()),
+            tx: device.map(|d| d.port.clone()),
+            rx: watch.map(|w| w.port.clone()),
+            totals,
+            rates,
+            latency_ns: latency,
+            streams: devices().map(|(job, device)| stream(job, device)).collect(),
+        }];
+    }
+    let sending = devices().map(|(job, device)| JobReport {
+        name: job.settings.name.clone(),
+        tx: Some(job.port.clone()),
+        totals: sent(device),
+        rates: sending_rates(&job.settings, device),
+        streams: vec![stream(job, device)],
+        ..JobReport::default()
+    });
+    // Loss is known for all of them together only.
+    let watching = plan.watches.iter().map(|watch| {
+        let mine = || {
+            ended
+                .watched
+                .iter()
+                .filter(|(_, q, _)| q.port == watch.port)
+        };
+        let mut seen = Measurement::default();
+        mine().for_each(|(_, _, outcome)| seen.merge(&outcome.measurement));
+        let totals = mine().fold(Totals::default(), |t, (_, _, o)| t.plus(&arrived(o)));
+        JobReport {
+            name: "watch".to_owned(),
+            rx: Some(watch.port.clone()),
+            rates: receiving_rates(&seen, &totals),
+            latency_ns: summary(seen.latency.summary()),
+            totals,
+            ..JobReport::default()
+        }
+    });
+    sending.chain(watching).collect()
+}
+
+fn arrived(outcome: &WatchOutcome) -> Totals {
+    Totals {
+        received_frames: Some(outcome.row.packets),
+        received_octets: Some(octets_of(outcome)),
+        foreign_frames: Some(outcome.foreign_frames),
+        rx_dropped_frames: Some(outcome.rx.dropped_frames),
+        ..Totals::default()
+    }
+}
+
+/// From first to last frame there is one interval less than there are frames.
+fn receiving_rates(seen: &Measurement, totals: &Totals) -> Rates {
+    let ns = seen.receive_time_ns();
+    let (Some(ns), Some(frames)) = (ns, totals.received_frames.filter(|n| *n > 0)) else {
+        return Rates::default();
+    };
+    let octets = totals.received_octets.unwrap_or(0);
+    let (octets, frames) = (octets - octets / frames, frames - 1);
+    Rates {
+        received_pps: per_second(frames, ns),
+        received_l1_bps: per_second((octets + frames * u64::from(WIRE_OVERHEAD)) * 8, ns),
+        received_l2_bps: per_second(octets * 8, ns),
+        rx_time_ns: Some(ns),
+        ..Rates::default()
+    }
+}
+
+fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
+    let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut list: Vec<WorkerReport> = ended
+        .plan
+        .devices
+        .iter()
+        .zip(ended.devices)
+        .map(|(job, device)| {
+            let next = queues.entry(&job.port).or_default();
+            let queue = *next;
+            *next += 1;
+            WorkerReport {
+                port: job.port.clone(),
+                queue,
+                role: "tx".to_owned(),
+                cpu: Some(job.cpu),
+                totals: sent(device),
+                kicks: device.tx.kicks,
+                full_events: device.tx.full_events,
+                busy: share(device.busy_turns, device.turns),
+                ..WorkerReport::default()
+            }
+        })
+        .collect();
+    let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
+    for (_, queue, outcome) in ended.watched {
+        let next = queues.entry(&queue.port).or_default();
+        let number = *next;
+        *next += 1;
+        list.push(WorkerReport {
+            port: queue.port.clone(),
+            queue: number,
+            role: "rx".to_owned(),
+            cpu: Some(queue.cpu),
+            totals: arrived(outcome),
+            latency_ns: summary(outcome.measurement.latency.summary()),
+            busy: share(outcome.busy_turns, outcome.turns),
+            ..WorkerReport::default()
+        });
+    }
+    list
+}
+
+/// With FCS; the row counts without.
+fn octets_of(outcome: &WatchOutcome) -> u64 {
+    outcome.row.bytes + 4 * outcome.row.packets
+}
+
+fn ports(ended: &Ended<'_>) -> Vec<PortReport> {
+    ended
+        .ports
+        .iter()
+        .enumerate()
+        .map(|(i, port)| PortReport {
+            name: port.plan.name.clone(),
+            locator: port.facts.locator.clone(),
+            driver: port.facts.driver.to_owned(),
+            mode: port.facts.mode.clone(),
+            chosen_because: port.chosen_because.clone(),
+            mac: Mac(port.facts.mac).to_string(),
+            mtu: port.facts.mtu,
+            kernel_driver: port.facts.kernel_driver.clone(),
+            speed_bps: port.facts.speed.map(|s| s.bits_per_second),
+            speed_nominal: port.facts.speed.is_some_and(|s| s.nominal),
+            timestamp_source: port.facts.stamp_source.to_string(),
+            neighbours: BTreeMap::new(),
+            before: ended.before[i].clone(),
+            after: ended.after[i].clone(),
+        })
+        .collect()
+}
+
+/// What the watching ports saw, settled against what the devices sent, if there were any.
+fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) -> Totals {
+    if ended.watched.is_empty() {
+        return Totals::default();
+    }
+    let watched = || ended.watched.iter().map(|(_, _, w)| w);
+    let packets: u64 = watched().map(|w| w.row.packets).sum();
+    let foreign: u64 = watched().map(|w| w.foreign_frames).sum();
+    let totals = Totals {
+        received_frames: Some(packets),
+        received_octets: Some(watched().map(octets_of).sum()),
+        foreign_frames: Some(foreign),
+        rx_dropped_frames: Some(watched().map(|w| w.rx.dropped_frames).sum()),
+        ..Totals::default()
+    };
+    // Sequence numbers tell most where one device sent each of them once and one worker saw all.
+    let seen = watched().filter(|w| w.row.packets > 0).count();
+    let counted = ended.plan.watches.iter().any(|w| w.mode == Mode::Counter);
+    let plain = !counted
+        && seen == 1
+        && ended.devices.len() <= 1
+        && watched().all(|w| w.extra.sequence_is_plain);
+    if !plain && !counted && packets > 0 {
+        warnings.push(
+            "sequence numbers repeat or come from several senders or queues: duplicates and reordering cannot be told"
+                .to_owned(),
+        );
+    }
+    let c = all.counters;
+    if ended.devices.is_empty() {
+        return Totals {
+            lost_frames: plain.then_some(c.missing_frames),
+            duplicate_frames: plain.then_some(c.duplicate_frames),
+            reordered_frames: plain.then_some(c.reordered_frames),
+            ..totals
+        };
+    }
+    let offered = ended.devices.iter().map(|d| d.offered_frames).sum();
+    let duplicate = if plain { c.duplicate_frames } else { 0 };
+    let account = Account::settle(offered, packets, duplicate);
+    Totals {
+        received_frames: Some(account.received),
+        lost_frames: Some(account.lost),
+        duplicate_frames: Some(account.duplicate),
+        reordered_frames: plain.then_some(c.reordered_frames),
+        foreign_frames: Some(foreign + account.excess),
+        ..totals
+    }
+}
+
+fn limited_by(ended: &Ended<'_>, totals: &Totals) -> String {
+    if let End::Fault(text) = &ended.end {
+        return format!("a fault: {text}");
+    }
+    let mut causes = Vec::new();
+    let down: Vec<&str> = ended
+        .plan
+        .devices
+        .iter()
+        .zip(ended.devices)
+        .filter(|(_, d)| d.link_down)
+        .map(|(job, _)| job.settings.name.as_str())
+        .collect();
+    let unsent = totals.unsent_frames.unwrap_or(0);
+    if !down.is_empty() {
+        causes.push(format!("the link: it went down under {}", down.join(", ")));
+    } else if unsent > 0 && ended.end == End::Completed {
+        let refused = totals.refused_frames.unwrap_or(0);
+        causes.push(if refused > unsent / 2 {
+            format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
+        } else {
+            format!("the tester: its senders fell short by {unsent} frames")
+        });
+    }
+    if let Some(lost) = totals.lost_frames.filter(|n| *n > 0) {
+        let ours = totals.rx_dropped_frames.unwrap_or(0);
+        causes.push(if ours > 0 {
+            format!("the tester: its receiver dropped {ours} frames, {lost} are missing in all")
+        } else {
+            format!("the device or the path: {lost} frames did not come back")
+        });
+    }
+    if !causes.is_empty() {
+        return causes.join("; and ");
+    }
+    if ended.devices.is_empty() {
+        return "whoever sends: this run only receives".to_owned();
+    }
+    if let End::Signal(n) = ended.end {
+        return format!("{}: it ended the run early", signal_name(n));
+    }
+    let full_speed = ended
+        .plan
+        .devices
+        .iter()
+        .any(|d| d.settings.delay.shown_ns == 0);
+    if full_speed {
+        "the tester: a device ran at full speed".to_owned()
+    } else {
+        "the plan: all that was asked was sent".to_owned()
+    }
+}
+
+/// The report of a run of devices.
+pub(crate) fn report(ended: &Ended<'_>) -> Report {
+    let mut warnings = ended.warnings.clone();
+    let mut all = Measurement::default();
+    for (_, _, outcome) in ended.watched {
+        all.merge(&outcome.measurement);
+    }
+    measurement_warnings(&all, &mut warnings);
+    let totals = ended
+        .devices
+        .iter()
+        .fold(Totals::default(), |t, d| t.plus(&sent(d)))
+        .plus(&received(ended, &all, &mut warnings));
+    let consumed: u64 = ended
+        .consumers
+        .iter()
+        .filter_map(|c| c.dropped().ok())
+        .sum();
+    let unfed = totals.received_frames.unwrap_or(0).saturating_sub(consumed);
+    if !ended.consumers.is_empty() && unfed > 0 {
+        warnings.push(format!(
+            "{unfed} packets that were counted reached the host too: they came before or after it was shut out"
+        ));
+    }
+    if !totals.adds_up() {
+        warnings.push("the totals do not add up; this is a defect of the program".to_owned());
+    }
+    if ended.clock_step_ns.unsigned_abs() > 1_000 {
+        warnings.push(format!(
+            "the wall clock was stepped by {} ns during the run; latencies are wrong by up to that",
+            ended.clock_step_ns
+        ));
+    }
+    let each: Vec<Rates> = ended
+        .plan
+        .devices
+        .iter()
+        .zip(ended.devices)
+        .map(|(job, device)| sending_rates(&job.settings, device))
+        .collect();
+    let asked = each
+        .iter()
+        .map(|r| r.intended_pps)
+        .collect::<Option<Vec<_>>>();
+    let rates = Rates {
+        intended_pps: asked.filter(|a| !a.is_empty()).map(|a| a.iter().sum()),
+        offered_pps: sum_of(&each, |r| r.offered_pps),
+        offered_l1_bps: sum_of(&each, |r| r.offered_l1_bps),
+        offered_l2_bps: sum_of(&each, |r| r.offered_l2_bps),
+        largest_catch_up_frames: each.iter().filter_map(|r| r.largest_catch_up_frames).max(),
+        tx_time_ns: each.iter().filter_map(|r| r.tx_time_ns).max(),
+        ..receiving_rates(&all, &totals)
+    };
+    let latency = summary(all.latency.summary());
+    let judged = ended.plan.criteria.iter();
+    let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &latency)).collect();
+    let held = criteria.iter().all(|c| c.held);
+    let (verdict, reason) = match &ended.end {
+        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
+        _ if !held => (Verdict::Fail, "a criterion did not hold".to_owned()),
+        End::Signal(n) => (Verdict::Pass, format!("ended early by {}", signal_name(*n))),
+        End::Completed if criteria.is_empty() => (
+            Verdict::Pass,
+            "it ran to its end; no criteria were given".to_owned(),
+        ),
+        End::Completed => (Verdict::Pass, "all criteria held".to_owned()),
+    };
+    Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: ended.plan.kind.clone(),
+        verdict,
+        reason,
+        limited_by: limited_by(ended, &totals),
+        started: rfc3339(ended.started_wall_ns),
+        elapsed_ns: ended.elapsed_ns,
+        plan: ended.plan.clone(),
+        totals,
+        rates,
+        latency_ns: latency,
+        jitter_ns: summary(all.jitter().summary()),
+        jitter_rfc3550_ns: all.smoothed_jitter().map(|j| j.max_ns),
+        ipdv_ns: summary(all.ipdv.summary()),
+        pdv_ns: summary(all.pdv()),
+        inter_arrival_ns: summary(all.inter_arrival.summary()),
+        inter_departure_ns: None,
+        percentile_error: Histogram::RELATIVE_ERROR,
+        jobs: jobs(ended, totals, rates, latency),
+        flows: Vec::new(),
+        flows_omitted: 0,
+        workers: workers(ended),
+        ports: ports(ended),
+        criteria,
+        clock: clock(ended),
+        warnings,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn clock(ended: &Ended<'_>) -> ClockReport {
+    let sends = !ended.devices.is_empty();
+    let rx: Vec<String> = ended
+        .ports
+        .iter()
+        .filter(|p| p.used.rx)
+        .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
+        .collect();
+    ClockReport {
+        source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
+        resolution_ns: wb_host::clock::resolution_ns(),
+        read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
+        step_ns: ended.clock_step_ns,
+        same_clock: sends,
+        tx_stamp: if sends {
+            "user, when the packet is built".to_owned()
+        } else {
+            String::new()
+        },
+        rx_stamp: rx.join(", "),
+    }
+}
