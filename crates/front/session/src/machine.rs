@@ -57,6 +57,13 @@ impl Machine {
             .collect()
     }
 
+    /// All interfaces: number, which stays, and name, which may change.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<(u32, String)> {
+        let links = self.netlink.links().unwrap_or_default();
+        links.into_iter().map(|l| (l.index, l.name)).collect()
+    }
+
     /// CPUs that are online, in order.
     #[must_use]
     pub fn online_cpus(&self) -> Vec<u32> {

@@ -135,6 +135,13 @@ fn host_error(port: &PortPlan) -> impl Fn(wb_host::HostError) -> StartError + '_
 
 /// Finds the interface of a port and checks that it can be used at all.
 pub(crate) fn find_wire(port: &PortPlan) -> Result<Wire, StartError> {
+    let wire = locate_wire(port)?;
+    require_link(port, &wire)?;
+    Ok(wire)
+}
+
+/// Finds the interface of a port, in whatever state it is.
+pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
     let error = host_error(port);
     let namespace = match &port.locator.node {
         Some(node) => Namespace::named(node),
@@ -154,11 +161,10 @@ pub(crate) fn find_wire(port: &PortPlan) -> Result<Wire, StartError> {
     }
 }
 
-fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, StartError> {
-    let error = host_error(port);
-    let netlink = Netlink::open(&namespace).map_err(&error)?;
-    let link = netlink.link(name).map_err(&error)?;
-    let prefix = namespace.command_prefix();
+/// Checks that the interface of a port is up and its cable in.
+pub(crate) fn require_link(port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
+    let (link, name) = (&wire.link, &wire.interface.name);
+    let prefix = wire.namespace.command_prefix();
     if !link.up {
         return Err(StartError::stream(
             port.locator.to_string(),
@@ -171,6 +177,13 @@ fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, St
             "the interface has no carrier: its cable is out, or the other end is down",
         ));
     }
+    Ok(())
+}
+
+fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, StartError> {
+    let error = host_error(port);
+    let netlink = Netlink::open(&namespace).map_err(&error)?;
+    let link = netlink.link(name).map_err(&error)?;
     let ethtool = Ethtool::open(&namespace).ok();
     let driver = ethtool.as_ref().and_then(|e| e.driver(name).ok().flatten());
     let speed = ethtool.as_ref().and_then(|e| e.speed(name).ok().flatten());

@@ -5,6 +5,7 @@ pub type FilterOp = (u16, u8, u8, u32);
 
 /// linux/bpf_common.h, already put together.
 mod code {
+    pub(super) const LD_ABS: u16 = 0x20;
     pub(super) const LDB_IND: u16 = 0x50;
     pub(super) const LDH_ABS: u16 = 0x28;
     pub(super) const LDH_IND: u16 = 0x48;
@@ -46,6 +47,22 @@ pub(crate) fn with_snap_len(filter: Option<&[FilterOp]>, snap_len: u32) -> Optio
         None if snap_len < WHOLE => Some(vec![(code::RET_K, 0, 0, snap_len)]),
         None => None,
     }
+}
+
+/// linux/filter.h: SKF_AD_OFF + SKF_AD_PKTTYPE, the kind of packet instead of its bytes.
+const PACKET_TYPE: u32 = 0xffff_f000 + 4;
+/// linux/if_packet.h
+const PACKET_OUTGOING: u32 = 4;
+
+/// Before `filter`: drops what this host does not send.
+pub(crate) fn only_outgoing(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec<FilterOp> {
+    let mut ops = vec![
+        (code::LD_ABS, 0, 0, PACKET_TYPE),
+        (code::JEQ_K, 1, 0, PACKET_OUTGOING),
+        (code::RET_K, 0, 0, 0),
+    ];
+    ops.extend(filter.unwrap_or_else(|| vec![(code::RET_K, 0, 0, snap_len.max(1))]));
+    ops
 }
 
 /// Passes ARP and ICMPv6 neighbour solicitations and advertisements, and with `echo` also ICMP and

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with, sockopt};
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
-use crate::ring::Ring;
+use crate::ring::{Blocks, Ring};
 use crate::slots::Slots;
 use crate::watch::Watch;
 use crate::{Fanout, PacketOptions, PacketRx, PacketTx, QdiscDrops, RxMode, filter, sys};
@@ -139,6 +139,11 @@ impl Opening<'_> {
         // Until here nothing came in: a queue outside the fanout group would have received every
         // frame, also those of the others.
         let filter = filter::with_snap_len(self.options.filter.as_deref(), self.options.snap_len);
+        let filter = if self.options.only_outgoing {
+            Some(filter::only_outgoing(filter, self.options.snap_len))
+        } else {
+            filter
+        };
         for (socket, _) in &opened {
             match &filter {
                 Some(ops) => sys::attach_filter(socket.as_fd(), ops).map_err(|e| {
@@ -166,8 +171,17 @@ impl Opening<'_> {
         let socket = socket(self.interface)?;
         let fd = socket.as_fd();
         let longest = (self.interface.mtu + FRAME_OVERHEAD).min(options.snap_len.max(64));
-        let ring = Ring::new(fd, options.rx_mode, options.rx_ring_bytes, longest as usize)
-            .map_err(|e| self.io("set up the receive ring", e))?;
+        let ring = Ring::new(
+            fd,
+            options.rx_mode,
+            options.rx_ring_bytes,
+            Blocks {
+                bytes: options.block_bytes.max(4096).next_power_of_two(),
+                timeout_ms: options.block_timeout_ms.max(1),
+            },
+            longest as usize,
+        )
+        .map_err(|e| self.io("set up the receive ring", e))?;
         if ring.size() < options.rx_ring_bytes / 4 * 3 {
             let (got, asked) = (ring.size() >> 10, options.rx_ring_bytes >> 10);
             warn(

@@ -30,6 +30,12 @@ pub struct PacketOptions {
     /// Receive ring of each queue, in bytes. Halved, with a warning, while the kernel has no memory
     /// for it, down to 1 MiB.
     pub rx_ring_bytes: usize,
+    /// Bytes of one block of the ring, in [`RxMode::Throughput`]; at most that, where the ring is
+    /// small.
+    pub block_bytes: usize,
+    /// After so many milliseconds the kernel hands over a block that is not full. Each time costs
+    /// the rest of the block, so a short time wastes the ring of a receiver that falls behind.
+    pub block_timeout_ms: u32,
     /// Bytes of each received frame to keep.
     pub snap_len: u32,
     /// How received frames are spread over several queues.
@@ -44,6 +50,8 @@ pub struct PacketOptions {
     pub filter: Option<Vec<FilterOp>>,
     /// Do not receive what this host sends through the interface.
     pub ignore_outgoing: bool,
+    /// Receive nothing but what this host sends through the interface.
+    pub only_outgoing: bool,
 }
 
 impl Default for PacketOptions {
@@ -60,12 +68,15 @@ impl Default for PacketOptions {
             max_frame_len: None,
             rx_mode: RxMode::Throughput,
             rx_ring_bytes: 64 << 20,
+            block_bytes: 256 << 10,
+            block_timeout_ms: 2,
             snap_len: 262_144,
             fanout: Fanout::Hash,
             hw_stamps: false,
             promiscuous: false,
             filter: None,
             ignore_outgoing: true,
+            only_outgoing: false,
         }
     }
 }

@@ -15,14 +15,18 @@ use wb_port::{ChecksumState, RxFrame, StampSource, StrippedVlan};
 use crate::mapping::Mapping;
 use crate::{RxMode, sys};
 
-/// After so long the kernel hands over a block that is not full. A shorter time wastes the ring, as
-/// each timeout costs the rest of a block.
-const BLOCK_TIMEOUT_MS: u32 = 2;
-/// The longest that a frame lies in a block before the kernel hands it over, rounded up: two timeouts
-/// where the kernel's timer is a fine one, else two ticks of up to 10 ms.
-const LONGEST_HOLD: Duration = Duration::from_millis(25);
-/// At 64-byte frames some 1800 of them; small enough that 256 fit a default ring.
-const BLOCK_SIZE: usize = 256 << 10;
+/// How much longer than two timeouts a frame may lie in a block before the kernel hands it over:
+/// two ticks of up to 10 ms, where the kernel's timer is no finer.
+const TIMER_SLACK: Duration = Duration::from_millis(21);
+/// The shape of blocks in TPACKET_V3.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks {
+    /// Bytes of a block, at most.
+    pub(crate) bytes: usize,
+    /// When a block that is not full is handed over.
+    pub(crate) timeout_ms: u32,
+}
+
 /// A ring is not halved below this.
 const LEAST_RING: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -85,6 +89,8 @@ pub(crate) struct Ring {
     /// In TPACKET_V3, the frames of that block not shown yet, and where the first of them is.
     left: u32,
     offset: usize,
+    /// The longest that a frame lies in a block.
+    hold: Duration,
 }
 
 impl Ring {
@@ -93,11 +99,12 @@ impl Ring {
         socket: BorrowedFd<'_>,
         mode: RxMode,
         bytes: usize,
+        blocks: Blocks,
         longest_frame: usize,
     ) -> io::Result<Self> {
         let mut bytes = bytes;
         loop {
-            match Self::try_new(socket, mode, bytes, longest_frame) {
+            match Self::try_new(socket, mode, bytes, blocks, longest_frame) {
                 Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && bytes / 2 >= LEAST_RING => {
                     bytes /= 2;
                 }
@@ -110,11 +117,12 @@ impl Ring {
         socket: BorrowedFd<'_>,
         mode: RxMode,
         bytes: usize,
+        blocks: Blocks,
         longest_frame: usize,
     ) -> io::Result<Self> {
         let room = (longest_frame + HEADROOM).next_power_of_two().max(2048);
         let block_size = (bytes / 8 + 1).next_power_of_two() / 2;
-        let block_size = block_size.min(BLOCK_SIZE).max(room).max(PAGE);
+        let block_size = block_size.min(blocks.bytes).max(room).max(PAGE);
         let block_count = (bytes / block_size).max(2);
         let int = |n: usize| libc::c_uint::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
         let version = match mode {
@@ -129,7 +137,7 @@ impl Ring {
             tp_block_nr: int(block_count)?,
             tp_frame_size: int(room)?,
             tp_frame_nr: int(frame_count)?,
-            tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
+            tp_retire_blk_tov: blocks.timeout_ms,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
@@ -161,6 +169,7 @@ impl Ring {
             next: 0,
             left: 0,
             offset: 0,
+            hold: Duration::from_millis(2 * u64::from(blocks.timeout_ms)) + TIMER_SLACK,
         })
     }
 
@@ -172,7 +181,7 @@ impl Ring {
     /// How long after its arrival a frame may first be shown.
     pub(crate) fn longest_hold(&self) -> Duration {
         match self.mode {
-            RxMode::Throughput => LONGEST_HOLD,
+            RxMode::Throughput => self.hold,
             RxMode::LowLatency => Duration::ZERO,
         }
     }

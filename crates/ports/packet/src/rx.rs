@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue};
 
 use crate::ring::Ring;
-use crate::sys;
 use crate::watch::Watch;
+use crate::{filter, sys};
 
 /// A receiver that never sleeps learns of a vanished interface by asking after so many empty
 /// rounds: often enough to end soon, seldom enough not to be seen in a profile.
@@ -114,10 +114,23 @@ impl RxQueue for PacketRx {
             return RxCounters::default();
         };
         // The kernel's counter starts over with each reading.
-        if let Ok(drops) = sys::take_drops(open.socket.as_fd()) {
+        if let Ok((passed, drops, freezes)) = sys::take_statistics(open.socket.as_fd()) {
+            let sum = open.counters.passed_frames.unwrap_or(0) + u64::from(passed);
+            open.counters.passed_frames = Some(sum);
             open.counters.dropped_frames += u64::from(drops);
+            open.counters.freezes += u64::from(freezes);
         }
         open.counters
+    }
+
+    fn close_intake(&mut self) -> Result<(), PortError> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        sys::attach_filter(open.socket.as_fd(), &filter::drop_all()).map_err(|e| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            open.watch.error("attach the last filter", errno)
+        })
     }
 }
 

@@ -90,8 +90,9 @@ pub(crate) fn fanout_group(fd: BorrowedFd<'_>) -> io::Result<u16> {
     Ok(value as u16)
 }
 
-/// Frames lost for want of room since the last call.
-pub(crate) fn take_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+/// What the kernel counted since the last call: frames that passed the filter (with those dropped),
+/// frames dropped for want of room, times the ring was full.
+pub(crate) fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
     // The shorter form of versions 1 and 2 is the beginning of this one.
     let mut stats = libc::tpacket_stats_v3 {
         tp_packets: 0,
@@ -99,7 +100,7 @@ pub(crate) fn take_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
         tp_freeze_q_cnt: 0,
     };
     get(fd, libc::PACKET_STATISTICS, &mut stats)?;
-    Ok(stats.tp_drops)
+    Ok((stats.tp_packets, stats.tp_drops, stats.tp_freeze_q_cnt))
 }
 
 /// `IFF_…` of the interface called `name`.

@@ -102,6 +102,15 @@ pub trait RxQueue {
         Duration::ZERO
     }
 
+    /// Lets nothing more in, so that what waits can be read to the last frame and the totals stand
+    /// still. Where the driver cannot, it goes on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn close_intake(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Totals since the port was opened (reads the kernel's counters where it must).
     fn counters(&mut self) -> RxCounters;
 }
@@ -132,4 +141,9 @@ pub struct RxCounters {
     pub received_frames: u64,
     /// Frames that reached us and were lost for want of room in our rings, by any counter.
     pub dropped_frames: u64,
+    /// Frames that passed the filter, those dropped for want of room included, where the kernel
+    /// counts them.
+    pub passed_frames: Option<u64>,
+    /// Times the kernel found the ring full.
+    pub freezes: u64,
 }

@@ -62,7 +62,7 @@ mod without_bpf {
 
 #[cfg(feature = "bpf")]
 mod with_bpf {
-    #![allow(unsafe_code)] // bpf_link_create: libbpf-rs attaches nothing by TCX.
+    #![allow(unsafe_code)] // Links of TCX, which libbpf-rs does not know.
 
     use std::io;
     use std::mem::MaybeUninit;
@@ -93,7 +93,7 @@ mod with_bpf {
         interface: Interface,
         consumed: MapHandle,
         // The program stays where it is for as long as this is open.
-        _link: OwnedFd,
+        link: OwnedFd,
     }
 
     impl Consumer {
@@ -108,6 +108,15 @@ mod with_bpf {
                 .iter()
                 .filter_map(|frames| Some(u64::from_ne_bytes(*frames.first_chunk()?)))
                 .sum())
+        }
+    }
+
+    impl Drop for Consumer {
+        fn drop(&mut self) {
+            // Closing alone would leave it there while a child of this process, between its fork
+            // and its exec, holds a copy.
+            // SAFETY: a call on a descriptor that is ours.
+            let _ = unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) };
         }
     }
 
@@ -148,7 +157,7 @@ mod with_bpf {
             interface: interface.clone(),
             consumed,
             // SAFETY: the call has just made this descriptor, and nobody else knows it.
-            _link: unsafe { OwnedFd::from_raw_fd(result) },
+            link: unsafe { OwnedFd::from_raw_fd(result) },
         })
     }
 

@@ -207,6 +207,7 @@ impl Receiver {
         RxCounters {
             received_frames: self.received_frames,
             dropped_frames,
+            ..RxCounters::default()
         }
     }
 }

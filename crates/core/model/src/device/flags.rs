@@ -48,7 +48,7 @@ flags! {
     MACDST_RND = 0x4000, "MACDST_RND", "Random destination MAC offset.";
     VID_RND = 0x8000, "VID_RND", "Random VLAN id.";
     SVID_RND = 0x10000, "SVID_RND", "Random SVLAN id.";
-    NODE = 0x20000, "NODE" or "NODE_ALLOC", "Frame memory on the node given by `node`.";
+    NODE = 0x20000, "NODE" or "NODE_ALLOC", "Accepted and shown: frame memory is on the node of the worker's CPU.";
     SHARED = 0x40000, "SHARED", "A built packet may be sent again; on at first.";
 }
 

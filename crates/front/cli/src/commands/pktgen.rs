@@ -97,6 +97,12 @@ pub(crate) struct MountArgs {
     /// Go on in the background, and end this command when the files are there.
     #[arg(long)]
     daemon: bool,
+    /// What the daemon has to say (warnings, faults) goes to the end of this file.
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    log: Option<PathBuf>,
+    /// Process that waits for the files; what is said before goes to it.
+    #[arg(long, hide = true, value_name = "FILE")]
+    daemon_of: Option<PathBuf>,
     #[command(flatten)]
     folder: FolderArgs,
 }
@@ -256,6 +262,15 @@ fn mount(args: &MountArgs) -> Result<u8> {
     let signals = Signals::install()?;
     let service = args.folder.service()?;
     let mounted = wb_fuse::mount(&args.dir, service.clone(), &MountOptions::default())?;
+    if let Some(log) = &args.daemon_of {
+        // Whoever started it goes away now, and its end of the pipe with it.
+        let log = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        rustix::stdio::dup2_stderr(&log).context("cannot say anything any more")?;
+    }
     eprintln!(
         "the control files are in {}; Ctrl-C or `wirebench pktgen umount {}` takes them away",
         mounted.path().display(),
@@ -277,6 +292,18 @@ fn mount(args: &MountArgs) -> Result<u8> {
 /// Longest that a daemon may take to come up.
 const COMING_UP: Duration = Duration::from_secs(10);
 
+/// The arguments of this process, for the daemon.
+fn daemon_args(args: &MountArgs) -> Vec<std::ffi::OsString> {
+    let mut list: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(at) = list.iter().position(|a| a == "--log") {
+        list.drain(at..(at + 2).min(list.len()));
+    }
+    list.retain(|a| a != "--daemon" && !a.as_encoded_bytes().starts_with(b"--log="));
+    let log = args.log.clone().unwrap_or_else(|| "/dev/null".into());
+    list.extend(["--daemon-of".into(), log.into()]);
+    list
+}
+
 fn daemon(args: &MountArgs) -> Result<u8> {
     // What can be said is said here: the daemon has nobody to say it to.
     drop(args.folder.service()?);
@@ -284,7 +311,7 @@ fn daemon(args: &MountArgs) -> Result<u8> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
     command
-        .args(std::env::args_os().skip(1).filter(|a| a != "--daemon"))
+        .args(daemon_args(args))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

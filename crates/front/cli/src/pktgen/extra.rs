@@ -201,12 +201,12 @@ fn receiver_json(from: &Sources<'_>) -> Value {
         .map(|(cpu, row)| row_json(Some(cpu), row))
         .collect();
     let global = Row::global(receiver.rows().map(|(_, row)| row));
-    let queues: Vec<Value> = from
-        .reception
-        .map(Reception::extras)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(port, cpu, extra)| extra_json(port, cpu, &extra))
+    let extras = from.reception.map(Reception::extras).unwrap_or_default();
+    // A queue that saw a part of the packets misses those that went to another.
+    let alone = receiver.rows().filter(|(_, row)| row.packets > 0).count() == 1;
+    let queues: Vec<Value> = extras
+        .iter()
+        .map(|(port, cpu, extra)| extra_json(port, *cpu, alone, extra))
         .collect();
     json!({
         "schema": "wirebench.pgrx/1",
@@ -221,9 +221,9 @@ fn receiver_json(from: &Sources<'_>) -> Value {
 }
 
 /// One queue of the receiver: what sequence numbers and distributions tell.
-fn extra_json(port: &str, cpu: u32, extra: &Extra) -> Value {
+fn extra_json(port: &str, cpu: u32, alone: bool, extra: &Extra) -> Value {
     let c = &extra.counters;
-    let told = |n: u64| extra.sequence_is_plain.then_some(n);
+    let told = |n: u64| (alone && extra.sequence_is_plain).then_some(n);
     json!({
         "interface": port,
         "cpu": cpu,

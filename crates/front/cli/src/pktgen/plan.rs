@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wb_model::{
     Driver, Locator, Plan, PortPlan, SendWay,
     device::{DeviceConfig, DeviceJob, JitterRule, Mode, TimeForm, WatchJob, XmitMode},
+    units::Span,
 };
 
 /// What all plans of a folder have in common.
@@ -31,6 +32,8 @@ impl PlanOptions {
     fn plan(&self) -> Plan {
         Plan {
             kind: "pktgen".to_owned(),
+            // How often `live` changes.
+            interval: Span::from_millis(500),
             seed: self.seed,
             i_own_this_network: self.i_own_this_network,
             ..Plan::default()

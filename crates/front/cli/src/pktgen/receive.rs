@@ -83,7 +83,7 @@ impl Reception {
             .spawn(move || {
                 // A fault shows in the rows: they stand still.
                 if let Err(error) = prepared.run(&mut |_| {}) {
-                    eprintln!("wirebench: pgrx: {error}");
+                    super::service::say(&format!("pgrx: {error}"));
                 }
             })
             .map_err(StartError::thread)?;

@@ -1,7 +1,8 @@
 //! The folder at work: answers reads and writes, runs devices, keeps what came of it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -11,14 +12,14 @@ use std::{
 
 use wb_fuse::{Answer, ControlFiles, Writer};
 use wb_host::clock::monotonic_ns;
-use wb_model::{Report, device::DeviceConfig};
+use wb_model::{Plan, Report, device::DeviceConfig};
 use wb_pktgen::{
     control::{self, Effect, Folder, Job},
     device::DeviceId,
 };
 use wb_session::{
-    Environment,
-    devices::{DeviceHandle, DeviceOutcome, prepare_devices},
+    Environment, Machine,
+    devices::{DeviceHandle, DeviceOutcome, port_faults, prepare_devices},
 };
 
 use super::{PlanOptions, extra, rates::Rates, receive::Reception, world::Host};
@@ -70,6 +71,8 @@ struct State {
     stop: bool,
     running: Vec<Running>,
     reception: Option<Reception>,
+    /// The numbers of the devices' interfaces, by name.
+    interfaces: BTreeMap<String, u32>,
     rates: Rates,
     report: Option<Report>,
     outcomes: BTreeMap<String, extra::Outcome>,
@@ -89,6 +92,7 @@ impl Service {
                 stop: false,
                 running: Vec::new(),
                 reception: None,
+                interfaces: BTreeMap::new(),
                 rates: Rates::default(),
                 report: None,
                 outcomes: BTreeMap::new(),
@@ -103,6 +107,16 @@ impl Service {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whoever looks at the files: they follow the interfaces.
+    fn lock_to_look(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.folder.devices().next().is_some() {
+            let now = self.host.ask(Machine::interfaces);
+            state.follow_interfaces(&now);
+        }
+        state
     }
 
     /// Stops everything and waits until it has stopped.
@@ -162,6 +176,7 @@ impl Service {
 
     /// Runs, again and again while that is asked for, and then answers all who wait.
     fn carry_out(&self) {
+        let broken_off = Busy(self);
         loop {
             self.run_once();
             let mut state = self.lock();
@@ -169,9 +184,11 @@ impl Service {
                 state.stop = false;
                 continue;
             }
+            // Under one lock: whoever writes `start` from now on begins a run of his own.
             state.busy = false;
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
+            std::mem::forget(broken_off);
             self.ended.notify_all();
             waiting.into_iter().for_each(Answer::taken);
             return;
@@ -190,14 +207,15 @@ impl Service {
         if jobs.is_empty() {
             return;
         }
+        let jobs = self.without_the_faulty(jobs);
+        if jobs.is_empty() {
+            return;
+        }
         let ids: Vec<(DeviceId, String)> = jobs
             .iter()
             .map(|j| (j.id, j.walker.config().name.clone()))
             .collect();
-        let plan = self.options.plans.sending(
-            jobs.iter()
-                .map(|j| (j.interface.as_str(), j.cpu, j.walker.config())),
-        );
+        let plan = self.plan_of(&jobs);
         let walkers = jobs.into_iter().map(|Job { walker, .. }| walker).collect();
         let prepared = match prepare_devices(plan, walkers, &Environment::default()) {
             Ok(prepared) => prepared,
@@ -250,6 +268,42 @@ impl Service {
             }
         }
         self.follow_receiver(&mut state);
+    }
+
+    fn plan_of(&self, jobs: &[Job]) -> Plan {
+        self.options.plans.sending(
+            jobs.iter()
+                .map(|j| (j.interface.as_str(), j.cpu, j.walker.config())),
+        )
+    }
+
+    /// Ends the devices whose interfaces cannot send; the others are not held up by them.
+    fn without_the_faulty(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let plan = self.plan_of(&jobs);
+        let faults = port_faults(&plan);
+        if faults.is_empty() {
+            return jobs;
+        }
+        let now = monotonic_ns();
+        let mut state = self.lock();
+        let mut kept = Vec::new();
+        for (job, planned) in jobs.into_iter().zip(&plan.devices) {
+            let Some(fault) = faults.get(&planned.port) else {
+                kept.push(job);
+                continue;
+            };
+            let reason = fault.error.to_string();
+            let reason = reason.lines().next().unwrap_or_default();
+            say(&format!("{}: {reason}", planned.settings.name));
+            if fault.without_link {
+                // As when the link goes down in a run: the device stops, which is no error.
+                state.folder.finish(job.id, &job.walker, now, 0);
+            } else {
+                state.folder.fail(job.id, reason, now);
+            }
+        }
+        self.follow_receiver(&mut state);
+        kept
     }
 
     fn all_failed(&self, ids: &[(DeviceId, String)], reason: &str) {
@@ -355,6 +409,30 @@ impl State {
         gone
     }
 
+    /// Renames the files of interfaces that were renamed, and removes those of interfaces that are
+    /// gone.
+    fn follow_interfaces(&mut self, now: &[(u32, String)]) {
+        let devices = self.folder.devices();
+        let used: BTreeSet<String> = devices.map(|d| d.interface().to_owned()).collect();
+        let number = |name: &str| now.iter().find(|(_, n)| n == name).map(|(number, _)| *number);
+        for name in used {
+            let known = self.interfaces.get(&name).copied();
+            let known = known.or_else(|| number(&name));
+            if known.is_some() && number(&name) == known {
+                self.interfaces.extend(known.map(|number| (name, number)));
+                continue;
+            }
+            self.interfaces.remove(&name);
+            match now.iter().find(|(number, _)| Some(*number) == known) {
+                Some((_, new)) => self.folder.interface_renamed(&name, new),
+                None => {
+                    self.folder.interface_gone(&name);
+                    self.stop_removed();
+                }
+            }
+        }
+    }
+
     /// Brings changed settings to the devices that run.
     fn tell_devices(&mut self) {
         for device in &mut self.running {
@@ -409,11 +487,11 @@ impl State {
 
 impl ControlFiles for Service {
     fn names(&self) -> Vec<String> {
-        self.lock().folder.files()
+        self.lock_to_look().folder.files()
     }
 
     fn exists(&self, name: &str) -> bool {
-        let state = self.lock();
+        let state = self.lock_to_look();
         state.folder.has(name) || extra::File::find(name, &state.folder).is_some()
     }
 
@@ -426,7 +504,7 @@ impl ControlFiles for Service {
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
-        let mut state = self.lock();
+        let mut state = self.lock_to_look();
         state.catch_up();
         if state.folder.has(name) {
             let text = state.folder.read(name, &self.host, monotonic_ns());
@@ -447,11 +525,18 @@ impl ControlFiles for Service {
     }
 
     fn write(&self, name: &str, command: &[u8], _writer: Writer, answer: Answer) {
-        let mut state = self.lock();
+        let mut state = self.lock_to_look();
         // A change must not throw away what was counted since the last look.
         state.catch_up();
         match state.folder.write(name, command, &self.host) {
-            Err(errno) => answer.refused(errno.number()),
+            Err(errno) => {
+                let readable = extra::File::find(name, &state.folder).is_some();
+                answer.refused(if readable {
+                    libc::EACCES
+                } else {
+                    errno.number()
+                });
+            }
             Ok(effect) => self.carry_out_effect(&mut state, effect, answer),
         }
         self.say_warnings(&mut state);
@@ -462,7 +547,30 @@ impl ControlFiles for Service {
     }
 }
 
-/// A line for the one who started the folder; the files have no place for it.
-fn say(line: &str) {
-    eprintln!("wirebench: {line}");
+/// A line for the one who started the folder; the files have no place for it. He may be gone: a
+/// daemon outlives the terminal it was started from.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "wirebench: {line}");
+}
+
+/// Answers those who wait when the thread that runs devices panics.
+struct Busy<'a>(&'a Service);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.busy = false;
+        state.again = false;
+        let running = std::mem::take(&mut state.running);
+        for device in running {
+            device.handle.stop();
+            state
+                .folder
+                .fail(device.id, "the run broke off", monotonic_ns());
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.0.ended.notify_all();
+        waiting.into_iter().for_each(Answer::taken);
+    }
 }
