@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod criteria;
 pub mod device;
 pub mod locator;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
     locator::Locator,
@@ -51,6 +52,9 @@ pub struct Plan {
     /// Ports that watch for packets of such devices.
     #[serde(default, rename = "watch", skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchJob>,
+    /// Ports whose frames are kept in files, or only counted. A plan has captures, or the others.
+    #[serde(default, rename = "capture", skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<CaptureJob>,
     /// Conditions on the totals of the whole run; the run fails when one does not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
@@ -364,6 +368,7 @@ impl Default for Plan {
             traffic: Vec::new(),
             devices: Vec::new(),
             watches: Vec::new(),
+            captures: Vec::new(),
             criteria: Vec::new(),
         }
     }

@@ -73,6 +73,9 @@ pub struct Report {
     /// Criteria and how each came out.
     #[serde(default)]
     pub criteria: Vec<CriterionReport>,
+    /// Where the frames of a capture went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureReport>,
     /// Clocks and stamps.
     pub clock: ClockReport,
     /// What the reader must know to trust the figures, a sentence each.
@@ -332,6 +335,78 @@ pub struct PortReport {
     pub before: BTreeMap<String, u64>,
     /// The device's counters after the run.
     pub after: BTreeMap<String, u64>,
+}
+
+/// Where the frames of a capture went: F = W + K + E + Q + C + U.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureReport {
+    /// F: frames that passed the filter.
+    pub filter_accept_frames: u64,
+    /// W: frames that are whole in the output; without an output, those that were counted.
+    pub captured_frames: u64,
+    /// K: frames dropped by the kernel for want of room.
+    pub kernel_drop_frames: u64,
+    /// E: frames that were read and are not in the output.
+    pub not_written_frames: u64,
+    /// Q: frames dropped by readers for want of buffers, where that was asked for.
+    pub queue_drop_frames: u64,
+    /// C: frames read after the limit was reached.
+    pub over_limit_frames: u64,
+    /// U: frames that passed the filter and were never read.
+    pub not_read_frames: u64,
+    /// Frames that the interfaces themselves dropped, before any filter.
+    pub interface_drop_frames: u64,
+    /// Whether all of it adds up.
+    pub exact: bool,
+    /// Why frames could not be written.
+    pub write_error: Option<String>,
+    /// Files begun.
+    pub files: u64,
+    /// The last of them.
+    pub last_file: Option<String>,
+    /// Bytes of all files together.
+    pub file_octets: u64,
+    /// The filter as written.
+    pub filter: String,
+    /// Bytes of each frame that are kept.
+    pub snap_len: u32,
+    /// Bytes of the receive rings together, as asked for.
+    pub ring_bytes: u64,
+    /// When a block that is not full is handed over, ms.
+    pub block_timeout_ms: f64,
+    /// Times the kernel found a ring full.
+    pub ring_freezes: u64,
+    /// The longest time between two looks of a reader at its port, ms.
+    pub longest_gap_ms: f64,
+    /// The longest that a buffer took to be written, ms.
+    pub longest_write_ms: f64,
+    /// Times a reader had to wait for a buffer.
+    pub buffer_waits: u64,
+    /// Buffers between readers and writer.
+    pub buffers: u64,
+    /// The fewest that were empty at once.
+    pub buffers_fewest: u64,
+    /// Each reader.
+    pub readers: Vec<CaptureReaderReport>,
+}
+
+/// One reader of a capture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureReaderReport {
+    /// Port name.
+    pub port: String,
+    /// Queue.
+    pub queue: u32,
+    /// CPU it was pinned to, if any.
+    pub cpu: Option<u32>,
+    /// Frames read that passed all filters.
+    pub read_frames: u64,
+    /// Octets of these, with FCS.
+    pub read_octets: u64,
+    /// Frames that the kernel dropped.
+    pub kernel_drop_frames: u64,
+    /// The longest time between two looks at the port, ms.
+    pub longest_gap_ms: f64,
 }
 
 /// One criterion.

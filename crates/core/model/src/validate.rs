@@ -70,13 +70,23 @@ impl Plan {
         let mut found = Findings::default();
         self.check_ports(&mut found);
         let devices = !(self.devices.is_empty() && self.watches.is_empty());
-        if self.traffic.is_empty() && !devices {
+        if self.traffic.is_empty() && !devices && self.captures.is_empty() {
             found.problem("plan", "there is nothing to do; add a [[traffic]] job");
         }
         if !self.traffic.is_empty() && devices {
             found.problem("plan", "it has traffic and devices; make two plans of it");
         }
+        if !self.captures.is_empty() && (devices || !self.traffic.is_empty()) {
+            found.problem(
+                "plan",
+                "it captures and does other things; make two plans of it",
+            );
+        }
+        if self.captures.len() > 1 {
+            found.problem("plan", "it has several captures; name all ports in one");
+        }
         self.check_devices(&mut found);
+        self.check_captures(&mut found);
         if !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) {
             found.problem(
                 "interval",
@@ -148,6 +158,70 @@ impl Plan {
                         port.workers
                     ),
                 );
+            }
+        }
+    }
+
+    fn check_captures(&self, found: &mut Findings) {
+        for job in &self.captures {
+            let mut problem = |what: String| found.problem("capture", what);
+            if job.ports.is_empty() {
+                problem("it names no port".to_owned());
+            }
+            for (i, name) in job.ports.iter().enumerate() {
+                if !self.ports.iter().any(|p| p.name == *name) {
+                    problem(format!("no port is named {name:?}"));
+                }
+                if job.ports[..i].contains(name) {
+                    problem(format!("port {name:?} is named twice"));
+                }
+            }
+            if !(1..=262_144).contains(&job.snap_len) {
+                problem(format!(
+                    "snap_len is {}; 1 to 262144 are allowed",
+                    job.snap_len
+                ));
+            }
+            if job.count == Some(0) {
+                problem("count is 0; at least 1 frame".to_owned());
+            }
+            if job.duration.is_some_and(|d| d == Span::default()) {
+                problem("duration is 0".to_owned());
+            }
+            if !(Span::from_millis(1)..=Span::from_secs(1)).contains(&job.block_timeout) {
+                problem(format!(
+                    "block_timeout is {}; 1ms to 1s are allowed",
+                    job.block_timeout
+                ));
+            }
+            let Some(output) = &job.output else { continue };
+            if output.path.is_empty() {
+                problem("output.path is empty; - is standard output".to_owned());
+            }
+            if !output.buffer_bytes.is_power_of_two()
+                || !(64 << 10..=16 << 20).contains(&output.buffer_bytes)
+            {
+                problem(format!(
+                    "output.buffer_bytes is {}; a power of two from 64 KiB to 16 MiB",
+                    output.buffer_bytes
+                ));
+            }
+            if !(2..=4096).contains(&output.buffers) {
+                problem(format!(
+                    "output.buffers is {}; 2 to 4096 are allowed",
+                    output.buffers
+                ));
+            }
+            let rotates =
+                output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
+            if output.path == "-" && rotates {
+                problem("standard output cannot be a row of files".to_owned());
+            }
+            if output.files > 0 && !rotates {
+                problem("output.files needs a size, a time or a number of frames to begin the next file at".to_owned());
+            }
+            if output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) {
+                problem("output.rotate_time is below 1ms".to_owned());
             }
         }
     }

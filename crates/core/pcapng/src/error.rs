@@ -1,6 +1,6 @@
 //! What can be wrong with a capture file, and where.
 
-use crate::MAX_CAPTURED;
+use crate::{MAX_BLOCK, MAX_CAPTURED, MAX_METADATA};
 
 /// A capture file that cannot be read on, and the offset of the block or record that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +36,12 @@ pub enum Problem {
         "a frame of {0} bytes; at most {MAX_CAPTURED} are possible, so the file is damaged here"
     )]
     TooLarge(u32),
-    /// A block's length is no multiple of four, too small for the block, or differs at its end.
-    #[error("block of type {kind:#x} with wrong length {len}; the file is damaged here")]
+    /// A block's length is no multiple of four, too small for the block, above [`MAX_BLOCK`], or differs
+    /// at its end.
+    #[error(
+        "block of type {kind:#x} with wrong length {len}; a multiple of 4 that fits what the block holds, \
+         the same at both ends and at most {MAX_BLOCK}, is allowed, so the file is damaged here"
+    )]
     BlockLength {
         /// The block's type.
         kind: u32,
@@ -63,4 +67,45 @@ pub enum Problem {
         /// Interfaces described so far.
         known: u32,
     },
+    /// More interfaces, or longer texts about them, than any capture has.
+    #[error(
+        "{0} interfaces described so far; all descriptions may take {MAX_METADATA} bytes of memory, \
+         so the file is damaged or hostile"
+    )]
+    TooMuchMetadata(usize),
+}
+
+/// Oddities that are no reason to stop reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    /// Frames that claim to have been shorter than what was captured of them.
+    pub captured_over_original: u64,
+    /// Stamps whose fraction is a second or more.
+    pub odd_stamps: u64,
+    /// Blocks with options of the wrong length, text that is not UTF-8, or statistics of an unknown
+    /// interface: what makes no sense was passed over.
+    pub odd_blocks: u64,
+}
+
+impl Warnings {
+    /// One line for each kind that was met; nothing if all was well.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        [
+            (
+                "frames of which more was captured than they had",
+                self.captured_over_original,
+            ),
+            (
+                "stamps with a fraction of one second or more",
+                self.odd_stamps,
+            ),
+            (
+                "blocks with options that make no sense, which were passed over",
+                self.odd_blocks,
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{what}: {count}"))
+    }
 }

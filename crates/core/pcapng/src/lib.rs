@@ -1,7 +1,8 @@
 //! pcap and pcapng blocks over byte slices.
 //!
-//! Pure: a capture file comes in as one slice and goes out as bytes appended to a buffer. Knows no
-//! files, no clock, and nothing of what is in a frame. Stamps are wall-clock nanoseconds since 1970.
+//! Pure: a capture file comes in as one slice ([`Reader`]) or in pieces ([`Decoder`]) and goes out as bytes
+//! appended to a buffer ([`PcapWriter`], [`PcapngWriter`], and each [`Block`] by itself). Knows no files, no
+//! clock, and nothing of what is in a frame. Stamps are wall-clock nanoseconds since 1970.
 //!
 //! ```
 //! use wb_pcapng::{LINK_ETHERNET, PcapWriter, Reader};
@@ -17,21 +18,41 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod bytes;
+mod decoder;
 mod error;
+pub mod fuzz;
+mod interface;
+mod options;
+mod parser;
 mod pcap;
 mod pcapng;
 mod reader;
+mod summary;
 
-pub use error::{Error, Problem};
-pub use pcap::PcapWriter;
-pub use pcapng::{PcapngWriter, TimeUnit};
-pub use reader::{Format, Interface, Reader, Record};
+pub use blocks::{
+    Block, Custom, EnhancedPacket, PacketOptions, PcapngWriter, Section, Statistics, epb_len,
+};
+pub use bytes::{Fixed, Sink};
+pub use decoder::Decoder;
+pub use error::{Error, Problem, Warnings};
+pub use interface::{Interface, TimeUnit};
+pub use parser::{Event, Format, Header, Item, Record, Whole};
+pub use pcap::{PcapWriter, Precision};
+pub use reader::Reader;
+pub use summary::{Counts, InterfaceSummary, Summary};
 
 /// Link type of Ethernet frames: LINKTYPE_ETHERNET.
 pub const LINK_ETHERNET: u16 = 1;
 /// Link type of bare IP packets: LINKTYPE_RAW.
 pub const LINK_RAW: u16 = 101;
+/// Link type of Linux cooked capture, version 2: LINKTYPE_LINUX_SLL2.
+pub const LINK_COOKED: u16 = 276;
 
 /// The most bytes of one frame in a file: libpcap's MAXIMUM_SNAPLEN. A record that claims more is damage.
 pub const MAX_CAPTURED: usize = 262_144;
+/// The most bytes of one block. Larger than any with a packet and its options; what claims more is damage.
+pub const MAX_BLOCK: usize = 16 << 20;
+/// The most memory that the descriptions of all interfaces of a file may take: some 15,000 interfaces.
+pub const MAX_METADATA: usize = 8 << 20;

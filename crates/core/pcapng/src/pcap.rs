@@ -1,134 +1,172 @@
 //! The pcap format of libpcap: a file header of 24 bytes, then records.
 
 use crate::MAX_CAPTURED;
-use crate::bytes::Order;
-use crate::error::Problem;
-use crate::pcapng::TimeUnit;
-use crate::reader::{Interface, Record};
+use crate::blocks::PacketOptions;
+use crate::bytes::{Order, Sink};
+use crate::error::{Problem, Warnings};
+use crate::interface::{Interface, TimeUnit};
+use crate::parser::{Record, Short};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION: u16 = 2;
-const FILE_HEADER: usize = 24;
+pub(crate) const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
-#[derive(Clone, Debug)]
-pub(crate) struct PcapReader<'a> {
-    file: &'a [u8],
-    at: usize,
+/// The byte order and unit of a file that begins with these four bytes; none if it is not pcap.
+pub(crate) fn recognise(magic: [u8; 4]) -> Option<(Order, TimeUnit)> {
+    let unit = |order: Order| match order.u32(&magic)? {
+        MICROSECONDS => Some((order, TimeUnit::MICROSECONDS)),
+        NANOSECONDS => Some((order, TimeUnit::NANOSECONDS)),
+        _ => None,
+    };
+    unit(Order::Little).or_else(|| unit(Order::Big))
+}
+
+/// The one interface of a file.
+pub(crate) fn interface(
     order: Order,
-    interface: [Interface; 1],
+    time_unit: TimeUnit,
+    header: &[u8; FILE_HEADER],
+) -> Result<Interface, Problem> {
+    let major = order.u16(&header[4..]).ok_or(Problem::TruncatedHeader)?;
+    if major != VERSION {
+        return Err(Problem::Version {
+            major,
+            known: VERSION,
+        });
+    }
+    let snap_len = order.u32(&header[16..]).ok_or(Problem::TruncatedHeader)?;
+    let link = order.u32(&header[20..]).ok_or(Problem::TruncatedHeader)?;
+    // pcap-linktype(7): bit 26 says that the top four bits count the FCS in words of two bytes.
+    let fcs_len = if link & 1 << 26 != 0 {
+        (link >> 28) as u8 * 2
+    } else {
+        0
+    };
+    Ok(Interface {
+        snap_len,
+        fcs_len,
+        time_unit,
+        ..Interface::new(link as u16)
+    })
 }
 
-impl<'a> PcapReader<'a> {
-    /// None if the file is not pcap.
-    pub(crate) fn new(file: &'a [u8]) -> Result<Option<Self>, Problem> {
-        let magic = |order: Order| match order.u32(file)? {
-            MICROSECONDS => Some((order, TimeUnit::MICROSECONDS)),
-            NANOSECONDS => Some((order, TimeUnit::NANOSECONDS)),
-            _ => None,
-        };
-        let Some((order, time_unit)) = magic(Order::Little).or_else(|| magic(Order::Big)) else {
-            return Ok(None);
-        };
-        let header: &[u8; FILE_HEADER] = file.first_chunk().ok_or(Problem::TruncatedHeader)?;
-        let major = order.u16(&header[4..]).ok_or(Problem::TruncatedHeader)?;
-        if major != VERSION {
-            return Err(Problem::Version {
-                major,
-                known: VERSION,
-            });
-        }
-        let snap_len = order.u32(&header[16..]).ok_or(Problem::TruncatedHeader)?;
-        let link = order.u32(&header[20..]).ok_or(Problem::TruncatedHeader)?;
-        // pcap-linktype(7): bit 26 says that the top four bits count the FCS in words of two bytes.
-        let fcs_len = if link & 1 << 26 != 0 {
-            (link >> 28) as u8 * 2
-        } else {
-            0
-        };
-        let interface = Interface {
-            link_type: link as u16,
-            snap_len,
-            name: None,
-            fcs_len,
-            time_unit,
-            time_offset: 0,
-        };
-        Ok(Some(Self {
-            file,
-            at: FILE_HEADER,
-            order,
-            interface: [interface],
-        }))
+/// The record that `rest` begins with, and its length in the file.
+pub(crate) fn record<'a>(
+    order: Order,
+    interface: &Interface,
+    rest: &'a [u8],
+    warnings: &mut Warnings,
+) -> Result<Result<(Record<'a>, usize), Short>, Problem> {
+    let Some(header) = rest.first_chunk::<RECORD_HEADER>() else {
+        return Ok(Err(Short {
+            what: "record header",
+            before: 0,
+            needed: RECORD_HEADER,
+        }));
+    };
+    let word = |at: usize| order.u32(&header[at..]).unwrap_or_default();
+    let (seconds, fraction, captured_len, original_len) = (word(0), word(4), word(8), word(12));
+    let len = captured_len as usize;
+    if len > MAX_CAPTURED {
+        return Err(Problem::TooLarge(captured_len));
     }
-
-    pub(crate) fn interfaces(&self) -> &[Interface] {
-        &self.interface
-    }
-
-    pub(crate) fn offset(&self) -> usize {
-        self.at
-    }
-
-    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>, Problem> {
-        let rest = &self.file[self.at..];
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        let cut = |what, needed: usize, rest: &[u8]| Problem::Truncated {
-            what,
-            needed: needed as u64,
-            present: rest.len() as u64,
-        };
-        let (header, body) = rest
-            .split_at_checked(RECORD_HEADER)
-            .ok_or_else(|| cut("record header", RECORD_HEADER, rest))?;
-        let word = |at: usize| self.order.u32(&header[at..]).unwrap_or_default();
-        let (seconds, fraction, captured_len, original_len) = (word(0), word(4), word(8), word(12));
-        let len = captured_len as usize;
-        if len > MAX_CAPTURED {
-            return Err(Problem::TooLarge(captured_len));
-        }
-        let captured = body.get(..len).ok_or_else(|| cut("record", len, body))?;
-        self.at += RECORD_HEADER + len;
-        let stamp_ns =
-            u64::from(seconds) * 1_000_000_000 + self.interface[0].time_unit.to_ns(fraction.into());
-        Ok(Some(Record {
-            stamp_ns,
-            captured,
-            original_len,
-            interface: 0,
-            link_type: self.interface[0].link_type,
-        }))
-    }
+    let Some(captured) = rest.get(RECORD_HEADER..RECORD_HEADER + len) else {
+        return Ok(Err(Short {
+            what: "record",
+            before: RECORD_HEADER,
+            needed: len,
+        }));
+    };
+    let fraction_ns = interface.time_unit.to_ns(fraction.into());
+    warnings.odd_stamps += u64::from(fraction_ns >= 1_000_000_000);
+    warnings.captured_over_original += u64::from(captured_len > original_len);
+    let record = Record {
+        stamp_ns: u64::from(seconds) * 1_000_000_000 + fraction_ns,
+        stamped: true,
+        captured,
+        original_len,
+        interface: 0,
+        link_type: interface.link_type,
+        options: PacketOptions::NONE,
+    };
+    Ok(Ok((record, RECORD_HEADER + len)))
 }
 
-/// Writes pcap with nanosecond stamps, little endian.
+/// What the stamps of a pcap file count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Microseconds, for old readers; what is finer is cut off.
+    Micro,
+    /// Nanoseconds.
+    #[default]
+    Nano,
+}
+
+/// Writes pcap, little endian.
 ///
 /// Seconds have 32 bits and wrap in 2106.
-#[derive(Clone, Debug)]
-pub struct PcapWriter(());
+#[derive(Clone, Copy, Debug)]
+pub struct PcapWriter {
+    precision: Precision,
+}
 
 impl PcapWriter {
-    /// The file header.
+    /// Bytes of the file header.
+    pub const FILE_HEADER_LEN: usize = FILE_HEADER;
+
+    /// The header of a file with nanosecond stamps and whole frames.
     pub const fn file_header(link_type: u16) -> [u8; FILE_HEADER] {
-        let [n0, n1, n2, n3] = NANOSECONDS.to_le_bytes();
-        let [s0, s1, s2, s3] = (MAX_CAPTURED as u32).to_le_bytes();
+        Self::file_header_with(link_type, MAX_CAPTURED as u32, Precision::Nano)
+    }
+
+    /// The header of a file. A `snap_len` of 0, no limit, is written as [`MAX_CAPTURED`], because some
+    /// readers take 0 at its word.
+    pub const fn file_header_with(
+        link_type: u16,
+        snap_len: u32,
+        precision: Precision,
+    ) -> [u8; FILE_HEADER] {
+        let magic = match precision {
+            Precision::Micro => MICROSECONDS,
+            Precision::Nano => NANOSECONDS,
+        };
+        let snap_len = if snap_len == 0 {
+            MAX_CAPTURED as u32
+        } else {
+            snap_len
+        };
+        let [n0, n1, n2, n3] = magic.to_le_bytes();
+        let [s0, s1, s2, s3] = snap_len.to_le_bytes();
         let [l0, l1] = link_type.to_le_bytes();
         [
             n0, n1, n2, n3, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, s0, s1, s2, s3, l0, l1, 0, 0,
         ]
     }
 
-    /// What stands in front of the captured bytes of a frame.
+    /// What stands in front of the captured bytes of a frame, in nanoseconds.
     pub fn record_header(
         stamp_ns: u64,
         original_len: u32,
         captured_len: u32,
     ) -> [u8; RECORD_HEADER] {
+        Self::record_header_with(stamp_ns, original_len, captured_len, Precision::Nano)
+    }
+
+    /// What stands in front of the captured bytes of a frame.
+    pub fn record_header_with(
+        stamp_ns: u64,
+        original_len: u32,
+        captured_len: u32,
+        precision: Precision,
+    ) -> [u8; RECORD_HEADER] {
         let seconds = (stamp_ns / 1_000_000_000) as u32;
-        let fraction = (stamp_ns % 1_000_000_000) as u32;
+        let fraction_ns = (stamp_ns % 1_000_000_000) as u32;
+        let fraction = match precision {
+            Precision::Micro => fraction_ns / 1000,
+            Precision::Nano => fraction_ns,
+        };
         let mut header = [0; RECORD_HEADER];
         for (field, value) in
             header
@@ -140,20 +178,54 @@ impl PcapWriter {
         header
     }
 
-    /// Begins a file: appends its header to `out`.
-    pub fn new(link_type: u16, out: &mut Vec<u8>) -> Self {
-        out.extend(Self::file_header(link_type));
-        Self(())
+    /// Bytes of a record with so many captured bytes.
+    pub const fn record_len(captured: usize) -> usize {
+        RECORD_HEADER
+            + if captured > MAX_CAPTURED {
+                MAX_CAPTURED
+            } else {
+                captured
+            }
     }
 
-    /// Appends a frame to `out`. Of more than [`MAX_CAPTURED`] bytes the rest is cut off.
-    pub fn record(&mut self, stamp_ns: u64, original_len: u32, captured: &[u8], out: &mut Vec<u8>) {
+    /// Begins a file with nanosecond stamps and whole frames: appends its header to `out`.
+    ///
+    /// # Panics
+    /// If a fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
+    pub fn new(link_type: u16, out: &mut impl Sink) -> Self {
+        Self::with(link_type, MAX_CAPTURED as u32, Precision::Nano, out)
+    }
+
+    /// Begins a file: appends its header to `out`.
+    ///
+    /// # Panics
+    /// If a fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
+    pub fn with(link_type: u16, snap_len: u32, precision: Precision, out: &mut impl Sink) -> Self {
+        assert!(out.make_room(FILE_HEADER), "no room for the file header");
+        out.put(&Self::file_header_with(link_type, snap_len, precision));
+        Self { precision }
+    }
+
+    /// Appends a frame to `out`. Of more than [`MAX_CAPTURED`] bytes the rest is cut off. False if a fixed
+    /// buffer has no room for all of it; then nothing is written.
+    pub fn record(
+        &mut self,
+        stamp_ns: u64,
+        original_len: u32,
+        captured: &[u8],
+        out: &mut impl Sink,
+    ) -> bool {
+        if !out.make_room(Self::record_len(captured.len())) {
+            return false;
+        }
         let captured = &captured[..captured.len().min(MAX_CAPTURED)];
-        out.extend(Self::record_header(
+        out.put(&Self::record_header_with(
             stamp_ns,
             original_len,
             captured.len() as u32,
+            self.precision,
         ));
-        out.extend_from_slice(captured);
+        out.put(captured);
+        true
     }
 }

@@ -1,64 +1,23 @@
-//! One reader for both formats, and what it yields.
+//! Reads a capture file that lies in memory.
 
-use crate::error::{Error, Problem};
-use crate::pcap::PcapReader;
-use crate::pcapng::{PcapngReader, SECTION_HEADER, TimeUnit};
-
-/// One captured frame, its bytes borrowed from the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// Wall clock, ns since 1970; 0 where the file has no time (simple packet blocks).
-    pub stamp_ns: u64,
-    /// What was captured of the frame.
-    pub captured: &'a [u8],
-    /// The length it had. Damaged or odd writers put less than was captured.
-    pub original_len: u32,
-    /// Index into [`Reader::interfaces`].
-    pub interface: u32,
-    /// What the bytes begin with: 1 is Ethernet.
-    pub link_type: u16,
-}
-
-/// Where frames were captured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// What its frames begin with.
-    pub link_type: u16,
-    /// At most this much of a frame was captured; 0 is no limit.
-    pub snap_len: u32,
-    /// Its name, if the file has it.
-    pub name: Option<String>,
-    /// Bytes of FCS at the end of each frame, if the file says so; 0 otherwise.
-    pub fcs_len: u8,
-    /// What its stamps count.
-    pub time_unit: TimeUnit,
-    /// Seconds to add to its stamps.
-    pub time_offset: i64,
-}
-
-/// The two formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// libpcap's: one header, then records.
-    Pcap,
-    /// Blocks and sections.
-    Pcapng,
-}
+use crate::error::{Error, Problem, Warnings};
+use crate::interface::Interface;
+use crate::parser::{Event, Format, Item, Parser, Record, Whole};
 
 /// Reads a capture file that lies in memory, record by record.
 ///
 /// An iterator of records; after an error, which names the first byte that could not be read, it ends.
-/// All before that byte is whole. Blocks that carry no packets are skipped.
+/// All before that byte is whole. Blocks that carry no packets are skipped; who wants them calls
+/// [`next_item`](Self::next_item) instead. For a file that comes in pieces there is
+/// [`Decoder`](crate::Decoder).
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    inner: Inner<'a>,
+    file: &'a [u8],
+    parser: Parser,
+    format: Format,
+    /// The header, which was read at once, was not yet handed out.
+    at_header: bool,
     failed: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Inner<'a> {
-    Pcap(PcapReader<'a>),
-    Pcapng(PcapngReader<'a>),
 }
 
 impl<'a> Reader<'a> {
@@ -67,45 +26,79 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If the file is of neither format, or ends in its header.
     pub fn new(file: &'a [u8]) -> Result<Self, Error> {
-        let at_start = |problem| Error { offset: 0, problem };
-        let magic: [u8; 4] = *file
-            .first_chunk()
-            .ok_or(at_start(Problem::TruncatedHeader))?;
-        let inner = if magic == SECTION_HEADER.to_le_bytes() {
-            Inner::Pcapng(PcapngReader::new(file)?)
-        } else {
-            let pcap = PcapReader::new(file).map_err(at_start)?;
-            Inner::Pcap(pcap.ok_or_else(|| at_start(Problem::UnknownFormat(magic.to_vec())))?)
-        };
+        let mut parser = Parser::new();
+        let step = parser.step(file)?;
+        step.map_err(|short| parser.truncated(short, file.len()))?;
+        let format = parser
+            .format()
+            .ok_or_else(|| parser.error(Problem::TruncatedHeader))?;
         Ok(Self {
-            inner,
+            file,
+            parser,
+            format,
+            at_header: true,
             failed: false,
         })
     }
 
     /// The format of the file.
     pub fn format(&self) -> Format {
-        match self.inner {
-            Inner::Pcap(_) => Format::Pcap,
-            Inner::Pcapng(_) => Format::Pcapng,
-        }
+        self.format
     }
 
     /// The interfaces met so far, of all sections in order; pcap has one from the start.
     pub fn interfaces(&self) -> &[Interface] {
-        match &self.inner {
-            Inner::Pcap(reader) => reader.interfaces(),
-            Inner::Pcapng(reader) => reader.interfaces(),
-        }
+        self.parser.interfaces()
     }
 
     /// Bytes read so far: everything before is whole.
     pub fn offset(&self) -> u64 {
-        let offset = match &self.inner {
-            Inner::Pcap(reader) => reader.offset(),
-            Inner::Pcapng(reader) => reader.offset(),
+        self.parser.whole().offset
+    }
+
+    /// How much was read so far; after an error, how much of the file is whole.
+    pub fn whole(&self) -> Whole {
+        self.parser.whole()
+    }
+
+    /// Oddities met so far.
+    pub fn warnings(&self) -> Warnings {
+        self.parser.warnings()
+    }
+
+    /// The next block, record or header; the first header, too, if it is called before the first record.
+    /// None at the end of the file, and after an error.
+    ///
+    /// # Errors
+    /// If the file is damaged or ends in the middle.
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+        if self.at_header {
+            self.at_header = false;
+            self.parser = Parser::new();
+        }
+        let start = self.offset();
+        let Some(event) = self.step()? else {
+            return Ok(None);
         };
-        offset as u64
+        Ok(Some(Item {
+            offset: start,
+            bytes: &self.file[start as usize..self.offset() as usize],
+            event,
+            interfaces: self.interfaces(),
+        }))
+    }
+
+    fn step(&mut self) -> Result<Option<Event<'a>>, Error> {
+        let rest = &self.file[self.offset() as usize..];
+        if self.failed || rest.is_empty() {
+            return Ok(None);
+        }
+        let step = self
+            .parser
+            .step(rest)
+            .and_then(|step| step.map_err(|short| self.parser.truncated(short, rest.len())));
+        self.failed = step.is_err();
+        step.map(|(event, _)| Some(event))
     }
 }
 
@@ -113,17 +106,15 @@ impl<'a> Iterator for Reader<'a> {
     type Item = Result<Record<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
+        self.at_header = false;
+        loop {
+            match self.step() {
+                Ok(Some(Event::Record(record))) => return Some(Ok(record)),
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
+            }
         }
-        let next = match &mut self.inner {
-            Inner::Pcap(reader) => reader.next_record(),
-            Inner::Pcapng(reader) => reader.next_record(),
-        };
-        self.failed = next.is_err();
-        let offset = self.offset();
-        next.map_err(|problem| Error { offset, problem })
-            .transpose()
     }
 }
 

@@ -1,6 +1,10 @@
 //! Capture files given byte by byte.
 
-use wb_pcapng::{Format, LINK_ETHERNET, Problem, Reader, Record, TimeUnit};
+use wb_pcapng::{
+    Block, Decoder, EnhancedPacket, Event, Fixed, Format, Interface, LINK_ETHERNET, PacketOptions,
+    PcapWriter, PcapngWriter, Precision, Problem, Reader, Record, Section, Statistics, Summary,
+    TimeUnit, epb_len,
+};
 
 const Q: &str = "020000000002 020000000001 0800 4500002e 00000000 4011 6623 0a4d0001 0a4d0002 0009 0009 001a 0000 5742
     00000000000000000000000000000000";
@@ -68,10 +72,12 @@ fn pcap_in_microseconds() {
     assert_eq!(file.len(), 100);
     let want = Record {
         stamp_ns: 1_700_000_000_123_456_000,
+        stamped: true,
         captured: &hex("Q"),
         original_len: 60,
         interface: 0,
         link_type: LINK_ETHERNET,
+        options: PacketOptions::NONE,
     };
     assert_eq!(read(&file), [want]);
     let reader = Reader::new(&file).unwrap();
@@ -163,6 +169,16 @@ fn pcapng_sections_orders_and_odd_blocks() {
         00000003 00000018 0000000a 0102030405060708 00000018
     "));
     let records = read(&file);
+    let drops = records.iter().map(|r| r.options.drop_count);
+    assert_eq!(
+        drops.collect::<Vec<_>>(),
+        [None, Some(7), None, None, Some(5), None]
+    );
+    let stamped = records.iter().map(|r| r.stamped);
+    assert_eq!(
+        stamped.collect::<Vec<_>>(),
+        [true, true, true, true, true, false]
+    );
     let tail: Vec<_> = records[2..]
         .iter()
         .map(|r| {
@@ -335,4 +351,324 @@ fn damaged_files() {
     ] {
         assert_eq!(failure(&file), want);
     }
+}
+
+const STAMP: u64 = 1_700_000_000_123_456_789;
+
+#[test]
+fn pcap_is_written_byte_by_byte() {
+    let mut file = Vec::new();
+    let mut writer = PcapWriter::with(LINK_ETHERNET, 0, Precision::Micro, &mut file);
+    assert!(writer.record(STAMP, 60, &hex("Q"), &mut file));
+    assert_eq!(file, micros());
+    assert_eq!(
+        file.len(),
+        PcapWriter::FILE_HEADER_LEN + PcapWriter::record_len(60)
+    );
+
+    let mut file = Vec::new();
+    let mut writer = PcapWriter::with(LINK_ETHERNET, 96, Precision::Nano, &mut file);
+    writer.record(STAMP, 1514, &hex("Q"), &mut file);
+    let want = "4d3cb2a1 02000400 00000000 00000000 60000000 01000000 | 00f15365 15cd5b07 3c000000 ea050000 | Q";
+    assert_eq!(file, hex(want));
+}
+
+fn statistics() -> Statistics {
+    Statistics {
+        interface: 0,
+        stamp_ns: STAMP + 2000,
+        start_ns: Some(STAMP - 1000),
+        end_ns: Some(STAMP + 2000),
+        if_received: Some(9),
+        if_dropped: Some(0),
+        filter_accepted: Some(9),
+        os_dropped: Some(7),
+        delivered: Some(2),
+    }
+}
+
+/// Writes the blocks of [`blocks`] and gives what the writers said of their lengths.
+fn write_blocks(out: &mut impl wb_pcapng::Sink) -> [usize; 5] {
+    let section = Section::default();
+    let interface = Interface {
+        name: Some("wbb".to_owned()),
+        ..Interface::new(LINK_ETHERNET)
+    };
+    let q = hex("Q");
+    let second = EnhancedPacket {
+        interface: 0,
+        ticks: STAMP + 1000,
+        original_len: 60,
+        captured: &q[..5],
+        options: PacketOptions {
+            flags: Some(1),
+            drop_count: Some(7),
+            ..PacketOptions::NONE
+        },
+    };
+    let mut writer = PcapngWriter::section(&section, out);
+    assert_eq!(writer.describe(&interface, out), 0);
+    assert!(writer.record(0, STAMP, 60, &q, out));
+    assert!(writer.packet(&second, out));
+    assert!(writer.statistics(&statistics(), out));
+    [
+        section.block_len(),
+        interface.block_len(),
+        epb_len(60, &PacketOptions::NONE),
+        epb_len(5, &second.options),
+        statistics().block_len(),
+    ]
+}
+
+#[test]
+fn pcapng_is_written_byte_by_byte() {
+    let blocks = blocks().concat();
+    let mut file = Vec::new();
+    let lens = write_blocks(&mut file);
+    assert_eq!(lens, [28, 40, 92, 64, 112]);
+    assert_eq!(file, blocks);
+
+    let mut memory = [0xff; 340];
+    let mut fixed = Fixed::new(&mut memory);
+    write_blocks(&mut fixed);
+    assert_eq!(
+        (fixed.filled(), fixed.len(), fixed.room()),
+        (&blocks[..], 336, 4)
+    );
+}
+
+#[test]
+fn what_does_not_fit_a_fixed_buffer_is_left_out_whole() {
+    let q = hex("Q");
+    for room in [0, 75, 76, 77] {
+        let mut memory = vec![0xff; 24 + room];
+        let mut fixed = Fixed::new(&mut memory);
+        let mut writer = PcapWriter::new(LINK_ETHERNET, &mut fixed);
+        assert_eq!(
+            writer.record(STAMP, 60, &q, &mut fixed),
+            room >= 76,
+            "{room}"
+        );
+        assert_eq!(fixed.len(), if room >= 76 { 100 } else { 24 });
+    }
+    for room in [0, 91, 92, 93] {
+        let mut memory = vec![0xff; 28 + 32 + room];
+        let mut fixed = Fixed::new(&mut memory);
+        let mut writer = PcapngWriter::new("", &mut fixed);
+        writer.interface("", LINK_ETHERNET, &mut fixed);
+        let fits = room >= 92;
+        assert_eq!(writer.record(0, STAMP, 60, &q, &mut fixed), fits, "{room}");
+        assert_eq!(fixed.len(), 60 + if fits { 92 } else { 0 });
+        let statistics = Statistics::default();
+        assert_eq!(writer.statistics(&statistics, &mut fixed), room == 91);
+    }
+}
+
+#[test]
+fn options_of_packets_and_statistics_are_read() {
+    let file = blocks().concat();
+    let mut reader = Reader::new(&file).unwrap();
+    let mut found = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        assert_eq!(
+            item.bytes,
+            &file[item.offset as usize..][..item.bytes.len()]
+        );
+        found.push((item.offset, item.bytes.len()));
+        match item.event {
+            Event::Header(header) => {
+                assert_eq!((header.format, header.big_endian), (Format::Pcapng, false));
+            }
+            Event::Interface(index) => {
+                assert_eq!(item.interfaces[index as usize].snap_len, 262_144)
+            }
+            Event::Record(record) if item.offset == 68 => {
+                assert_eq!(record.options, PacketOptions::NONE);
+            }
+            Event::Record(record) => {
+                let want = PacketOptions {
+                    flags: Some(1),
+                    drop_count: Some(7),
+                    ..PacketOptions::NONE
+                };
+                assert_eq!(record.options, want);
+            }
+            Event::Statistics(found) => {
+                assert_eq!(found, statistics());
+                assert_eq!(found.adds_up(), Some(true));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(found, [(0, 28), (28, 40), (68, 92), (160, 64), (224, 112)]);
+}
+
+#[test]
+fn a_summary_shows_what_was_captured_and_lost() {
+    let (summary, error) = Summary::of(&blocks().concat());
+    assert_eq!(error, None);
+    assert_eq!(
+        (summary.format, summary.sections),
+        (Some(Format::Pcapng), 1)
+    );
+    assert_eq!((summary.file_bytes, summary.statistics_blocks), (336, 1));
+    let total = summary.total;
+    assert_eq!(
+        (total.packets, total.captured_bytes, total.original_bytes),
+        (2, 65, 120)
+    );
+    assert_eq!((total.cut_packets, total.out_of_order), (1, 0));
+    assert_eq!(
+        (total.first_ns, total.duration_ns()),
+        (Some(STAMP), Some(1000))
+    );
+    assert_eq!(total.noted_drops, Some(7));
+    assert_eq!(summary.interfaces[0].counts, total);
+    assert_eq!(summary.interfaces[0].statistics, Some(statistics()));
+    let sums = [
+        summary.sum(|s| s.filter_accepted),
+        summary.sum(|s| s.delivered),
+        summary.sum(|s| s.os_dropped),
+    ];
+    assert_eq!(sums, [Some(9), Some(2), Some(7)], "F = W + K");
+}
+
+#[test]
+fn a_summary_counts_frames_out_of_order_on_each_interface() {
+    let mut file = Vec::new();
+    let mut writer = PcapngWriter::new("test", &mut file);
+    for name in ["a", "b"] {
+        writer.interface(name, LINK_ETHERNET, &mut file);
+    }
+    for (interface, stamp) in [(0, 10), (1, 5), (0, 20), (0, 15), (0, 20), (1, 6)] {
+        writer.record(interface, stamp, 60, &[0; 60], &mut file);
+    }
+    let (summary, _) = Summary::of(&file);
+    assert_eq!(summary.total.out_of_order, 3);
+    let each = summary
+        .interfaces
+        .iter()
+        .map(|i| (i.counts.packets, i.counts.out_of_order));
+    assert_eq!(each.collect::<Vec<_>>(), [(4, 1), (2, 0)]);
+    assert_eq!(
+        (summary.total.first_ns, summary.total.last_ns),
+        (Some(5), Some(20))
+    );
+    assert_eq!(summary.sum(|s| s.delivered), None, "not said is not zero");
+}
+
+#[test]
+fn truncation_says_what_a_repair_keeps() {
+    let file = micros();
+    let end = |bytes: &[u8]| {
+        let mut decoder = Decoder::new();
+        decoder.push(bytes);
+        while decoder.next_item().unwrap().is_some() {}
+        decoder.finish();
+        let error = decoder.next_item().unwrap_err();
+        assert_eq!(decoder.next_item().unwrap_err(), error, "stays");
+        (
+            error.problem.to_string(),
+            decoder.whole().records,
+            decoder.whole().offset,
+        )
+    };
+    assert_eq!(
+        end(&file[..90]),
+        (
+            "truncated: record needs 60 bytes, 50 present".to_owned(),
+            0,
+            24
+        )
+    );
+    assert_eq!(end(&file[..20]), ("truncated file header".to_owned(), 0, 0));
+    assert_eq!(end(&[]), ("truncated file header".to_owned(), 0, 0));
+    assert_eq!(
+        end(&blocks().concat()[..200]),
+        (
+            "truncated: block needs 64 bytes, 40 present".to_owned(),
+            1,
+            160
+        )
+    );
+}
+
+#[test]
+fn oddities_are_warnings() {
+    let mut file = micros();
+    file[36..40].copy_from_slice(&59u32.to_le_bytes());
+    file[28..32].copy_from_slice(&1_000_000u32.to_le_bytes());
+    let mut reader = Reader::new(&file).unwrap();
+    let record = reader.next().unwrap().unwrap();
+    assert_eq!((record.captured.len(), record.original_len), (60, 59));
+    assert_eq!(record.stamp_ns, 1_700_000_001_000_000_000);
+    let warnings = reader.warnings();
+    assert_eq!(
+        warnings.lines().collect::<Vec<_>>(),
+        [
+            "frames of which more was captured than they had: 1",
+            "stamps with a fraction of one second or more: 1"
+        ]
+    );
+
+    // The drop count of the second packet says two bytes; the flags before it stand.
+    let mut file = blocks().concat();
+    file[206] = 2;
+    let mut reader = Reader::new(&file).unwrap();
+    let options = reader.by_ref().last().unwrap().unwrap().options;
+    assert_eq!((options.flags, options.drop_count), (Some(1), None));
+    assert_eq!(reader.warnings().odd_blocks, 1);
+    assert_eq!(
+        Reader::new(&blocks().concat())
+            .unwrap()
+            .warnings()
+            .lines()
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn blocks_that_make_little_sense_are_passed_over() {
+    let mut file = Vec::new();
+    let mut writer = PcapngWriter::new("w\u{1f980}", &mut file);
+    // The last byte of a letter of four is missing.
+    let at = file.windows(4).position(|w| w == "\u{1f980}".as_bytes());
+    file[at.unwrap() + 3] = b'x';
+    writer.interface("x", LINK_ETHERNET, &mut file);
+    let foreign = Statistics {
+        interface: 1,
+        ..statistics()
+    };
+    foreign.write(&mut file);
+    writer.record(0, 5, 60, &[0; 60], &mut file);
+
+    let mut reader = Reader::new(&file).unwrap();
+    let Event::Header(header) = reader.next_item().unwrap().unwrap().event else {
+        panic!("no header");
+    };
+    assert_eq!(header.section.application, Some("w"));
+    reader.next_item().unwrap();
+    let item = reader.next_item().unwrap().unwrap();
+    assert_eq!(item.event, Event::Other { kind: 5 });
+    assert_eq!(reader.next().unwrap().unwrap().stamp_ns, 5);
+    assert_eq!(reader.warnings().odd_blocks, 2);
+}
+
+#[test]
+fn an_old_packet_block_may_not_know_its_drops() {
+    let mut file = blocks()[..2].concat();
+    file.extend(hex(
+        "02000000 24000000 0000ffff 00000000 07000000 01000000 01000000 bb000000 24000000",
+    ));
+    assert_eq!(read(&file)[0].options.drop_count, None);
+}
+
+#[test]
+fn the_first_of_two_equal_options_stands() {
+    let mut file = blocks()[..2].concat();
+    file.extend(hex(
+        "06000000 34000000 00000000 00000000 07000000 00000000 01000000 02000400 01000000 02000400 02000000 00000000 34000000",
+    ));
+    assert_eq!(read(&file)[0].options.flags, Some(1));
 }

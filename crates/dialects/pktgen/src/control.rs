@@ -382,13 +382,13 @@ impl Folder {
 
     /// Starts every device: the jobs to carry out, in the order of adding. A device that cannot run
     /// says so in its `Result:` and has no job. `now_ns` is CLOCK_MONOTONIC; all random choices come
-    /// from `seed`.
+    /// from `seed`, and from the position of the device, as in the plan of the same devices.
     ///
     /// Called while devices run it starts all of them anew; the workers of the old jobs are to be
     /// stopped first.
     pub fn begin(&mut self, now_ns: u64, seed: u64, world: &dyn World) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for device in &mut self.devices {
+        for (number, device) in (0_u64..).zip(&mut self.devices) {
             device.running = false;
             let name = device.interface.clone();
             let Some(interface) = world.interface(&name) else {
@@ -405,7 +405,7 @@ impl Folder {
             let start = Start {
                 interface,
                 cpu: device.cpu,
-                seed: seed ^ device.id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                seed: seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 time_form: self.options.time_form,
                 memory: device.memory.clone(),
                 progress: Progress {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
 use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepare};
 
-use crate::args::OutputArgs;
+use crate::{args::OutputArgs, commands::capture};
 
 /// What is known about lab ends, by place.
 pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
@@ -118,6 +118,15 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
         plan.validate()?;
         print(&plan_to_toml(&plan));
         return Ok(0);
+    }
+    if !plan.captures.is_empty() {
+        let shown = capture::Shown {
+            verbose: output.verbose,
+            quiet: output.quiet,
+            json: output.json,
+            stats_file: None,
+        };
+        return capture::capture(plan, &shown);
     }
     let environment = Environment {
         hints: lab_hints(&plan),

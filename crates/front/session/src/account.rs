@@ -759,6 +759,7 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         workers: workers(prepared, ended),
         ports: port_reports(prepared, ended),
         criteria,
+        capture: None,
         clock: clock_report(prepared, ended),
         warnings,
     }

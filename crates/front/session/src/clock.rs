@@ -27,6 +27,16 @@ impl Clock for SystemClock {
     }
 }
 
+impl wb_capture::Clock for SystemClock {
+    fn monotonic_ns(&self) -> u64 {
+        wb_host::clock::monotonic_ns()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        wb_host::clock::wall_ns()
+    }
+}
+
 /// RFC 3339 text of a wall clock time, in UTC, to the millisecond.
 #[must_use]
 pub fn rfc3339(wall_ns: u64) -> String {

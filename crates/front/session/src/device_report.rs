@@ -429,6 +429,7 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         workers: workers(ended),
         ports: ports(ended),
         criteria,
+        capture: None,
         clock: clock(ended),
         warnings,
     }

@@ -632,7 +632,7 @@ impl PreparedDevices {
 }
 
 /// Gives the calling thread its CPU and its rank among the others.
-fn settle_worker(cpu: Option<u32>) {
+pub(crate) fn settle_worker(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
         // A worker that cannot be pinned still works; `doctor` says why it could not.
         let _ = wb_host::cpu::pin(cpu);

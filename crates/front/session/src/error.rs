@@ -25,6 +25,12 @@ pub enum StartError {
     /// A port could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// A filter that is none; [`wb_host::expression::ExpressionError::render`] shows where.
+    #[error("{}", .0.render())]
+    Filter(Box<wb_host::expression::ExpressionError>),
+    /// The output of a capture could not be opened.
+    #[error(transparent)]
+    Output(wb_capture::OutputError),
     /// A stream does not fit a port.
     #[error("{place}: {what}")]
     Stream {

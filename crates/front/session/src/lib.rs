@@ -8,6 +8,7 @@
 //! any more, it can only end early, and says so in [`Finished::end`].
 
 mod account;
+pub mod capture;
 mod clock;
 mod device_report;
 pub mod devices;

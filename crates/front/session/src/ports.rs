@@ -446,6 +446,68 @@ pub(crate) fn open_wire(
     unreachable!("the list of drivers is never empty")
 }
 
+/// Opens an interface to capture from: beside the host by the packet driver, or, where that is
+/// asked for, instead of it by XDP. A cable may be plugged in later.
+pub(crate) fn open_capture(
+    port: &PortPlan,
+    options: impl FnOnce(&Wire) -> PacketOptions,
+) -> Result<OpenPort, StartError> {
+    check_ring(port)?;
+    let wire = locate_wire(port)?;
+    if !wire.link.up {
+        require_link(port, &wire)?;
+    }
+    let options = options(&wire);
+    let used = Use {
+        tx: false,
+        rx: true,
+        watch: true,
+    };
+    let by_xdp = port.locator.driver == Some(Driver::Xdp);
+    let interface = &wire.interface;
+    let opened = netns::in_namespace(&wire.namespace, || {
+        if by_xdp {
+            let options = XdpOptions {
+                select: wb_xdp::Select::Everything,
+                ..xdp_options(port, used, interface)
+            };
+            wb_xdp::open(interface, &options).map(|mut opened| {
+                let queues = std::mem::take(&mut opened.queues);
+                (
+                    opened.facts.clone(),
+                    queues.into_iter().map(AnyQueue::Xdp).collect(),
+                    Some(opened),
+                )
+            })
+        } else {
+            wb_packet::open(interface, &options).map(|p| {
+                (
+                    p.facts,
+                    p.queues.into_iter().map(AnyQueue::Packet).collect(),
+                    None,
+                )
+            })
+        }
+    })
+    .map_err(host_error(port))?;
+    let (mut facts, queues, hold): Opened = opened?;
+    facts.locator = format!("{}:{}", facts.driver, port.locator.place());
+    Ok(OpenPort {
+        plan: port.clone(),
+        used,
+        facts,
+        wire: Some(wire),
+        queues,
+        chosen_because: if by_xdp {
+            "asked for; the host does not see what it takes".to_owned()
+        } else {
+            "the tap that shows what the host sees, and takes nothing away".to_owned()
+        },
+        _locks: Vec::new(),
+        _xdp: hold,
+    })
+}
+
 /// MTU of memory ports: every frame size fits.
 const MEMORY_MTU: u32 = 16_384;
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
     iterator,
 };
 
@@ -19,6 +19,15 @@ use crate::StartError;
 pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
+    requests: Arc<Requests>,
+}
+
+/// Signals that ask for something else than the end, counted.
+#[derive(Debug, Default)]
+struct Requests {
+    counts: AtomicU32,
+    flushes: AtomicU32,
+    rotations: AtomicU32,
 }
 
 impl Signals {
@@ -27,20 +36,43 @@ impl Signals {
     /// # Errors
     /// When the system refuses a handler or a thread.
     pub fn install() -> Result<Self, StartError> {
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// The same for a capture: SIGHUP asks for the next file, SIGUSR1 for the counts, SIGUSR2 for
+    /// what was read to be written.
+    ///
+    /// # Errors
+    /// When the system refuses a handler or a thread.
+    pub fn install_for_capture() -> Result<Self, StartError> {
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
+    }
+
+    fn install_for(numbers: &[i32]) -> Result<Self, StartError> {
+        let captures = numbers.contains(&SIGUSR1);
         let refused = |cause| StartError::System {
             operation: "handle signals",
             cause,
         };
         let signals = Self::default();
-        let mut arrivals = iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
+        let mut arrivals = iterator::Signals::new(numbers).map_err(refused)?;
         let noted = signals.clone();
         std::thread::Builder::new()
             .name("wb-signals".to_owned())
             .spawn(move || {
                 for signal in &mut arrivals {
-                    if noted.note(signal) > 2 {
-                        std::process::exit(128 + signal);
-                    }
+                    let request = match signal {
+                        SIGUSR1 => &noted.requests.counts,
+                        SIGUSR2 => &noted.requests.flushes,
+                        SIGHUP if captures => &noted.requests.rotations,
+                        _ => {
+                            if noted.note(signal) > 2 {
+                                std::process::exit(128 + signal);
+                            }
+                            continue;
+                        }
+                    };
+                    request.fetch_add(1, Ordering::Relaxed);
                 }
             })
             .map_err(refused)?;
@@ -67,6 +99,17 @@ impl Signals {
             0 => None,
             n => Some(n),
         }
+    }
+
+    /// How often counts, a flush and the next file were asked for.
+    pub(crate) fn requests(&self) -> [u32; 3] {
+        let of = |n: &AtomicU32| n.load(Ordering::Relaxed);
+        let Requests {
+            counts,
+            flushes,
+            rotations,
+        } = &*self.requests;
+        [of(counts), of(flushes), of(rotations)]
     }
 
     /// Whether a second signal came: whoever sent it does not want to wait.

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cpu;
 pub mod doctor;
 pub mod ethtool;
+pub mod expression;
 pub mod link;
 pub mod locks;
 pub mod mount;

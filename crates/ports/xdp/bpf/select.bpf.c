@@ -17,6 +17,7 @@
 #define SELECT_ALL_BUT_CONTROL 1
 #define SELECT_UDP_PORTS 2
 #define SELECT_MAC 3
+#define SELECT_EVERYTHING 4
 
 // The layout is that of `stamp.rs`.
 #define STAMP_MAGIC 0x77625844
@@ -189,6 +190,8 @@ static __always_inline int is_ours(void *data, void *end)
 	case SELECT_ALL_BUT_CONTROL:
 		found = find(data, end);
 		return !is_control(&found, data, end) || is_test_frame(&found, end);
+	case SELECT_EVERYTHING:
+		return 1;
 	case SELECT_UDP_PORTS:
 		found = find(data, end);
 		if (found.protocol != IPPROTO_UDP)

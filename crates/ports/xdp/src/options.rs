@@ -36,6 +36,8 @@ pub enum Select {
     /// to a group address, unless they carry the test tag.
     #[default]
     AllButControl,
+    /// All, whatever becomes of the host: for an interface that it does not use.
+    Everything,
     /// UDP to a destination port from the first to the second, both included.
     UdpPorts(u16, u16),
     /// Everything to this destination address.

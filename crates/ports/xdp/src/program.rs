@@ -116,6 +116,7 @@ impl Program {
             match select {
                 None => {}
                 Some(Select::AllButControl) => settings.selected = 1,
+                Some(Select::Everything) => settings.selected = 4,
                 Some(Select::UdpPorts(low, high)) => {
                     settings.selected = 2;
                     settings.udp_low = low;

@@ -45,6 +45,9 @@ pub struct WatchHandle {
     stop: AtomicBool,
     ended: AtomicBool,
     generation: AtomicU64,
+    /// The generation whose settings are in force, and whose frames are all shown.
+    obeyed: AtomicU64,
+    drained: AtomicU64,
     foreign: AtomicU64,
     settings: Mutex<WatchSettings>,
     shown: Mutex<(Row, Extra)>,
@@ -86,6 +89,20 @@ impl WatchHandle {
         *lock(&self.shown)
     }
 
+    /// Asks for an account of everything that has arrived until now; says what [`WatchHandle::is_settled`]
+    /// is to be asked for.
+    pub fn ask(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Whether what was set before that question is in force, and, with `drained`, everything shown that
+    /// had arrived by then. While packets come without a pause that never is.
+    #[must_use]
+    pub fn is_settled(&self, question: u64, drained: bool) -> bool {
+        let reached = if drained { &self.drained } else { &self.obeyed };
+        self.ended() || reached.load(Ordering::Acquire) >= question
+    }
+
     /// Frames that do not count, since the watcher began.
     #[must_use]
     pub fn foreign(&self) -> u64 {
@@ -112,6 +129,14 @@ impl WatchHandle {
     #[inline]
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn obey(&self, generation: u64) {
+        self.obeyed.store(generation, Ordering::Release);
+    }
+
+    pub(super) fn drain(&self, generation: u64) {
+        self.drained.store(generation, Ordering::Release);
     }
 
     /// Shows what was counted. Unless `lasting`, not if somebody is just looking; says whether it did.

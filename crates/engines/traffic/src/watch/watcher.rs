@@ -126,6 +126,8 @@ struct Watcher<'a, C> {
     handle: &'a WatchHandle,
     clock: &'a C,
     generation: Option<u64>,
+    /// When it was first seen, and whether somebody still waits for what had arrived by then.
+    asked_ns: Option<u64>,
     sight: Sight,
     published_ns: u64,
     summarized_ns: u64,
@@ -163,6 +165,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             handle,
             clock,
             generation: None,
+            asked_ns: None,
             sight: Sight {
                 settings: handle.settings(),
                 row: Row::default(),
@@ -195,6 +198,9 @@ impl<'a, C: Clock> Watcher<'a, C> {
             }
             if self.unpublished {
                 self.publish(Moment::Busy);
+            }
+            if self.asked_ns.is_some() {
+                self.answer(rx.longest_hold());
             }
             match rx.wait(LOOK) {
                 Ok(false) if self.unsummarized => self.publish(Moment::Pause),
@@ -236,8 +242,12 @@ impl<'a, C: Clock> Watcher<'a, C> {
         self.turns += 1;
         let generation = self.handle.generation();
         if self.generation != Some(generation) {
-            self.generation = Some(generation);
+            // At the beginning nobody can have asked, and the clock is left alone.
+            if self.generation.replace(generation).is_some() {
+                self.asked_ns = Some(self.clock.monotonic_ns());
+            }
             self.settle();
+            self.handle.obey(generation);
         }
         let counts_only = self.sight.settings.mode == Mode::Counter;
         if !counts_only {
@@ -262,6 +272,23 @@ impl<'a, C: Clock> Watcher<'a, C> {
             }
         }
         Ok(n)
+    }
+
+    /// There is nothing to receive: whoever asked has it all, once the device hides nothing any more.
+    #[cold]
+    fn answer(&mut self, longest_hold: Duration) {
+        let hold_ns = u64::try_from(longest_hold.as_nanos()).unwrap_or(0);
+        let waited_ns = self
+            .asked_ns
+            .map(|asked_ns| self.clock.monotonic_ns().saturating_sub(asked_ns));
+        if let (Some(generation), Some(true)) = (self.generation, waited_ns.map(|ns| ns >= hold_ns))
+        {
+            // What a reader kept from being shown is still to be.
+            if !self.unpublished {
+                self.handle.drain(generation);
+                self.asked_ns = None;
+            }
+        }
     }
 
     #[cold]

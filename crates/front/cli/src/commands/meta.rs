@@ -66,6 +66,8 @@ pub(crate) fn plan_reference() -> String {
         ("DeviceJob", "[[device]]"),
         ("DeviceConfig", "[device.settings]"),
         ("WatchJob", "[[watch]]"),
+        ("CaptureJob", "[[capture]]"),
+        ("CaptureOutput", "[capture.output]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }

@@ -1,12 +1,15 @@
 //! The commands, a file each.
 
+pub(crate) mod capture;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod linerate;
 pub(crate) mod meta;
 pub(crate) mod pktgen;
+pub(crate) mod read;
 pub(crate) mod run;
 pub(crate) mod rx;
+pub(crate) mod selftest;
 pub(crate) mod trial;
 pub(crate) mod tx;

@@ -30,6 +30,8 @@ pub(crate) enum File {
 pub(crate) struct Sources<'a> {
     pub(crate) folder: &'a Folder,
     pub(crate) plans: &'a PlanOptions,
+    /// Runs so far.
+    pub(crate) runs: u64,
     pub(crate) report: Option<&'a Report>,
     pub(crate) outcomes: &'a BTreeMap<String, Outcome>,
     pub(crate) rates: &'a Rates,
@@ -86,13 +88,15 @@ impl File {
                 None => "null\n".to_owned(),
             },
             Self::Receiver => pretty(&receiver_json(from)),
-            Self::Plan => plan_to_toml(
-                &from.plans.sending(
-                    from.folder
-                        .devices()
-                        .map(|d| (d.interface(), d.cpu(), d.config())),
-                ),
-            ),
+            Self::Plan => {
+                let devices = from.folder.devices();
+                let mut plan = from
+                    .plans
+                    .sending(devices.map(|d| (d.interface(), d.cpu(), d.config())));
+                // Each run of a folder draws anew.
+                plan.seed = plan.seed.wrapping_add(from.runs);
+                plan_to_toml(&plan)
+            }
             Self::Live => from.rates.text(),
         }
     }

@@ -1,6 +1,11 @@
 //! The receiver behind `pgrx`: a session that watches for as long as `rx` is on.
 
-use std::{collections::BTreeMap, sync::Arc, thread::JoinHandle};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use wb_pktgen::pgrx::Receiver;
 use wb_session::{
@@ -119,8 +124,34 @@ impl Reception {
             .collect()
     }
 
+    /// The queues, to wait for while nothing is locked.
+    pub(crate) fn queues(&self) -> Vec<WatchQueue> {
+        self.queues.clone()
+    }
+
     fn handles(&self) -> impl Iterator<Item = &Arc<WatchHandle>> {
         self.queues.iter().map(|q| &q.handle)
+    }
+}
+
+/// Longest that somebody who reads waits for the workers, who need some 10 ms.
+const OBEYING: Duration = Duration::from_millis(500);
+/// The same, for packets that arrived just before. When they come without a pause, some are always left.
+const DRAINING: Duration = Duration::from_millis(50);
+
+/// Waits until the workers have obeyed all orders, and shown what has arrived.
+pub(crate) fn settle(queues: &[WatchQueue]) {
+    let begin = Instant::now();
+    let questions: Vec<_> = queues.iter().map(|q| (q, q.handle.ask())).collect();
+    let settled = |drained| {
+        questions
+            .iter()
+            .all(|(q, n)| q.handle.is_settled(*n, drained))
+    };
+    while !(settled(true) || begin.elapsed() > DRAINING && settled(false))
+        && begin.elapsed() < OBEYING
+    {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,8 +4,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
+        mpsc::{SyncSender, sync_channel},
     },
     time::{Duration, Instant},
 };
@@ -22,7 +23,12 @@ use wb_session::{
     devices::{DeviceHandle, DeviceOutcome, port_faults, prepare_devices},
 };
 
-use super::{PlanOptions, extra, rates::Rates, receive::Reception, world::Host};
+use super::{
+    PlanOptions, extra,
+    rates::Rates,
+    receive::{Reception, settle},
+    world::Host,
+};
 
 /// How a folder is set up.
 #[derive(Clone, Debug)]
@@ -414,7 +420,11 @@ impl State {
     fn follow_interfaces(&mut self, now: &[(u32, String)]) {
         let devices = self.folder.devices();
         let used: BTreeSet<String> = devices.map(|d| d.interface().to_owned()).collect();
-        let number = |name: &str| now.iter().find(|(_, n)| n == name).map(|(number, _)| *number);
+        let number = |name: &str| {
+            now.iter()
+                .find(|(_, n)| n == name)
+                .map(|(number, _)| *number)
+        };
         for name in used {
             let known = self.interfaces.get(&name).copied();
             let known = known.or_else(|| number(&name));
@@ -504,6 +514,10 @@ impl ControlFiles for Service {
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
+        if name.starts_with("pgrx") {
+            let queues = self.lock().reception.as_ref().map(Reception::queues);
+            settle(&queues.unwrap_or_default());
+        }
         let mut state = self.lock_to_look();
         state.catch_up();
         if state.folder.has(name) {
@@ -515,6 +529,7 @@ impl ControlFiles for Service {
             .text(&extra::Sources {
                 folder: &state.folder,
                 plans: &self.options.plans,
+                runs: state.runs,
                 report: state.report.as_ref(),
                 outcomes: &state.outcomes,
                 rates: &state.rates,
@@ -547,10 +562,28 @@ impl ControlFiles for Service {
     }
 }
 
-/// A line for the one who started the folder; the files have no place for it. He may be gone: a
-/// daemon outlives the terminal it was started from.
+/// Lines that wait for their reader at most; what is more is lost.
+const LINES: usize = 1024;
+
+/// A line for the one who started the folder; the files have no place for it.
+///
+/// He may read slowly or be gone (a daemon outlives the terminal it was started from), so nobody
+/// waits for him.
 pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "wirebench: {line}");
+    static LOG: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
+    let log = LOG.get_or_init(|| {
+        let (sender, lines) = sync_channel::<String>(LINES);
+        let writing = move || {
+            for line in lines {
+                let _ = writeln!(std::io::stderr(), "wirebench: {line}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("wb-log".to_owned());
+        thread.spawn(writing).ok().map(|_| sender)
+    });
+    if let Some(log) = log {
+        let _ = log.try_send(line.to_owned());
+    }
 }
 
 /// Answers those who wait when the thread that runs devices panics.

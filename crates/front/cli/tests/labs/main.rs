@@ -6,6 +6,7 @@ mod faults;
 mod impair;
 mod input;
 mod kit;
+mod pktgen;
 mod plans;
 mod router;
 mod trial;

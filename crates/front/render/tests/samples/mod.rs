@@ -240,6 +240,7 @@ pub(crate) fn lossy() -> Report {
                 held: true,
             },
         ],
+        capture: None,
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),

@@ -6,7 +6,7 @@
 cd /proc/net/pktgen || exit 1
 dev=$1
 
-stat -c '%n %A %s' *
+stat -c '%n %A %s' kpktgend_0 pgctrl pgrx
 cat pgctrl kpktgend_0 pgrx
 echo rem_device_all > kpktgend_0
 echo add_device $dev > kpktgend_0

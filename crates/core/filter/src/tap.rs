@@ -1,0 +1,501 @@
+//! Filters for the kernel's taps, where the outer VLAN tag is not in the bytes.
+//!
+//! The kernel (or the device) takes the outer tag out of a received frame before an `AF_PACKET`
+//! socket sees it and keeps it beside the bytes. A filter that was compiled for whole frames then
+//! looks in the wrong places. The rewritten one first asks whether a tag was taken; if so it runs
+//! a copy whose loads see the frame as if the tag still stood behind the addresses.
+//!
+//! The kernel also runs three things otherwise than libpcap does: it shifts by X modulo 32, lets X
+//! plus an offset wrap around, and takes offsets from 2^31 on for places of its own. Where a
+//! program could come to that, the rewritten one asks first.
+
+use crate::check::{Invalid, Problem};
+use crate::instruction::{
+    ABS, ADD, ALU, AND, B, H, IMM, IND, Instruction, JEQ, JGE, JGT, JMP, K, LD, LDX, LEN, LSH, MEM,
+    MEMORY_WORDS, MISC, MSH, OR, RET, RSH, ST, STX, SUB, TAX, TXA, W, X,
+};
+use crate::layout::Layout;
+use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size};
+use crate::program::{MAX_INSTRUCTIONS, Program};
+
+/// Where the tag stands in a whole frame: behind the two addresses.
+const TAG: u32 = 12;
+const TAG_LEN: u32 = 4;
+const TAG_END: u32 = TAG + TAG_LEN;
+
+/// A program that cannot be rewritten for a tap; the choice must be made in user space, on the
+/// frame with its tag put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TapError {
+    /// More instructions than the kernel takes.
+    #[error(
+        "the filter needs {0} instructions to see VLAN tags that the kernel has taken out of the \
+         frame; at most {MAX_INSTRUCTIONS} are possible"
+    )]
+    TooLong(usize),
+    /// It leaves no word of memory for our own use.
+    #[error("the filter uses all sixteen words of memory; one must be left to see VLAN tags")]
+    NoMemoryLeft,
+}
+
+impl Program {
+    /// The program to attach to an `AF_PACKET` socket of an Ethernet interface, given `self` for
+    /// whole frames: it gives the same verdict on the frame without its outer tag and the tag
+    /// beside it as `self` on the frame with the tag in its bytes. On a frame without a tag too it
+    /// gives in the kernel the verdict that `self` gives here.
+    ///
+    /// The kernel keeps as many bytes as the program returns, of the frame without the tag; who
+    /// puts the tag back and must keep to a snap length cuts the frame after that.
+    ///
+    /// # Errors
+    /// The program is too long or too full to be rewritten.
+    pub fn for_tap(&self) -> Result<Self, TapError> {
+        let far_x = far_x(&self.operations);
+        let sees_the_tag = self.operations.iter().any(sees_the_tag);
+        let mut both = self.operations.iter().zip(&far_x);
+        if !sees_the_tag && !both.any(|(operation, far_x)| differs(*operation, *far_x)) {
+            return Ok(self.clone());
+        }
+        let scratch = (0..MEMORY_WORDS)
+            .find(|word| !self.operations.iter().any(|used| uses(*used, *word)))
+            .ok_or(TapError::NoMemoryLeft)?;
+
+        let mut layout = Layout::default();
+        let copy = |layout: &mut Layout, tagged| {
+            layout.copy(self, |layout, at, operation| {
+                let mut place = Place {
+                    layout,
+                    scratch,
+                    far_x: far_x[at],
+                };
+                place.guarded(operation) || (tagged && place.tagged(operation))
+            });
+        };
+        if sees_the_tag {
+            let (tagged, untagged) = (layout.label(), layout.label());
+            layout.put(KernelValue::VlanPresent.load());
+            layout.branch(JMP | JEQ | K, 0, untagged, tagged);
+            // A is 0 here, as at the start.
+            layout.here(untagged);
+            copy(&mut layout, false);
+            layout.here(tagged);
+            layout.put(Instruction::of(LD | IMM, 0));
+        }
+        copy(&mut layout, sees_the_tag);
+        layout.finish().map_err(|error| match error {
+            Invalid {
+                problem: Problem::TooLong(len),
+                ..
+            } => TapError::TooLong(len),
+            error => unreachable!("the rewritten program keeps to the rules: {error}"),
+        })
+    }
+}
+
+/// Offsets up to this are into the frame.
+const LAST_OFFSET: u32 = i32::MAX.cast_unsigned();
+
+/// For each operation, whether X may be so large there that an offset added to it leaves the frame's
+/// part of the offsets. Jumps only go ahead, so one pass sees every way.
+fn far_x(operations: &[Operation]) -> Vec<bool> {
+    let mut far_at = vec![false; operations.len()];
+    let mut far = false;
+    for (at, operation) in operations.iter().enumerate() {
+        far |= far_at[at];
+        far_at[at] = far;
+        match *operation {
+            Operation::ConstantX(k) => far = k > LAST_OFFSET / 2,
+            Operation::HeaderLenX(_) => far = false,
+            Operation::AToX | Operation::MemoryX(_) | Operation::FrameLenX => far = true,
+            Operation::Jump(to) => {
+                far_at[usize::from(to)] |= far;
+                far = false;
+            }
+            Operation::Branch { yes, no, .. } => {
+                far_at[usize::from(yes)] |= far;
+                far_at[usize::from(no)] |= far;
+                far = false;
+            }
+            _ => {}
+        }
+    }
+    far_at
+}
+
+/// Whether the kernel may run it otherwise than libpcap.
+fn differs(operation: Operation, far_x: bool) -> bool {
+    match operation {
+        Operation::Absolute(_, offset) | Operation::HeaderLenX(offset) => offset > LAST_OFFSET,
+        Operation::Indirect(_, offset) => far_x || offset > LAST_OFFSET / 2,
+        Operation::Arithmetic(Arithmetic::Lsh | Arithmetic::Rsh, Operand::X) => true,
+        _ => false,
+    }
+}
+
+fn sees_the_tag(operation: &Operation) -> bool {
+    match *operation {
+        Operation::Absolute(size, offset) => !before_tag(size, offset),
+        Operation::HeaderLenX(offset) => !before_tag(Size::Byte, offset),
+        Operation::Indirect(..) | Operation::FrameLen | Operation::FrameLenX => true,
+        _ => false,
+    }
+}
+
+fn before_tag(size: Size, offset: u32) -> bool {
+    offset.saturating_add(size.bytes()) <= TAG
+}
+
+fn uses(operation: Operation, word: u32) -> bool {
+    match operation {
+        Operation::Memory(used)
+        | Operation::MemoryX(used)
+        | Operation::Store(used)
+        | Operation::StoreX(used) => u32::from(used) == word,
+        _ => false,
+    }
+}
+
+/// Where the program is being written, with what must be known of the operation there.
+struct Place<'a> {
+    layout: &'a mut Layout,
+    scratch: u32,
+    far_x: bool,
+}
+
+impl Place<'_> {
+    fn put(&mut self, code: u16, k: u32) {
+        self.layout.put(Instruction::of(code, k));
+    }
+
+    /// What the kernel would run otherwise: rejected, or asked about first. The load behind a
+    /// question is still to be put, so that is no rewriting.
+    fn guarded(&mut self, operation: Operation) -> bool {
+        if !differs(operation, self.far_x) {
+            return false;
+        }
+        match operation {
+            Operation::Indirect(_, offset) if offset <= LAST_OFFSET => {
+                let (outside, inside) = (self.layout.label(), self.layout.label());
+                // A is free, for the load is to write it.
+                self.put(MISC | TXA, 0);
+                let most = LAST_OFFSET - offset;
+                self.layout.branch(JMP | JGT | K, most, outside, inside);
+                self.layout.here(outside);
+                self.put(RET | K, 0);
+                self.layout.here(inside);
+                false
+            }
+            Operation::Arithmetic(arithmetic, _) => {
+                let (far, near, end) = (
+                    self.layout.label(),
+                    self.layout.label(),
+                    self.layout.label(),
+                );
+                self.put(ST, self.scratch);
+                self.put(MISC | TXA, 0);
+                self.layout.branch(JMP | JGT | K, 31, far, near);
+                self.layout.here(far);
+                self.put(LD | IMM, 0);
+                self.layout.jump(end);
+                self.layout.here(near);
+                self.put(LD | MEM, self.scratch);
+                let shift = if arithmetic == Arithmetic::Lsh {
+                    LSH
+                } else {
+                    RSH
+                };
+                self.put(ALU | shift | X, 0);
+                self.layout.here(end);
+                true
+            }
+            _ => {
+                self.put(RET | K, 0);
+                true
+            }
+        }
+    }
+
+    /// What stands for an operation where a tag was taken out.
+    fn tagged(&mut self, operation: Operation) -> bool {
+        if !sees_the_tag(&operation) {
+            return false;
+        }
+        match operation {
+            Operation::FrameLen => self.frame_len(),
+            Operation::FrameLenX => self.keep_a(Self::frame_len),
+            Operation::Absolute(size, offset) => self.absolute(size, offset),
+            Operation::HeaderLenX(offset) if offset >= TAG_END => {
+                self.put(LDX | B | MSH, offset - TAG_LEN);
+            }
+            Operation::HeaderLenX(offset) => self.keep_a(|place| {
+                place.absolute(Size::Byte, offset);
+                place.put(ALU | AND | K, 0x0f);
+                place.put(ALU | LSH | K, 2);
+            }),
+            Operation::Indirect(size, offset) => self.indirect(size, offset),
+            _ => return false,
+        }
+        true
+    }
+
+    fn frame_len(&mut self) {
+        self.put(LD | W | LEN, 0);
+        self.put(ALU | ADD | K, TAG_LEN);
+    }
+
+    /// X becomes what `compute` leaves in A; A stays.
+    fn keep_a(&mut self, compute: impl FnOnce(&mut Self)) {
+        self.put(ST, self.scratch);
+        compute(self);
+        self.put(MISC | TAX, 0);
+        self.put(LD | MEM, self.scratch);
+    }
+
+    fn absolute(&mut self, size: Size, offset: u32) {
+        if before_tag(size, offset) {
+            return self.put(LD | ABS | size.code(), offset);
+        }
+        if offset >= TAG_END {
+            return self.put(LD | ABS | size.code(), offset - TAG_LEN);
+        }
+        let end = offset + size.bytes();
+        let piece = piece_len(offset, end);
+        if offset + piece == end {
+            return self.piece(offset, piece);
+        }
+        // Put together in X from several pieces, the highest first.
+        self.put(STX, self.scratch);
+        let mut at = offset;
+        while at < end {
+            let piece = piece_len(at, end);
+            self.piece(at, piece);
+            let below = end - (at + piece);
+            if below > 0 {
+                self.put(ALU | LSH | K, below * 8);
+            }
+            if at > offset {
+                self.put(ALU | OR | X, 0);
+            }
+            if below > 0 {
+                self.put(MISC | TAX, 0);
+            }
+            at += piece;
+        }
+        self.put(LDX | MEM, self.scratch);
+    }
+
+    /// Loads one or two bytes that lie wholly before, in one half of, or behind the tag.
+    fn piece(&mut self, offset: u32, len: u32) {
+        let size = if len == 2 { H } else { B };
+        match offset {
+            ..TAG => self.put(LD | ABS | size, offset),
+            TAG_END.. => self.put(LD | ABS | size, offset - TAG_LEN),
+            _ => {
+                let half = if offset < TAG + 2 {
+                    KernelValue::VlanTpid
+                } else {
+                    KernelValue::VlanTci
+                };
+                self.layout.put(half.load());
+                match (len, offset % 2) {
+                    (1, 0) => self.put(ALU | RSH | K, 8),
+                    (1, _) => self.put(ALU | AND | K, 0xff),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn indirect(&mut self, size: Size, offset: u32) {
+        if offset >= TAG_END {
+            return self.put(LD | IND | size.code(), offset - TAG_LEN);
+        }
+        // A is free, for the load is to write it.
+        let (below, across, beyond, end) = (
+            self.layout.label(),
+            self.layout.label(),
+            self.layout.label(),
+            self.layout.label(),
+        );
+        let not_beyond = self.layout.label();
+        self.put(MISC | TXA, 0);
+        self.layout
+            .branch(JMP | JGE | K, TAG_END - offset, beyond, not_beyond);
+
+        self.layout.here(not_beyond);
+        // The least X with which the load reaches the tag.
+        let first = (TAG + 1).saturating_sub(size.bytes() + offset);
+        if first > 0 {
+            self.layout.branch(JMP | JGT | K, first - 1, across, below);
+            self.layout.here(below);
+            self.put(LD | IND | size.code(), offset);
+            self.layout.jump(end);
+        }
+        self.layout.here(across);
+        let last = TAG_END - 1 - offset;
+        for x in first..=last {
+            let next = self.layout.label();
+            if x < last {
+                let this = self.layout.label();
+                self.layout.branch(JMP | JEQ | K, x, this, next);
+                self.layout.here(this);
+            }
+            self.absolute(size, x + offset);
+            self.layout.jump(end);
+            self.layout.here(next);
+        }
+
+        self.layout.here(beyond);
+        if offset >= TAG_LEN {
+            self.put(LD | IND | size.code(), offset - TAG_LEN);
+        } else {
+            // Offsets are not negative, so X itself must be the smaller.
+            self.put(STX, self.scratch);
+            self.put(ALU | SUB | K, TAG_LEN - offset);
+            self.put(MISC | TAX, 0);
+            self.put(LD | IND | size.code(), 0);
+            self.put(LDX | MEM, self.scratch);
+        }
+        self.layout.here(end);
+    }
+}
+
+fn piece_len(offset: u32, end: u32) -> u32 {
+    let whole = end - offset >= 2;
+    match offset {
+        // The last byte before the tag, and the second of each half, stand alone.
+        11 | 13 | 15 => 1,
+        _ if whole => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ancillary;
+    use proptest::prelude::*;
+
+    fn keep_loaded(load: &[Instruction]) -> Program {
+        let mut list = load.to_vec();
+        list.push(Instruction::of(0x16, 0));
+        Program::new(list).unwrap()
+    }
+
+    /// The frame as a tap has it.
+    fn strip(frame: &[u8]) -> (Vec<u8>, Ancillary) {
+        let stripped = [&frame[..12], &frame[16..]].concat();
+        let ancillary = Ancillary {
+            vlan_present: true,
+            vlan_proto: u16::from_be_bytes([frame[12], frame[13]]),
+            vlan_tci: u16::from_be_bytes([frame[14], frame[15]]),
+            ..Ancillary::default()
+        };
+        (stripped, ancillary)
+    }
+
+    fn same_verdict(program: &Program, frame: &[u8]) {
+        let tap = program.for_tap().unwrap();
+        let len = frame.len() as u32;
+        let (stripped, ancillary) = strip(frame);
+        assert_eq!(
+            tap.accepts(&stripped, len - 4, &ancillary),
+            program.accepts(frame, len, &Ancillary::default()),
+            "tagged, {program:?} became {tap:?}"
+        );
+        assert_eq!(
+            tap.accepts(frame, len, &Ancillary::default()),
+            program.accepts(frame, len, &Ancillary::default()),
+            "untagged"
+        );
+    }
+
+    #[test]
+    fn every_load_sees_the_frame_with_its_tag() {
+        let frame: Vec<u8> = (0..40).map(|n| 0x80 | n).collect();
+        let far = [41, 0x7fff_ffff, 0x8000_0000, 0xffff_efff];
+        for offset in (0..40).chain(far) {
+            for size in [W, H, B] {
+                same_verdict(
+                    &keep_loaded(&[Instruction::of(LD | ABS | size, offset)]),
+                    &frame,
+                );
+                for x in (0..24).chain([37, 0x7fff_ffff, 0xffff_ffe0, 0xffff_ffff]) {
+                    let load = [
+                        Instruction::of(LDX | IMM, x),
+                        Instruction::of(LD | IND | size, offset),
+                    ];
+                    same_verdict(&keep_loaded(&load), &frame);
+                    // X must be as it was.
+                    let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
+                    same_verdict(&keep_loaded(&then_x), &frame);
+                }
+            }
+            let msh = [
+                Instruction::of(LD | IMM, 5),
+                Instruction::of(LDX | B | MSH, offset),
+                Instruction::of(ALU | ADD | X, 0),
+            ];
+            same_verdict(&keep_loaded(&msh), &frame);
+        }
+        same_verdict(&keep_loaded(&[Instruction::of(LD | LEN, 0)]), &frame);
+        let len_x = [
+            Instruction::of(LD | IMM, 1000),
+            Instruction::of(LDX | LEN, 0),
+            Instruction::of(ALU | ADD | X, 0),
+        ];
+        same_verdict(&keep_loaded(&len_x), &frame);
+    }
+
+    #[test]
+    fn what_does_not_see_the_tag_stays_as_it_is() {
+        let program = keep_loaded(&[Instruction::of(LD | ABS | W, 8)]);
+        assert_eq!(program.for_tap().unwrap(), program);
+        let program = Program::accept_all(96);
+        assert_eq!(program.for_tap().unwrap(), program);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut long = vec![Instruction::of(LD | ABS | H, 12); MAX_INSTRUCTIONS - 1];
+        long.push(Instruction::of(6, 1));
+        let long = Program::new(long).unwrap();
+        assert_eq!(long.for_tap().unwrap_err(), TapError::TooLong(8196));
+        let mut full: Vec<_> = (0..16).map(|word| Instruction::of(ST, word)).collect();
+        full.push(Instruction::of(LD | ABS | H, 12));
+        assert_eq!(
+            keep_loaded(&full).for_tap().unwrap_err(),
+            TapError::NoMemoryLeft
+        );
+    }
+
+    #[test]
+    fn jumps_too_long_for_a_branch_take_a_detour() {
+        // The copy for tagged frames is longer than a branch can jump.
+        for between in 60..90 {
+            let mut list = vec![Instruction::of(LD | ABS | B, 0)];
+            let far = between as u8;
+            list.push(Instruction::new(JMP | JEQ | K, 0, far, 0x80));
+            list.extend(vec![Instruction::of(LD | ABS | W, 13); between]);
+            list.push(Instruction::of(0x16, 0));
+            let program = Program::new(list).unwrap();
+            let mut frame: Vec<u8> = (0..40).map(|n| 0x80 | n).collect();
+            same_verdict(&program, &frame);
+            frame[0] = 1;
+            same_verdict(&program, &frame);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn any_program_gives_the_same_verdict(seed in prop::collection::vec(any::<u8>(), 0..400), frame in prop::collection::vec(any::<u8>(), 16..80)) {
+            if let Some(program) = crate::fuzz::program(&seed)
+                && program.kernel_values().next().is_none()
+                && program.for_tap().is_ok()
+            {
+                same_verdict(&program, &frame);
+            }
+        }
+    }
+}

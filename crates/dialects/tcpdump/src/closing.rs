@@ -1,0 +1,259 @@
+//! What is said of a capture as a whole: that it listens, how far it is, what came of it.
+//!
+//! Knows counts only. The first lines are tcpdump's to the letter, for scripts that read them; the
+//! last one, after `# wirebench:`, is ours and accounts for every packet.
+
+use std::fmt::Write;
+
+use crate::print::LinkType;
+
+fn packets(count: u64, what: &str) -> String {
+    format!("{count} packet{} {what}", if count == 1 { "" } else { "s" })
+}
+
+/// The lines tcpdump ends with. The last of the four appears only if it counts something.
+pub fn lines(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
+    report(captured, received, dropped, dropped_by_interface, "\n")
+}
+
+/// The one line that tcpdump answers SIGUSR1 with.
+pub fn progress(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
+    let counts = report(captured, received, dropped, dropped_by_interface, ", ");
+    format!("tcpdump: {}\n", counts.trim_end_matches(", "))
+}
+
+fn report(captured: u64, received: u64, dropped: u64, interface: u64, end: &str) -> String {
+    let mut out = packets(captured, "captured") + end;
+    out += &(packets(received, "received by filter") + end);
+    out += &(packets(dropped, "dropped by kernel") + end);
+    if interface > 0 {
+        out += &(packets(interface, "dropped by interface") + end);
+    }
+    out
+}
+
+/// The line that scripts wait for: printed once packets are really being counted.
+pub fn listening(interface: &str, link: LinkType, snapshot_len: u32) -> String {
+    let (name, description) = link.names();
+    format!(
+        "listening on {interface}, link-type {name} ({description}), snapshot length {snapshot_len} bytes\n"
+    )
+}
+
+/// Where every packet that passed the filter has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account<'a> {
+    /// Passed the filter, whether or not there was room for them.
+    pub received: u64,
+    /// Dropped by the kernel for lack of room.
+    pub dropped: u64,
+    /// Read from the ring by us.
+    pub read: u64,
+    /// Completely written to the output.
+    pub written: u64,
+    /// Files written; 0 when there are none, as when packets are printed.
+    pub files: u64,
+    /// Bytes written to them.
+    pub bytes: u64,
+    /// Read, but not written because a write failed.
+    pub write_errors: u64,
+    /// Why the first of these failed.
+    pub write_error: Option<&'a str>,
+    /// Passed the filter, but never read.
+    pub not_read: u64,
+    /// Read after the limit of packets was reached.
+    pub over_limit: u64,
+    /// Read, but dropped by choice because the writer was behind.
+    pub queue_drops: u64,
+    /// Lost before the filter, by the interface.
+    pub interface_drops: u64,
+}
+
+impl Account<'_> {
+    /// What is wrong with the counts, if anything: each packet received has one fate, and so has
+    /// each packet read.
+    pub fn mismatch(&self) -> Option<String> {
+        let sum = |counts: &[u64]| counts.iter().map(|&n| u128::from(n)).sum::<u128>();
+        let mut wrong = Vec::new();
+        let mut compare = |name: &str, total: u64, parts: &str, sum: u128| {
+            if u128::from(total) != sum {
+                wrong.push(format!("{name} {total}, but {parts} make {sum}"));
+            }
+        };
+        compare(
+            "received",
+            self.received,
+            "read, dropped and not read",
+            sum(&[self.read, self.dropped, self.not_read]),
+        );
+        compare(
+            "read",
+            self.read,
+            "written, write errors, queue drops and over limit",
+            sum(&[
+                self.written,
+                self.write_errors,
+                self.queue_drops,
+                self.over_limit,
+            ]),
+        );
+        (!wrong.is_empty()).then(|| wrong.join("; "))
+    }
+
+    /// Our line, and a second one if packets could not be written.
+    pub fn line(&self) -> String {
+        let mut out = format!("# wirebench: read {}, written {}", self.read, self.written);
+        if self.files > 0 {
+            let s = if self.files == 1 { "" } else { "s" };
+            let _ = write!(out, " in {} file{s} ({})", self.files, size(self.bytes));
+        }
+        let _ = write!(
+            out,
+            ", write errors {}, not read {}",
+            self.write_errors, self.not_read
+        );
+        for (count, what) in [
+            (self.over_limit, "over limit"),
+            (self.queue_drops, "queue drops"),
+        ] {
+            if count > 0 {
+                let _ = write!(out, ", {what} {count}");
+            }
+        }
+        let _ = write!(out, ", interface drops {} - ", self.interface_drops);
+        match self.mismatch() {
+            None => out += "accounting exact\n",
+            Some(wrong) => {
+                let _ = writeln!(out, "ACCOUNTING MISMATCH: {wrong}");
+            }
+        }
+        if self.write_errors > 0 {
+            let reason = self.write_error.unwrap_or("reason unknown");
+            let what = packets(self.write_errors, "NOT WRITTEN");
+            let _ = writeln!(out, "# wirebench: {what}: {reason}");
+        }
+        out
+    }
+}
+
+/// Bytes in decimal units, with one digit after the point.
+fn size(bytes: u64) -> String {
+    let (mut value, mut unit) = (bytes as f64, "B");
+    for next in ["kB", "MB", "GB", "TB", "PB"] {
+        // 999.95 would be shown as 1000.0.
+        if value < 999.95 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, next);
+    }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcpdump_ends_with_three_or_four_lines() {
+        assert_eq!(
+            lines(1, 0, 4_294_967_297, 0),
+            "1 packet captured\n0 packets received by filter\n4294967297 packets dropped by kernel\n"
+        );
+        assert!(lines(2, 2, 0, 1).ends_with("kernel\n1 packet dropped by interface\n"));
+    }
+
+    #[test]
+    fn tcpdump_answers_in_one_line() {
+        assert_eq!(
+            progress(0, 1, 2, 0),
+            "tcpdump: 0 packets captured, 1 packet received by filter, 2 packets dropped by kernel\n"
+        );
+        assert!(progress(0, 0, 0, 7).ends_with("kernel, 7 packets dropped by interface\n"));
+    }
+
+    #[test]
+    fn listening_names_the_link_type() {
+        assert_eq!(
+            listening("lo", LinkType::Ethernet, 262_144),
+            "listening on lo, link-type EN10MB (Ethernet), snapshot length 262144 bytes\n"
+        );
+    }
+
+    const EXACT: Account<'static> = Account {
+        received: 4_212_730,
+        dropped: 0,
+        read: 4_212_730,
+        written: 4_212_730,
+        files: 1,
+        bytes: 337_018_424,
+        write_errors: 0,
+        write_error: None,
+        not_read: 0,
+        over_limit: 0,
+        queue_drops: 0,
+        interface_drops: 0,
+    };
+
+    #[test]
+    fn exact_account() {
+        assert_eq!(
+            EXACT.line(),
+            "# wirebench: read 4212730, written 4212730 in 1 file (337.0 MB), write errors 0, \
+             not read 0, interface drops 0 - accounting exact\n"
+        );
+    }
+
+    #[test]
+    fn every_fate_counts() {
+        let account = Account {
+            received: 2000,
+            dropped: 100,
+            not_read: 1,
+            read: 1899,
+            written: 685,
+            write_errors: 1000,
+            write_error: Some("No space left on device"),
+            over_limit: 200,
+            queue_drops: 14,
+            files: 2,
+            bytes: 1_048_074,
+            interface_drops: 3,
+        };
+        assert_eq!(
+            account.line(),
+            "# wirebench: read 1899, written 685 in 2 files (1.0 MB), write errors 1000, not read 1, \
+             over limit 200, queue drops 14, interface drops 3 - accounting exact\n\
+             # wirebench: 1000 packets NOT WRITTEN: No space left on device\n"
+        );
+    }
+
+    #[test]
+    fn a_mismatch_is_said() {
+        let account = Account {
+            written: 4_212_729,
+            not_read: 2,
+            ..EXACT
+        };
+        let text = account.line();
+        assert!(
+            text.ends_with(
+                "ACCOUNTING MISMATCH: received 4212730, but read, dropped and not read make 4212732; \
+                 read 4212730, but written, write errors, queue drops and over limit make 4212729\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn sizes_change_unit_before_they_read_thousand() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(999_949), "999.9 kB");
+        assert_eq!(size(999_950), "1.0 MB");
+        assert_eq!(size(u64::MAX), "18446.7 PB");
+    }
+}

@@ -1,0 +1,275 @@
+//! From bytes to the words of a line, header by header.
+//!
+//! Every read is checked against the end of what was captured. What is missing ends the line with
+//! ` [|protocol]`, by `?` from however deep, as tcpdump ends it.
+
+mod arp;
+mod icmp;
+mod icmp6;
+mod igmp;
+mod ipv4;
+mod ipv6;
+mod link;
+mod llc;
+mod names;
+mod tcp;
+mod tunnel;
+mod udp;
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wb_wire::checksum;
+
+use crate::dump;
+use crate::print::{Direction, Dump, LinkType, Options, Packet};
+
+pub(crate) use tcp::Connections;
+
+/// Why a line ends early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// The bytes end here: ` [|protocol]`.
+    Truncated,
+    /// They end within a field. tcpdump then leaves all headers at once and forgets where the link
+    /// header ended, so that `-x` shows it too.
+    CutField,
+    /// A field cannot be: ` (invalid)`.
+    Invalid,
+}
+
+pub(crate) type Step<T = ()> = Result<T, Stop>;
+
+/// Appends to the line.
+macro_rules! put {
+    ($d:expr, $($arg:tt)*) => {{ let _ = std::fmt::Write::write_fmt($d.out, format_args!($($arg)*)); }};
+}
+pub(crate) use put;
+
+/// Prints the packet without its stamp; gives the length of the link header.
+pub(crate) fn packet(
+    out: &mut String,
+    packet: &Packet<'_>,
+    options: &Options,
+    connections: &mut Connections,
+) -> usize {
+    let mut dissector = Dissector {
+        out,
+        bytes: packet.bytes,
+        end: packet.bytes.len(),
+        options,
+        connections,
+        protocol: "",
+        link_header_len: 0,
+        depth: 0,
+        ip: None,
+    };
+    let length = (packet.original_len as usize).max(packet.bytes.len());
+    if let (Some(name), true) = (packet.interface, packet.link != LinkType::Sll2) {
+        put!(dissector, "{name:<5} ");
+        if packet.direction.is_some() {
+            put!(dissector, "{:<3} ", Direction::word(packet.direction));
+        }
+    }
+    let done = match packet.link {
+        LinkType::Ethernet => dissector.frame(0, length),
+        LinkType::RawIp => dissector.raw_ip(length),
+        LinkType::Sll => dissector.sll(length),
+        LinkType::Sll2 => dissector.sll2(length, packet.interface),
+    };
+    match done {
+        Ok(()) => {}
+        Err(Stop::Truncated) => dissector.truncated(),
+        Err(Stop::CutField) => {
+            dissector.truncated();
+            return 0;
+        }
+        Err(Stop::Invalid) => dissector.out.push_str(" (invalid)"),
+    }
+    dissector.link_header_len
+}
+
+/// The IP header a transport header belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Ip {
+    /// An IPv4 header at this place.
+    V4(usize),
+    /// An IPv6 header at this place.
+    V6(usize),
+}
+
+/// One packet on its way to a line.
+struct Dissector<'a> {
+    out: &'a mut String,
+    bytes: &'a [u8],
+    /// Where the bytes that count end: what was captured, or less where a header says so.
+    end: usize,
+    options: &'a Options,
+    connections: &'a mut Connections,
+    /// Whose header is being read, for "[|…]".
+    protocol: &'static str,
+    link_header_len: usize,
+    depth: u32,
+    ip: Option<Ip>,
+}
+
+impl Dissector<'_> {
+    /// How deep headers are followed inside headers; tcpdump has no bound, but a stack does.
+    const MAX_DEPTH: u32 = 32;
+
+    fn verbose(&self) -> u8 {
+        self.options.verbose
+    }
+
+    fn truncated(&mut self) {
+        put!(self, " [|{}]", self.protocol);
+    }
+
+    /// Runs `inner` one level deeper.
+    fn nest(&mut self, inner: impl FnOnce(&mut Self) -> Step) -> Step {
+        if self.depth == Self::MAX_DEPTH {
+            put!(self, "[nested deeper than {}]", Self::MAX_DEPTH);
+            return Ok(());
+        }
+        self.depth += 1;
+        let done = inner(self);
+        self.depth -= 1;
+        done
+    }
+
+    fn has(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.end)
+    }
+
+    fn need(&self, at: usize, len: usize) -> Step {
+        if self.has(at, len) {
+            Ok(())
+        } else {
+            Err(Stop::CutField)
+        }
+    }
+
+    /// Like [`Self::need`], where tcpdump looks before it reads.
+    fn look(&self, at: usize, len: usize) -> Step {
+        self.need(at, len).map_err(|_| Stop::Truncated)
+    }
+
+    fn slice(&self, at: usize, len: usize) -> Step<&[u8]> {
+        self.need(at, len)?;
+        Ok(&self.bytes[at..at + len])
+    }
+
+    fn array<const N: usize>(&self, at: usize) -> Step<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.slice(at, N)?);
+        Ok(array)
+    }
+
+    fn u8(&self, at: usize) -> Step<u8> {
+        Ok(self.array::<1>(at)?[0])
+    }
+
+    fn u16(&self, at: usize) -> Step<u16> {
+        Ok(u16::from_be_bytes(self.array(at)?))
+    }
+
+    fn u32(&self, at: usize) -> Step<u32> {
+        Ok(u32::from_be_bytes(self.array(at)?))
+    }
+
+    fn v4(&self, at: usize) -> Step<Ipv4Addr> {
+        Ok(Ipv4Addr::from(self.array::<4>(at)?))
+    }
+
+    fn v6(&self, at: usize) -> Step<V6> {
+        Ok(V6(self.array(at)?))
+    }
+
+    /// A hardware address of any length.
+    fn hardware(&self, at: usize, len: usize) -> Step<String> {
+        let mut text = String::new();
+        for (n, byte) in self.slice(at, len)?.iter().enumerate() {
+            let _ = write!(text, "{}{byte:02x}", if n == 0 { "" } else { ":" });
+        }
+        Ok(text)
+    }
+
+    /// The sum over `len` bytes that must all have been captured.
+    fn sum(&self, at: usize, len: usize) -> Option<u64> {
+        self.slice(at, len).ok().map(checksum::sum)
+    }
+
+    /// The sum of the pseudo header that belongs to the transport header at hand.
+    fn pseudo(&self, protocol: u8, len: usize) -> Option<u64> {
+        match self.ip? {
+            Ip::V4(at) => {
+                let (src, dst) = (self.v4(at + 12).ok()?, self.ipv4_destination(at).ok()?);
+                Some(checksum::pseudo_v4(src, dst, protocol, len as u16))
+            }
+            Ip::V6(at) => {
+                let src = Ipv6Addr::from(self.array::<16>(at + 8).ok()?);
+                let dst = Ipv6Addr::from(self.ipv6_destination(at).ok()?);
+                Some(checksum::pseudo_v6(src, dst, protocol, len as u32))
+            }
+        }
+    }
+
+    /// The bytes of what tcpdump cannot take apart; not under the options that say otherwise. True
+    /// if they were shown.
+    fn unknown(&mut self, at: usize, len: usize) -> bool {
+        let asked_for = matches!(
+            self.options.dump,
+            Dump::Hex { .. } | Dump::HexAndText { .. }
+        );
+        if !self.options.quiet && !asked_for {
+            self.figures_and_text(at, len);
+            return true;
+        }
+        false
+    }
+
+    /// The bytes of a message in figures and as text.
+    fn figures_and_text(&mut self, at: usize, len: usize) {
+        let end = at.saturating_add(len).min(self.end);
+        if at < end {
+            dump::hex(self.out, &self.bytes[at..end], "\n\t", true);
+        }
+    }
+
+    /// The bytes of an option, in figures.
+    fn figures(&mut self, at: usize, len: usize, indent: &str) {
+        let end = at.saturating_add(len).min(self.end);
+        if at < end {
+            dump::hex(self.out, &self.bytes[at..end], indent, false);
+        }
+    }
+
+    /// The names of the bits set in `flags`, lowest first.
+    fn flags(flags: u32, names: &[(u32, &str)]) -> String {
+        let set: Vec<_> = names
+            .iter()
+            .filter(|(bit, _)| flags & bit != 0)
+            .map(|(_, name)| *name)
+            .collect();
+        if set.is_empty() {
+            "none".into()
+        } else {
+            set.join(", ")
+        }
+    }
+}
+
+/// An IPv6 address. IPv4-compatible ones are written in dotted form, which `std` no longer does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct V6([u8; 16]);
+
+impl std::fmt::Display for V6 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let V6(b) = self;
+        if b[..12] == [0; 12] && b[12..14] != [0; 2] {
+            write!(f, "::{}.{}.{}.{}", b[12], b[13], b[14], b[15])
+        } else {
+            Ipv6Addr::from(*b).fmt(f)
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Headers that carry other packets: MPLS, GRE, VXLAN, AH; and ESP, which hides them.
+
+use super::{Dissector, Step, Stop, put};
+
+impl Dissector<'_> {
+    pub(super) fn mpls(&mut self, at: usize, length: usize) -> Step {
+        self.nest(|d| d.mpls_stack(at, length))
+    }
+
+    fn mpls_stack(&mut self, mut at: usize, mut length: usize) -> Step {
+        self.protocol = "mpls";
+        put!(self, "MPLS");
+        let mut first = true;
+        let label = loop {
+            if length < 4 {
+                put!(self, " (invalid)");
+                return self.need(at, length);
+            }
+            let entry = self.u32(at)?;
+            let label = entry >> 12;
+            let verbose = self.verbose() > 0;
+            put!(
+                self,
+                "{}(label {label}",
+                if verbose && !first { "\n\t" } else { " " }
+            );
+            first = false;
+            if verbose {
+                match label {
+                    0 => put!(self, " (IPv4 explicit NULL)"),
+                    1 => put!(self, " (router alert)"),
+                    2 => put!(self, " (IPv6 explicit NULL)"),
+                    3 => put!(self, " (implicit NULL)"),
+                    4..16 => put!(self, " (rsvd)"),
+                    _ => {}
+                }
+            }
+            put!(self, ", tc {}", entry >> 9 & 7);
+            let bottom = entry & 0x100 != 0;
+            if bottom {
+                put!(self, ", [S]");
+            }
+            put!(self, ", ttl {})", entry & 0xff);
+            (at, length) = (at + 4, length - 4);
+            if bottom {
+                break label;
+            }
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        let v4 = match label {
+            0 => true,
+            2 => false,
+            _ => match self.u8(at)? {
+                0x45..=0x4f => true,
+                0x60..=0x6f => false,
+                _ => {
+                    return if self.unknown(at, length) {
+                        self.look(at, length)
+                    } else {
+                        Ok(())
+                    };
+                }
+            },
+        };
+        put!(self, "{}", if self.verbose() > 0 { "\n\t" } else { " " });
+        if v4 {
+            self.ipv4(at, length)
+        } else {
+            self.ipv6(at, length)
+        }
+    }
+
+    pub(super) fn vxlan(&mut self, at: usize, length: usize) -> Step {
+        self.protocol = "vxlan";
+        put!(self, "VXLAN");
+        if length < 8 {
+            return Err(Stop::Invalid);
+        }
+        let flags = self.u8(at)?;
+        let word = if flags & 8 == 0 { "invalid" } else { "I" };
+        put!(self, ", flags [{word}] (0x{flags:02x}), ");
+        let network = (u32::from(self.u16(at + 4)?) << 8) | u32::from(self.u8(at + 6)?);
+        put!(self, "vni {network}\n");
+        self.need(at, 8)?;
+        self.ethernet(at + 8, length - 8)
+    }
+
+    pub(super) fn gre(&mut self, at: usize, length: usize) -> Step {
+        self.nest(|d| d.gre_header(at, length))
+    }
+
+    fn gre_header(&mut self, begin: usize, whole: usize) -> Step {
+        self.protocol = "gre";
+        self.look(begin, 2)?;
+        let flags = self.u16(begin)?;
+        let version = flags & 7;
+        put!(self, "GREv{version}");
+        let verbose = self.verbose() > 0;
+        if version > 1 {
+            put!(self, ", unknown-version");
+            return Err(Stop::Invalid);
+        }
+        if verbose {
+            const FLAGS: [(u32, &str); 6] = [
+                (0x8000, "checksum present"),
+                (0x4000, "routing present"),
+                (0x2000, "key present"),
+                (0x1000, "sequence# present"),
+                (0x0800, "source routing present"),
+                (0x0080, "acknowledgment present"),
+            ];
+            put!(self, ", Flags [{}]", Self::flags(u32::from(flags), &FLAGS));
+        }
+        self.look(begin + 2, 2)?;
+        let protocol = self.u16(begin + 2)?;
+        let mut at = begin + 4;
+        if version == 1 {
+            if flags & 0x2000 != 0 {
+                put!(self, ", call {}", self.u16(at + 2)?);
+                at += 4;
+            }
+            if flags & 0x1000 != 0 {
+                put!(self, ", seq {}", self.u32(at)?);
+                at += 4;
+            }
+            if flags & 0x0080 != 0 {
+                put!(self, ", ack {}", self.u32(at)?);
+            }
+            if flags & 0x1000 == 0 {
+                put!(self, ", no-payload, length {whole}");
+                return Ok(());
+            }
+            put!(self, ", length {whole}: gre-proto-0x{protocol:x}");
+            return Ok(());
+        }
+        if flags & 0xc000 != 0 {
+            if verbose {
+                put!(self, ", sum 0x{:x}", self.u16(at)?);
+            }
+            put!(self, ", off 0x{:x}", self.u16(at + 2)?);
+            at += 4;
+        }
+        if flags & 0x2000 != 0 {
+            put!(self, ", key=0x{:x}", self.u32(at)?);
+            at += 4;
+        }
+        if flags & 0x1000 != 0 {
+            put!(self, ", seq {}", self.u32(at)?);
+            at += 4;
+        }
+        if flags & 0x4000 != 0 {
+            at = self.gre_routes(at)?;
+        }
+        if self.options.link_header {
+            let name = super::names::ethertype(protocol).unwrap_or("unknown");
+            put!(self, ", proto {name} (0x{protocol:04x})");
+        }
+        put!(self, ", length {whole}");
+        put!(self, "{}", if verbose { "\n\t" } else { ": " });
+        let Some(length) = whole.checked_sub(at - begin) else {
+            return Err(Stop::Invalid);
+        };
+        match protocol {
+            0x0800 => self.ipv4(at, length),
+            0x86dd => self.ipv6(at, length),
+            0x8847 | 0x8848 => self.mpls(at, length),
+            0x6558 => self.ethernet(at, length),
+            _ => {
+                put!(self, "gre-proto-0x{protocol:x}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Source routes are passed over: RFC 2784 no longer knows them.
+    fn gre_routes(&self, mut at: usize) -> Step<usize> {
+        loop {
+            let (family, len) = (self.u16(at)?, usize::from(self.u8(at + 3)?));
+            at += 4 + len;
+            if family == 0 && len == 0 {
+                return Ok(at);
+            }
+        }
+    }
+
+    pub(super) fn esp(&mut self, at: usize, length: usize) -> Step {
+        self.protocol = "esp";
+        // One byte more than its header has, as tcpdump wants it.
+        self.look(at, 9)?;
+        if length < 9 {
+            return Err(Stop::Truncated);
+        }
+        put!(
+            self,
+            "ESP(spi=0x{:08x},seq=0x{:x}), length {length}",
+            self.u32(at)?,
+            self.u32(at + 4)?
+        );
+        Ok(())
+    }
+
+    pub(super) fn authentication_header(
+        &mut self,
+        at: usize,
+        length: usize,
+        fragmented: bool,
+    ) -> Step {
+        self.protocol = "ah";
+        self.look(at, 1)?;
+        put!(self, "AH");
+        let (next, units) = (self.u8(at)?, usize::from(self.u8(at + 1)?));
+        let header_len = (units + 2) * 4;
+        put!(self, "(");
+        if self.verbose() > 0 {
+            put!(self, "length={units}({header_len}-bytes),");
+            if self.u16(at + 2)? != 0 {
+                put!(self, "reserved[not MBZ],");
+            }
+        }
+        put!(self, "spi=0x{:08x},", self.u32(at + 4)?);
+        put!(self, "seq=0x{:x},icv=0x", self.u32(at + 8)?);
+        for n in 12..header_len {
+            put!(self, "{:02x}", self.u8(at + n)?);
+        }
+        put!(self, "): ");
+        let Some(rest) = length.checked_sub(header_len.max(12)) else {
+            return Err(Stop::Truncated);
+        };
+        self.nest(|d| d.protocol_over_ip(next, at + header_len.max(12), rest, fragmented))
+    }
+}

@@ -1,0 +1,65 @@
+//! UDP.
+
+use wb_wire::checksum;
+
+use super::{Dissector, Ip, Step, put};
+
+/// The port of VXLAN: RFC 7348.
+const VXLAN: u16 = 4789;
+
+impl Dissector<'_> {
+    pub(super) fn udp(&mut self, at: usize, length: usize, fragmented: bool) -> Step {
+        self.protocol = "udp";
+        if !self.has(at, 4) {
+            self.addresses(17)?;
+            self.truncated();
+            return Ok(());
+        }
+        let (sport, dport) = (self.u16(at)?, self.u16(at + 2)?);
+        self.endpoints(sport, dport, 17)?;
+        if length < 8 {
+            put!(self, "truncated-udp {length}");
+            return Ok(());
+        }
+        if !self.has(at + 4, 2) {
+            self.truncated();
+            return Ok(());
+        }
+        let claimed = usize::from(self.u16(at + 4)?);
+        if claimed < 8 {
+            put!(self, "truncated-udplength {claimed}");
+            return Ok(());
+        }
+        let claimed = claimed - 8;
+        let length = claimed.min(length - 8);
+        if !self.has(at, 8) {
+            self.truncated();
+            return Ok(());
+        }
+        let v6 = matches!(self.ip, Some(Ip::V6(_)));
+        if !fragmented && self.verbose() > u8::from(!v6) {
+            let found = self.u16(at + 6)?;
+            if found == 0 && !v6 {
+                put!(self, "[no cksum] ");
+            } else if let (Some(sum), Some(pseudo)) =
+                (self.sum(at, length + 8), self.pseudo(17, length + 8))
+            {
+                if checksum::fold(sum + pseudo) == 0xffff && found != 0 {
+                    put!(self, "[udp sum ok] ");
+                } else {
+                    let right = checksum::finish(sum + pseudo + u64::from(!found));
+                    put!(self, "[bad udp cksum 0x{found:04x} -> 0x{right:04x}!] ");
+                }
+            }
+        }
+        if (sport == VXLAN || dport == VXLAN) && !self.options.quiet {
+            return self.vxlan(at + 8, length);
+        }
+        if claimed > length {
+            put!(self, "UDP, bad length {claimed} > {length}");
+        } else {
+            put!(self, "UDP, length {length}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! One entry for tools that try arbitrary bytes on the printer.
+
+use crate::print::{Direction, Dump, LinkType, Options, Packet, Precision, Printer, TimeForm};
+
+/// Option sets that together pass every branch.
+pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
+    (0..24u8).map(|n| Options {
+        time: [
+            TimeForm::TimeOfDay,
+            TimeForm::None,
+            TimeForm::Unix,
+            TimeForm::SincePrevious,
+            TimeForm::DateTime,
+            TimeForm::SinceFirst,
+        ][usize::from(n % 6)],
+        precision: if n % 5 == 0 {
+            Precision::Nano
+        } else {
+            Precision::Micro
+        },
+        link_header: n % 2 == 0,
+        quiet: n % 7 == 3,
+        verbose: n / 2 % 4,
+        dump: match n / 3 % 4 {
+            0 => Dump::None,
+            1 => Dump::Hex { link: n % 2 == 0 },
+            2 => Dump::HexAndText { link: n % 2 == 1 },
+            _ => Dump::Text { link: n % 2 == 0 },
+        },
+        number: n % 3 == 0,
+        absolute_sequence: n % 4 == 1,
+    })
+}
+
+/// Prints the packets in `bytes` with many sets of options. Each packet has two bytes before it: the
+/// first chooses the link type and how much of the packet was cut, the second is its length.
+///
+/// # Panics
+/// If a line does not end with a line end: that is what is looked for.
+pub fn exercise(bytes: &[u8]) {
+    for options in option_sets() {
+        let mut printer = Printer::new(options).in_zone(|ns| (ns % 100_000) as i32 - 50_000);
+        let mut rest = bytes;
+        while let [choice, len, tail @ ..] = rest {
+            let (bytes, next) = tail.split_at(tail.len().min(usize::from(*len)));
+            rest = next;
+            let links = [
+                LinkType::Ethernet,
+                LinkType::RawIp,
+                LinkType::Sll,
+                LinkType::Sll2,
+            ];
+            let packet = Packet {
+                stamp_ns: u64::from(*choice) << (*len % 56),
+                interface: (choice & 4 != 0).then_some("eth0"),
+                direction: (choice & 8 != 0).then_some(Direction::Out),
+                original_len: bytes.len() as u32 + u32::from(choice >> 4) * 97,
+                bytes,
+                link: links[usize::from(choice & 3)],
+            };
+            let mut out = String::new();
+            printer.line(&mut out, &packet);
+            assert!(out.ends_with('\n'));
+        }
+    }
+}

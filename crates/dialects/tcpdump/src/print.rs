@@ -1,0 +1,284 @@
+//! One packet, one line (or several, with `-v` and `-x`): what `tcpdump -n` prints for it.
+//!
+//! Knows bytes, a stamp and options; not where packets come from.
+
+use crate::dissect::{self, Connections};
+use crate::dump;
+use crate::stamp::Stamps;
+
+/// How the stamp is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeForm {
+    /// `22:13:20.123456`, local time.
+    #[default]
+    TimeOfDay,
+    /// `-t`: not at all.
+    None,
+    /// `-tt`: seconds since 1970.
+    Unix,
+    /// `-ttt`: since the previous packet.
+    SincePrevious,
+    /// `-tttt`: date and time of day, local time.
+    DateTime,
+    /// `-ttttt`: since the first packet.
+    SinceFirst,
+}
+
+/// Digits of a stamp's fraction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Six digits.
+    #[default]
+    Micro,
+    /// Nine digits.
+    Nano,
+}
+
+impl Precision {
+    pub(crate) const fn unit_ns(self) -> u64 {
+        match self {
+            Self::Micro => 1000,
+            Self::Nano => 1,
+        }
+    }
+}
+
+/// What of the packet's bytes follows the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dump {
+    /// Nothing.
+    #[default]
+    None,
+    /// `-x`, with the link header `-xx`.
+    Hex {
+        /// The link header too.
+        link: bool,
+    },
+    /// `-X`, with the link header `-XX`.
+    HexAndText {
+        /// The link header too.
+        link: bool,
+    },
+    /// `-A`, with the link header `-AA`.
+    Text {
+        /// The link header too.
+        link: bool,
+    },
+}
+
+/// The options of tcpdump that change a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `-t` to `-ttttt`.
+    pub time: TimeForm,
+    /// `--micro`, `--nano`.
+    pub precision: Precision,
+    /// `-e`: the link header.
+    pub link_header: bool,
+    /// `-q`: less of each protocol.
+    pub quiet: bool,
+    /// How many times `-v`.
+    pub verbose: u8,
+    /// `-x`, `-X`, `-A`.
+    pub dump: Dump,
+    /// `-#`: the packet's number first.
+    pub number: bool,
+    /// `-S`: TCP sequence numbers as they are on the wire.
+    pub absolute_sequence: bool,
+}
+
+/// What the packet begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// `LINKTYPE_ETHERNET`, 1.
+    Ethernet,
+    /// `LINKTYPE_RAW`, 101, also `_IPV4` 228 and `_IPV6` 229: no link header.
+    RawIp,
+    /// `LINKTYPE_LINUX_SLL`, 113.
+    Sll,
+    /// `LINKTYPE_LINUX_SLL2`, 276.
+    Sll2,
+}
+
+impl LinkType {
+    /// From the number in a capture file.
+    pub const fn from_number(number: u16) -> Option<Self> {
+        match number {
+            1 => Some(Self::Ethernet),
+            101 | 228 | 229 => Some(Self::RawIp),
+            113 => Some(Self::Sll),
+            276 => Some(Self::Sll2),
+            _ => None,
+        }
+    }
+
+    /// Name and description, as in `link-type EN10MB (Ethernet)`.
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ethernet => ("EN10MB", "Ethernet"),
+            Self::RawIp => ("RAW", "Raw IP"),
+            Self::Sll => ("LINUX_SLL", "Linux cooked v1"),
+            Self::Sll2 => ("LINUX_SLL2", "Linux cooked v2"),
+        }
+    }
+}
+
+/// Which way a packet went, as the kernel tells it (`sockaddr_ll.sll_pkttype`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To us.
+    In,
+    /// To all.
+    Broadcast,
+    /// To a group.
+    Multicast,
+    /// To somebody else.
+    Other,
+    /// From us.
+    Out,
+}
+
+impl Direction {
+    pub(crate) const fn from_packet_type(kind: u16) -> Option<Self> {
+        match kind {
+            0 => Some(Self::In),
+            1 => Some(Self::Broadcast),
+            2 => Some(Self::Multicast),
+            3 => Some(Self::Other),
+            4 => Some(Self::Out),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn word(of: Option<Self>) -> &'static str {
+        match of {
+            Some(Self::In) => "In",
+            Some(Self::Broadcast) => "B",
+            Some(Self::Multicast) => "M",
+            Some(Self::Other) => "P",
+            Some(Self::Out) => "Out",
+            None => "?",
+        }
+    }
+}
+
+/// One captured packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Nanoseconds since 1970.
+    pub stamp_ns: u64,
+    /// Where it was seen, if the capture has several interfaces. In a cooked capture (SLL2) the
+    /// name that belongs to the index in its header.
+    pub interface: Option<&'a str>,
+    /// Which way it went, if known; printed only with the interface, and of cooked captures taken
+    /// from their own header.
+    pub direction: Option<Direction>,
+    /// Length before it was cut to the snapshot length, without FCS.
+    pub original_len: u32,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
+    /// What it begins with.
+    pub link: LinkType,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet captured whole, on the one interface there is.
+    pub const fn new(stamp_ns: u64, bytes: &'a [u8], link: LinkType) -> Self {
+        Self {
+            stamp_ns,
+            interface: None,
+            direction: None,
+            original_len: bytes.len() as u32,
+            bytes,
+            link,
+        }
+    }
+}
+
+/// Seconds east of UTC at a stamp.
+type Zone = Box<dyn Fn(u64) -> i32 + Send>;
+
+/// Prints the packets of one capture, in their order.
+pub struct Printer {
+    options: Options,
+    zone: Zone,
+    stamps: Stamps,
+    packets: u64,
+    connections: Connections,
+}
+
+impl std::fmt::Debug for Printer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Printer")
+            .field("options", &self.options)
+            .field("packets", &self.packets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Printer {
+    /// How many TCP connections are remembered for relative sequence numbers.
+    pub const CONNECTIONS: usize = Connections::MAX;
+
+    /// A printer whose local time is UTC.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            zone: Box::new(|_| 0),
+            stamps: Stamps::default(),
+            packets: 0,
+            connections: Connections::default(),
+        }
+    }
+
+    /// Sets local time: `zone` gives the seconds east of UTC at a stamp (nanoseconds since 1970).
+    #[must_use]
+    pub fn in_zone(mut self, zone: impl Fn(u64) -> i32 + Send + 'static) -> Self {
+        self.zone = Box::new(zone);
+        self
+    }
+
+    /// Packets printed so far.
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Appends what tcpdump prints for `packet`, with the line end.
+    pub fn line(&mut self, out: &mut String, packet: &Packet<'_>) {
+        use std::fmt::Write;
+        self.packets += 1;
+        if self.options.number {
+            let _ = write!(out, "{:5}  ", self.packets);
+        }
+        if packet.bytes.is_empty() {
+            // tcpdump takes no stamp of such a record and prints none.
+            let _ = writeln!(
+                out,
+                "[Invalid header: caplen==0, len=={}]",
+                packet.original_len
+            );
+            return;
+        }
+        let zone = (self.zone)(packet.stamp_ns);
+        let Options {
+            time, precision, ..
+        } = self.options;
+        self.stamps
+            .write(out, packet.stamp_ns, zone, time, precision);
+        let header = dissect::packet(out, packet, &self.options, &mut self.connections);
+        let from = |link: bool| {
+            if link {
+                0
+            } else {
+                header.min(packet.bytes.len())
+            }
+        };
+        match self.options.dump {
+            Dump::None => {}
+            Dump::Hex { link } => dump::hex(out, &packet.bytes[from(link)..], "\n\t", false),
+            Dump::HexAndText { link } => dump::hex(out, &packet.bytes[from(link)..], "\n\t", true),
+            Dump::Text { link } => dump::ascii(out, &packet.bytes[from(link)..]),
+        }
+        out.push('\n');
+    }
+}

@@ -1,0 +1,130 @@
+//! The stamp at the head of a line.
+
+use std::fmt::Write;
+
+use crate::print::{Precision, TimeForm};
+
+const NS: u64 = 1_000_000_000;
+
+/// Stamps of one run of lines: remembers the first and the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Stamps {
+    /// Writes the stamp of `ns` with the space behind it; `zone` is in seconds east of UTC.
+    pub(crate) fn write(
+        &mut self,
+        out: &mut String,
+        ns: u64,
+        zone: i32,
+        form: TimeForm,
+        precision: Precision,
+    ) {
+        // A finer stamp is cut before differences are taken: that is what tcpdump gets to see.
+        let ns = ns - ns % precision.unit_ns();
+        let first = *self.first.get_or_insert(ns);
+        let last = self.last.replace(ns).unwrap_or(ns);
+        let _ = match form {
+            TimeForm::None => return,
+            TimeForm::Unix => write!(out, "{}", ns / NS),
+            TimeForm::TimeOfDay => clock(out, local(ns, zone).rem_euclid(86_400) as u64),
+            TimeForm::DateTime => {
+                let seconds = local(ns, zone);
+                let (year, month, day) = civil(seconds.div_euclid(86_400));
+                let _ = write!(out, "{year:04}-{month:02}-{day:02} ");
+                clock(out, seconds.rem_euclid(86_400) as u64)
+            }
+            TimeForm::SincePrevious => return difference(out, last, ns, precision),
+            TimeForm::SinceFirst => return difference(out, first, ns, precision),
+        };
+        fraction(out, ns, precision);
+    }
+}
+
+fn local(ns: u64, zone: i32) -> i64 {
+    (ns / NS) as i64 + i64::from(zone)
+}
+
+fn clock(out: &mut String, seconds: u64) -> std::fmt::Result {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    write!(out, "{hours:02}:{minutes:02}:{:02}", seconds % 60)
+}
+
+fn fraction(out: &mut String, ns: u64, precision: Precision) {
+    let _ = match precision {
+        Precision::Micro => write!(out, ".{:06} ", ns % NS / 1000),
+        Precision::Nano => write!(out, ".{:09} ", ns % NS),
+    };
+}
+
+fn difference(out: &mut String, from: u64, to: u64, precision: Precision) {
+    out.push(if to < from { '-' } else { ' ' });
+    let ns = to.abs_diff(from);
+    let _ = clock(out, ns / NS);
+    fraction(out, ns, precision);
+}
+
+/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+fn civil(days: i64) -> (i64, u32, u32) {
+    // Years are counted from the first of March, so that the leap day is a year's last.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = (of_year - (153 * month + 2) / 5 + 1) as u32;
+    let month = if month < 10 { month + 3 } else { month - 9 } as u32;
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(forms: &[(u64, i32)], form: TimeForm, precision: Precision) -> Vec<String> {
+        let mut stamps = Stamps::default();
+        forms
+            .iter()
+            .map(|&(ns, zone)| {
+                let mut out = String::new();
+                stamps.write(&mut out, ns, zone, form, precision);
+                out
+            })
+            .collect()
+    }
+
+    #[test]
+    fn dates_across_leap_days_and_zones() {
+        let date = |s: u64, zone| text(&[(s * NS, zone)], TimeForm::DateTime, Precision::Micro);
+        assert_eq!(date(0, 0), ["1970-01-01 00:00:00.000000 "]);
+        assert_eq!(date(951_782_400, 0), ["2000-02-29 00:00:00.000000 "]);
+        assert_eq!(date(1_709_251_199, 1), ["2024-03-01 00:00:00.000000 "]);
+        assert_eq!(date(0, -3600), ["1969-12-31 23:00:00.000000 "]);
+        assert_eq!(date(4_107_542_400, 0), ["2100-03-01 00:00:00.000000 "]);
+    }
+
+    #[test]
+    fn differences_may_be_negative_and_pass_a_day() {
+        let stamps = [(5 * NS, 0), (3 * NS, 0), (90_003 * NS + 1999, 0)];
+        assert_eq!(
+            text(&stamps, TimeForm::SincePrevious, Precision::Micro),
+            [
+                " 00:00:00.000000 ",
+                "-00:00:02.000000 ",
+                " 25:00:00.000001 "
+            ]
+        );
+        assert_eq!(
+            text(&stamps, TimeForm::SinceFirst, Precision::Nano),
+            [
+                " 00:00:00.000000000 ",
+                "-00:00:02.000000000 ",
+                " 24:59:58.000001999 "
+            ]
+        );
+    }
+}

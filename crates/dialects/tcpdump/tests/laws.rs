@@ -1,0 +1,122 @@
+//! What holds for all packets and all options.
+
+use proptest::prelude::*;
+use wb_tcpdump::print::{LinkType, Options, Packet, Printer, TimeForm};
+use wb_wire::Stack;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// No bytes make the printer panic, whatever the options.
+    #[test]
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        wb_tcpdump::fuzz::exercise(&bytes);
+    }
+
+    /// Nor do frames that are nearly right: they get further in than random bytes.
+    #[test]
+    fn nearly_right_frames(
+        which in 0..5usize,
+        cut in 0..200usize,
+        changes in proptest::collection::vec((0..200usize, any::<u8>()), 0..6),
+        choice in any::<u8>(),
+    ) {
+        let kinds = ["links", "ipv4", "ipv6", "raw", "cooked"];
+        let file = std::fs::read(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join(format!("tests/vectors/{}.pcap", kinds[which])),
+        ).unwrap();
+        let mut fuzzed = Vec::new();
+        let mut at = 24;
+        while at < file.len() {
+            let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+            let mut bytes = file[at + 16..at + 16 + len].to_vec();
+            for &(place, value) in &changes {
+                if let Some(byte) = bytes.get_mut(place) {
+                    *byte = value;
+                }
+            }
+            bytes.truncate(255.min(len.saturating_sub(cut % (len + 1)).max(1)));
+            let link = [0, 0, 0, 1, 2][which];
+            fuzzed.extend([choice & !3 | link, bytes.len() as u8]);
+            fuzzed.extend(&bytes);
+            at += 16 + len;
+        }
+        wb_tcpdump::fuzz::exercise(&fuzzed);
+    }
+}
+
+fn line(bytes: &[u8], options: Options) -> String {
+    let mut out = String::new();
+    Printer::new(options).line(&mut out, &Packet::new(0, bytes, LinkType::Ethernet));
+    out
+}
+
+/// Without `-v` and dumps there is one line, of a size that a screen bears.
+#[test]
+fn deep_nesting_ends() {
+    let mut frame = vec![0; 14];
+    frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+    for left in (0..600u16).rev() {
+        let mut header = [0; 40];
+        header[0] = 0x60;
+        header[4..6].copy_from_slice(&(left * 40).to_be_bytes());
+        header[6] = 41;
+        frame.extend(header);
+    }
+    let text = line(
+        &frame,
+        Options {
+            time: TimeForm::None,
+            ..Options::default()
+        },
+    );
+    assert!(text.ends_with("[nested deeper than 32]\n"), "{text}");
+}
+
+/// Ports whose payloads tcpdump takes apart are printed as any other.
+#[test]
+fn known_ports_are_generic() {
+    let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 53, 53).build(60);
+    let text = line(
+        &frame,
+        Options {
+            time: TimeForm::None,
+            ..Options::default()
+        },
+    );
+    assert_eq!(text, "IP 10.0.0.1.53 > 10.0.0.2.53: UDP, length 18\n");
+}
+
+/// The interface and the direction come first, in columns, as tcpdump prints them for `-i any`.
+#[test]
+fn interfaces_in_columns() {
+    let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 9, 9).build(60);
+    let packet = Packet {
+        interface: Some("lo"),
+        direction: Some(wb_tcpdump::print::Direction::Out),
+        ..Packet::new(0, &frame, LinkType::Ethernet)
+    };
+    let mut text = String::new();
+    let options = Options {
+        time: TimeForm::None,
+        ..Options::default()
+    };
+    Printer::new(options).line(&mut text, &packet);
+    assert_eq!(
+        text,
+        "lo    Out IP 10.0.0.1.9 > 10.0.0.2.9: UDP, length 18\n"
+    );
+}
+
+/// LLDP is one line.
+#[test]
+fn lldp() {
+    let mut frame = vec![2; 34];
+    frame[12..14].copy_from_slice(&[0x88, 0xcc]);
+    let options = Options {
+        time: TimeForm::None,
+        ..Options::default()
+    };
+    assert_eq!(line(&frame, options), "LLDP, length 20\n");
+}

@@ -1,0 +1,87 @@
+//! The signals of a running capture.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Steers a running capture. Readers look at it once per batch and at least every 10 ms, the writer at least
+/// every 100 ms.
+#[derive(Debug, Default)]
+pub struct CaptureControl {
+    stop: AtomicBool,
+    hurry: AtomicBool,
+    output_failed: AtomicBool,
+    limit_reached: AtomicBool,
+    flushes: AtomicU64,
+    rotations: AtomicU64,
+}
+
+impl CaptureControl {
+    /// Nothing asked for yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets nothing more in, and ends when all that is in was read and written.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether the capture was stopped, by anyone: the caller, the limit, a failed output.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Stops, and does not wait: what is in the rings stays unread, and what a pipe does not take at once
+    /// stays unwritten. A write to a disk is waited for all the same.
+    pub fn hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// Whether there is hurry.
+    #[must_use]
+    pub fn hurried(&self) -> bool {
+        self.hurry.load(Ordering::Acquire)
+    }
+
+    /// Hands what was read to the file now.
+    pub fn request_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Begins the next file, if the current one has a frame.
+    pub fn request_rotation(&self) {
+        self.rotations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the output failed, and that stopped the capture.
+    #[must_use]
+    pub fn output_failed(&self) -> bool {
+        self.output_failed.load(Ordering::Acquire)
+    }
+
+    /// Whether the limit was reached, and that stopped the capture.
+    #[must_use]
+    pub fn limit_reached(&self) -> bool {
+        self.limit_reached.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn fail_output(&self) {
+        self.output_failed.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    pub(crate) fn reach_limit(&self) {
+        self.limit_reached.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn rotations(&self) -> u64 {
+        self.rotations.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,172 @@
+//! Records of the formats: how one is written, and how records that were written are found again.
+
+use wb_model::capture::FileFormat;
+use wb_pcapng::{
+    EnhancedPacket, MAX_CAPTURED, PacketOptions, PcapWriter, PcapngWriter, Precision, Section,
+    Sink, epb_len,
+};
+
+use crate::CaptureSpec;
+
+/// A record in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) len: usize,
+    /// As exact as the format has it.
+    pub(crate) stamp_ns: u64,
+}
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Pcapng,
+    Pcap(Precision),
+}
+
+impl From<FileFormat> for Encoding {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Pcapng => Self::Pcapng,
+            FileFormat::PcapNs => Self::Pcap(Precision::Nano),
+            FileFormat::Pcap => Self::Pcap(Precision::Micro),
+        }
+    }
+}
+
+impl Encoding {
+    /// Bytes of the record of so many captured bytes.
+    #[inline]
+    pub(crate) fn record_len(self, captured: usize) -> usize {
+        match self {
+            Self::Pcapng => epb_len(captured, &PacketOptions::NONE),
+            Self::Pcap(_) => PcapWriter::record_len(captured),
+        }
+    }
+
+    /// Appends a record of [`record_len`](Self::record_len) bytes.
+    #[inline]
+    pub(crate) fn put(
+        self,
+        interface: u32,
+        stamp_ns: u64,
+        original_len: u32,
+        captured: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Pcapng => {
+                use wb_pcapng::Block;
+                EnhancedPacket {
+                    interface,
+                    ticks: stamp_ns,
+                    original_len,
+                    captured,
+                    options: PacketOptions::NONE,
+                }
+                .write(out);
+            }
+            Self::Pcap(precision) => {
+                let captured = &captured[..captured.len().min(MAX_CAPTURED)];
+                let len = captured.len() as u32;
+                out.put(&PcapWriter::record_header_with(
+                    stamp_ns,
+                    original_len,
+                    len,
+                    precision,
+                ));
+                out.put(captured);
+            }
+        }
+    }
+
+    /// What every file begins with.
+    pub(crate) fn file_header(self, spec: &CaptureSpec) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Pcapng => {
+                let section = Section {
+                    hardware: spec.hardware.as_deref(),
+                    os: spec.os.as_deref(),
+                    application: spec.application.as_deref(),
+                    comment: None,
+                };
+                let mut writer = PcapngWriter::section(&section, &mut out);
+                for interface in &spec.interfaces {
+                    let block = interface.block(spec.snap_len, spec.os.as_deref());
+                    writer.describe(&block, &mut out);
+                }
+            }
+            Self::Pcap(precision) => {
+                let link_type = spec.interfaces[0].link_type;
+                PcapWriter::with(link_type, spec.snap_len, precision, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The record that `bytes` begin with, if all of it is there. For what was written by
+    /// [`put`](Self::put) only.
+    pub(crate) fn first_record(self, bytes: &[u8]) -> Option<Placed> {
+        let word = |at: usize| {
+            let bytes = bytes.get(at..)?.first_chunk()?;
+            Some(u32::from_le_bytes(*bytes))
+        };
+        let placed = match self {
+            Self::Pcapng => Placed {
+                len: word(4)? as usize,
+                stamp_ns: u64::from(word(12)?) << 32 | u64::from(word(16)?),
+            },
+            Self::Pcap(precision) => {
+                let unit = match precision {
+                    Precision::Micro => 1000,
+                    Precision::Nano => 1,
+                };
+                Placed {
+                    len: PcapWriter::record_len(word(8)? as usize),
+                    stamp_ns: u64::from(word(0)?) * 1_000_000_000 + u64::from(word(4)?) * unit,
+                }
+            }
+        };
+        (placed.len <= bytes.len()).then_some(placed)
+    }
+
+    /// The records of `bytes`, as far as they are whole.
+    pub(crate) fn records(self, bytes: &[u8]) -> impl Iterator<Item = Placed> {
+        let mut rest = bytes;
+        std::iter::from_fn(move || {
+            let record = self.first_record(rest)?;
+            rest = &rest[record.len..];
+            Some(record)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_found_again() {
+        for encoding in [
+            Encoding::Pcapng,
+            Encoding::Pcap(Precision::Nano),
+            Encoding::Pcap(Precision::Micro),
+        ] {
+            let mut out = Vec::new();
+            let mut expected = Vec::new();
+            for len in [0, 1, 59, 60, 61, 62, 1514] {
+                let stamp_ns = 1_700_000_000_123_456_000 + len as u64 * 1000;
+                let before = out.len();
+                encoding.put(0, stamp_ns, 2000, &vec![7; len], &mut out);
+                let len = encoding.record_len(len);
+                assert_eq!(out.len() - before, len);
+                expected.push(Placed { len, stamp_ns });
+            }
+            assert!(encoding.records(&out).eq(expected.iter().copied()));
+            for cut in 0..out.len() {
+                let whole = encoding.records(&out[..cut]).map(|r| r.len).sum::<usize>();
+                assert!(whole <= cut && cut - whole < encoding.record_len(1514));
+            }
+        }
+    }
+}

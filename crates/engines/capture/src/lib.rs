@@ -1,0 +1,53 @@
+//! The capture engine: frames from ports into capture files, with an exact account.
+//!
+//! Knows ports by trait, clocks by trait and file formats by `wb_pcapng`; compiles no filters, starts no
+//! threads and prints nothing. [`Capture::open`] opens the output and makes a seat for each reader; then each
+//! reader is one loop, [`run_reader`], and the files have one more, [`run_writer`]:
+//!
+//! ```text
+//!  RxQueue ──> run_reader ──full buffers──> run_writer ──> file, file1, …
+//!                  └───────empty buffers────────┘
+//! ```
+//!
+//! A frame is copied once, as a finished record into a buffer; nothing is allocated, locked or asked of the
+//! kernel for it. A slow output makes the readers wait for buffers, so that what is lost is lost in the ring
+//! of the kernel and counted there; with [`Overflow::DropNewest`](wb_model::capture::Overflow) it is lost
+//! and counted here.
+//!
+//! **Order.** The frames of one reader stand in the files in the order they came. Those of several stand
+//! buffer by buffer.
+//!
+//! **The account.** `F = W + K + E + Q + C + U`: what passed the filter is written, dropped by the kernel,
+//! not written because of an error, dropped here for want of buffers, beyond the limit, or never read. See
+//! [`Account`].
+//!
+//! **The end.** [`CaptureControl::stop`] makes each reader close its intake and read what is still there;
+//! then its last buffer goes to the writer. When all readers have ended, the writer ends. Run the writer
+//! before or beside the readers: they wait for it.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod clock;
+mod compress;
+mod control;
+mod encode;
+mod error;
+mod names;
+mod open;
+mod output;
+mod pool;
+mod reader;
+mod shared;
+mod spec;
+mod writer;
+
+pub use account::Account;
+pub use clock::Clock;
+pub use control::CaptureControl;
+pub use error::OutputError;
+pub use open::Capture;
+pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
+pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
+pub use spec::{CaptureSpec, InterfaceSpec};
+pub use writer::{Writer, WriterOutcome, run_writer};

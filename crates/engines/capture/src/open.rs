@@ -1,0 +1,123 @@
+//! Opens the output of a capture before anything is captured.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use wb_model::capture::{CaptureOutput, FileFormat};
+use wb_pcapng::MAX_CAPTURED;
+
+use crate::encode::Encoding;
+use crate::pool::Pool;
+use crate::reader::Delivery;
+use crate::writer::Files;
+use crate::{CaptureShared, CaptureSpec, OutputError, ReaderSeat, Writer};
+
+/// A capture that is ready to run: give each seat to a [`run_reader`](crate::run_reader), the writer to
+/// [`run_writer`](crate::run_writer), each in a thread of its own. A seat that is not used must be dropped,
+/// or the writer does not end.
+#[derive(Debug)]
+pub struct Capture {
+    /// A seat for each reader.
+    pub readers: Vec<ReaderSeat>,
+    /// The writer.
+    pub writer: Writer,
+    /// Live counters.
+    pub shared: Arc<CaptureShared>,
+}
+
+impl Capture {
+    /// Opens the first file, and writes its header. A named pipe is waited for until someone reads it.
+    /// `now_wall_ns` goes into names made of the time, and into the statistics as begin of the capture.
+    ///
+    /// # Errors
+    /// Settings that cannot be; a file that cannot be opened or takes no header; too little memory.
+    pub fn open(spec: &CaptureSpec, readers: usize, now_wall_ns: u64) -> Result<Self, OutputError> {
+        check(spec)?;
+        let Some(output) = &spec.output else {
+            let shared = Arc::new(CaptureShared::new(readers, spec.interfaces.len(), None));
+            return Ok(Self {
+                readers: (0..readers)
+                    .map(|index| ReaderSeat::new(index, &shared, spec, None))
+                    .collect(),
+                writer: Writer::counting(shared.clone()),
+                shared,
+            });
+        };
+        let encoding = Encoding::from(output.format);
+        // A buffer takes the longest record, even if that is longer than buffers are to be.
+        let longest = encoding.record_len(spec.snap_len as usize);
+        let bytes = longest.max(output.buffer_bytes as usize);
+        // Each reader holds one while it fills the next.
+        let buffers = output.buffers.max(2 * readers as u32);
+        let pool = Pool::new(buffers, bytes)?;
+        let shared = Arc::new(CaptureShared::new(
+            readers,
+            spec.interfaces.len(),
+            Some(pool),
+        ));
+        let (to_writer, from_readers) = channel();
+        let files = Files::open(spec, output, encoding, &shared, now_wall_ns)?;
+        Ok(Self {
+            readers: (0..readers)
+                .map(|index| {
+                    let delivery = Delivery::new(to_writer.clone(), output, encoding);
+                    ReaderSeat::new(index, &shared, spec, Some(delivery))
+                })
+                .collect(),
+            writer: Writer::writing(shared.clone(), from_readers, files),
+            shared,
+        })
+    }
+}
+
+fn check(spec: &CaptureSpec) -> Result<(), OutputError> {
+    let wrong = |what: String| Err(OutputError::Input(what));
+    if spec.interfaces.is_empty() {
+        return wrong("no interface; at least one is needed".to_owned());
+    }
+    if !(1..=MAX_CAPTURED as u32).contains(&spec.snap_len) {
+        let given = spec.snap_len;
+        return wrong(format!(
+            "snap length {given}; allowed is 1 to {MAX_CAPTURED}"
+        ));
+    }
+    let Some(output) = &spec.output else {
+        return Ok(());
+    };
+    let CaptureOutput {
+        buffer_bytes,
+        buffers,
+        ..
+    } = output;
+    if !buffer_bytes.is_power_of_two() || !(64 << 10..=16 << 20).contains(buffer_bytes) {
+        return wrong(format!(
+            "buffers of {buffer_bytes} bytes; a power of two from 64 KiB to 16 MiB is allowed"
+        ));
+    }
+    if !(2..=4096).contains(buffers) {
+        return wrong(format!("{buffers} buffers; allowed is 2 to 4096"));
+    }
+    if output.path.is_empty() {
+        return wrong("no file name; - is standard output".to_owned());
+    }
+    let rotates =
+        output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
+    if output.path == "-" && rotates {
+        return wrong("standard output cannot be rotated; give a file name".to_owned());
+    }
+    let link_type = spec.interfaces[0].link_type;
+    let other = spec.interfaces.iter().find(|i| i.link_type != link_type);
+    if let (Some(other), true) = (other, output.format != FileFormat::Pcapng) {
+        return wrong(format!(
+            "{} has link type {link_type}, {} has {}: a pcap file holds one only; use pcapng",
+            spec.interfaces[0].name, other.name, other.link_type
+        ));
+    }
+    Ok(())
+}
+
+/// How standard output is called in messages.
+pub(crate) fn standard_output() -> PathBuf {
+    PathBuf::from("standard output")
+}

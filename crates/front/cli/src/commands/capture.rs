@@ -1,0 +1,618 @@
+//! `wirebench capture`: frames into files, without losing one; in the words of tcpdump.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgAction, Args};
+use wb_host::expression::{LINK_ETHERNET, compile};
+use wb_model::{
+    Criterion, Driver, Locator, Plan, PortPlan, Report,
+    capture::{CaptureJob, CaptureOutput, Compression, Direction, FileFormat, Overflow},
+    criteria::{self, Limit, Metric},
+    text::plan_to_toml,
+    units::Span,
+};
+use wb_session::{
+    Environment, Signals,
+    capture::{CaptureView, prepare_capture},
+};
+use wb_tcpdump::{closing, print::LinkType};
+
+use crate::run::{deliver, print};
+
+/// Capture frames into a file, losing none, or say exactly how many and where.
+///
+/// The options are those of tcpdump where it has them. Without -w frames are only counted.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench capture -i eth2 -w trace.pcapng\n  \
+    wirebench capture -i wb-pair-b/b0 -w out.pcap -C 100 -W 10 udp port 9\n  \
+    wirebench capture -i eth2 -i eth3 -s 128 --duration 60s -w - | wirebench read -n -\n  \
+    wirebench capture --self-test --with tcpdump --hogs 2       the experiment, in a lab")]
+pub(crate) struct CaptureArgs {
+    /// Port to capture from; several times for several. xdp:IF takes the frames away from the host.
+    #[arg(short = 'i', long = "interface", value_name = "PORT", required_unless_present_any = ["self_test", "list", "dump"])]
+    interfaces: Vec<Locator>,
+    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap.
+    #[arg(short = 'w', value_name = "FILE")]
+    write: Option<String>,
+    /// Bytes of each frame to keep; 0 is 262144.
+    #[arg(
+        short = 's',
+        long = "snapshot-length",
+        value_name = "N",
+        default_value_t = 0
+    )]
+    snap_len: u32,
+    /// End after so many frames.
+    #[arg(short = 'c', value_name = "N")]
+    count: Option<u64>,
+    /// End after this time.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Frames that arrive (in), leave (out), or both (inout).
+    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction)]
+    direction: Direction,
+    /// Do not receive frames for other addresses (no promiscuous mode).
+    #[arg(short = 'p', long)]
+    no_promiscuous_mode: bool,
+    /// Read the filter from this file.
+    #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
+    filter_file: Option<PathBuf>,
+    /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
+    #[arg(short = 'C', value_name = "SIZE", value_parser = file_size)]
+    rotate_size: Option<u64>,
+    /// Begin the next file after so many seconds; % in the file name stands for time (strftime).
+    #[arg(short = 'G', value_name = "SECONDS")]
+    rotate_seconds: Option<u64>,
+    /// Begin the next file after so many frames.
+    #[arg(long, value_name = "N")]
+    rotate_packets: Option<u64>,
+    /// Keep so many files and write over the oldest.
+    #[arg(short = 'W', value_name = "N")]
+    files: Option<u32>,
+    /// Hand what was read to the file at least every 100 ms.
+    #[arg(short = 'U', long)]
+    packet_buffered: bool,
+    /// Receive ring in KiB, as tcpdump has it.
+    #[arg(short = 'B', long, value_name = "KIB")]
+    buffer_size: Option<u64>,
+    /// Receive ring in MiB for each reader, instead of the size that --stall asks for.
+    #[arg(long, value_name = "MIB", conflicts_with = "buffer_size")]
+    ring: Option<u64>,
+    /// How long a reader may stand still without a loss.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    stall: Span,
+    /// Frames per second to expect.
+    #[arg(long, value_name = "PPS")]
+    expect: Option<u64>,
+    /// When the kernel hands over a block that is not full.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    block_timeout: Span,
+    /// Readers for each port.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// CPUs for the readers: 2,3 or 2-5. Without it the system places them.
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
+    /// Receive by AF_XDP: faster, and the host does not see what it takes.
+    #[arg(long)]
+    xdp: bool,
+    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds).
+    #[arg(long, value_name = "FORM", value_parser = format)]
+    format: Option<FileFormat>,
+    /// Stamps in microseconds (pcap).
+    #[arg(long, conflicts_with = "format")]
+    micro: bool,
+    /// Compress: zstd or lz4.
+    #[arg(long, value_name = "HOW", value_parser = compression)]
+    compress: Option<Compression>,
+    /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
+    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
+    overflow: Overflow,
+    /// Fail (exit code 1) when more than this share is lost: 0, 0.1%. Default 0.
+    #[arg(long, value_name = "SHARE")]
+    max_loss: Option<String>,
+    /// Write the counters to this file each second, as JSON; it is replaced whole.
+    #[arg(long, value_name = "FILE")]
+    stats_file: Option<PathBuf>,
+    /// Print the filter as instructions and end; twice as C, three times as numbers.
+    #[arg(short = 'd', action = ArgAction::Count)]
+    dump: u8,
+    /// List the interfaces and end.
+    #[arg(short = 'D', long = "list-interfaces")]
+    list: bool,
+    /// Print the report as one JSON document on standard output.
+    #[arg(long)]
+    json: bool,
+    /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
+    #[arg(long)]
+    print_plan: bool,
+    /// Say more.
+    #[arg(short, long)]
+    verbose: bool,
+    /// No live lines.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Time between live lines.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    interval: Span,
+    /// Show in a lab what is lost on a busy machine, by us and by others.
+    #[arg(long)]
+    self_test: bool,
+    #[command(flatten)]
+    test: super::selftest::SelfTestArgs,
+    /// Which frames, in the language of pcap-filter(7).
+    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    filter: Vec<String>,
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    match text {
+        "in" => Ok(Direction::In),
+        "out" => Ok(Direction::Out),
+        "inout" => Ok(Direction::Inout),
+        _ => Err("it is in, out or inout".to_owned()),
+    }
+}
+
+fn format(text: &str) -> Result<FileFormat, String> {
+    match text {
+        "pcapng" => Ok(FileFormat::Pcapng),
+        "pcap-ns" => Ok(FileFormat::PcapNs),
+        "pcap" => Ok(FileFormat::Pcap),
+        _ => Err("it is pcapng, pcap-ns or pcap".to_owned()),
+    }
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    match text {
+        "zstd" => Ok(Compression::Zstd),
+        "lz4" => Ok(Compression::Lz4),
+        "none" => Ok(Compression::None),
+        _ => Err("it is zstd, lz4 or none".to_owned()),
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, String> {
+    match text {
+        "wait" => Ok(Overflow::Wait),
+        "drop-newest" => Ok(Overflow::DropNewest),
+        _ => Err("it is wait or drop-newest".to_owned()),
+    }
+}
+
+/// tcpdump(8): millions of bytes; with a suffix, kibi-, mebi- or gibibytes.
+fn file_size(text: &str) -> Result<u64, String> {
+    let error = || "a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
+    let (number, unit) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
+        Some(number) => {
+            let shift = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+                Some(b'k') => 10,
+                Some(b'm') => 20,
+                _ => 30,
+            };
+            (number.to_owned(), 1_u64 << shift)
+        }
+        None => (text.to_owned(), 1_000_000),
+    };
+    let number: u64 = number.parse().map_err(|_| error())?;
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(error)
+}
+
+impl CaptureArgs {
+    fn expression(&self) -> Result<String> {
+        match &self.filter_file {
+            Some(path) => Ok(fs::read_to_string(path)
+                .with_context(|| format!("cannot read the filter {}", path.display()))?
+                .trim()
+                .to_owned()),
+            None => Ok(self.filter.join(" ")),
+        }
+    }
+
+    const fn snap(&self) -> u32 {
+        if self.snap_len == 0 {
+            262_144
+        } else {
+            self.snap_len
+        }
+    }
+
+    fn form_of(&self, path: &str) -> FileFormat {
+        let bare = path.trim_end_matches(".zst").trim_end_matches(".lz4");
+        match self.format {
+            Some(format) => format,
+            None if self.micro => FileFormat::Pcap,
+            None if bare.ends_with(".pcap") => FileFormat::PcapNs,
+            None => FileFormat::Pcapng,
+        }
+    }
+
+    fn output(&self) -> Option<CaptureOutput> {
+        let path = self.write.clone()?;
+        let by_name = if path.ends_with(".zst") {
+            Compression::Zstd
+        } else if path.ends_with(".lz4") {
+            Compression::Lz4
+        } else {
+            Compression::None
+        };
+        Some(CaptureOutput {
+            format: self.form_of(&path),
+            compress: self.compress.unwrap_or(by_name),
+            rotate_bytes: self.rotate_size.unwrap_or(0),
+            rotate_time: self.rotate_seconds.map(Span::from_secs),
+            rotate_frames: self.rotate_packets.unwrap_or(0),
+            files: self.files.unwrap_or(0),
+            flush: if self.packet_buffered {
+                Span::from_millis(100)
+            } else {
+                Span::from_secs(1)
+            },
+            path,
+            ..CaptureOutput::default()
+        })
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        let mut cpus = match &self.cpus {
+            None => Vec::new(),
+            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+                anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
+            })?,
+        };
+        let wanted = self.threads as usize * self.interfaces.len();
+        if !cpus.is_empty() && cpus.len() < wanted {
+            bail!(
+                "--cpus names {} CPUs for {wanted} readers; name one for each",
+                cpus.len()
+            );
+        }
+        let mut ports = Vec::new();
+        for (number, locator) in self.interfaces.iter().enumerate() {
+            let mut locator = locator.clone();
+            if self.xdp && locator.is_interface() {
+                locator.driver = Some(Driver::Xdp);
+            }
+            let taken = cpus.len().min(self.threads as usize);
+            ports.push(PortPlan {
+                workers: if locator.is_interface() {
+                    self.threads
+                } else {
+                    1
+                },
+                cpus: cpus.drain(..taken).collect(),
+                ring_bytes: match (self.buffer_size, self.ring) {
+                    (Some(kib), _) => kib << 10,
+                    (None, Some(mib)) => mib << 20,
+                    (None, None) => 0,
+                },
+                ..PortPlan::new(format!("port {}", number + 1), locator)
+            });
+        }
+        let mut criteria = Vec::new();
+        if let Some(text) = &self.max_loss {
+            let share =
+                criteria::parse_share(text).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
+            criteria.push(Criterion {
+                metric: Metric::Loss,
+                limit: Limit::Share(share),
+            });
+        }
+        Ok(Plan {
+            kind: "capture".to_owned(),
+            interval: self.interval,
+            captures: vec![CaptureJob {
+                ports: ports.iter().map(|p| p.name.clone()).collect(),
+                filter: self.expression()?,
+                snap_len: self.snap(),
+                direction: self.direction,
+                promiscuous: !self.no_promiscuous_mode,
+                count: self.count,
+                duration: self.duration,
+                stall: self.stall,
+                expect_pps: self.expect,
+                block_timeout: self.block_timeout,
+                overflow: self.overflow,
+                output: self.output(),
+            }],
+            ports,
+            criteria,
+            ..Plan::default()
+        })
+    }
+}
+
+pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
+    if args.self_test {
+        return super::selftest::run(&args.test, args.quiet, args.json);
+    }
+    if args.list {
+        print(&interfaces()?);
+        return Ok(0);
+    }
+    if args.dump > 0 {
+        let program = compile(&args.expression()?, LINK_ETHERNET, args.snap(), true)
+            .map_err(|e| anyhow::anyhow!("{}", e.render()))?;
+        print(&match args.dump {
+            1 => program.listing(),
+            2 => program.c_array(),
+            _ => program.decimal(),
+        });
+        return Ok(0);
+    }
+    let plan = args.plan()?;
+    if args.print_plan {
+        plan.validate()?;
+        print(&plan_to_toml(&plan));
+        return Ok(0);
+    }
+    let to_stdout = args.write.as_deref() == Some("-");
+    if to_stdout && args.json {
+        bail!("-w - and --json both need standard output; give a file to one of them");
+    }
+    capture(
+        plan,
+        &Shown {
+            verbose: args.verbose,
+            quiet: args.quiet,
+            json: args.json,
+            stats_file: args.stats_file.clone(),
+        },
+    )
+}
+
+/// What is shown of a capture, and where.
+pub(crate) struct Shown {
+    pub(crate) verbose: bool,
+    pub(crate) quiet: bool,
+    pub(crate) json: bool,
+    pub(crate) stats_file: Option<PathBuf>,
+}
+
+/// Runs a plan that captures; the result is the exit code.
+pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
+    let environment = Environment {
+        signals: Signals::install_for_capture()?,
+        ..Environment::default()
+    };
+    let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
+    let prepared = prepare_capture(plan, &environment, local_offset)?;
+    if shown.verbose {
+        prepared.port_lines().iter().for_each(|l| eprintln!("{l}"));
+    }
+    for warning in prepared.warnings() {
+        eprintln!("wirebench: {warning}");
+    }
+    let names = prepared.interfaces().join(", ");
+    let mut last = Last::default();
+    let finished = prepared.run(
+        &mut || {
+            eprint!(
+                "{}",
+                closing::listening(&names, LinkType::Ethernet, snap_len)
+            );
+        },
+        &mut |view| {
+            if view.asked {
+                let total = view.counters.total();
+                let captured = captured(view);
+                eprint!(
+                    "{}",
+                    closing::progress(captured, total.passed_frames, total.dropped_frames, 0)
+                );
+            }
+            if !shown.quiet && !view.done {
+                eprintln!("{}", last.line(view));
+            }
+            if let Some(path) = &shown.stats_file
+                && let Err(error) = save_stats(path, view)
+            {
+                eprintln!("wirebench: {}: {error}", path.display());
+            }
+        },
+    )?;
+    let report = &finished.finished.report;
+    if let Some(path) = &shown.stats_file {
+        replace(path, &(wb_render::json::report(report) + "\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let _ = std::io::stderr().write_all(end_lines(report).as_bytes());
+    for warning in &report.warnings {
+        eprintln!("# wirebench: {warning}");
+    }
+    if let wb_session::End::Fault(text) = &finished.finished.end {
+        eprintln!("wirebench: the capture ended by a fault: {text}");
+    }
+    if shown.json {
+        deliver(&wb_render::json::report(report))?;
+    }
+    Ok(exit_code(&finished.finished))
+}
+
+/// tcpdump ends with 0 after Ctrl-C, and so do we, if nothing was lost.
+fn exit_code(finished: &wb_session::Finished) -> u8 {
+    match &finished.end {
+        wb_session::End::Fault(_) => 4,
+        _ => match finished.report.verdict {
+            wb_model::Verdict::Pass => 0,
+            _ => 1,
+        },
+    }
+}
+
+fn captured(view: &CaptureView) -> u64 {
+    let total = view.counters.total();
+    if view.counters.buffers > 0 {
+        view.counters.written_frames
+    } else {
+        total.read_frames
+    }
+}
+
+/// tcpdump's closing lines, then ours.
+pub(crate) fn end_lines(report: &Report) -> String {
+    let Some(c) = &report.capture else {
+        return String::new();
+    };
+    let read = c.captured_frames + c.not_written_frames + c.queue_drop_frames + c.over_limit_frames;
+    let mut text = closing::lines(
+        c.captured_frames,
+        c.filter_accept_frames,
+        c.kernel_drop_frames,
+        c.interface_drop_frames,
+    );
+    text += &closing::Account {
+        received: c.filter_accept_frames,
+        dropped: c.kernel_drop_frames,
+        read,
+        written: c.captured_frames,
+        files: c.files,
+        bytes: c.file_octets,
+        write_errors: c.not_written_frames,
+        write_error: c.write_error.as_deref(),
+        not_read: c.not_read_frames,
+        over_limit: c.over_limit_frames,
+        queue_drops: c.queue_drop_frames,
+        interface_drops: c.interface_drop_frames,
+    }
+    .line();
+    text
+}
+
+/// What the live lines compare with.
+#[derive(Default)]
+struct Last {
+    read: u64,
+    octets: u64,
+    dropped: u64,
+}
+
+impl Last {
+    #[allow(clippy::cast_precision_loss)]
+    fn line(&mut self, view: &CaptureView) -> String {
+        let total = view.counters.total();
+        let seconds = view.interval_ns as f64 / 1e9;
+        let rate = |now: u64, last: u64| now.saturating_sub(last) as f64 / seconds;
+        let mut line = format!(
+            "{:5.1} s  {:>10.0} pps  {:>9.1} Mbit/s  read {}  dropped by kernel {}",
+            view.elapsed_ns as f64 / 1e9,
+            rate(total.read_frames, self.read),
+            rate(total.read_octets, self.octets) * 8.0 / 1e6,
+            total.read_frames,
+            total.dropped_frames,
+        );
+        if total.dropped_frames > self.dropped {
+            line += &format!(" (+{})", total.dropped_frames - self.dropped);
+        }
+        if view.counters.buffers > 0 {
+            line += &format!(
+                "  written {}  buffers free {}/{}  longest write {:.0} ms",
+                view.counters.written_frames,
+                view.counters.buffers_free,
+                view.counters.buffers,
+                view.counters.longest_write_ns as f64 / 1e6
+            );
+        }
+        self.read = total.read_frames;
+        self.octets = total.read_octets;
+        self.dropped = total.dropped_frames;
+        line
+    }
+}
+
+/// Writes a file so that a reader sees the old or the new one, never a part.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text)?;
+    fs::rename(&new, path)
+}
+
+fn save_stats(path: &Path, view: &CaptureView) -> std::io::Result<()> {
+    let c = &view.counters;
+    let readers: Vec<_> = c
+        .readers
+        .iter()
+        .map(|r| {
+            serde_json::json!({
+                "interface": r.interface,
+                "filter_pass": r.passed_frames,
+                "kernel_drop": r.dropped_frames,
+                "read": r.read_frames,
+                "octets": r.read_octets,
+                "queue_drop": r.queue_drop_frames,
+                "buffer_waits": r.buffer_waits,
+                "longest_gap_ms": r.longest_gap_ns as f64 / 1e6,
+            })
+        })
+        .collect();
+    let value = serde_json::json!({
+        "schema": "wirebench.capture-stats/1",
+        "elapsed_ns": view.elapsed_ns,
+        "done": view.done,
+        "readers": readers,
+        "writer": {
+            "written": c.written_frames,
+            "not_written": c.not_written_frames,
+            "octets": c.file_octets,
+            "files": c.files,
+            "file": c.path.as_ref().map(|p| p.display().to_string()),
+            "buffers": c.buffers,
+            "buffers_free": c.buffers_free,
+            "buffers_fewest": c.buffers_fewest,
+            "longest_write_ms": c.longest_write_ns as f64 / 1e6,
+        },
+    });
+    replace(path, &format!("{value:#}\n"))
+}
+
+/// Seconds that local time is ahead of UTC, for names made of the time.
+pub(crate) fn local_offset(second: i64) -> i64 {
+    let zone = jiff::tz::TimeZone::system();
+    jiff::Timestamp::from_second(second).map_or(0, |t| i64::from(zone.to_offset(t).seconds()))
+}
+
+fn interfaces() -> Result<String> {
+    let namespace = wb_host::Namespace::current()?;
+    let links = wb_host::link::links(&namespace)?;
+    let mut text = String::new();
+    for (number, link) in (1..).zip(links) {
+        let state = match (link.up, link.carrier) {
+            (true, true) => "up, running",
+            (true, false) => "up, no carrier",
+            _ => "down",
+        };
+        text += &format!("{number}.{} ({}) [{state}]\n", link.name, link.kind);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_tcpdump() {
+        for (text, bytes) in [
+            ("1", 1_000_000),
+            ("5k", 5 << 10),
+            ("2M", 2 << 20),
+            ("1g", 1 << 30),
+        ] {
+            assert_eq!(file_size(text), Ok(bytes));
+        }
+        for bad in ["", "0", "k", "-1", "1x", "99999999999999999999"] {
+            assert!(file_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,658 @@
+//! `wirebench read`: prints, counts, verifies, slices, converts and merges capture files.
+//!
+//! Everything streams: memory is bounded whatever the files hold.
+
+mod filter;
+mod info;
+mod input;
+mod moment;
+mod refused;
+mod reorder;
+mod repair;
+mod show;
+mod source;
+mod verify;
+mod write;
+
+use std::{
+    fmt, io,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use wb_model::units::Span;
+use wb_pcapng::{LINK_ETHERNET, Precision};
+use wb_render::figures::count;
+use wb_tcpdump::print::{self, Dump, LinkType, TimeForm};
+
+use self::{
+    filter::Filter,
+    input::{Input, Packet},
+    moment::Moment,
+    refused::Refused,
+    reorder::Reorder,
+    show::Show,
+    source::{Source, Trouble},
+    verify::Verify,
+    write::{Compression, FileFormat, Order, Writer},
+};
+use crate::run::{Fault, deliver};
+
+/// Read capture files: print as tcpdump does, count, slice, merge, convert, verify, repair.
+///
+/// Files are pcap or pcapng, plain or packed by zstd, lz4 or gzip; what they are is told by their
+/// content. Several files are merged by time. The filter is in the language of pcap and begins with
+/// the first word that names no file.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench read lan.pcapng\n  \
+    wirebench read -nn -e -tttt lan.pcapng.zst tcp port 80 and not host 10.0.0.1\n  \
+    wirebench read --count *.pcap 'udp[8:4] = 0xbe9be955'\n  \
+    wirebench read --info --json lan.pcapng\n  \
+    wirebench read a.pcap b.pcap -w merged.pcapng --compress zstd\n  \
+    wirebench read lan.pcapng -w slice.pcap --from +10 --to +20 -s 96\n  \
+    wirebench read --verify --sent 600000 test.pcapng\n  \
+    wirebench read --repair cut.pcapng\n\n\
+    Exit codes: 0 all is well, 1 a file is damaged or --verify misses something, 2 bad input,\n\
+    4 the output cannot be written.")]
+pub(crate) struct ReadArgs {
+    /// Files, `-` for standard input; then the filter.
+    #[arg(value_name = "FILE|FILTER")]
+    words: Vec<String>,
+    /// A file; all other words then are the filter.
+    #[arg(short = 'r', long = "read", value_name = "FILE")]
+    read: Vec<PathBuf>,
+    /// A file with the filter.
+    #[arg(short = 'F', value_name = "FILE")]
+    filter_file: Option<PathBuf>,
+
+    /// Addresses and ports stay numbers: always so, this is accepted for scripts.
+    #[arg(short = 'n', action = clap::ArgAction::Count, help_heading = "Printing")]
+    numeric: u8,
+    /// The link header too.
+    #[arg(short = 'e', help_heading = "Printing")]
+    link_header: bool,
+    /// Less of each protocol.
+    #[arg(short = 'q', help_heading = "Printing")]
+    quiet: bool,
+    /// More of each protocol; up to -vvv.
+    #[arg(short = 'v', action = clap::ArgAction::Count, help_heading = "Printing")]
+    verbose: u8,
+    /// -t no time, -tt seconds since 1970, -ttt since the previous packet, -tttt with the date,
+    /// -ttttt since the first packet.
+    #[arg(short = 't', action = clap::ArgAction::Count, help_heading = "Printing")]
+    time: u8,
+    /// The bytes in hexadecimal; -xx with the link header.
+    #[arg(short = 'x', action = clap::ArgAction::Count, help_heading = "Printing")]
+    hex: u8,
+    /// The bytes in hexadecimal and as text; -XX with the link header.
+    #[arg(short = 'X', action = clap::ArgAction::Count, help_heading = "Printing")]
+    hex_and_text: u8,
+    /// The bytes as text; -AA with the link header.
+    #[arg(short = 'A', action = clap::ArgAction::Count, help_heading = "Printing")]
+    text: u8,
+    /// The packet's number first.
+    #[arg(short = '#', long, help_heading = "Printing")]
+    number: bool,
+    /// TCP sequence numbers as they are on the wire.
+    #[arg(short = 'S', long, help_heading = "Printing")]
+    absolute_tcp_sequence_numbers: bool,
+    /// Microseconds: when printing the default, of a pcap file that is written too.
+    #[arg(long, conflicts_with = "nano", help_heading = "Printing")]
+    micro: bool,
+    /// Nanoseconds: of a file that is written the default, when printing too.
+    #[arg(long, help_heading = "Printing")]
+    nano: bool,
+    /// The same as --micro or --nano.
+    #[arg(long, value_name = "micro|nano", conflicts_with_all = ["micro", "nano"], value_parser = ["micro", "nano"], help_heading = "Printing")]
+    time_stamp_precision: Option<String>,
+    /// Write each line at once.
+    #[arg(short = 'l', help_heading = "Printing")]
+    line_buffered: bool,
+
+    /// End after so many packets.
+    #[arg(
+        short = 'c',
+        long = "first",
+        value_name = "N",
+        help_heading = "Selecting"
+    )]
+    first: Option<u64>,
+    /// Leave out so many packets first.
+    #[arg(long, value_name = "N", help_heading = "Selecting")]
+    skip: Option<u64>,
+    /// Packets from this time on: RFC 3339, seconds since 1970, or +TIME after the first packet.
+    #[arg(long, value_name = "TIME", help_heading = "Selecting")]
+    from: Option<Moment>,
+    /// Packets before this time.
+    #[arg(long, value_name = "TIME", help_heading = "Selecting")]
+    to: Option<Moment>,
+    /// Put packets in the order of their stamps, as far as the window reaches (1s).
+    #[arg(long, value_name = "WINDOW", num_args = 0..=1, require_equals = true, default_missing_value = "1s", help_heading = "Selecting")]
+    reorder: Option<Span>,
+
+    /// Write the packets to a file instead of printing them; `-` is standard output.
+    #[arg(
+        short = 'w',
+        long = "write",
+        value_name = "FILE",
+        help_heading = "Writing"
+    )]
+    write: Option<PathBuf>,
+    /// Format to write (default: pcap for a name that ends in .pcap or .cap, otherwise pcapng).
+    #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
+    format: Option<FileFormat>,
+    /// The same as --format pcap.
+    #[arg(
+        short = 'P',
+        requires = "write",
+        conflicts_with = "format",
+        help_heading = "Writing"
+    )]
+    pcap: bool,
+    /// Pack what is written (default: as the name says by .zst, .lz4 or .gz).
+    #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
+    compress: Option<Compression>,
+    /// Keep so many bytes of each packet that is written; 0 is all.
+    #[arg(
+        short = 's',
+        long = "snapshot-length",
+        value_name = "BYTES",
+        help_heading = "Writing"
+    )]
+    snapshot_length: Option<usize>,
+    /// Print the packets that are written, too.
+    #[arg(long, requires = "write", help_heading = "Writing")]
+    print: bool,
+    /// Write each packet at once.
+    #[arg(short = 'U', help_heading = "Writing")]
+    packet_buffered: bool,
+
+    /// Only count the packets.
+    #[arg(long, group = "task", help_heading = "Instead of printing")]
+    count: bool,
+    /// What each file holds: format, interfaces, packets, bytes, times, losses it tells of.
+    #[arg(long, group = "task", help_heading = "Instead of printing")]
+    info: bool,
+    /// Look for the test tags of this program and of pktgen: missing, duplicate, reordered packets.
+    #[arg(long, group = "task", help_heading = "Instead of printing")]
+    verify: bool,
+    /// Cut each file behind its last whole record; a file that is whole stays as it is.
+    #[arg(long, group = "task", help_heading = "Instead of printing")]
+    repair: bool,
+    /// Print the program of the filter; -dd as C, -ddd as numbers.
+    #[arg(short = 'd', action = clap::ArgAction::Count, group = "task", help_heading = "Instead of printing")]
+    dump_filter: u8,
+    /// With --verify: how many frames of each stream were sent, so that its ends count too.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "verify",
+        help_heading = "Instead of printing"
+    )]
+    sent: Option<u64>,
+    /// --count, --info and --verify as JSON.
+    #[arg(long, requires = "task", help_heading = "Instead of printing")]
+    json: bool,
+
+    #[command(flatten)]
+    refused: Refused,
+}
+
+pub(crate) fn run(args: &ReadArgs) -> Result<u8> {
+    match read(args) {
+        Err(error) if error.is::<ClosedPipe>() => Ok(0),
+        result => result,
+    }
+}
+
+fn read(args: &ReadArgs) -> Result<u8> {
+    if let Some(answer) = &args.refused.0 {
+        bail!("{answer}");
+    }
+    let (files, expression) = args.words()?;
+    args.check(&files, &expression)?;
+    if args.repair {
+        return repair::run(&files);
+    }
+    if args.info {
+        return info::run(&files, args.json);
+    }
+    let mut input = Input::open(&files)?;
+    if let Some((source, foreign)) = input.troubles().find(|(_, trouble)| trouble.is_foreign()) {
+        bail!("{}: {foreign}", source.name);
+    }
+    let mut filter = Filter::new(&expression, input.interfaces())?;
+    if args.dump_filter > 0 {
+        let first = input
+            .interfaces()
+            .first()
+            .map(|interface| interface.link_type);
+        let program = filter.program(first.unwrap_or(LINK_ETHERNET))?;
+        deliver(&match args.dump_filter {
+            1 => program.listing(),
+            2 => program.c_array(),
+            _ => program.decimal(),
+        })?;
+        return Ok(0);
+    }
+    let filter = (!expression.is_empty()).then_some(filter);
+    let targets = Targets::new(args, &files)?;
+    if !args.verify && args.write.is_none() {
+        tell_files(&input);
+    }
+    let mut reading = Reading {
+        filter,
+        from: args.from,
+        to: args.to,
+        first_ns: None,
+        reorder: args.reorder.map(|window| Reorder::new(window.as_nanos())),
+        skip: args.skip.unwrap_or(0),
+        left: args.first,
+        targets,
+    };
+    reading.all(&mut input)?;
+    let selects = args.selects(&expression);
+    let code = reading.finish(&input, args, selects)?;
+    let troubles = input
+        .troubles()
+        .map(|(source, trouble)| tell_trouble(source, trouble));
+    Ok(troubles.fold(code, u8::max))
+}
+
+impl ReadArgs {
+    /// The files and the filter.
+    fn words(&self) -> Result<(Vec<PathBuf>, String)> {
+        let mut files = self.read.clone();
+        let mut words = &self.words[..];
+        if files.is_empty() {
+            let is_file = |word: &String| word == "-" || Path::new(word).exists();
+            // The first word is a file even if there is none of that name: the error then says so.
+            let count = words
+                .iter()
+                .skip(1)
+                .take_while(|word| is_file(word))
+                .count();
+            let (names, rest) = words.split_at(words.len().min(1 + count));
+            files.extend(names.iter().map(PathBuf::from));
+            words = rest;
+            if let Some(word) = words.first().filter(|word| looks_like_a_file(word)) {
+                bail!("cannot open {word}: there is no such file");
+            }
+        }
+        if files.is_empty() {
+            bail!("no file was named; `wirebench read FILE`, or - for standard input");
+        }
+        if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+            bail!("standard input (-) can be read once only");
+        }
+        let expression = match &self.filter_file {
+            None => words.join(" "),
+            Some(_) if !words.is_empty() => {
+                bail!("a filter was given and -F too; one of both is allowed")
+            }
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?
+                .trim()
+                .to_owned(),
+        };
+        Ok((files, expression))
+    }
+
+    fn check(&self, files: &[PathBuf], expression: &str) -> Result<()> {
+        let task = [
+            (self.count, "--count"),
+            (self.info, "--info"),
+            (self.verify, "--verify"),
+            (self.repair, "--repair"),
+            (self.dump_filter > 0, "-d"),
+        ];
+        let task = task.iter().find_map(|(on, name)| on.then_some(*name));
+        if let (Some(task), Some(_)) = (task, &self.write) {
+            bail!("{task} writes no file, so it cannot go with -w");
+        }
+        if self.json && (self.repair || self.dump_filter > 0) {
+            bail!("--json goes with --count, --info and --verify");
+        }
+        let whole_files = self.info || self.repair;
+        if whole_files && (self.selects(expression) || self.reorder.is_some()) {
+            bail!(
+                "{} takes whole files: no filter, time or number of packets is allowed",
+                task.unwrap_or_default()
+            );
+        }
+        if self.time > 5 {
+            bail!("-t is allowed up to five times (-ttttt)");
+        }
+        if self.repair && files.iter().any(|file| file.as_os_str() == "-") {
+            bail!("--repair needs files; standard input cannot be cut");
+        }
+        Ok(())
+    }
+
+    /// Whether some packets are left out.
+    fn selects(&self, expression: &str) -> bool {
+        !expression.is_empty()
+            || self.first.is_some()
+            || self.skip.is_some()
+            || self.from.is_some()
+            || self.to.is_some()
+    }
+
+    fn micro(&self) -> bool {
+        self.micro || self.time_stamp_precision.as_deref() == Some("micro")
+    }
+
+    fn nano(&self) -> bool {
+        self.nano || self.time_stamp_precision.as_deref() == Some("nano")
+    }
+
+    fn printing(&self) -> print::Options {
+        let link = |times: u8| times > 1;
+        print::Options {
+            time: match self.time {
+                0 => TimeForm::TimeOfDay,
+                1 => TimeForm::None,
+                2 => TimeForm::Unix,
+                3 => TimeForm::SincePrevious,
+                4 => TimeForm::DateTime,
+                _ => TimeForm::SinceFirst,
+            },
+            precision: if self.nano() {
+                print::Precision::Nano
+            } else {
+                print::Precision::Micro
+            },
+            link_header: self.link_header,
+            quiet: self.quiet,
+            verbose: self.verbose,
+            dump: match (self.hex_and_text, self.hex, self.text) {
+                (0, 0, 0) => Dump::None,
+                (0, 0, times) => Dump::Text { link: link(times) },
+                (0, times, _) => Dump::Hex { link: link(times) },
+                (times, _, _) => Dump::HexAndText { link: link(times) },
+            },
+            number: self.number,
+            absolute_sequence: self.absolute_tcp_sequence_numbers,
+        }
+    }
+
+    fn order(&self, path: &Path) -> Order {
+        let (format, compression) = write::by_name(path);
+        Order {
+            path: path.to_owned(),
+            format: match self.format {
+                Some(format) => format,
+                None if self.pcap => FileFormat::Pcap,
+                None => format,
+            },
+            compression: self.compress.or(compression),
+            precision: if self.micro() {
+                Precision::Micro
+            } else {
+                Precision::Nano
+            },
+            cut: self.snapshot_length.filter(|most| *most > 0),
+            unbuffered: self.packet_buffered,
+        }
+    }
+}
+
+/// A word of a filter has no such ending.
+fn looks_like_a_file(word: &str) -> bool {
+    [".pcap", ".pcapng", ".cap", ".zst", ".lz4", ".gz"]
+        .iter()
+        .any(|ending| word.ends_with(ending))
+}
+
+/// Where selected packets go.
+struct Targets {
+    counted: u64,
+    verify: Option<Verify>,
+    show: Option<Show>,
+    write: Option<Writer>,
+}
+
+impl Targets {
+    fn new(args: &ReadArgs, files: &[PathBuf]) -> Result<Self> {
+        let write = args.write.as_deref();
+        if args.print && write == Some(Path::new("-")) {
+            bail!("-w - and --print both need standard output");
+        }
+        let shows = args.print || !(args.count || args.verify || write.is_some());
+        let order = write.map(|path| args.order(path));
+        Ok(Self {
+            counted: 0,
+            verify: args.verify.then(|| Verify::new(args.sent)),
+            show: shows.then(|| Show::new(args.printing(), args.line_buffered)),
+            write: order
+                .map(|order| Writer::create(order, files))
+                .transpose()?,
+        })
+    }
+
+    fn take(&mut self, packet: &Packet, input: &Input) -> Result<()> {
+        self.counted += 1;
+        if let Some(verify) = &mut self.verify {
+            verify.take(packet);
+        }
+        if let Some(show) = &mut self.show {
+            show.packet(packet, input.interfaces())?;
+        }
+        if let Some(write) = &mut self.write {
+            write.packet(packet, input.interfaces())?;
+        }
+        Ok(())
+    }
+}
+
+/// The way of packets from the input to the targets.
+struct Reading {
+    filter: Option<Filter>,
+    from: Option<Moment>,
+    to: Option<Moment>,
+    /// The stamp of the first packet of all.
+    first_ns: Option<u64>,
+    reorder: Option<Reorder>,
+    skip: u64,
+    left: Option<u64>,
+    targets: Targets,
+}
+
+impl Reading {
+    fn all(&mut self, input: &mut Input) -> Result<()> {
+        if self.left == Some(0) {
+            return Ok(());
+        }
+        while input.next().is_some() {
+            let Some(packet) = input.current() else { break };
+            if !self.selects(packet)? {
+                continue;
+            }
+            let flow = match &mut self.reorder {
+                None => self.pass(packet, input)?,
+                Some(reorder) => {
+                    reorder.push(packet.clone());
+                    self.ordered(input)?
+                }
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        if let Some(reorder) = &mut self.reorder {
+            reorder.finish();
+            let _ = self.ordered(input)?;
+        }
+        Ok(())
+    }
+
+    fn selects(&mut self, packet: &Packet) -> Result<bool> {
+        let stamp = packet.stamp_ns;
+        let first = *self.first_ns.get_or_insert(stamp);
+        if self.from.is_some_and(|from| stamp < from.from(first))
+            || self.to.is_some_and(|to| stamp >= to.from(first))
+        {
+            return Ok(false);
+        }
+        match &mut self.filter {
+            Some(filter) => filter.accepts(packet),
+            None => Ok(true),
+        }
+    }
+
+    /// Passes on what the window need not hold any more.
+    fn ordered(&mut self, input: &Input) -> Result<ControlFlow<()>> {
+        while let Some(packet) = self.reorder.as_mut().and_then(Reorder::pop) {
+            if self.pass(&packet, input)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn pass(&mut self, packet: &Packet, input: &Input) -> Result<ControlFlow<()>> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.targets.take(packet, input)?;
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+            if *left == 0 {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Ends what was begun and says what is to be said; the exit code.
+    fn finish(self, input: &Input, args: &ReadArgs, selects: bool) -> Result<u8> {
+        let mut code = 0;
+        let targets = self.targets;
+        if let Some(mut show) = targets.show {
+            show.flush()?;
+        }
+        if let Some(write) = targets.write {
+            // What an interface counted is not true of a part of its packets.
+            let statistics = if selects {
+                Vec::new()
+            } else {
+                input.statistics()
+            };
+            write.finish(input.interfaces(), &statistics)?;
+            let left_out = input.left_out_blocks();
+            if left_out > 0 {
+                eprintln!(
+                    "wirebench: {} blocks that hold neither packets nor statistics were left out",
+                    count(left_out)
+                );
+            }
+        }
+        if args.count {
+            deliver(&if args.json {
+                json!({ "schema": "wirebench.read/1", "packets": targets.counted }).to_string()
+            } else {
+                let s = if targets.counted == 1 { "" } else { "s" };
+                format!("{} packet{s}", targets.counted)
+            })?;
+        }
+        if let Some(verify) = &targets.verify {
+            deliver(&if args.json {
+                let mut document = verify.json();
+                document["schema"] = json!("wirebench.read/1");
+                format!("{document:#}")
+            } else {
+                verify.text()
+            })?;
+            code = u8::from(!verify.holds());
+        }
+        if let Some(reorder) = &self.reorder {
+            tell_order(reorder);
+        }
+        for line in input.oddities() {
+            eprintln!("wirebench: {line}");
+        }
+        Ok(code)
+    }
+}
+
+fn tell_order(reorder: &Reorder) {
+    eprintln!(
+        "wirebench: {} packets came behind a later one; {} of them too late for the window, so they stand \
+         out of order",
+        count(reorder.moved),
+        count(reorder.too_late)
+    );
+    if reorder.hurried > 0 {
+        eprintln!(
+            "wirebench: the window holds more than fits its memory; {} packets left it early",
+            count(reorder.hurried)
+        );
+    }
+}
+
+/// tcpdump's line about each file.
+fn tell_files(input: &Input) {
+    for (name, interface) in input.files() {
+        let Some(interface) = interface else { continue };
+        let link = match LinkType::from_number(interface.link_type) {
+            Some(link) => format!("{} ({})", link.names().0, link.names().1),
+            None => interface.link_type.to_string(),
+        };
+        let snap_len = match interface.snap_len {
+            0 => wb_pcapng::MAX_CAPTURED as u32,
+            len => len,
+        };
+        eprintln!("reading from file {name}, link-type {link}, snapshot length {snap_len}");
+    }
+}
+
+/// Says why a file could not be read to its end; the exit code that follows.
+fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
+    let name = &source.name;
+    let can_be_cut = matches!(trouble, Trouble::Damaged(_))
+        && source.packing.is_none()
+        && name != "-"
+        && source.whole_bytes() > 0;
+    let hint = if can_be_cut {
+        format!("; `wirebench read --repair {name}` keeps what is whole")
+    } else {
+        String::new()
+    };
+    eprintln!("wirebench: {name}: {trouble}{hint}");
+    match trouble {
+        Trouble::Reading(_) => 4,
+        _ if trouble.is_foreign() => 2,
+        _ => 1,
+    }
+}
+
+/// Who read our standard output has gone: no fault, but nothing is left to do.
+#[derive(Debug)]
+struct ClosedPipe;
+
+impl fmt::Display for ClosedPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl std::error::Error for ClosedPipe {}
+
+/// What became of writing to a file, `-` for standard output.
+fn written(result: io::Result<()>, name: &str) -> Result<()> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) if name == "-" && error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(ClosedPipe.into())
+        }
+        Err(error) if name == "-" => {
+            Err(Fault(format!("cannot write standard output: {error}")).into())
+        }
+        Err(error) => Err(Fault(format!("cannot write {name}: {error}")).into()),
+    }
+}

@@ -1,0 +1,298 @@
+//! All input files as one stream of packets: of several, the earliest packet first.
+//!
+//! Holds one packet of each file. The interfaces of all files stand in one list; those that are
+//! the same in two files are one.
+
+use std::{cmp::Reverse, collections::BinaryHeap, path::PathBuf};
+
+use anyhow::Result;
+use wb_pcapng::{Event, Interface, PacketOptions, Record, Statistics, TimeUnit};
+
+use super::source::{Source, Trouble};
+
+/// A packet out of its file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Packet {
+    /// Nanoseconds since 1970. A packet without a stamp has that of the one before it.
+    pub(super) stamp_ns: u64,
+    /// The length it had.
+    pub(super) original_len: u32,
+    /// Index into the interfaces of the input.
+    pub(super) interface: usize,
+    pub(super) link_type: u16,
+    pub(super) flags: Option<u32>,
+    drop_count: Option<u64>,
+    packet_id: Option<u64>,
+    queue: Option<u32>,
+    comment: Option<String>,
+    /// What was captured of it.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Packet {
+    /// Takes a record's place; memory is used again.
+    fn set(&mut self, record: &Record<'_>, interface: usize) {
+        if record.stamped {
+            self.stamp_ns = record.stamp_ns;
+        }
+        self.original_len = record.original_len;
+        self.interface = interface;
+        self.link_type = record.link_type;
+        let options = &record.options;
+        self.flags = options.flags;
+        self.drop_count = options.drop_count;
+        self.packet_id = options.packet_id;
+        self.queue = options.queue;
+        self.comment = options.comment.map(str::to_owned);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(record.captured);
+    }
+
+    /// What else its file said of it.
+    pub(super) fn options(&self) -> PacketOptions<'_> {
+        PacketOptions {
+            flags: self.flags,
+            drop_count: self.drop_count,
+            packet_id: self.packet_id,
+            queue: self.queue,
+            comment: self.comment.as_deref(),
+        }
+    }
+}
+
+/// One file on its way through.
+struct Lane {
+    source: Source,
+    head: Packet,
+    /// The file's interfaces, by their index in the list of all.
+    places: Vec<usize>,
+    /// The last statistics of each of the file's interfaces.
+    statistics: Vec<Option<Statistics>>,
+    trouble: Option<Trouble>,
+}
+
+/// What all files have in common while they are read.
+#[derive(Default)]
+struct Shared {
+    interfaces: Vec<Interface>,
+    left_out_blocks: u64,
+}
+
+impl Shared {
+    /// The place of an interface in the list of all. Two of one file are never the same.
+    fn place(&mut self, interface: &Interface, taken: &[usize]) -> usize {
+        let alike = |known: &Interface| {
+            // What stamps counted in the file is no matter once they are nanoseconds.
+            let known = Interface {
+                time_unit: interface.time_unit,
+                time_offset: interface.time_offset,
+                ..known.clone()
+            };
+            known == *interface
+        };
+        let mut all = self.interfaces.iter().enumerate();
+        if let Some((place, _)) = all.find(|(at, known)| !taken.contains(at) && alike(known)) {
+            return place;
+        }
+        self.interfaces.push(Interface {
+            time_unit: TimeUnit::NANOSECONDS,
+            time_offset: 0,
+            ..interface.clone()
+        });
+        self.interfaces.len() - 1
+    }
+}
+
+/// The input files.
+pub(super) struct Input {
+    lanes: Vec<Lane>,
+    /// The heads that wait: stamp and lane. Equal stamps go in the order of the files.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The lane whose head was given out.
+    given: Option<usize>,
+    shared: Shared,
+}
+
+impl Input {
+    /// Opens all files and reads each up to its first packet.
+    ///
+    /// # Errors
+    /// If one cannot be opened. What is wrong inside is told by [`troubles`](Self::troubles).
+    pub(super) fn open(files: &[PathBuf]) -> Result<Self> {
+        let mut lanes = Vec::new();
+        for file in files {
+            lanes.push(Lane {
+                source: Source::open(file)?,
+                head: Packet::default(),
+                places: Vec::new(),
+                statistics: Vec::new(),
+                trouble: None,
+            });
+        }
+        let mut input = Self {
+            lanes,
+            waiting: BinaryHeap::new(),
+            given: None,
+            shared: Shared::default(),
+        };
+        for lane in 0..input.lanes.len() {
+            input.advance(lane);
+        }
+        Ok(input)
+    }
+
+    /// The next packet; none when all files have ended or broken off.
+    pub(super) fn next(&mut self) -> Option<&Packet> {
+        if let Some(lane) = self.given.take() {
+            self.advance(lane);
+        }
+        let Reverse((_, lane)) = self.waiting.pop()?;
+        self.given = Some(lane);
+        Some(&self.lanes[lane].head)
+    }
+
+    /// The packet that [`next`](Self::next) gave last.
+    pub(super) fn current(&self) -> Option<&Packet> {
+        Some(&self.lanes[self.given?].head)
+    }
+
+    fn advance(&mut self, at: usize) {
+        let lane = &mut self.lanes[at];
+        loop {
+            let (head, shared) = (&mut lane.head, &mut self.shared);
+            let (places, kept) = (&mut lane.places, &mut lane.statistics);
+            let step = lane.source.step(|item| {
+                while let Some(interface) = item.interfaces.get(places.len()) {
+                    places.push(shared.place(interface, places));
+                    kept.push(None);
+                }
+                match &item.event {
+                    Event::Record(record) => {
+                        head.set(record, places[record.interface as usize]);
+                        return true;
+                    }
+                    Event::Statistics(found) => kept[found.interface as usize] = Some(*found),
+                    Event::Custom(_) | Event::Other { .. } => shared.left_out_blocks += 1,
+                    Event::Header(_) | Event::Interface(_) => {}
+                }
+                false
+            });
+            match step {
+                Ok(Some(false)) => {}
+                Ok(Some(true)) => {
+                    self.waiting.push(Reverse((lane.head.stamp_ns, at)));
+                    return;
+                }
+                Ok(None) => return,
+                Err(trouble) => {
+                    lane.trouble = Some(trouble);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All interfaces met so far.
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        &self.shared.interfaces
+    }
+
+    /// The files, with the first interface of each.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, Option<&Interface>)> {
+        self.lanes
+            .iter()
+            .map(|lane| (&lane.source.name[..], lane.source.interfaces().first()))
+    }
+
+    /// Which files could not be read to their end, and why.
+    pub(super) fn troubles(&self) -> impl Iterator<Item = (&Source, &Trouble)> {
+        self.lanes
+            .iter()
+            .filter_map(|lane| Some((&lane.source, lane.trouble.as_ref()?)))
+    }
+
+    /// Oddities met so far, with the file in front.
+    pub(super) fn oddities(&self) -> impl Iterator<Item = String> {
+        self.lanes.iter().flat_map(|lane| {
+            let name = &lane.source.name;
+            let lines = lane.source.oddities();
+            lines.into_iter().map(move |line| format!("{name}: {line}"))
+        })
+    }
+
+    /// Blocks that are neither packets nor descriptions nor statistics.
+    pub(super) fn left_out_blocks(&self) -> u64 {
+        self.shared.left_out_blocks
+    }
+
+    /// The statistics that hold for each interface, numbered as [`interfaces`](Self::interfaces).
+    pub(super) fn statistics(&self) -> Vec<Statistics> {
+        let mut all: Vec<Option<Statistics>> = vec![None; self.interfaces().len()];
+        for lane in &self.lanes {
+            for (place, found) in lane.places.iter().zip(&lane.statistics) {
+                let Some(found) = found else { continue };
+                let found = Statistics {
+                    interface: *place as u32,
+                    ..*found
+                };
+                all[*place] = Some(match all[*place] {
+                    Some(known) => joined(&known, &found),
+                    None => found,
+                });
+            }
+        }
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// The files of one capture repeat its counts and go on with them; those of two are added.
+fn joined(a: &Statistics, b: &Statistics) -> Statistics {
+    if a.start_ns.is_some() && a.start_ns == b.start_ns {
+        return if b.stamp_ns >= a.stamp_ns { *b } else { *a };
+    }
+    let sum = |number: fn(&Statistics) -> Option<u64>| Some(number(a)?.saturating_add(number(b)?));
+    Statistics {
+        interface: a.interface,
+        stamp_ns: a.stamp_ns.max(b.stamp_ns),
+        start_ns: a.start_ns.zip(b.start_ns).map(|(a, b)| a.min(b)),
+        end_ns: a.end_ns.max(b.end_ns),
+        if_received: sum(|s| s.if_received),
+        if_dropped: sum(|s| s.if_dropped),
+        filter_accepted: sum(|s| s.filter_accepted),
+        os_dropped: sum(|s| s.os_dropped),
+        delivered: sum(|s| s.delivered),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_one_capture_go_on_and_those_of_two_are_added() {
+        let counted = |start_ns, stamp_ns, n| Statistics {
+            start_ns: Some(start_ns),
+            stamp_ns,
+            filter_accepted: Some(n),
+            ..Statistics::default()
+        };
+        let joined = |a, b| joined(&a, &b).filter_accepted;
+        assert_eq!(joined(counted(1, 5, 10), counted(1, 9, 15)), Some(15));
+        assert_eq!(joined(counted(1, 9, 15), counted(1, 5, 10)), Some(15));
+        assert_eq!(joined(counted(1, 5, 10), counted(6, 9, 15)), Some(25));
+    }
+
+    #[test]
+    fn the_same_interface_of_two_files_is_one_and_two_of_one_file_stay_two() {
+        let mut shared = Shared::default();
+        let ethernet = Interface::new(1);
+        assert_eq!(shared.place(&ethernet, &[]), 0);
+        assert_eq!(shared.place(&ethernet, &[0]), 1);
+        let micro = Interface {
+            time_unit: TimeUnit::MICROSECONDS,
+            ..ethernet
+        };
+        assert_eq!(shared.place(&micro, &[]), 0);
+        assert_eq!(shared.place(&Interface::new(101), &[]), 2);
+    }
+}

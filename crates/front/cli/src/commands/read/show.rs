@@ -1,0 +1,99 @@
+//! Packets as lines on standard output.
+
+use std::io::{self, Write};
+
+use anyhow::{Result, bail};
+use wb_pcapng::Interface;
+use wb_tcpdump::print::{Direction, LinkType, Options, Packet as Line, Printer};
+
+use super::{input::Packet, moment::local_zone, written};
+
+/// Text that is gathered before it is written.
+const GATHERED: usize = 64 << 10;
+
+/// Prints packets as tcpdump does.
+pub(super) struct Show {
+    printer: Printer,
+    text: String,
+    /// Each packet is written at once.
+    line_by_line: bool,
+}
+
+impl Show {
+    pub(super) fn new(options: Options, line_by_line: bool) -> Self {
+        Self {
+            printer: Printer::new(options).in_zone(local_zone()),
+            text: String::new(),
+            line_by_line,
+        }
+    }
+
+    /// Prints a packet; its interface too, if there are several.
+    ///
+    /// # Errors
+    /// If its link type cannot be printed, or standard output cannot be written.
+    pub(super) fn packet(&mut self, packet: &Packet, interfaces: &[Interface]) -> Result<()> {
+        let Some(link) = LinkType::from_number(packet.link_type) else {
+            self.flush()?;
+            bail!(
+                "packets of link type {} cannot be printed; -w writes them to a file",
+                packet.link_type
+            );
+        };
+        let several = interfaces.len() > 1 && link != LinkType::Sll2;
+        let interface = interfaces[packet.interface].name.as_deref();
+        let line = Line {
+            stamp_ns: packet.stamp_ns,
+            interface: interface.filter(|_| several),
+            direction: packet.flags.and_then(direction),
+            original_len: packet.original_len,
+            bytes: &packet.bytes,
+            link,
+        };
+        self.printer.line(&mut self.text, &line);
+        if self.line_by_line || self.text.len() >= GATHERED {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let mut out = io::stdout().lock();
+        let result = out
+            .write_all(self.text.as_bytes())
+            .and_then(|()| out.flush());
+        self.text.clear();
+        written(result, "-")
+    }
+}
+
+/// epb_flags: bits 0-1 say in or out, bits 2-4 the kind of address.
+const fn direction(flags: u32) -> Option<Direction> {
+    match (flags & 3, flags >> 2 & 7) {
+        (2, _) => Some(Direction::Out),
+        (_, 2) => Some(Direction::Multicast),
+        (_, 3) => Some(Direction::Broadcast),
+        (_, 4) => Some(Direction::Other),
+        (1, _) => Some(Direction::In),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_of_a_packet() {
+        assert_eq!(direction(0), None);
+        assert_eq!(direction(1), Some(Direction::In));
+        assert_eq!(direction(2), Some(Direction::Out));
+        assert_eq!(direction(1 | 3 << 2), Some(Direction::Broadcast));
+        assert_eq!(direction(1 | 1 << 2), Some(Direction::In));
+        assert_eq!(direction(2 | 2 << 2), Some(Direction::Out));
+    }
+}

@@ -1,0 +1,259 @@
+//! One capture file as a stream of blocks: opened, unpacked by what it begins with, decoded.
+//!
+//! Knows nothing of what becomes of the blocks. Memory is bounded whatever the file says.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, BufRead, BufReader, Chain, Cursor, Read},
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use lz4_flex::frame::FrameDecoder;
+use wb_pcapng::{Decoder, Interface, Item, Problem};
+
+/// Bytes read at once.
+const PIECE: usize = 256 << 10;
+
+/// How the file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Zstd,
+    Lz4,
+    Gzip,
+}
+
+impl Packing {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// RFC 8878 section 3.1.1, the LZ4 frame format, RFC 1952 section 2.3.1.
+    fn of(beginning: &[u8]) -> Option<Self> {
+        match beginning {
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            [0x04, 0x22, 0x4d, 0x18, ..] => Some(Self::Lz4),
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            _ => None,
+        }
+    }
+}
+
+/// Why a file could not be read to its end.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The blocks make no sense from here on, or end too early.
+    Damaged(wb_pcapng::Error),
+    /// The packing is damaged; so many bytes of its content made whole blocks.
+    Unpacking(Packing, u64, io::Error),
+    /// The system would not read.
+    Reading(io::Error),
+}
+
+impl Trouble {
+    /// Whether this never was a capture file.
+    pub(super) const fn is_foreign(&self) -> bool {
+        matches!(
+            self,
+            Self::Damaged(wb_pcapng::Error {
+                problem: Problem::UnknownFormat(_),
+                ..
+            })
+        )
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(error) if self.is_foreign() => error.problem.fmt(f),
+            Self::Damaged(error) => write!(f, "byte {}: {}", error.offset, error.problem),
+            Self::Unpacking(packing, whole, cause) => write!(
+                f,
+                "{} is damaged or cut: {cause}; {whole} bytes of the content are whole records",
+                packing.name()
+            ),
+            Self::Reading(cause) => write!(f, "cannot read on: {cause}"),
+        }
+    }
+}
+
+/// A capture file, from disk or standard input.
+pub(super) struct Source {
+    /// As the user wrote it; `-` is standard input.
+    pub(super) name: String,
+    pub(super) packing: Option<Packing>,
+    bytes: Box<dyn Read>,
+    decoder: Decoder,
+    ended: bool,
+}
+
+impl Source {
+    /// Opens a file and reads its first bytes.
+    ///
+    /// # Errors
+    /// If it cannot be opened or read at all.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let mut raw: Box<dyn Read> = if name == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+            if file.metadata().is_ok_and(|found| found.is_dir()) {
+                bail!("{name} is a directory; a capture file is expected");
+            }
+            Box::new(file)
+        };
+        let mut beginning = Vec::with_capacity(4);
+        (&mut raw)
+            .take(4)
+            .read_to_end(&mut beginning)
+            .with_context(|| format!("cannot read {name}"))?;
+        let packing = Packing::of(&beginning);
+        let raw = Cursor::new(beginning).chain(raw);
+        let bytes = unpacked(packing, raw).with_context(|| format!("cannot unpack {name}"))?;
+        Ok(Self {
+            name,
+            packing,
+            bytes,
+            decoder: Decoder::new(),
+            ended: false,
+        })
+    }
+
+    /// The next block, given to `visit`; none at the end. Not to be called again after trouble.
+    pub(super) fn step<T>(
+        &mut self,
+        visit: impl FnOnce(&Item<'_>) -> T,
+    ) -> Result<Option<T>, Trouble> {
+        loop {
+            match self.decoder.next_item() {
+                Ok(Some(item)) => return Ok(Some(visit(&item))),
+                Ok(None) if self.ended => return Ok(None),
+                Ok(None) => self.fill()?,
+                Err(error) => return Err(Trouble::Damaged(error)),
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Trouble> {
+        let len = loop {
+            match self.bytes.read(self.decoder.space(PIECE)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(len) => break len,
+                Err(error) => {
+                    let whole = self.whole_bytes();
+                    return Err(match self.packing {
+                        Some(packing) => Trouble::Unpacking(packing, whole, error),
+                        None => Trouble::Reading(error),
+                    });
+                }
+            }
+        };
+        if len == 0 {
+            self.ended = true;
+            self.decoder.finish();
+        } else {
+            self.decoder.filled(len);
+        }
+        Ok(())
+    }
+
+    /// The interfaces met so far.
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        self.decoder.interfaces()
+    }
+
+    /// Bytes up to the end of the last whole block.
+    pub(super) fn whole_bytes(&self) -> u64 {
+        self.decoder.whole().offset
+    }
+
+    /// Whole frames so far.
+    pub(super) fn whole_records(&self) -> u64 {
+        self.decoder.whole().records
+    }
+
+    /// Oddities met so far, a line each.
+    pub(super) fn oddities(&self) -> Vec<String> {
+        self.decoder.warnings().lines().collect()
+    }
+}
+
+type Raw = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
+
+fn unpacked(packing: Option<Packing>, raw: Raw) -> io::Result<Box<dyn Read>> {
+    Ok(match packing {
+        None => Box::new(raw),
+        Some(Packing::Zstd) => Box::new(zstd::Decoder::new(raw)?),
+        Some(Packing::Lz4) => Box::new(Lz4Frames {
+            frame: Some(FrameDecoder::new(BufReader::with_capacity(PIECE, raw))),
+        }),
+        Some(Packing::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(raw)),
+    })
+}
+
+/// LZ4 frames one after the other: the decoder itself ends with the first.
+struct Lz4Frames<R: Read> {
+    frame: Option<FrameDecoder<R>>,
+}
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(frame) = &mut self.frame else {
+                return Ok(0);
+            };
+            let len = frame.read(buf)?;
+            if len > 0 || buf.is_empty() {
+                return Ok(len);
+            }
+            let Some(ended) = self.frame.take() else {
+                return Ok(0);
+            };
+            let mut rest = ended.into_inner();
+            if !rest.fill_buf()?.is_empty() {
+                self.frame = Some(FrameDecoder::new(rest));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn packings_are_told_by_their_first_bytes() {
+        assert_eq!(Packing::of(&[0x28, 0xb5, 0x2f, 0xfd]), Some(Packing::Zstd));
+        assert_eq!(Packing::of(&[0x04, 0x22, 0x4d, 0x18]), Some(Packing::Lz4));
+        assert_eq!(Packing::of(&[0x1f, 0x8b]), Some(Packing::Gzip));
+        assert_eq!(Packing::of(&[0xd4, 0xc3, 0xb2, 0xa1]), None);
+        assert_eq!(Packing::of(&[]), None);
+    }
+
+    #[test]
+    fn lz4_frames_follow_one_another() {
+        let mut packed = Vec::new();
+        for text in ["one ", "", "two"] {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(packed);
+            encoder.write_all(text.as_bytes()).unwrap();
+            packed = encoder.finish().unwrap();
+        }
+        let mut text = String::new();
+        let frame = Some(FrameDecoder::new(&packed[..]));
+        Lz4Frames { frame }.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one two");
+        packed.truncate(packed.len() - 6);
+        let frame = Some(FrameDecoder::new(&packed[..]));
+        let cut = Lz4Frames { frame }.read_to_string(&mut text);
+        assert!(cut.is_err(), "a cut frame is no end");
+    }
+}

@@ -1,0 +1,422 @@
+//! The test tags in packets: which numbers of each stream are there, and which are not.
+//!
+//! Every missing number is known exactly, as the gap it is in, up to [`MOST_GAPS`] gaps.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use wb_pcapng::LINK_ETHERNET;
+use wb_render::{figures, table::Table};
+use wb_wire::{PktgenTag, Tag, TagKind, find_tag};
+
+use super::input::Packet;
+
+/// Gaps that are remembered, of all streams together. Of more the oldest are only counted.
+const MOST_GAPS: usize = 1 << 18;
+/// Streams that are told apart.
+const MOST_STREAMS: usize = 1 << 16;
+/// Ranges that are listed per stream: in a line, and in JSON.
+const LISTED: usize = 8;
+const LISTED_JSON: usize = 1000;
+
+/// A wrap of the 32-bit number; numbers begin behind one, so that earlier ones have room.
+const WRAP: u64 = 1 << 32;
+
+/// The numbers of one stream, without their upper half.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    first: u64,
+    last: u64,
+    received: u64,
+    duplicates: u64,
+    reordered: u64,
+    /// Missing numbers between first and last: from, and the one behind the last.
+    gaps: BTreeMap<u64, u64>,
+    /// Numbers in gaps that were forgotten, which end in front of this number.
+    forgotten: u64,
+    forgotten_end: u64,
+}
+
+impl Stream {
+    /// Takes a number; how many gaps more there are.
+    fn take(&mut self, sequence: u32) -> isize {
+        self.received += 1;
+        if self.received == 1 {
+            let number = WRAP + u64::from(sequence);
+            (self.first, self.last) = (number, number);
+            return 0;
+        }
+        // The nearest number with these 32 bits.
+        let step = sequence.wrapping_sub(self.last as u32).cast_signed();
+        let number = self.last.saturating_add_signed(step.into());
+        let before = self.gaps.len();
+        if number > self.last {
+            if number > self.last + 1 {
+                self.gaps.insert(self.last + 1, number);
+            }
+            self.last = number;
+        } else if number < self.first {
+            if number + 1 < self.first {
+                self.gaps.insert(number + 1, self.first);
+            }
+            self.first = number;
+            self.reordered += 1;
+        } else if self.fill(number) {
+            self.reordered += 1;
+        } else {
+            self.duplicates += 1;
+        }
+        self.gaps.len().cast_signed() - before.cast_signed()
+    }
+
+    /// Takes a number out of its gap. False if it is in none.
+    fn fill(&mut self, number: u64) -> bool {
+        let Some((&from, &to)) = self.gaps.range(..=number).next_back() else {
+            return false;
+        };
+        if number >= to {
+            return false;
+        }
+        self.gaps.remove(&from);
+        if from < number {
+            self.gaps.insert(from, number);
+        }
+        if number + 1 < to {
+            self.gaps.insert(number + 1, to);
+        }
+        true
+    }
+
+    fn forget_oldest_gap(&mut self) -> bool {
+        let Some((from, to)) = self.gaps.pop_first() else {
+            return false;
+        };
+        self.forgotten += to - from;
+        self.forgotten_end = to;
+        true
+    }
+
+    /// The ranges of missing numbers, both ends included: between first and last, and if it is
+    /// known how many were sent, before and behind too.
+    fn missing(&self, kind: TagKind, sent: Option<u64>) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<_> = self.gaps.iter().map(|(from, to)| (*from, *to)).collect();
+        if let Some(sent) = sent {
+            let start = WRAP + begin(kind);
+            if start < self.first {
+                ranges.insert(0, (start, self.first));
+            }
+            let end = start + sent;
+            if self.last + 1 < end {
+                ranges.push((self.last + 1, end));
+            }
+        }
+        ranges
+    }
+}
+
+/// The number that a stream begins with.
+const fn begin(kind: TagKind) -> u64 {
+    match kind {
+        TagKind::Native => 0,
+        TagKind::Pktgen => 1,
+    }
+}
+
+/// A number as it was sent; one from before the first wrap has 32 bits only.
+const fn shown(number: u64) -> u64 {
+    if number >= WRAP {
+        number - WRAP
+    } else {
+        number
+    }
+}
+
+fn plural(n: u64, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {what}{s}", figures::count(n))
+}
+
+const fn name(kind: TagKind) -> &'static str {
+    match kind {
+        TagKind::Native => "flow",
+        TagKind::Pktgen => "pktgen",
+    }
+}
+
+/// Looks at the tags of packets.
+#[derive(Debug)]
+pub(super) struct Verify {
+    /// How many frames of each stream were sent, if the user knows.
+    sent: Option<u64>,
+    /// By the form of the tag and its flow; pktgen's has none and is one stream.
+    streams: BTreeMap<(bool, u32), Stream>,
+    gaps: usize,
+    most_gaps: usize,
+    packets: u64,
+    untagged: u64,
+    /// Of streams beyond [`MOST_STREAMS`].
+    beyond: u64,
+}
+
+impl Verify {
+    pub(super) fn new(sent: Option<u64>) -> Self {
+        Self {
+            sent,
+            streams: BTreeMap::new(),
+            gaps: 0,
+            most_gaps: MOST_GAPS,
+            packets: 0,
+            untagged: 0,
+            beyond: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, packet: &Packet) {
+        self.packets += 1;
+        let tag = (packet.link_type == LINK_ETHERNET)
+            .then(|| find_tag(&packet.bytes))
+            .flatten();
+        let read = tag.and_then(|(at, kind)| {
+            let bytes = &packet.bytes[at..];
+            match kind {
+                TagKind::Native => Tag::read(bytes).map(|tag| ((false, tag.flow), tag.sequence)),
+                TagKind::Pktgen => PktgenTag::read(bytes).map(|tag| ((true, 0), tag.sequence)),
+            }
+        });
+        match read {
+            Some((key, sequence)) => self.number(key, sequence),
+            None => self.untagged += 1,
+        }
+    }
+
+    fn number(&mut self, key: (bool, u32), sequence: u32) {
+        if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&key) {
+            self.beyond += 1;
+            return;
+        }
+        let stream = self.streams.entry(key).or_default();
+        self.gaps = self.gaps.saturating_add_signed(stream.take(sequence));
+        while self.gaps > self.most_gaps && stream.forget_oldest_gap() {
+            self.gaps -= 1;
+        }
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let row = |(key, stream): (&(bool, u32), &Stream)| {
+            let kind = if key.0 {
+                TagKind::Pktgen
+            } else {
+                TagKind::Native
+            };
+            let ranges = stream.missing(kind, self.sent);
+            Row {
+                kind,
+                flow: key.1,
+                missing: stream.forgotten + ranges.iter().map(|(a, b)| b - a).sum::<u64>(),
+                ranges: ranges
+                    .iter()
+                    .map(|(a, b)| (shown(*a), shown(b - 1)))
+                    .collect(),
+                stream: stream.clone(),
+            }
+        };
+        self.streams.iter().map(row).collect()
+    }
+
+    /// Whether every number is there, and there were numbers at all.
+    pub(super) fn holds(&self) -> bool {
+        let rows = self.rows();
+        !rows.is_empty() && self.beyond == 0 && rows.iter().all(|row| row.missing == 0)
+    }
+
+    /// The verdict and a line for each stream.
+    pub(super) fn text(&self) -> String {
+        let rows = self.rows();
+        let missing: u64 = rows.iter().map(|row| row.missing).sum();
+        let count = figures::count;
+        let head = if rows.is_empty() {
+            format!(
+                "no test tag in {} packets: nothing was verified",
+                count(self.packets)
+            )
+        } else {
+            let tagged = self.packets - self.untagged;
+            let missing = if missing == 0 {
+                "nothing is missing".to_owned()
+            } else {
+                format!("{} MISSING", count(missing))
+            };
+            format!(
+                "{missing}: {} with a tag in {}, {} without",
+                plural(tagged, "packet"),
+                plural(rows.len() as u64, "stream"),
+                count(self.untagged)
+            )
+        };
+        let mut table = Table::new().left("stream");
+        for title in [
+            "first",
+            "last",
+            "received",
+            "missing",
+            "duplicates",
+            "reordered",
+        ] {
+            table = table.right(title);
+        }
+        table = table.left("missing numbers");
+        for row in &rows {
+            let stream = &row.stream;
+            let name = match row.kind {
+                TagKind::Native => format!("flow {}", row.flow),
+                TagKind::Pktgen => name(row.kind).to_owned(),
+            };
+            table.row([
+                name,
+                shown(stream.first).to_string(),
+                shown(stream.last).to_string(),
+                count(stream.received),
+                count(row.missing),
+                count(stream.duplicates),
+                count(stream.reordered),
+                row.list(),
+            ]);
+        }
+        let mut text = format!("{head}\n");
+        if !rows.is_empty() {
+            text += &table.without_blank_columns().text(2);
+        }
+        if self.beyond > 0 {
+            text += &format!(
+                "  {} packets of further streams were not looked at: {MOST_STREAMS} are told apart\n",
+                count(self.beyond)
+            );
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let rows = self.rows();
+        let sum = |number: fn(&Row) -> u64| rows.iter().map(number).sum::<u64>();
+        let streams = rows.iter().map(|row| {
+            json!({
+                "tag": name(row.kind),
+                "flow": row.flow,
+                "first": shown(row.stream.first),
+                "last": shown(row.stream.last),
+                "received_frames": row.stream.received,
+                "missing_frames": row.missing,
+                "duplicate_frames": row.stream.duplicates,
+                "reordered_frames": row.stream.reordered,
+                "missing_ranges": row.ranges.iter().take(LISTED_JSON).collect::<Vec<_>>(),
+                "missing_ranges_listed": row.stream.forgotten == 0 && row.ranges.len() <= LISTED_JSON,
+            })
+        });
+        json!({
+            "holds": self.holds(),
+            "totals": {
+                "frames": self.packets,
+                "untagged_frames": self.untagged,
+                "unexamined_frames": self.beyond,
+                "received_frames": sum(|row| row.stream.received),
+                "missing_frames": sum(|row| row.missing),
+                "duplicate_frames": sum(|row| row.stream.duplicates),
+                "reordered_frames": sum(|row| row.stream.reordered),
+            },
+            "streams": streams.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A stream at the end.
+struct Row {
+    kind: TagKind,
+    flow: u32,
+    missing: u64,
+    /// Both ends included.
+    ranges: Vec<(u64, u64)>,
+    stream: Stream,
+}
+
+impl Row {
+    fn list(&self) -> String {
+        let mut parts = Vec::new();
+        if self.stream.forgotten > 0 {
+            let end = shown(self.stream.forgotten_end);
+            parts.push(format!(
+                "{} before {end}",
+                figures::count(self.stream.forgotten)
+            ));
+        }
+        parts.extend(self.ranges.iter().take(LISTED).map(|(from, to)| {
+            if from == to {
+                from.to_string()
+            } else {
+                format!("{from}-{to}")
+            }
+        }));
+        let more = self.ranges.len().saturating_sub(LISTED);
+        if more > 0 {
+            parts.push(format!("and {more} more ranges"));
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(sent: Option<u64>, numbers: impl IntoIterator<Item = u32>) -> Verify {
+        let mut verify = Verify::new(sent);
+        for number in numbers {
+            verify.packets += 1;
+            verify.number((false, 7), number);
+        }
+        verify
+    }
+
+    fn totals(verify: &Verify) -> [u64; 4] {
+        let json = verify.json();
+        ["received", "missing", "duplicate", "reordered"]
+            .map(|key| json["totals"][format!("{key}_frames")].as_u64().unwrap())
+    }
+
+    #[test]
+    fn each_number_is_counted_once() {
+        let verify = verified(None, [0, 1, 2, 6, 4, 4, 9, 9, 3]);
+        assert_eq!(totals(&verify), [9, 3, 2, 2]);
+        assert_eq!(verify.rows()[0].ranges, [(5, 5), (7, 8)]);
+        assert!(!verify.holds());
+        assert!(verified(None, [2, 1, 0]).holds());
+        assert!(!verified(None, []).holds(), "nothing is no proof");
+    }
+
+    #[test]
+    fn what_was_sent_tells_the_ends() {
+        assert!(verified(None, 5..10).holds());
+        let verify = verified(Some(12), 5..10);
+        assert_eq!(verify.rows()[0].ranges, [(0, 4), (10, 11)]);
+        assert!(verified(Some(12), 0..12).holds());
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let verify = verified(None, [u32::MAX - 1, u32::MAX, 1, 0]);
+        assert_eq!(totals(&verify), [4, 0, 0, 1]);
+        let before = verified(None, [0, u32::MAX, 1]);
+        assert_eq!(totals(&before), [3, 0, 0, 1]);
+    }
+
+    #[test]
+    fn gaps_are_bounded_and_what_was_forgotten_is_counted() {
+        let mut verify = Verify::new(None);
+        verify.most_gaps = 2;
+        for number in (0..20).step_by(2) {
+            verify.number((false, 0), number);
+        }
+        assert_eq!(totals(&verify), [10, 9, 0, 0]);
+        assert_eq!(verify.rows()[0].ranges, [(15, 15), (17, 17)]);
+        assert!(verify.text().contains("7 before 14"), "{}", verify.text());
+    }
+}

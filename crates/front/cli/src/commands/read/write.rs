@@ -1,0 +1,350 @@
+//! The output file: pcapng or pcap, packed or not.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use flate2::write::GzEncoder;
+use lz4_flex::frame::FrameEncoder;
+use wb_pcapng::{
+    EnhancedPacket, Interface, LINK_ETHERNET, PcapWriter, PcapngWriter, Precision, Statistics,
+};
+
+use super::{input::Packet, written};
+
+/// Bytes that are gathered before they are written.
+const GATHERED: usize = 256 << 10;
+
+/// The formats that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FileFormat {
+    Pcapng,
+    Pcap,
+}
+
+/// How the output can be packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Compression {
+    Zstd,
+    Lz4,
+    Gzip,
+}
+
+/// What is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// `-` is standard output.
+    pub(super) path: PathBuf,
+    pub(super) format: FileFormat,
+    pub(super) compression: Option<Compression>,
+    pub(super) precision: Precision,
+    /// At most so many bytes of a packet.
+    pub(super) cut: Option<usize>,
+    /// Each packet is written at once.
+    pub(super) unbuffered: bool,
+}
+
+/// What the endings of a name say: `x.pcap.zst` is pcap, packed by zstd.
+pub(super) fn by_name(path: &Path) -> (FileFormat, Option<Compression>) {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let packed = [
+        (".zst", Compression::Zstd),
+        (".lz4", Compression::Lz4),
+        (".gz", Compression::Gzip),
+    ];
+    let ending = packed.iter().find(|(ending, _)| name.ends_with(ending));
+    let inner = ending.map_or(&name[..], |(ending, _)| &name[..name.len() - ending.len()]);
+    let format = if inner.ends_with(".pcap") || inner.ends_with(".cap") {
+        FileFormat::Pcap
+    } else {
+        FileFormat::Pcapng
+    };
+    (format, ending.map(|(_, compression)| *compression))
+}
+
+enum Packed {
+    Plain(Box<dyn Write>),
+    Zstd(zstd::Encoder<'static, Box<dyn Write>>),
+    Lz4(Box<FrameEncoder<Box<dyn Write>>>),
+    Gzip(GzEncoder<Box<dyn Write>>),
+}
+
+impl Packed {
+    fn new(compression: Option<Compression>, out: Box<dyn Write>) -> io::Result<Self> {
+        Ok(match compression {
+            None => Self::Plain(out),
+            Some(Compression::Zstd) => Self::Zstd(zstd::Encoder::new(out, 0)?),
+            Some(Compression::Lz4) => Self::Lz4(Box::new(FrameEncoder::new(out))),
+            Some(Compression::Gzip) => {
+                Self::Gzip(GzEncoder::new(out, flate2::Compression::default()))
+            }
+        })
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(out) => out,
+            Self::Zstd(out) => out,
+            Self::Lz4(out) => out,
+            Self::Gzip(out) => out,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let mut out = match self {
+            Self::Plain(out) => out,
+            Self::Zstd(out) => out.finish()?,
+            Self::Lz4(out) => out.finish().map_err(io::Error::from)?,
+            Self::Gzip(out) => out.finish()?,
+        };
+        out.flush()
+    }
+}
+
+enum Encoding {
+    Pcapng {
+        writer: PcapngWriter,
+        /// The number of each input interface in the output, once it has one.
+        numbers: Vec<Option<u32>>,
+    },
+    /// The header is written with the first packet, which tells the link type.
+    Pcap(Option<(PcapWriter, u16)>),
+}
+
+/// Writes packets to one file.
+pub(super) struct Writer {
+    order: Order,
+    out: Packed,
+    buffer: Vec<u8>,
+    encoding: Encoding,
+}
+
+impl Writer {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// If that is not possible, or if it is one of the files that are read.
+    pub(super) fn create(order: Order, inputs: &[PathBuf]) -> Result<Self> {
+        let name = order.path.display().to_string();
+        let out: Box<dyn Write> = if name == "-" {
+            Box::new(io::stdout().lock())
+        } else {
+            refuse_input(&order.path, inputs)?;
+            let file =
+                File::create(&order.path).with_context(|| format!("cannot create {name}"))?;
+            Box::new(file)
+        };
+        let out =
+            Packed::new(order.compression, out).with_context(|| format!("cannot write {name}"))?;
+        let mut buffer = Vec::with_capacity(2 * GATHERED);
+        let encoding = match order.format {
+            FileFormat::Pcapng => Encoding::Pcapng {
+                writer: PcapngWriter::new(
+                    concat!("wirebench ", env!("CARGO_PKG_VERSION")),
+                    &mut buffer,
+                ),
+                numbers: Vec::new(),
+            },
+            FileFormat::Pcap => Encoding::Pcap(None),
+        };
+        Ok(Self {
+            order,
+            out,
+            buffer,
+            encoding,
+        })
+    }
+
+    /// Writes a packet.
+    ///
+    /// # Errors
+    /// If the format cannot hold it, or the file cannot be written.
+    pub(super) fn packet(&mut self, packet: &Packet, interfaces: &[Interface]) -> Result<()> {
+        let most = self.order.cut.unwrap_or(usize::MAX);
+        let captured = &packet.bytes[..packet.bytes.len().min(most)];
+        let original_len = packet.original_len;
+        match &mut self.encoding {
+            Encoding::Pcapng { writer, numbers } => {
+                let interface = described(
+                    packet.interface,
+                    interfaces,
+                    most,
+                    (writer, numbers),
+                    &mut self.buffer,
+                );
+                let enhanced = EnhancedPacket {
+                    interface,
+                    ticks: packet.stamp_ns,
+                    original_len,
+                    captured,
+                    options: packet.options(),
+                };
+                writer.packet(&enhanced, &mut self.buffer);
+            }
+            Encoding::Pcap(begun) => {
+                let (writer, link_type) = begun.get_or_insert_with(|| {
+                    begin_pcap(&self.order, packet.link_type, interfaces, &mut self.buffer)
+                });
+                if *link_type != packet.link_type {
+                    bail!(
+                        "a pcap file holds one link type: this one {link_type}, the next packet has {}; \
+                         write pcapng (--format pcapng) instead",
+                        packet.link_type
+                    );
+                }
+                writer.record(packet.stamp_ns, original_len, captured, &mut self.buffer);
+            }
+        }
+        if self.order.unbuffered {
+            self.flush()?;
+            let name = self.order.path.display().to_string();
+            written(self.out.writer().flush(), &name)
+        } else if self.buffer.len() >= GATHERED {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let result = self.out.writer().write_all(&self.buffer);
+        self.buffer.clear();
+        written(result, &self.order.path.display().to_string())
+    }
+
+    /// Ends the file. The statistics are those of the interfaces as they were read.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn finish(
+        mut self,
+        interfaces: &[Interface],
+        statistics: &[Statistics],
+    ) -> Result<()> {
+        let most = self.order.cut.unwrap_or(usize::MAX);
+        match &mut self.encoding {
+            Encoding::Pcapng { writer, numbers } => {
+                // An interface without packets is part of the capture, too.
+                for (at, _) in interfaces.iter().enumerate() {
+                    described(at, interfaces, most, (writer, numbers), &mut self.buffer);
+                }
+                for found in statistics {
+                    let number = numbers.get(found.interface as usize).copied().flatten();
+                    if let Some(interface) = number {
+                        let found = Statistics {
+                            interface,
+                            ..*found
+                        };
+                        writer.statistics(&found, &mut self.buffer);
+                    }
+                }
+            }
+            Encoding::Pcap(None) => {
+                let first = interfaces.first().map(|interface| interface.link_type);
+                let link_type = first.unwrap_or(LINK_ETHERNET);
+                begin_pcap(&self.order, link_type, interfaces, &mut self.buffer);
+            }
+            Encoding::Pcap(Some(_)) => {}
+        }
+        self.flush()?;
+        written(self.out.finish(), &self.order.path.display().to_string())
+    }
+}
+
+/// The number of an interface in the output; describes it first if need be.
+fn described(
+    at: usize,
+    interfaces: &[Interface],
+    most: usize,
+    (writer, numbers): (&mut PcapngWriter, &mut Vec<Option<u32>>),
+    buffer: &mut Vec<u8>,
+) -> u32 {
+    if numbers.len() <= at {
+        numbers.resize(at + 1, None);
+    }
+    *numbers[at].get_or_insert_with(|| {
+        let interface = &interfaces[at];
+        let cut = Interface {
+            snap_len: snap_len(interface.snap_len, most),
+            ..interface.clone()
+        };
+        writer.describe(&cut, buffer)
+    })
+}
+
+fn begin_pcap(
+    order: &Order,
+    link_type: u16,
+    interfaces: &[Interface],
+    buffer: &mut Vec<u8>,
+) -> (PcapWriter, u16) {
+    let most = order.cut.unwrap_or(usize::MAX);
+    let unlimited = interfaces.iter().any(|interface| interface.snap_len == 0);
+    let longest = interfaces.iter().map(|interface| interface.snap_len).max();
+    let known = longest.filter(|_| !unlimited).unwrap_or(0);
+    let snap_len = snap_len(known, most);
+    (
+        PcapWriter::with(link_type, snap_len, order.precision, buffer),
+        link_type,
+    )
+}
+
+/// The smaller of two limits; 0 is none.
+fn snap_len(known: u32, most: usize) -> u32 {
+    let most = u32::try_from(most).unwrap_or(0);
+    match (known, most) {
+        (0, limit) | (limit, 0) => limit,
+        (a, b) => a.min(b),
+    }
+}
+
+fn refuse_input(path: &Path, inputs: &[PathBuf]) -> Result<()> {
+    let Ok(output) = path.metadata() else {
+        return Ok(());
+    };
+    for input in inputs {
+        let same = input
+            .metadata()
+            .is_ok_and(|input| (input.dev(), input.ino()) == (output.dev(), output.ino()));
+        if same && output.is_file() {
+            bail!("{} is read and cannot be written at once", path.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_the_format() {
+        use Compression::{Gzip, Lz4, Zstd};
+        use FileFormat::{Pcap, Pcapng};
+        for (name, expected) in [
+            ("a", (Pcapng, None)),
+            ("a.pcapng", (Pcapng, None)),
+            ("a.pcap", (Pcap, None)),
+            ("dir.pcap/a", (Pcapng, None)),
+            ("A.CAP.zst", (Pcap, Some(Zstd))),
+            ("a.pcapng.lz4", (Pcapng, Some(Lz4))),
+            ("a.gz", (Pcapng, Some(Gzip))),
+            ("-", (Pcapng, None)),
+        ] {
+            assert_eq!(by_name(Path::new(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_two_limits_the_smaller_holds() {
+        assert_eq!(snap_len(0, usize::MAX), 0);
+        assert_eq!(snap_len(96, usize::MAX), 96);
+        assert_eq!(snap_len(0, 64), 64);
+        assert_eq!(snap_len(96, 64), 64);
+    }
+}

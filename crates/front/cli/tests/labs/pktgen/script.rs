@@ -1,0 +1,121 @@
+//! A script of one's own, run as it is.
+
+use super::{
+    DST_MAC, Folder, counted, masked, mounts_on_proc, number_after, processes, run_script, script,
+    sent, text,
+};
+use crate::kit::{Lab, Running, privileged};
+
+#[test]
+fn a_script_finds_the_files_of_the_kernel_and_leaves_nothing() {
+    if !privileged("a_script_finds_the_files_of_the_kernel_and_leaves_nothing") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    let receiver = Folder::mount(&b, &[]);
+    receiver.set("pgrx", "rx b0");
+    receiver.set("pgrx", "statistics counter");
+    let (mounts, before) = (mounts_on_proc(), counted(&b, "b0", "rx"));
+    let of_the_kernel = std::path::Path::new("/proc/net/pktgen").exists();
+
+    let output = run_script(&a, &[], &[&script("simple.sh"), "a0", DST_MAC, "2345", "7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr).replace(&script("simple.sh"), "simple.sh"),
+        "simple.sh: line 18: echo: write error: No such device\n\
+         simple.sh: line 21: echo: write error: Device or resource busy\n\
+         simple.sh: line 23: echo: write error: Invalid argument\n\
+         simple.sh: line 25: echo: write error: Invalid argument\n"
+    );
+    let found = text(&output.stdout);
+    let (shown, report) = found.split_once("Report\n").expect("a report");
+    super::assert_expected("simple.txt", &masked(shown));
+    assert_eq!(
+        sent(report.trim_end().trim_start_matches("Result: ")).packets,
+        2345
+    );
+
+    assert_eq!(counted(&b, "b0", "rx") - before, 2345);
+    let received = receiver.read("pgrx");
+    assert_eq!(number_after(&received, "Packets Rx: "), 2345, "{received}");
+    assert_eq!(
+        number_after(&received, "Bytes Rx: "),
+        2345 * 60,
+        "{received}"
+    );
+    assert_eq!(mounts_on_proc(), mounts);
+    assert_eq!(
+        std::path::Path::new("/proc/net/pktgen").exists(),
+        of_the_kernel
+    );
+    assert_eq!(processes(&a), "");
+}
+
+#[test]
+fn nobody_else_sees_the_files_of_a_script() {
+    if !privileged("nobody_else_sees_the_files_of_a_script") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (node, mounts) = (lab.node("a"), mounts_on_proc());
+    let of_the_kernel = std::path::Path::new("/proc/net/pktgen").exists();
+    let scripts: Vec<_> = (0..2)
+        .map(|_| {
+            let wait = "test -w /proc/net/pktgen/pgrx && ls /sys/class/net && cat /proc/self/comm && sleep 30; true";
+            Running::start(&["pktgen", "run", "--netns", &node, "bash", "-c", wait])
+        })
+        .collect();
+    crate::kit::eventually("both scripts sleep", || {
+        let comm = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let names = processes(&node);
+        let names = names.lines().filter_map(|pid| comm(pid).ok());
+        names.filter(|name| name == "sleep\n").count() == 2
+    });
+    assert_eq!(mounts_on_proc(), mounts);
+    assert_eq!(
+        std::path::Path::new("/proc/net/pktgen").exists(),
+        of_the_kernel
+    );
+    for script in scripts {
+        script.signal(rustix::process::Signal::TERM);
+        let output = script.finish(super::PATIENCE);
+        assert_eq!(
+            text(&output.stdout),
+            "a0\nlo\ncat\n",
+            "{}",
+            text(&output.stderr)
+        );
+        assert_eq!(output.status.code(), Some(128 + 15));
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    if !privileged("what_cannot_be_run_is_said") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let output = crate::kit::run(&[
+        "pktgen",
+        "run",
+        "--netns",
+        &lab.node("a"),
+        "/no/such/script",
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr),
+        "wirebench: /no/such/script: No such file or directory (os error 2)\n"
+    );
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let path = report.path().to_str().unwrap();
+    let output = run_script(
+        &lab.node("a"),
+        &["--report", path],
+        &[&script("simple.sh"), "a0", DST_MAC, "10", "0"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(report["totals"]["offered_frames"], 10);
+}

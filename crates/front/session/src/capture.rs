@@ -1,0 +1,767 @@
+//! Captures: frames of ports into files, with an exact account.
+//!
+//! [`prepare_capture`] does everything that can fail before the first frame: it compiles the filter,
+//! opens the ports and the output. [`PreparedCapture::run`] then captures until it is told to stop,
+//! and reads what is still on its way before it counts.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use wb_capture::{
+    Account, Capture, CaptureControl, CaptureShared, CaptureSpec, InterfaceSpec, ReaderOutcome,
+    ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
+};
+use wb_filter::{Ancillary, Program};
+use wb_host::{
+    clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
+    expression::{TapFilter, compile_for_tap},
+};
+use wb_model::{
+    Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
+    capture::{CaptureJob, Direction},
+    criteria::{Limit, Metric},
+    report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
+    units::Mac,
+};
+use wb_packet::{Fanout, FilterOp, PacketOptions};
+
+pub use wb_capture::{CaptureSnapshot, ReaderSnapshot};
+
+use crate::{
+    End, Environment, Finished, Signals, StartError, SystemClock,
+    account::{share, signal_name},
+    clock::rfc3339,
+    devices::settle_worker,
+    ports::{AnyQueue, OpenPort, Use, Wire, open_capture, open_virtual},
+    run::clock_step,
+};
+
+/// How often the controlling thread looks at signals and workers.
+const LOOK: Duration = Duration::from_millis(10);
+/// Smallest and largest receive ring that is chosen without being asked, over all readers.
+const RING: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
+/// Where nothing is known of the rate.
+const RING_UNKNOWN: u64 = 256 << 20;
+/// A block of the ring.
+const BLOCK: usize = 1 << 20;
+
+struct Seat {
+    port: usize,
+    queue_number: u32,
+    queue: AnyQueue,
+    seat: ReaderSeat,
+}
+
+/// Ports and output, open: frames are waiting already.
+pub struct PreparedCapture {
+    plan: Plan,
+    ports: Vec<OpenPort>,
+    seats: Vec<Seat>,
+    writer: Writer,
+    shared: Arc<CaptureShared>,
+    ring_bytes: u64,
+    warnings: Vec<String>,
+    signals: Signals,
+}
+
+/// What came of a capture.
+pub struct CaptureFinished {
+    /// The report, and how the capture ended.
+    pub finished: Finished,
+    /// Where every frame went.
+    pub account: Account,
+}
+
+/// What is shown of a capture while it runs.
+#[derive(Clone, Debug)]
+pub struct CaptureView {
+    /// Since the start, ns.
+    pub elapsed_ns: u64,
+    /// Since the view before, ns.
+    pub interval_ns: u64,
+    /// Counters.
+    pub counters: CaptureSnapshot,
+    /// Someone asked for the counts by signal.
+    pub asked: bool,
+    /// The last view: all is written.
+    pub done: bool,
+}
+
+/// Compiles the filter, opens the ports, then the output.
+///
+/// # Errors
+/// With the first thing that stands in the way; nothing is left open then.
+pub fn prepare_capture(
+    mut plan: Plan,
+    environment: &Environment,
+    utc_offset_s: fn(i64) -> i64,
+) -> Result<PreparedCapture, StartError> {
+    let mut warnings = plan.validate()?;
+    let Some(job) = plan.captures.first().cloned() else {
+        return Err(StartError::stream("plan", "it captures nothing"));
+    };
+    let filter = match job.filter.as_str() {
+        "" => None,
+        text => Some(
+            compile_for_tap(text, job.snap_len, true)
+                .map_err(|e| StartError::Filter(Box::new(e)))?,
+        ),
+    };
+    plan.ports.retain(|p| job.ports.contains(&p.name));
+    let readers: u64 = plan.ports.iter().map(|p| u64::from(p.workers)).sum();
+    let mut ring_bytes = 0;
+    let mut ports = Vec::new();
+    for name in &job.ports {
+        let Some(port) = plan.ports.iter().find(|p| p.name == *name) else {
+            continue;
+        };
+        let open = open_port(port, &job, filter.as_ref(), readers, &mut ring_bytes)?;
+        warnings.extend(
+            open.facts
+                .warnings
+                .iter()
+                .map(|w| format!("{}: {w}", open.facts.locator)),
+        );
+        ports.push(open);
+    }
+    let queues = ports.iter().map(|p| p.queues.len()).sum();
+    let spec = spec(&job, &ports, utc_offset_s);
+    let Capture {
+        readers,
+        writer,
+        shared,
+    } = Capture::open(&spec, queues, wall_ns()).map_err(StartError::Output)?;
+    let mut given = readers.into_iter();
+    let mut seats = Vec::new();
+    for (number, port) in ports.iter_mut().enumerate() {
+        for (queue_number, queue) in (0..).zip(std::mem::take(&mut port.queues)) {
+            let Some(mut seat) = given.next() else { break };
+            // The tap's filter ran in the kernel, unless it cannot.
+            let in_kernel = matches!(queue, AnyQueue::Packet(_))
+                && filter.as_ref().is_none_or(|f| f.attach.is_ok());
+            if let (false, Some(filter)) = (in_kernel, &filter) {
+                seat.filter = Some(by_program(filter.whole.clone()));
+            }
+            seats.push(Seat {
+                port: number,
+                queue_number,
+                queue,
+                seat,
+            });
+        }
+    }
+    if let Some(Err(why)) = filter.as_ref().map(|f| &f.attach)
+        && ports.iter().any(|p| p.facts.driver == "packet")
+    {
+        warnings.push(format!(
+            "the filter runs in this program and not in the kernel: {why}"
+        ));
+    }
+    Ok(PreparedCapture {
+        plan,
+        ports,
+        seats,
+        writer,
+        shared,
+        ring_bytes,
+        warnings,
+        signals: environment.signals.clone(),
+    })
+}
+
+fn by_program(program: Program) -> wb_capture::FrameFilter {
+    let nothing = Ancillary::default();
+    Box::new(move |frame, len| program.accepts(frame, len, &nothing) > 0)
+}
+
+fn open_port(
+    port: &PortPlan,
+    job: &CaptureJob,
+    filter: Option<&TapFilter>,
+    readers: u64,
+    ring_bytes: &mut u64,
+) -> Result<OpenPort, StartError> {
+    if !port.locator.is_interface() {
+        let used = Use {
+            tx: false,
+            rx: true,
+            watch: true,
+        };
+        return open_virtual(port, used, &mut wb_port::memory::Registry::default());
+    }
+    open_capture(port, |wire| {
+        let each = if port.ring_bytes > 0 {
+            port.ring_bytes
+        } else {
+            ring_for(job, wire) / readers.max(1)
+        };
+        *ring_bytes += each * u64::from(port.workers);
+        let attach = filter.and_then(|f| f.attach.as_ref().ok());
+        PacketOptions {
+            queues: port.workers,
+            tx: false,
+            rx: true,
+            rx_ring_bytes: usize::try_from(each).unwrap_or(usize::MAX),
+            block_bytes: BLOCK,
+            block_timeout_ms: u32::try_from(job.block_timeout.as_nanos() / 1_000_000)
+                .unwrap_or(100),
+            snap_len: if filter.is_some_and(|f| f.attach.is_err()) {
+                // Our own filter has to see the whole frame.
+                262_144
+            } else {
+                job.snap_len
+            },
+            fanout: if port.workers <= wire.interface.rx_queues {
+                Fanout::RxQueue
+            } else {
+                Fanout::Hash
+            },
+            promiscuous: job.promiscuous,
+            filter: attach.map(operations),
+            ignore_outgoing: job.direction == Direction::In,
+            only_outgoing: job.direction == Direction::Out,
+            ..PacketOptions::default()
+        }
+    })
+}
+
+fn operations(program: &Program) -> Vec<FilterOp> {
+    let instructions = program.instructions().iter();
+    instructions.map(|i| (i.code, i.jt, i.jf, i.k)).collect()
+}
+
+/// Bytes that a frame of `len` takes in a ring of TPACKET_V3: headers of 82 bytes, rounded up to 8.
+const fn slot(len: u64) -> u64 {
+    (len + 82).next_multiple_of(8)
+}
+
+/// Twice what the frames of the stall that is to be survived take, since blocks that are handed
+/// over before they are full waste up to half of a ring.
+fn ring_for(job: &CaptureJob, wire: &Wire) -> u64 {
+    let longest = u64::from(wire.interface.mtu + 14);
+    let kept = u64::from(job.snap_len).min(longest);
+    let speed = wire.interface.speed.filter(|s| !s.nominal);
+    let pps = match (job.expect_pps, speed) {
+        (Some(pps), _) => pps,
+        // Frames as long as those that are kept, as fast as the link carries them.
+        (None, Some(speed)) => speed.bits_per_second / (8 * (kept.max(60) + 24)),
+        (None, None) => return RING_UNKNOWN,
+    };
+    let stall = u128::from(job.stall.as_nanos());
+    let bytes = 2 * u128::from(pps) * u128::from(slot(kept)) * stall / 1_000_000_000;
+    let info = rustix::system::sysinfo();
+    let memory = info.totalram as u64 * u64::from(info.mem_unit);
+    let most = (*RING.end()).min(memory / 8).max(*RING.start());
+    u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .clamp(*RING.start(), most)
+}
+
+fn spec(job: &CaptureJob, ports: &[OpenPort], utc_offset_s: fn(i64) -> i64) -> CaptureSpec {
+    let interfaces = ports
+        .iter()
+        .map(|port| {
+            let name = port.wire.as_ref().map_or_else(
+                || port.plan.locator.name.clone(),
+                |w| w.interface.name.clone(),
+            );
+            InterfaceSpec {
+                description: port.plan.locator.node.clone(),
+                mac: port.wire.as_ref().map(|w| w.interface.mac),
+                speed_bps: port
+                    .facts
+                    .speed
+                    .filter(|s| !s.nominal)
+                    .map(|s| s.bits_per_second),
+                filter: Some(job.filter.clone()).filter(|f| !f.is_empty()),
+                ..InterfaceSpec::new(name)
+            }
+        })
+        .collect();
+    let system = rustix::system::uname();
+    CaptureSpec {
+        snap_len: job.snap_len,
+        os: Some(format!(
+            "{} {}",
+            system.sysname().to_string_lossy(),
+            system.release().to_string_lossy()
+        )),
+        hardware: Some(system.machine().to_string_lossy().into_owned()),
+        application: Some(format!("wirebench {}", env!("CARGO_PKG_VERSION"))),
+        limit: job.count,
+        overflow: job.overflow,
+        utc_offset_s,
+        ..CaptureSpec::new(interfaces, job.output.clone())
+    }
+}
+
+type Readers = Vec<(usize, u32, JoinHandle<ReaderOutcome>)>;
+
+impl PreparedCapture {
+    /// What the user should know before it starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The plan as it runs.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The names of the interfaces, in order.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<String> {
+        let name = |p: &OpenPort| p.plan.locator.place();
+        self.ports.iter().map(name).collect()
+    }
+
+    /// A line for each port: locator, driver, mode, and why.
+    #[must_use]
+    pub fn port_lines(&self) -> Vec<String> {
+        self.ports.iter().map(OpenPort::line).collect()
+    }
+
+    /// Captures until a signal, the limit, the time, the end of all files, or a fault. `listening`
+    /// is called when all readers run; `observe` once per interval, and at the end.
+    ///
+    /// # Errors
+    /// Only when a thread cannot be started.
+    pub fn run(
+        mut self,
+        listening: &mut dyn FnMut(),
+        observe: &mut dyn FnMut(&CaptureView),
+    ) -> Result<CaptureFinished, StartError> {
+        let control = Arc::new(CaptureControl::new());
+        let before = counters(&self.ports);
+        let offset = wall_minus_monotonic();
+        let start_ns = monotonic_ns();
+        let started_wall_ns = wall_ns();
+        let faulted = Arc::new(AtomicBool::new(false));
+        let (writer_control, shared) = (Arc::clone(&control), Arc::clone(&self.shared));
+        let writer = self.writer;
+        let writer = std::thread::Builder::new()
+            .name("wb-writer".to_owned())
+            .spawn(move || run_writer(writer, &writer_control, &SystemClock))
+            .map_err(StartError::thread)?;
+        let mut readers: Readers = Vec::new();
+        for seat in std::mem::take(&mut self.seats) {
+            let (control_of_reader, faulted) = (Arc::clone(&control), Arc::clone(&faulted));
+            let cpu = self.ports[seat.port]
+                .plan
+                .cpus
+                .get(seat.queue_number as usize)
+                .copied();
+            let (port, number) = (seat.port, seat.queue_number);
+            let interface = u32::try_from(port).unwrap_or(u32::MAX);
+            let work = move || {
+                settle_worker(cpu);
+                let (control, seat_of_reader) = (&*control_of_reader, seat.seat);
+                let outcome = match seat.queue {
+                    AnyQueue::Xdp(q) => read(q, seat_of_reader, interface, control),
+                    AnyQueue::Packet(q) => read(q, seat_of_reader, interface, control),
+                    AnyQueue::Memory(q) => read(q, seat_of_reader, interface, control),
+                    AnyQueue::File(q) => read(q, seat_of_reader, interface, control),
+                };
+                if outcome.fault.is_some() {
+                    faulted.store(true, Ordering::Release);
+                }
+                outcome
+            };
+            let name = format!("wb-capture-{}-{number}", self.ports[port].plan.name);
+            match std::thread::Builder::new().name(name).spawn(work) {
+                Ok(thread) => readers.push((port, number, thread)),
+                Err(cause) => {
+                    control.hurry();
+                    for (_, _, thread) in readers {
+                        let _ = thread.join();
+                    }
+                    let _ = writer.join();
+                    return Err(StartError::thread(cause));
+                }
+            }
+        }
+        listening();
+        let watch = Watch {
+            plan: &self.plan,
+            ports: &self.ports,
+            shared: &shared,
+            control: &control,
+            faulted: &faulted,
+            signals: &self.signals,
+            start_ns,
+            before: &before,
+        };
+        let mut end = watch.until_the_end(&readers, &writer, observe);
+
+        let mut outcomes = Vec::new();
+        let mut places = Vec::new();
+        for (port, queue, thread) in readers {
+            match thread.join() {
+                Ok(outcome) => {
+                    outcomes.push(outcome);
+                    places.push((port, queue));
+                }
+                Err(_) => end = End::Fault("a reader panicked; its counts are missing".to_owned()),
+            }
+        }
+        let Ok(written) = writer.join() else {
+            return Err(StartError::stream(
+                "capture",
+                "the writer panicked; the files may miss what it held",
+            ));
+        };
+        if let Some(fault) = outcomes.iter().find_map(|o| o.fault.as_ref()) {
+            end = End::Fault(fault.to_string());
+        }
+        if let Some(error) = &written.error {
+            end = End::Fault(error.to_string());
+        }
+        let account = Account::of(&outcomes, &written);
+        let after = counters(&self.ports);
+        let ended = Ended {
+            plan: &self.plan,
+            ports: &self.ports,
+            ring_bytes: self.ring_bytes,
+            outcomes: &outcomes,
+            places: &places,
+            written: &written,
+            account: &account,
+            buffers: shared.snapshot().buffers,
+            before,
+            after,
+            started_wall_ns,
+            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
+            clock_step_ns: clock_step(offset, wall_minus_monotonic()),
+            warnings: std::mem::take(&mut self.warnings),
+            end,
+        };
+        let (report, end) = report(ended);
+        Ok(CaptureFinished {
+            finished: Finished { report, end },
+            account,
+        })
+    }
+}
+
+fn read<Q: wb_port::QueuePair>(
+    mut queue: Q,
+    seat: ReaderSeat,
+    interface: u32,
+    control: &CaptureControl,
+) -> ReaderOutcome {
+    run_reader(queue.rx(), seat, interface, control, &SystemClock)
+}
+
+fn counters(ports: &[OpenPort]) -> Vec<BTreeMap<String, u64>> {
+    ports
+        .iter()
+        .map(|p| p.wire.as_ref().map_or_else(BTreeMap::new, Wire::counters))
+        .collect()
+}
+
+/// What an interface received and dropped between two looks.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> (u64, u64) {
+    let grew = |key: &str| {
+        let of = |m: &BTreeMap<String, u64>| m.get(key).copied().unwrap_or(0);
+        of(after).saturating_sub(of(before))
+    };
+    (
+        grew("rx_packets"),
+        grew("rx_missed_errors") + grew("rx_fifo_errors") + grew("rx_over_errors"),
+    )
+}
+
+/// Everything that decides when a capture ends.
+struct Watch<'a> {
+    plan: &'a Plan,
+    ports: &'a [OpenPort],
+    shared: &'a CaptureShared,
+    control: &'a CaptureControl,
+    faulted: &'a AtomicBool,
+    signals: &'a Signals,
+    start_ns: u64,
+    before: &'a [BTreeMap<String, u64>],
+}
+
+impl Watch<'_> {
+    fn until_the_end(
+        &self,
+        readers: &Readers,
+        writer: &JoinHandle<WriterOutcome>,
+        observe: &mut dyn FnMut(&CaptureView),
+    ) -> End {
+        let interval = self.plan.interval.as_nanos();
+        let duration = self.plan.captures.first().and_then(|c| c.duration);
+        let until = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
+        let (mut last_ns, mut next) = (self.start_ns, self.start_ns + interval);
+        let mut requests = self.signals.requests();
+        let mut end = End::Completed;
+        let mut view = |now: u64, asked: bool, done: bool| {
+            let view = CaptureView {
+                elapsed_ns: now.saturating_sub(self.start_ns),
+                interval_ns: now.saturating_sub(last_ns).max(1),
+                counters: self.shared.snapshot(),
+                asked,
+                done,
+            };
+            last_ns = now;
+            observe(&view);
+        };
+        loop {
+            std::thread::sleep(LOOK);
+            let now = monotonic_ns();
+            if end == End::Completed
+                && let Some(signal) = self.signals.received()
+            {
+                end = End::Signal(signal);
+                self.control.stop();
+            }
+            if self.faulted.load(Ordering::Acquire) || now >= until {
+                self.control.stop();
+            }
+            if self.signals.hurry() {
+                self.control.hurry();
+            }
+            let asked = self.signals.requests();
+            if asked[1] != requests[1] {
+                self.control.request_flush();
+            }
+            if asked[2] != requests[2] {
+                self.control.request_rotation();
+            }
+            let wants_counts = asked[0] != requests[0];
+            requests = asked;
+            if readers.iter().all(|(_, _, thread)| thread.is_finished()) && writer.is_finished() {
+                view(now, false, true);
+                return end;
+            }
+            if now >= next || wants_counts {
+                self.tell_interfaces();
+                view(now, wants_counts, false);
+                while next <= now {
+                    next += interval;
+                }
+            }
+        }
+    }
+
+    /// For the statistics in the files.
+    fn tell_interfaces(&self) {
+        for (number, (port, before)) in (0..).zip(self.ports.iter().zip(self.before)) {
+            if let Some(wire) = &port.wire {
+                let (received, dropped) = grown(before, &wire.counters());
+                self.shared.set_interface(number, received, dropped);
+            }
+        }
+    }
+}
+
+/// Everything the report is made of.
+struct Ended<'a> {
+    plan: &'a Plan,
+    ports: &'a [OpenPort],
+    ring_bytes: u64,
+    outcomes: &'a [ReaderOutcome],
+    places: &'a [(usize, u32)],
+    written: &'a WriterOutcome,
+    account: &'a Account,
+    buffers: u64,
+    before: Vec<BTreeMap<String, u64>>,
+    after: Vec<BTreeMap<String, u64>>,
+    started_wall_ns: u64,
+    elapsed_ns: u64,
+    clock_step_ns: i64,
+    warnings: Vec<String>,
+    end: End,
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn capture_report(ended: &Ended<'_>, interface_drops: u64) -> CaptureReport {
+    let account = ended.account;
+    let job = ended.plan.captures.first().cloned().unwrap_or_default();
+    let outcomes = || ended.outcomes.iter();
+    CaptureReport {
+        filter_accept_frames: account.filter_accept,
+        captured_frames: account.captured,
+        kernel_drop_frames: account.kernel_drop,
+        not_written_frames: account.not_written,
+        queue_drop_frames: account.queue_drop,
+        over_limit_frames: account.over_limit,
+        not_read_frames: account.not_read,
+        interface_drop_frames: interface_drops,
+        exact: account.exact(),
+        write_error: ended.written.error.as_ref().map(ToString::to_string),
+        files: ended.written.files,
+        last_file: ended.written.path.as_ref().map(|p| p.display().to_string()),
+        file_octets: ended.written.file_octets,
+        filter: job.filter,
+        snap_len: job.snap_len,
+        ring_bytes: ended.ring_bytes,
+        block_timeout_ms: ms(job.block_timeout.as_nanos()),
+        ring_freezes: outcomes().map(|o| o.rx.freezes).sum(),
+        longest_gap_ms: ms(outcomes().map(|o| o.longest_gap_ns).max().unwrap_or(0)),
+        longest_write_ms: ms(ended.written.longest_write_ns),
+        buffer_waits: outcomes().map(|o| o.buffer_waits).sum(),
+        buffers: ended.buffers,
+        buffers_fewest: ended.written.buffers_fewest,
+        readers: outcomes()
+            .zip(ended.places)
+            .map(|(o, (port, queue))| CaptureReaderReport {
+                port: ended.ports[*port].plan.name.clone(),
+                queue: *queue,
+                cpu: ended.ports[*port].plan.cpus.get(*queue as usize).copied(),
+                read_frames: o.read_frames,
+                read_octets: o.read_octets,
+                kernel_drop_frames: o.rx.dropped_frames,
+                longest_gap_ms: ms(o.longest_gap_ns),
+            })
+            .collect(),
+    }
+}
+
+/// The report, and how the capture ended: an account that does not add up is a fault of ours.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss
+)]
+fn report(mut ended: Ended<'_>) -> (Report, End) {
+    let account = ended.account;
+    let interface_drops: u64 = ended
+        .before
+        .iter()
+        .zip(&ended.after)
+        .map(|(before, after)| grown(before, after).1)
+        .sum();
+    if !account.exact() && !matches!(ended.end, End::Fault(_)) {
+        ended.end = End::Fault("the account does not add up".to_owned());
+    }
+    let lost = account.lost() + interface_drops;
+    let loss = share(lost, account.filter_accept + interface_drops);
+    let criteria: Vec<CriterionReport> = ended
+        .plan
+        .criteria
+        .iter()
+        .filter(|c| c.metric == Metric::Loss)
+        .map(|c| CriterionReport {
+            criterion: c.to_string(),
+            measured: Some(loss),
+            held: match c.limit {
+                Limit::Share(s) => loss <= s.as_f64(),
+                Limit::Time(_) => false,
+            },
+        })
+        .collect();
+    let held = if criteria.is_empty() {
+        lost == 0
+    } else {
+        criteria.iter().all(|c| c.held)
+    };
+    let verdict = match &ended.end {
+        End::Fault(_) => Verdict::Invalid,
+        _ if held => Verdict::Pass,
+        _ => Verdict::Fail,
+    };
+    let reason = match &ended.end {
+        End::Fault(text) => format!("ended by a fault: {text}"),
+        _ if lost == 0 => "nothing was lost".to_owned(),
+        _ => format!("{lost} frames were lost"),
+    };
+    let by = match &ended.end {
+        End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
+        _ => "the plan: it said when to end".to_owned(),
+    };
+    let read = account.read_frames();
+    let octets: u64 = ended.outcomes.iter().map(|o| o.read_octets).sum();
+    let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
+    let report = Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: ended.plan.kind.clone(),
+        verdict,
+        reason,
+        limited_by: by,
+        started: rfc3339(ended.started_wall_ns),
+        elapsed_ns: ended.elapsed_ns,
+        plan: ended.plan.clone(),
+        totals: Totals {
+            received_frames: Some(read),
+            received_octets: Some(octets),
+            rx_dropped_frames: Some(account.kernel_drop),
+            ..Totals::default()
+        },
+        rates: Rates {
+            received_pps: Some(read as f64 / seconds),
+            received_l2_bps: Some(octets as f64 * 8.0 / seconds),
+            rx_time_ns: Some(ended.elapsed_ns),
+            ..Rates::default()
+        },
+        latency_ns: Default::default(),
+        jitter_ns: Default::default(),
+        jitter_rfc3550_ns: None,
+        ipdv_ns: Default::default(),
+        pdv_ns: Default::default(),
+        inter_arrival_ns: Default::default(),
+        inter_departure_ns: None,
+        percentile_error: 0.0,
+        jobs: Vec::new(),
+        flows: Vec::new(),
+        flows_omitted: 0,
+        workers: Vec::new(),
+        ports: port_reports(&ended),
+        criteria,
+        capture: Some(capture_report(&ended, interface_drops)),
+        clock: ClockReport {
+            source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
+            resolution_ns: wb_host::clock::resolution_ns(),
+            read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
+            step_ns: ended.clock_step_ns,
+            same_clock: false,
+            tx_stamp: String::new(),
+            rx_stamp: ended
+                .ports
+                .iter()
+                .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
+                .collect::<Vec<_>>()
+                .join(", "),
+        },
+        warnings: ended.warnings,
+    };
+    (report, ended.end)
+}
+
+fn port_reports(ended: &Ended<'_>) -> Vec<PortReport> {
+    ended
+        .ports
+        .iter()
+        .enumerate()
+        .map(|(i, port)| PortReport {
+            name: port.plan.name.clone(),
+            locator: port.facts.locator.clone(),
+            driver: port.facts.driver.to_owned(),
+            mode: port.facts.mode.clone(),
+            chosen_because: port.chosen_because.clone(),
+            mac: Mac(port.facts.mac).to_string(),
+            mtu: port.facts.mtu,
+            kernel_driver: port.facts.kernel_driver.clone(),
+            speed_bps: port.facts.speed.map(|s| s.bits_per_second),
+            speed_nominal: port.facts.speed.is_some_and(|s| s.nominal),
+            timestamp_source: port.facts.stamp_source.to_string(),
+            neighbours: BTreeMap::new(),
+            before: ended.before[i].clone(),
+            after: ended.after[i].clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,408 @@
+//! Filter expressions (`tcp port 80 and not host 10.0.0.1`) to programs, by libpcap.
+//!
+//! Needs no privileges and no interface. A name in an expression may make libpcap ask the resolver.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pcap::{Capture, Dead, Linktype};
+use wb_filter::{Instruction, Program, TapError};
+
+/// Link type of Ethernet: LINKTYPE_ETHERNET.
+pub const LINK_ETHERNET: u16 = 1;
+/// Link type of bare IP packets: LINKTYPE_RAW.
+pub const LINK_RAW: u16 = 101;
+/// Link type of a Linux cooked capture: LINKTYPE_LINUX_SLL.
+pub const LINK_COOKED: u16 = 113;
+/// Link type of a Linux cooked capture, second version: LINKTYPE_LINUX_SLL2.
+pub const LINK_COOKED_2: u16 = 276;
+
+/// An expression that makes no program.
+///
+/// Displayed it is one line; [`ExpressionError::render`] shows where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpressionError {
+    /// The expression as given.
+    pub expression: String,
+    /// What libpcap says.
+    pub message: String,
+    /// The bytes of the expression at fault, where that could be found. Empty at the end: more
+    /// should follow.
+    pub place: Option<Range<usize>>,
+}
+
+impl fmt::Display for ExpressionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "filter `{}`: {}", self.expression, self.message)?;
+        match &self.place {
+            Some(place) if place.is_empty() => formatter.write_str(", at its end"),
+            Some(place) => write!(formatter, ", at `{}`", &self.expression[place.clone()]),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ExpressionError {}
+
+impl ExpressionError {
+    /// The line of the expression at fault, carets below it, and the message.
+    pub fn render(&self) -> String {
+        let Some(place) = &self.place else {
+            return format!("{}\n{}", self.expression, self.message);
+        };
+        let (before, _) = self.expression.split_at(place.start);
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = &self.expression[line_start..];
+        let line = line.lines().next().unwrap_or_default();
+        // A tab in front of the caret is as wide as the one above it.
+        let indent: String = before[line_start..]
+            .chars()
+            .map(|character| if character == '\t' { '\t' } else { ' ' })
+            .collect();
+        let width = self.expression[place.clone()].chars().count().max(1);
+        format!("{line}\n{indent}{}\n{}", "^".repeat(width), self.message)
+    }
+}
+
+/// Compiles `expression` for whole frames of `link_type` (a LINKTYPE value), of which `snap_len`
+/// bytes are kept.
+///
+/// VLAN tags are looked for in the bytes, as they are in files, in frames from an AF_XDP socket, and
+/// where a tag was put back; see [`compile_for_tap`] for sockets where the kernel has taken it out.
+/// An empty expression keeps every frame. Optimized, an expression that no frame can match
+/// (`1 = 2`) is an error.
+///
+/// # Errors
+/// libpcap's message and, where it can be found, the place.
+pub fn compile(
+    expression: &str,
+    link_type: u16,
+    snap_len: u32,
+    optimize: bool,
+) -> Result<Program, ExpressionError> {
+    Compiler::open(link_type)
+        .and_then(|compiler| compiler.program(expression, snap_len, optimize))
+        .map_err(|message| ExpressionError {
+            place: place(expression, link_type, &message),
+            expression: expression.to_owned(),
+            message,
+        })
+}
+
+/// How a filter is to run on an `AF_PACKET` socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapFilter {
+    /// For frames with all their tags in the bytes.
+    pub whole: Program,
+    /// What to attach to the socket. Where it cannot be made, the reason; the caller then runs
+    /// `whole` in user space on frames whose tag was put back.
+    pub attach: Result<Program, TapError>,
+}
+
+/// Compiles `expression` for the taps of Ethernet interfaces, where the kernel takes the outer VLAN
+/// tag out of the bytes: `attach` chooses the same frames as `whole` does before.
+///
+/// libpcap itself makes such filters for opened interfaces only, which needs privileges; this does
+/// not.
+///
+/// # Errors
+/// Those of [`compile`].
+pub fn compile_for_tap(
+    expression: &str,
+    snap_len: u32,
+    optimize: bool,
+) -> Result<TapFilter, ExpressionError> {
+    let whole = compile(expression, LINK_ETHERNET, snap_len, optimize)?;
+    let attach = whole.for_tap();
+    Ok(TapFilter { whole, attach })
+}
+
+/// Older versions of libpcap keep the state of their parser in global variables.
+static COMPILING: Mutex<()> = Mutex::new(());
+
+struct Compiler(Capture<Dead>);
+
+impl Compiler {
+    fn open(link_type: u16) -> Result<Self, String> {
+        // pcap/dlt.h: inside libpcap raw IP has another number than in files.
+        const DLT_RAW: i32 = 12;
+        let inside = match link_type {
+            LINK_RAW => DLT_RAW,
+            other => other.into(),
+        };
+        match Capture::dead(Linktype(inside)) {
+            Ok(handle) => Ok(Self(handle)),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    fn instructions(&self, expression: &str, optimize: bool) -> Result<Vec<Instruction>, String> {
+        let _alone = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = self.0.compile(expression, optimize).map_err(text)?;
+        program
+            .get_instructions()
+            .iter()
+            .map(|instruction| {
+                // The fields are private; their text is four decimal numbers.
+                let text = instruction.to_string();
+                let mut words = text.split(' ');
+                let mut next = || words.next()?.parse::<u32>().ok();
+                let (code, jt, jf, k) = (next()?, next()?, next()?, next()?);
+                Some(Instruction::new(
+                    code.try_into().ok()?,
+                    jt.try_into().ok()?,
+                    jf.try_into().ok()?,
+                    k,
+                ))
+            })
+            .collect::<Option<_>>()
+            .ok_or_else(|| "libpcap made an instruction that cannot be read".to_owned())
+    }
+
+    fn program(&self, expression: &str, snap_len: u32, optimize: bool) -> Result<Program, String> {
+        let instructions = self.instructions(expression, optimize)?;
+        let program = Program::new(instructions).map_err(|error| error.to_string())?;
+        // The handle has a snap length of its own, which the crate does not let us choose.
+        Ok(program.keeping(snap_len))
+    }
+
+    fn takes(&self, expression: &str) -> bool {
+        self.instructions(expression, false).is_ok()
+    }
+}
+
+fn text(error: pcap::Error) -> String {
+    match error {
+        pcap::Error::PcapError(message) => message,
+        pcap::Error::InvalidString => "it contains a zero byte".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// libpcap does not say where it stopped. A message often quotes the word; otherwise it is the
+/// first word with which no beginning of an expression ends.
+fn place(expression: &str, link_type: u16, message: &str) -> Option<Range<usize>> {
+    let tokens = tokens(expression);
+    quoted(expression, &tokens, message).or_else(|| {
+        let compiler = Compiler::open(link_type).ok()?;
+        if !compiler.takes("") {
+            return None;
+        }
+        unexpected(expression, &tokens, message, &compiler)
+    })
+}
+
+/// The words and signs of an expression.
+fn tokens(expression: &str) -> Vec<Range<usize>> {
+    let mut tokens: Vec<Range<usize>> = Vec::new();
+    let mut joins = false;
+    for (at, character) in expression.char_indices() {
+        let end = at + character.len_utf8();
+        let word = character.is_alphanumeric() || "._-:\\/".contains(character);
+        let space = character.is_whitespace();
+        match tokens.last_mut() {
+            Some(token) if joins && word => token.end = end,
+            _ if space => {}
+            _ => tokens.push(at..end),
+        }
+        joins = word;
+    }
+    tokens
+}
+
+fn quoted(expression: &str, tokens: &[Range<usize>], message: &str) -> Option<Range<usize>> {
+    // unknown host 'x'; illegal token: x; 'x' modifier ...; invalid ip6 address x
+    let words = message
+        .split(|character: char| character.is_whitespace() || "'\"`;,()".contains(character));
+    let mut found = None;
+    for word in words {
+        let word = word.trim_end_matches([':', '.']);
+        let marked = message.contains(&format!("'{word}'"))
+            || message.contains(&format!("\"{word}\""))
+            || message.ends_with(&format!(": {word}"))
+            || message.ends_with(&format!(" {word}"));
+        if word.is_empty() || !marked {
+            continue;
+        }
+        let mut same = tokens
+            .iter()
+            .filter(|token| &expression[(*token).clone()] == word);
+        // A word that stands there twice does not say where.
+        if let (Some(token), None) = (same.next(), same.next()) {
+            found = Some(token.clone());
+        }
+    }
+    found
+}
+
+/// The first token that cannot follow those in front of it: no way to go on makes an expression.
+fn unexpected(
+    expression: &str,
+    tokens: &[Range<usize>],
+    message: &str,
+    compiler: &Compiler,
+) -> Option<Range<usize>> {
+    // Something for each state that libpcap's grammar can be left in.
+    const WAYS_ON: [&str; 14] = [
+        "",
+        " 1",
+        " host 10.0.0.1",
+        " 10.0.0.1",
+        " 10.0.0.0/8",
+        " port 1",
+        " 1:2:3:4:5:6",
+        " = 1",
+        "] = 1",
+        "1] = 1",
+        " 1 = 1",
+        ":1] = 1",
+        " tcp",
+        "[0] = 1",
+    ];
+    // A name is looked up each time; a long expression of names must not take minutes.
+    const PATIENCE: Duration = Duration::from_millis(500);
+    if !message.contains("syntax error") {
+        return None;
+    }
+    let start = Instant::now();
+    let can_go_on = |count: usize| {
+        let beginning = match count {
+            0 => return true,
+            count => &expression[..tokens[count - 1].end],
+        };
+        let open =
+            tokens[..count]
+                .iter()
+                .fold(0_usize, |open, token| match &expression[token.clone()] {
+                    "(" => open + 1,
+                    ")" => open.saturating_sub(1),
+                    _ => open,
+                });
+        WAYS_ON.iter().any(|way| {
+            (0..=open).any(|close| {
+                compiler.takes(&format!("{beginning}{way}{}", ")".repeat(close)))
+                    || compiler.takes(&format!("{beginning}{}{way}", ")".repeat(close)))
+            })
+        })
+    };
+    // From the longest beginning down: one that can go on proves all shorter ones, whereas the ways
+    // above need not be all there are.
+    for count in (0..=tokens.len()).rev() {
+        if can_go_on(count) {
+            let end = expression.trim_end().len();
+            return Some(tokens.get(count).cloned().unwrap_or(end..end));
+        }
+        if start.elapsed() > PATIENCE {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wb_filter::Ancillary;
+
+    fn error(expression: &str) -> ExpressionError {
+        compile(expression, LINK_ETHERNET, 262_144, true).unwrap_err()
+    }
+
+    fn at(expression: &str) -> Option<String> {
+        let error = error(expression);
+        let place = error.place?;
+        Some(expression[place].to_owned())
+    }
+
+    #[test]
+    fn the_place_of_a_mistake_is_found() {
+        assert_eq!(at("tcp prot 80").as_deref(), Some("prot"));
+        assert_eq!(at("tcp port 80 and").as_deref(), Some(""));
+        assert_eq!(at("(tcp or udp").as_deref(), Some(""));
+        assert_eq!(at("tcp) or udp").as_deref(), Some(")"));
+        assert_eq!(at("udp and and tcp").as_deref(), Some("and"));
+        assert_eq!(
+            at("ip[0:3] = 1").is_some(),
+            error("ip[0:3] = 1").place.is_some()
+        );
+        assert_eq!(at("tcp and tcp[0 = 1").as_deref(), Some("="));
+        assert_eq!(at("host 10.0.0.1 ++ tcp").as_deref(), Some("+"));
+        assert_eq!(
+            at("tcp and ((port 80 or port 81) or or udp)").as_deref(),
+            Some("or")
+        );
+        let second = error("udp and and tcp").place.unwrap();
+        assert_eq!(second.start, 8);
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_a_caret() {
+        let error = error("udp and\n\ttcp prot 80\nand ip");
+        assert_eq!(
+            error.render(),
+            format!("\ttcp prot 80\n\t    ^^^^\n{}", error.message)
+        );
+        assert!(!error.to_string().is_empty());
+        let end = super::compile("tcp and ", LINK_ETHERNET, 1, true).unwrap_err();
+        assert_eq!(end.render(), format!("tcp and \n       ^\n{}", end.message));
+    }
+
+    #[test]
+    fn link_types() {
+        for (link_type, at) in [(LINK_ETHERNET, 12), (LINK_COOKED, 14), (LINK_COOKED_2, 0)] {
+            let program = compile("ip", link_type, 96, true).unwrap();
+            assert_eq!(program.instructions()[0].k, at, "link type {link_type}");
+        }
+        let mut raw = [0; 40];
+        raw[0] = 0x45;
+        let program = compile("ip", LINK_RAW, 96, true).unwrap();
+        assert_eq!(program.accepts(&raw, 40, &Ancillary::default()), 96);
+        assert!(compile("ip", 147, 96, true).is_err());
+    }
+
+    #[test]
+    fn an_empty_expression_keeps_all() {
+        let program = compile("", LINK_ETHERNET, 1500, true).unwrap();
+        assert_eq!(program, Program::accept_all(1500));
+    }
+
+    #[test]
+    fn a_filter_for_taps_sees_tags_that_were_taken() {
+        let filter = compile_for_tap("vlan 5 and ip", 262_144, true).unwrap();
+        let mut stripped = [0_u8; 60];
+        stripped[12..14].copy_from_slice(&[8, 0]);
+        let tag = Ancillary {
+            vlan_present: true,
+            vlan_tci: 0x2005,
+            vlan_proto: 0x8100,
+            ..Ancillary::default()
+        };
+        let attach = filter.attach.unwrap();
+        assert_ne!(attach.accepts(&stripped, 60, &tag), 0);
+        let other = Ancillary { vlan_tci: 6, ..tag };
+        assert_eq!(attach.accepts(&stripped, 60, &other), 0);
+        assert_eq!(attach.accepts(&stripped, 60, &Ancillary::default()), 0);
+    }
+
+    #[test]
+    fn what_no_frame_can_match_is_an_error_when_optimized() {
+        assert_eq!(error("1 = 2").message, "expression rejects all packets");
+        let program = compile("1 = 2", LINK_ETHERNET, 1, false).unwrap();
+        assert_eq!(program.accepts(&[0; 60], 60, &Ancillary::default()), 0);
+    }
+
+    #[test]
+    fn many_threads_may_compile() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for port in 1..50 {
+                        compile(&format!("udp port {port}"), LINK_ETHERNET, 1, true).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}
