@@ -104,7 +104,7 @@ pub struct CaptureOutput {
     /// Its compression.
     #[serde(skip_serializing_if = "is_default")]
     pub compress: Compression,
-    /// Begin the next file when this many bytes would be exceeded; 0: never.
+    /// Begin the next file when one holds more than this many bytes (before compression); 0: never.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_bytes: u64,
     /// Begin the next file when a frame is this much later than the first of the file.

@@ -67,7 +67,7 @@ fn fill(path: &Path, format: FileFormat, room_bytes: u64, cause: &str) {
             let record = 32 + 1516;
             assert!(file.len() as u64 + record > room_bytes, "{}", file.len());
             let delivered = content.statistics.last().and_then(|s| s.delivered);
-            assert!(delivered.is_none_or(|n| n == run.account.captured));
+            assert_eq!(delivered, Some(run.account.captured));
         }
         _ => {
             let frames = (room_bytes - 24) / 1530;

@@ -531,6 +531,10 @@ impl Watch<'_> {
             if self.signals.hurry() {
                 self.control.hurry();
             }
+            if self.control.stopped() {
+                // For the last statistics in the file.
+                self.tell_interfaces();
+            }
             let asked = self.signals.requests();
             if asked[1] != requests[1] {
                 self.control.request_flush();

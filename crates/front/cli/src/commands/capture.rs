@@ -141,8 +141,8 @@ pub(crate) struct CaptureArgs {
     /// Time between live lines.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
-    /// Show in a lab what is lost on a busy machine, by us and by others.
-    #[arg(long)]
+    /// Show in a lab what is lost on a busy machine, by us (with --xdp also by AF_XDP) and by others.
+    #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "count", "duration", "print_plan", "stats_file"])]
     self_test: bool,
     #[command(flatten)]
     test: super::selftest::SelfTestArgs,
@@ -333,7 +333,7 @@ impl CaptureArgs {
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
     if args.self_test {
-        return super::selftest::run(&args.test, args.quiet, args.json);
+        return super::selftest::run(&args.test, args.xdp, args.quiet, args.json);
     }
     if args.list {
         print(&interfaces()?);

@@ -57,7 +57,7 @@ use crate::run::{Fault, deliver};
     wirebench read --verify --sent 600000 test.pcapng\n  \
     wirebench read --repair cut.pcapng\n\n\
     Exit codes: 0 all is well, 1 a file is damaged or --verify misses something, 2 bad input,\n\
-    4 the output cannot be written.")]
+    4 reading or writing failed on the way.")]
 pub(crate) struct ReadArgs {
     /// Files, `-` for standard input; then the filter.
     #[arg(value_name = "FILE|FILTER")]

@@ -1,25 +1,651 @@
 //! `wirebench capture --self-test`: what a busy machine loses, by us and by others.
+//!
+//! An exact number of frames crosses a lab while processes keep the CPUs busy; each tool in turn
+//! writes them to a file, and the file is read back and compared with what was sent.
 
-use anyhow::Result;
+mod process;
+mod tool;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::{Value, json};
+use wb_model::units::{FrameSize, Rate, Rational};
+use wb_render::{figures, table::Table};
+use wb_session::Signals;
+use wb_testbed::{Lab, LabKind, LabOptions};
+
+use self::{
+    process::{Contents, Interrupted, Running, contents, pause, send},
+    tool::{Counts, Tool},
+};
+use super::lab::gain_privileges;
+use crate::run::{Fault, deliver, print};
 
 /// How the experiment is run.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Self-test")]
 pub(crate) struct SelfTestArgs {
-    /// Tools to compare with, at their defaults: tcpdump, dumpcap, netsniff-ng.
+    /// Tools to compare with, at their defaults.
     #[arg(
         long,
         value_name = "TOOLS",
         value_delimiter = ',',
         requires = "self_test"
     )]
-    with: Vec<String>,
+    with: Vec<Tool>,
     /// Processes that keep the CPUs busy meanwhile.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "self_test")]
     hogs: u32,
+    /// Frame sizes, with FCS.
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "64,1518",
+        requires = "self_test"
+    )]
+    sizes: Vec<u32>,
+    /// Frames per second: one for all sizes, or one for each. Default 200kpps for 64, 100kpps above.
+    #[arg(
+        long,
+        value_name = "RATES",
+        value_delimiter = ',',
+        requires = "self_test"
+    )]
+    rate: Vec<Rate>,
+    /// Frames to send: one number for all sizes, or one for each. Default 600000 for 64, 400000 above.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "self_test")]
+    frames: Vec<u64>,
+    /// Runs of each tool at each size.
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "self_test",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Folder in which the files are made, read and removed. Default: the system's temporary one.
+    #[arg(long, value_name = "DIR", requires = "self_test")]
+    dir: Option<PathBuf>,
 }
 
-pub(crate) fn run(_args: &SelfTestArgs, _quiet: bool, _json: bool) -> Result<u8> {
-    anyhow::bail!("the self-test is being built")
+/// The rate below which a run does not count, of the rate asked for.
+const HELD: f64 = 0.98;
+/// Further attempts when the sender did not hold its rate.
+const REPEATS: u32 = 2;
+/// Two of the longest block timeouts there are among the tools: what is in a ring by then is read.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// One size with what is sent of it.
+struct Load {
+    size: u32,
+    pps: f64,
+    rate: Rate,
+    frames: u64,
+}
+
+/// One capture, compared.
+struct Row {
+    size: u32,
+    tool: Tool,
+    run: u32,
+    attempts: u32,
+    sent: u64,
+    offered_pps: f64,
+    /// Whether the sender held the rate.
+    valid: bool,
+    counts: Counts,
+    contents: Contents,
+    /// Dropped by the network stack of this machine before any tap.
+    before_tap: u64,
+    cpu_seconds: f64,
+}
+
+impl Row {
+    /// Frames sent that are not in the file.
+    const fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.contents.distinct)
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn share(&self) -> f64 {
+        if self.sent == 0 {
+            return 0.0;
+        }
+        self.lost() as f64 / self.sent as f64
+    }
+
+    /// Frames sent that the tool neither says it has nor says it lost.
+    fn unaccounted(&self) -> i128 {
+        i128::from(self.sent)
+            - i128::from(self.counts.captured)
+            - i128::from(self.counts.dropped)
+            - i128::from(self.before_tap)
+    }
+
+    fn exact(&self) -> bool {
+        self.unaccounted() == 0
+            && self.counts.captured == self.contents.frames
+            && self.contents.duplicates == 0
+            && self.contents.foreign == 0
+            && self.contents.damage.is_none()
+    }
+
+    fn verdict(&self) -> String {
+        let mut text = match (self.valid, self.lost()) {
+            (false, _) => "INVALID: the sender did not hold the rate".to_owned(),
+            (true, 0) => "nothing lost".to_owned(),
+            (true, _) => "LOST".to_owned(),
+        };
+        if self.before_tap > 0 {
+            text += &format!(", {} before any tap", figures::count(self.before_tap));
+        }
+        if self.unaccounted() != 0 {
+            text += &format!(", {} not accounted for", self.unaccounted());
+        } else if self.exact() {
+            text += ", counts exact";
+        }
+        if self.counts.captured != self.contents.frames {
+            text += ", the file holds another number than it says";
+        }
+        if self.contents.duplicates > 0 {
+            text += &format!(", {} twice", figures::count(self.contents.duplicates));
+        }
+        if self.contents.foreign > 0 {
+            text += &format!(", {} foreign", figures::count(self.contents.foreign));
+        }
+        if let Some(damage) = &self.contents.damage {
+            text += &format!(", file damaged: {damage}");
+        }
+        text
+    }
+
+    fn passes(&self) -> bool {
+        self.valid && self.lost() == 0 && self.exact()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "size": self.size,
+            "tool": self.tool.name(),
+            "run": self.run,
+            "attempts": self.attempts,
+            "sent": self.sent,
+            "offered_pps": self.offered_pps,
+            "valid": self.valid,
+            "captured": self.counts.captured,
+            "received_by_filter": self.counts.received,
+            "dropped": self.counts.dropped,
+            "before_tap": self.before_tap,
+            "in_file": self.contents.frames,
+            "missing": self.lost(),
+            "duplicates": self.contents.duplicates,
+            "foreign": self.contents.foreign,
+            "not_accounted": i64::try_from(self.unaccounted()).unwrap_or(i64::MIN),
+            "lost_share": self.share(),
+            "exact": self.exact(),
+            "cpu_seconds": self.cpu_seconds,
+            "verdict": self.verdict(),
+        })
+    }
+}
+
+impl SelfTestArgs {
+    fn loads(&self) -> Result<Vec<Load>> {
+        let of = |given: usize, what: &str| {
+            if given > 1 && given != self.sizes.len() {
+                bail!(
+                    "{what} has {given} values for {} sizes; give one, or one for each",
+                    self.sizes.len()
+                );
+            }
+            Ok(())
+        };
+        of(self.rate.len(), "--rate")?;
+        of(self.frames.len(), "--frames")?;
+        if self.sizes.is_empty() {
+            bail!("--sizes names no size");
+        }
+        let mut loads = Vec::new();
+        for (number, &size) in self.sizes.iter().enumerate() {
+            if FrameSize::new(size).is_none() || !(64..=1518).contains(&size) {
+                bail!("--sizes: {size} is not a frame size from 64 to 1518");
+            }
+            let small = size == 64;
+            let rate = *self
+                .rate
+                .get(number)
+                .or(self.rate.first())
+                .unwrap_or(&Rate::Pps(Rational::whole(if small {
+                    200_000
+                } else {
+                    100_000
+                })));
+            let pps = rate
+                .frames_per_second(Rational::whole(u64::from(size)), None)
+                .context("--rate: give frames or bits per second, such as 100kpps or 1gbps")?
+                .as_f64();
+            let frames = *self
+                .frames
+                .get(number)
+                .or(self.frames.first())
+                .unwrap_or(if small { &600_000 } else { &400_000 });
+            if frames == 0 || frames > u64::from(u32::MAX) {
+                bail!("--frames: from 1 to {}", u32::MAX);
+            }
+            loads.push(Load {
+                size,
+                pps,
+                rate,
+                frames,
+            });
+        }
+        Ok(loads)
+    }
+
+    fn tools(&self, xdp: bool) -> Result<Vec<Tool>> {
+        let mut tools = vec![Tool::Wirebench];
+        if xdp {
+            tools.push(Tool::WirebenchXdp);
+        }
+        for &tool in &self.with {
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+        let missing: Vec<&str> = tools
+            .iter()
+            .filter(|t| !t.is_installed())
+            .map(|t| t.name())
+            .collect();
+        if !missing.is_empty() {
+            bail!("--with: not installed: {}", missing.join(", "));
+        }
+        Ok(tools)
+    }
+}
+
+/// A folder of our own, and everything in it, for the time of the experiment.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn fresh(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("wirebench-self-test-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| {
+            format!(
+                "cannot make the folder {}; name another place with --dir",
+                path.display()
+            )
+        })?;
+        Ok(Self(path))
+    }
+
+    /// Whether the largest file of the experiment has room.
+    fn check_room(&self, loads: &[Load]) -> Result<()> {
+        // A frame of pcapng has 32 bytes around it; as much again in case.
+        let needed = loads
+            .iter()
+            .map(|l| l.frames * u64::from(l.size + 64))
+            .max();
+        let needed = needed.unwrap_or(0);
+        let there = rustix::fs::statvfs(&self.0).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
+        if there < needed {
+            bail!(
+                "{} has room for {} MB and a file needs {}; name another place with --dir, or send fewer --frames",
+                self.0.display(),
+                there / 1_000_000,
+                needed / 1_000_000
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What every run needs.
+struct Bench<'a> {
+    lab: &'a Lab,
+    folder: &'a Path,
+    hogs: u32,
+    signals: &'a Signals,
+}
+
+impl Bench<'_> {
+    /// Captures one load with one tool.
+    fn run(&self, load: &Load, tool: Tool, run: u32) -> Result<Row> {
+        let mut attempts = 1;
+        loop {
+            let mut row = self.attempt(load, tool)?;
+            row.run = run;
+            row.attempts = attempts;
+            if row.valid || attempts > REPEATS {
+                return Ok(row);
+            }
+            attempts += 1;
+        }
+    }
+
+    fn attempt(&self, load: &Load, tool: Tool) -> Result<Row> {
+        let file = self.folder.join(tool.file_name());
+        let log = self.folder.join("log");
+        let command = tool.command(self.lab, &file)?;
+        let mut capture = Running::start(command, &log, &tool.node(self.lab))?;
+        capture.wait_until_it_says(tool.listening(), self.signals)?;
+        let backlog = backlog_drops();
+        let mut hogs = Vec::new();
+        for _ in 0..self.hogs {
+            hogs.push(Running::hog(&self.folder.join("hog-log"))?);
+        }
+        let sent = send(
+            self.lab,
+            load,
+            &self.folder.join("sender-log"),
+            self.signals,
+        )?;
+        drop(hogs);
+        pause(SETTLE, self.signals)?;
+        let cpu_seconds = capture.cpu_seconds();
+        let said = capture.stop(self.signals)?;
+        let counts = tool.counts(&said).with_context(|| {
+            format!(
+                "{} did not say what it captured: {}",
+                tool.name(),
+                said.trim()
+            )
+        })?;
+        let contents = contents(&file, load.frames, self.signals)?;
+        let _ = std::fs::remove_file(&file);
+        Ok(Row {
+            size: load.size,
+            tool,
+            run: 0,
+            attempts: 0,
+            sent: sent.frames,
+            offered_pps: sent.pps,
+            valid: sent.frames == load.frames && sent.pps >= HELD * load.pps,
+            counts,
+            contents,
+            before_tap: backlog_drops().saturating_sub(backlog),
+            cpu_seconds,
+        })
+    }
+}
+
+/// Frames that all CPUs of this machine dropped since its start because their backlog was full.
+fn backlog_drops() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
+        .sum()
+}
+
+fn percent(share: f64) -> String {
+    if share == 0.0 {
+        return "0".to_owned();
+    }
+    figures::ratio(share).trim_end_matches(" %").to_owned()
+}
+
+fn table(rows: &[Row], hogs: u32) -> Table {
+    let mut table = Table::new()
+        .right("size")
+        .right("hogs")
+        .left("tool")
+        .right("run")
+        .right("sent")
+        .right("captured")
+        .right("received by filter")
+        .right("dropped")
+        .right("in file")
+        .right("lost %")
+        .left("verdict");
+    for row in rows {
+        table.row([
+            row.size.to_string(),
+            hogs.to_string(),
+            row.tool.name().to_owned(),
+            row.run.to_string(),
+            figures::count(row.sent),
+            figures::count(row.counts.captured),
+            figures::count(row.counts.received),
+            figures::count(row.counts.dropped),
+            figures::count(row.contents.frames),
+            percent(row.share()),
+            row.verdict(),
+        ]);
+    }
+    table
+}
+
+/// Share lost of the runs that count: least, median, most.
+fn spread(rows: &[&Row]) -> Option<[f64; 3]> {
+    let mut shares: Vec<f64> = rows.iter().filter(|r| r.valid).map(|r| r.share()).collect();
+    shares.sort_by(f64::total_cmp);
+    let (first, last) = (*shares.first()?, *shares.last()?);
+    let middle = (shares[(shares.len() - 1) / 2] + shares[shares.len() / 2]) / 2.0;
+    Some([first, middle, last])
+}
+
+fn groups(rows: &[Row]) -> BTreeMap<(u32, Tool), Vec<&Row>> {
+    let mut groups: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        groups.entry((row.size, row.tool)).or_default().push(row);
+    }
+    groups
+}
+
+fn summary(rows: &[Row]) -> Table {
+    let mut table = Table::new()
+        .right("size")
+        .left("tool")
+        .right("runs that count")
+        .right("lost % least")
+        .right("median")
+        .right("most");
+    for ((size, tool), rows) in groups(rows) {
+        let counted = rows.iter().filter(|r| r.valid).count();
+        let mut cells = vec![
+            size.to_string(),
+            tool.name().to_owned(),
+            format!("{counted} of {}", rows.len()),
+        ];
+        cells.extend(spread(&rows).map_or_else(
+            || vec!["-".to_owned(); 3],
+            |spread| spread.map(percent).to_vec(),
+        ));
+        table.row(cells);
+    }
+    table
+}
+
+fn document(args: &SelfTestArgs, loads: &[Load], rows: &[Row], verdict: &str) -> Value {
+    let system = rustix::system::uname();
+    let summary: Vec<Value> = groups(rows)
+        .into_iter()
+        .map(|((size, tool), rows)| {
+            let spread = spread(&rows);
+            json!({
+                "size": size,
+                "tool": tool.name(),
+                "runs": rows.len(),
+                "valid": rows.iter().filter(|r| r.valid).count(),
+                "least_lost_share": spread.map(|s| s[0]),
+                "median_lost_share": spread.map(|s| s[1]),
+                "most_lost_share": spread.map(|s| s[2]),
+            })
+        })
+        .collect();
+    json!({
+        "schema": "wirebench.self-test/1",
+        "verdict": verdict,
+        "kernel": system.release().to_string_lossy(),
+        "cpus": wb_host::cpu::allowed().map_or(0, |c| c.len()),
+        "hogs": args.hogs,
+        "loads": loads.iter().map(|l| json!({
+            "size": l.size, "pps": l.pps, "frames": l.frames,
+        })).collect::<Vec<_>>(),
+        "runs": rows.iter().map(Row::json).collect::<Vec<_>>(),
+        "summary": summary,
+    })
+}
+
+/// Runs the experiment, with `xdp` also by AF_XDP; the result is the exit code.
+pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Result<u8> {
+    let loads = args.loads()?;
+    let tools = args.tools(xdp)?;
+    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let unprivileged = gain_privileges()?;
+    let signals = Signals::install()?;
+    let folder = Folder::fresh(&parent)?;
+    folder.check_room(&loads)?;
+    if unprivileged && !quiet {
+        eprintln!("not root on this machine: in a user namespace, the sender without priority");
+    }
+    let lab = Lab::up(
+        LabKind::Pair,
+        &LabOptions {
+            name: Some(format!("self{}", std::process::id())),
+            ..LabOptions::default()
+        },
+    )?;
+    let bench = Bench {
+        lab: &lab,
+        folder: &folder.0,
+        hogs: args.hogs,
+        signals: &signals,
+    };
+    let mut rows = Vec::new();
+    let mut ended = Ok(());
+    'all: for load in &loads {
+        // In turn, so that whatever else the machine does meets all of them.
+        for run in 1..=args.runs {
+            for &tool in &tools {
+                if !quiet {
+                    eprintln!(
+                        "{} bytes at {}, {} hogs, run {run} of {}: {}",
+                        load.size,
+                        load.rate,
+                        args.hogs,
+                        args.runs,
+                        tool.name()
+                    );
+                }
+                match bench.run(load, tool, run) {
+                    Ok(row) => {
+                        if !quiet {
+                            let lost = figures::count(row.lost());
+                            eprintln!("  lost {lost} of {}", figures::count(row.sent));
+                        }
+                        rows.push(row);
+                    }
+                    Err(error) => {
+                        ended = Err(error);
+                        break 'all;
+                    }
+                }
+            }
+        }
+    }
+    rows.sort_by_key(|r| (r.size, r.tool, r.run));
+    let ours = || rows.iter().filter(|r| r.tool.is_ours());
+    let (verdict, code) = match &ended {
+        Err(e) => match e.downcast_ref::<Interrupted>() {
+            Some(Interrupted(signal)) => ("interrupted", u8::try_from(128 + signal).unwrap_or(1)),
+            None => ("fault", 4),
+        },
+        Ok(()) if ours().all(Row::passes) => ("pass", 0),
+        Ok(()) if ours().any(|r| !r.valid) => ("invalid", 1),
+        Ok(()) => ("fail", 1),
+    };
+    if json {
+        deliver(&serde_json::to_string_pretty(&document(
+            args, &loads, &rows, verdict,
+        ))?)?;
+    } else if !rows.is_empty() {
+        print(&table(&rows, args.hogs).text(0));
+        print(&format!("\n{}", summary(&rows).text(0)));
+    }
+    lab.down()?;
+    match ended {
+        Err(error) if code == 4 => Err(Fault(format!("{error:#}")).into()),
+        _ => Ok(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(sent: u64, captured: u64, dropped: u64, in_file: u64) -> Row {
+        Row {
+            size: 64,
+            tool: Tool::Tcpdump,
+            run: 1,
+            attempts: 1,
+            sent,
+            offered_pps: 1.0,
+            valid: true,
+            counts: Counts {
+                captured,
+                received: captured + dropped,
+                dropped,
+            },
+            contents: Contents {
+                frames: in_file,
+                distinct: in_file,
+                ..Contents::default()
+            },
+            before_tap: 0,
+            cpu_seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_verdict_hides_nothing() {
+        let clean = row(100, 100, 0, 100);
+        assert!(clean.passes());
+        assert_eq!(clean.verdict(), "nothing lost, counts exact");
+        let lost = row(100, 90, 10, 90);
+        assert!(!lost.passes() && lost.exact());
+        assert_eq!(lost.verdict(), "LOST, counts exact");
+        let silent = row(100, 90, 0, 90);
+        assert_eq!(silent.verdict(), "LOST, 10 not accounted for");
+        let boasts = row(100, 100, 0, 90);
+        assert!(!boasts.passes());
+        assert_eq!(
+            boasts.verdict(),
+            "LOST, the file holds another number than it says"
+        );
+        let slow = Row {
+            valid: false,
+            ..row(100, 100, 0, 100)
+        };
+        assert!(!slow.passes());
+        assert!(slow.verdict().starts_with("INVALID"));
+    }
+
+    #[test]
+    fn the_spread_is_of_runs_that_count() {
+        let rows = [
+            row(100, 90, 10, 90),
+            row(100, 70, 30, 70),
+            row(100, 80, 20, 80),
+            Row {
+                valid: false,
+                ..row(100, 0, 100, 0)
+            },
+        ];
+        let all: Vec<&Row> = rows.iter().collect();
+        assert_eq!(spread(&all), Some([0.1, 0.2, 0.3]));
+        assert_eq!(spread(&all[3..]), None);
+        assert_eq!(percent(0.0), "0");
+        assert_eq!(percent(1.0 / 600_000.0), "0.00017");
+    }
 }

@@ -3,7 +3,11 @@
 //! Holds one packet of each file. The interfaces of all files stand in one list; those that are
 //! the same in two files are one.
 
-use std::{cmp::Reverse, collections::BinaryHeap, path::PathBuf};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use wb_pcapng::{Event, Interface, PacketOptions, Record, Statistics, TimeUnit};
@@ -21,10 +25,10 @@ pub(super) struct Packet {
     pub(super) interface: usize,
     pub(super) link_type: u16,
     pub(super) flags: Option<u32>,
-    drop_count: Option<u64>,
-    packet_id: Option<u64>,
-    queue: Option<u32>,
-    comment: Option<String>,
+    pub(super) drop_count: Option<u64>,
+    pub(super) packet_id: Option<u64>,
+    pub(super) queue: Option<u32>,
+    pub(super) comment: Option<String>,
     /// What was captured of it.
     pub(super) bytes: Vec<u8>,
 }
@@ -66,6 +70,7 @@ struct Lane {
     head: Packet,
     /// The file's interfaces, by their index in the list of all.
     places: Vec<usize>,
+    met: HashMap<String, usize>,
     /// The last statistics of each of the file's interfaces.
     statistics: Vec<Option<Statistics>>,
     trouble: Option<Trouble>,
@@ -75,31 +80,32 @@ struct Lane {
 #[derive(Default)]
 struct Shared {
     interfaces: Vec<Interface>,
+    /// The places of all interfaces that are the same, by their text.
+    kinds: HashMap<String, Vec<usize>>,
     left_out_blocks: u64,
 }
 
 impl Shared {
-    /// The place of an interface in the list of all. Two of one file are never the same.
-    fn place(&mut self, interface: &Interface, taken: &[usize]) -> usize {
-        let alike = |known: &Interface| {
-            // What stamps counted in the file is no matter once they are nanoseconds.
-            let known = Interface {
-                time_unit: interface.time_unit,
-                time_offset: interface.time_offset,
-                ..known.clone()
-            };
-            known == *interface
-        };
-        let mut all = self.interfaces.iter().enumerate();
-        if let Some((place, _)) = all.find(|(at, known)| !taken.contains(at) && alike(known)) {
-            return place;
-        }
-        self.interfaces.push(Interface {
+    /// The place of an interface in the list of all. Two of one file are never the same: the second
+    /// of a kind in one file is that of another; `met` counts the kinds of the file.
+    fn place(&mut self, interface: &Interface, met: &mut HashMap<String, usize>) -> usize {
+        // What stamps counted in the file is no matter once they are nanoseconds.
+        let interface = Interface {
             time_unit: TimeUnit::NANOSECONDS,
             time_offset: 0,
             ..interface.clone()
-        });
-        self.interfaces.len() - 1
+        };
+        let kind = format!("{interface:?}");
+        let places = self.kinds.entry(kind.clone()).or_default();
+        let nth = met.entry(kind).or_default();
+        *nth += 1;
+        if let Some(place) = places.get(*nth - 1) {
+            return *place;
+        }
+        let place = self.interfaces.len();
+        places.push(place);
+        self.interfaces.push(interface);
+        place
     }
 }
 
@@ -125,6 +131,7 @@ impl Input {
                 source: Source::open(file)?,
                 head: Packet::default(),
                 places: Vec::new(),
+                met: HashMap::new(),
                 statistics: Vec::new(),
                 trouble: None,
             });
@@ -160,10 +167,10 @@ impl Input {
         let lane = &mut self.lanes[at];
         loop {
             let (head, shared) = (&mut lane.head, &mut self.shared);
-            let (places, kept) = (&mut lane.places, &mut lane.statistics);
+            let (places, met, kept) = (&mut lane.places, &mut lane.met, &mut lane.statistics);
             let step = lane.source.step(|item| {
                 while let Some(interface) = item.interfaces.get(places.len()) {
-                    places.push(shared.place(interface, places));
+                    places.push(shared.place(interface, met));
                     kept.push(None);
                 }
                 match &item.event {
@@ -285,14 +292,16 @@ mod tests {
     #[test]
     fn the_same_interface_of_two_files_is_one_and_two_of_one_file_stay_two() {
         let mut shared = Shared::default();
+        let (mut a, mut b) = (HashMap::new(), HashMap::new());
         let ethernet = Interface::new(1);
-        assert_eq!(shared.place(&ethernet, &[]), 0);
-        assert_eq!(shared.place(&ethernet, &[0]), 1);
+        assert_eq!(shared.place(&ethernet, &mut a), 0);
+        assert_eq!(shared.place(&ethernet, &mut a), 1);
         let micro = Interface {
             time_unit: TimeUnit::MICROSECONDS,
             ..ethernet
         };
-        assert_eq!(shared.place(&micro, &[]), 0);
-        assert_eq!(shared.place(&Interface::new(101), &[]), 2);
+        assert_eq!(shared.place(&micro, &mut b), 0);
+        assert_eq!(shared.place(&Interface::new(101), &mut b), 2);
+        assert_eq!(shared.place(&micro, &mut b), 1);
     }
 }

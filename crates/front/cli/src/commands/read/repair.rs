@@ -52,11 +52,9 @@ fn repair(path: &Path) -> Result<u8> {
             ));
             Ok(0)
         }
-        Some(Trouble::Damaged(_)) if whole == 0 => {
-            let why = trouble
-                .map(|trouble| trouble.to_string())
-                .unwrap_or_default();
-            eprintln!("wirebench: {name}: {why}; nothing is whole, so nothing was changed");
+        Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
+        Some(trouble @ Trouble::Damaged(_)) if whole == 0 => {
+            eprintln!("wirebench: {name}: {trouble}; nothing is whole, so nothing was changed");
             Ok(1)
         }
         Some(trouble @ Trouble::Damaged(_)) => {

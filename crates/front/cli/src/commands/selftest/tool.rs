@@ -1,0 +1,182 @@
+//! The tools: how each is started, how it says that it listens, and what it counts in the end.
+
+use std::{path::Path, process::Command};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use wb_testbed::Lab;
+
+/// The frames of our senders, by the port they go to (RFC 2544, C.2.6.4).
+const FILTER: &str = "udp port 7";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum Tool {
+    #[value(skip)]
+    Wirebench,
+    #[value(skip)]
+    WirebenchXdp,
+    Tcpdump,
+    Dumpcap,
+    NetsniffNg,
+}
+
+/// What a tool says of its capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) captured: u64,
+    /// Passed the filter, dropped or not.
+    pub(super) received: u64,
+    pub(super) dropped: u64,
+}
+
+impl Tool {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Tool::Wirebench => "wirebench",
+            Tool::WirebenchXdp => "wirebench xdp",
+            Tool::Tcpdump => "tcpdump",
+            Tool::Dumpcap => "dumpcap",
+            Tool::NetsniffNg => "netsniff-ng",
+        }
+    }
+
+    pub(super) const fn is_ours(self) -> bool {
+        matches!(self, Tool::Wirebench | Tool::WirebenchXdp)
+    }
+
+    pub(super) fn is_installed(self) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut folders = std::env::split_paths(&path);
+        self.is_ours() || folders.any(|folder| folder.join(self.name()).is_file())
+    }
+
+    pub(super) const fn file_name(self) -> &'static str {
+        match self {
+            Tool::Wirebench | Tool::WirebenchXdp | Tool::Dumpcap => "trace.pcapng",
+            Tool::Tcpdump | Tool::NetsniffNg => "trace.pcap",
+        }
+    }
+
+    /// The namespace to start it in; ours finds its way by itself.
+    pub(super) fn node(self, lab: &Lab) -> Option<String> {
+        (!self.is_ours()).then(|| lab.node("b").to_owned())
+    }
+
+    pub(super) fn command(self, lab: &Lab, file: &Path) -> Result<Command> {
+        let mut command = match self {
+            Tool::Wirebench | Tool::WirebenchXdp => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["capture", "-q", "-i", &lab.port("b0")]);
+                if self == Tool::WirebenchXdp {
+                    command.arg("--xdp");
+                }
+                command
+            }
+            Tool::Tcpdump => {
+                let mut command = Command::new("tcpdump");
+                // Without -Z some builds become a user that may not write here.
+                command.args(["-Z", "root", "-i", "b0"]);
+                command
+            }
+            Tool::Dumpcap => {
+                let mut command = Command::new("dumpcap");
+                command.args(["-i", "b0", "-f", FILTER]);
+                command
+            }
+            Tool::NetsniffNg => {
+                let mut command = Command::new("netsniff-ng");
+                command.args(["--in", "b0", "--silent", "-f", FILTER, "--out"]);
+                command.arg(file);
+                return Ok(command);
+            }
+        };
+        command.arg("-w").arg(file);
+        if self != Tool::Dumpcap {
+            command.arg(FILTER);
+        }
+        Ok(command)
+    }
+
+    /// What it says once no frame can escape it.
+    pub(super) const fn listening(self) -> &'static str {
+        match self {
+            Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => "listening on ",
+            Tool::Dumpcap => "File: ",
+            Tool::NetsniffNg => "Running!",
+        }
+    }
+
+    /// The counts in what it said; none when it did not say them.
+    pub(super) fn counts(self, said: &str) -> Option<Counts> {
+        match self {
+            Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => Some(Counts {
+                captured: before(said, " captured")?,
+                received: before(said, " received by filter")?,
+                dropped: before(said, " dropped by kernel")?,
+            }),
+            Tool::Dumpcap => {
+                let (_, pair) = said.rsplit_once("Packets received/dropped on interface")?;
+                let (_, pair) = pair.split_once("': ")?;
+                let (received, dropped) = pair.split_whitespace().next()?.split_once('/')?;
+                let (received, dropped): (u64, u64) =
+                    (received.parse().ok()?, dropped.parse().ok()?);
+                Some(Counts {
+                    captured: after(said, "Packets captured: ")?,
+                    received: received + dropped,
+                    dropped,
+                })
+            }
+            Tool::NetsniffNg => {
+                let passed = before(said, " passed filter")?;
+                let dropped = before(said, " failed filter (out of space)")?;
+                Some(Counts {
+                    captured: passed,
+                    received: before(said, " incoming")?,
+                    dropped,
+                })
+            }
+        }
+    }
+}
+
+/// The number two words before `what`: `N packets captured`.
+fn before(said: &str, what: &str) -> Option<u64> {
+    let line = said.lines().rev().find(|line| line.contains(what))?;
+    let (words, _) = line.split_once(what)?;
+    words.split_whitespace().rev().nth(1)?.parse().ok()
+}
+
+fn after(said: &str, what: &str) -> Option<u64> {
+    let (_, rest) = said.rsplit_once(what)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_lines_of_all_are_understood() {
+        let counts = |captured, received, dropped| {
+            Some(Counts {
+                captured,
+                received,
+                dropped,
+            })
+        };
+        let tcpdump = "tcpdump: listening on b0, link-type EN10MB (Ethernet), snapshot length 262144 bytes\n\
+            1 packet captured\n17 packets received by filter\n16 packets dropped by kernel\n";
+        assert_eq!(Tool::Tcpdump.counts(tcpdump), counts(1, 17, 16));
+        let dumpcap = "Capturing on 'b0'\nFile: /t/x.pcapng\nPackets: 12479 Packets: 20000 Packets captured: 20000\n\
+            Packets received/dropped on interface 'b0': 20000/12 (pcap:12/dumpcap:0/flushed:0/ps_ifdrop:0) (99.9%)\n";
+        assert_eq!(Tool::Dumpcap.counts(dumpcap), counts(20_000, 20_012, 12));
+        let netsniff = "Running! Hang up with ^C!\n\n       20012  packets incoming (0 unread on exit)\n       \
+            20000  packets passed filter\n          12  packets failed filter (out of space)\n      \
+            0.0600% packet droprate\n";
+        assert_eq!(
+            Tool::NetsniffNg.counts(netsniff),
+            counts(20_000, 20_012, 12)
+        );
+        assert_eq!(Tool::Tcpdump.counts("tcpdump: b0: no such device\n"), None);
+    }
+}
