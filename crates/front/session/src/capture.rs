@@ -45,6 +45,8 @@ use crate::{
 
 /// How often the controlling thread looks at signals and workers.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long readers have to hand over what they hold, before the next file begins.
+const HAND_OVER_NS: u64 = 100_000_000;
 /// Smallest and largest receive ring that is chosen without being asked, over all readers.
 const RING: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 /// Where nothing is known of the rate.
@@ -504,6 +506,7 @@ impl Watch<'_> {
         let until = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
         let (mut last_ns, mut next) = (self.start_ns, self.start_ns + interval);
         let mut requests = self.signals.requests();
+        let mut next_file = u64::MAX;
         let mut end = End::Completed;
         let mut view = |now: u64, asked: bool, done: bool| {
             let view = CaptureView {
@@ -540,7 +543,13 @@ impl Watch<'_> {
                 self.control.request_flush();
             }
             if asked[2] != requests[2] {
+                // What was read belongs to this file.
+                self.control.request_flush();
+                next_file = now + HAND_OVER_NS;
+            }
+            if now >= next_file {
                 self.control.request_rotation();
+                next_file = u64::MAX;
             }
             let wants_counts = asked[0] != requests[0];
             requests = asked;

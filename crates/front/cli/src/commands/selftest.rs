@@ -271,8 +271,11 @@ impl SelfTestArgs {
 struct Folder(PathBuf);
 
 impl Folder {
+    const PREFIX: &str = "wirebench-self-test-";
+
     fn fresh(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("wirebench-self-test-{}", std::process::id()));
+        Self::remove_left_over(parent);
+        let path = parent.join(format!("{}{}", Self::PREFIX, std::process::id()));
         std::fs::create_dir(&path).with_context(|| {
             format!(
                 "cannot make the folder {}; name another place with --dir",
@@ -280,6 +283,20 @@ impl Folder {
             )
         })?;
         Ok(Self(path))
+    }
+
+    /// Removes what experiments left behind when they were killed.
+    fn remove_left_over(parent: &Path) {
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(Self::PREFIX))
+                .and_then(|pid| pid.parse::<u32>().ok());
+            if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// Whether the largest file of the experiment has room.
@@ -508,10 +525,14 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     if unprivileged && !quiet {
         eprintln!("not root on this machine: in a user namespace, the sender without priority");
     }
+    let _ = wb_testbed::sweep(&wb_testbed::Sweep {
+        force: false,
+        only: Some("selftest-".to_owned()),
+    });
     let lab = Lab::up(
         LabKind::Pair,
         &LabOptions {
-            name: Some(format!("self{}", std::process::id())),
+            name: Some(format!("selftest-{}", std::process::id())),
             ..LabOptions::default()
         },
     )?;

@@ -492,11 +492,9 @@ fn no_frame_is_lost_between_two_files() {
         let capture = Capture::start(&dir, &options);
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&lab, 30_000, &["--rate", "20kpps"]));
-            if way.is_empty() {
-                for _ in 0..5 {
-                    std::thread::sleep(Duration::from_millis(200));
-                    capture.signal(Signal::HUP);
-                }
+            while way.is_empty() && !sender.is_finished() {
+                std::thread::sleep(Duration::from_millis(200));
+                capture.signal(Signal::HUP);
             }
             sender.join().unwrap();
         });

@@ -129,8 +129,10 @@ impl Tool {
             Tool::NetsniffNg => {
                 let passed = before(said, " passed filter")?;
                 let dropped = before(said, " failed filter (out of space)")?;
+                let (head, _) = said.split_once(" unread on exit")?;
+                let unread: u64 = head.rsplit_once('(')?.1.parse().ok()?;
                 Some(Counts {
-                    captured: passed,
+                    captured: passed.saturating_sub(unread),
                     received: before(said, " incoming")?,
                     dropped,
                 })
@@ -170,8 +172,8 @@ mod tests {
         let dumpcap = "Capturing on 'b0'\nFile: /t/x.pcapng\nPackets: 12479 Packets: 20000 Packets captured: 20000\n\
             Packets received/dropped on interface 'b0': 20000/12 (pcap:12/dumpcap:0/flushed:0/ps_ifdrop:0) (99.9%)\n";
         assert_eq!(Tool::Dumpcap.counts(dumpcap), counts(20_000, 20_012, 12));
-        let netsniff = "Running! Hang up with ^C!\n\n       20012  packets incoming (0 unread on exit)\n       \
-            20000  packets passed filter\n          12  packets failed filter (out of space)\n      \
+        let netsniff = "Running! Hang up with ^C!\n\n       20012  packets incoming (3 unread on exit)\n       \
+            20003  packets passed filter\n          12  packets failed filter (out of space)\n      \
             0.0600% packet droprate\n";
         assert_eq!(
             Tool::NetsniffNg.counts(netsniff),
