@@ -352,7 +352,11 @@ impl PreparedCapture {
         let writer = self.writer;
         let writer = std::thread::Builder::new()
             .name("wb-writer".to_owned())
-            .spawn(move || run_writer(writer, &writer_control, &SystemClock))
+            .spawn(move || {
+                // A starved writer fills the buffers, and then the ring.
+                settle_worker(None);
+                run_writer(writer, &writer_control, &SystemClock)
+            })
             .map_err(StartError::thread)?;
         let mut readers: Readers = Vec::new();
         for seat in std::mem::take(&mut self.seats) {

@@ -161,7 +161,14 @@ impl Opening<'_> {
         }
         Ok(opened
             .into_iter()
-            .map(|(socket, ring)| PacketRx::new(socket, ring, self.watch()))
+            .map(|(socket, ring)| {
+                // Only long timeouts are waited for: a sender is to learn soon that its device is gone.
+                let watch = match self.options.block_timeout_ms {
+                    0..=10 => self.watch(),
+                    _ => self.watch().holding(ring.longest_hold()),
+                };
+                PacketRx::new(socket, ring, watch)
+            })
             .collect())
     }
 

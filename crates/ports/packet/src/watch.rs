@@ -12,7 +12,7 @@ use wb_port::PortError;
 
 use crate::sys;
 
-/// For so long after the end frames may still come out of a block that was open.
+/// For so long after the end frames may still come out of a block that was open, at least.
 const GRACE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Watch {
@@ -20,6 +20,7 @@ pub(crate) struct Watch {
     index: u32,
     down: bool,
     gone_since: Option<Instant>,
+    grace: Duration,
 }
 
 impl Watch {
@@ -29,7 +30,14 @@ impl Watch {
             index,
             down: false,
             gone_since: None,
+            grace: GRACE,
         }
+    }
+
+    /// For a ring that the kernel hands over late: an open block may take so long.
+    pub(crate) fn holding(mut self, longest: Duration) -> Self {
+        self.grace = self.grace.max(longest);
+        self
     }
 
     /// Reads the socket's pending error, and asks for the interface if there was one.
@@ -62,7 +70,7 @@ impl Watch {
     /// [`PortError::Gone`] when the interface has vanished and its last frames have come out.
     pub(crate) fn check(&self) -> Result<(), PortError> {
         match self.gone_since {
-            Some(since) if since.elapsed() > GRACE => Err(self.gone()),
+            Some(since) if since.elapsed() > self.grace => Err(self.gone()),
             _ => Ok(()),
         }
     }
@@ -70,7 +78,7 @@ impl Watch {
     /// How long to sleep at most of `timeout`.
     pub(crate) fn at_most(&self, timeout: Duration) -> Duration {
         if self.gone_since.is_some() {
-            timeout.min(GRACE)
+            timeout.min(self.grace)
         } else {
             timeout
         }

@@ -629,7 +629,10 @@ fn an_interface_that_goes_away_ends_the_capture_with_its_totals() {
         options.extend(back_end);
         let capture = Capture::start(&dir, &options);
         send(&lab, 1_000, &[]);
-        capture.wait_for_a_thousand();
+        if !back_end.is_empty() {
+            // The rings of XDP go with the interface.
+            capture.wait_for_a_thousand();
+        }
         let gone = system("ip", &["-n", &lab.node("b"), "link", "del", "b0"]);
         assert!(gone.status.success());
         let account = capture.account();
