@@ -10,7 +10,7 @@ use wb_model::{
         ClockReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport,
         WorkerReport,
     },
-    units::{Mac, WIRE_OVERHEAD},
+    units::WIRE_OVERHEAD,
 };
 use wb_traffic::{ReceiverOutcome, SenderOutcome};
 
@@ -412,21 +412,10 @@ fn port_reports(prepared: &Prepared, ended: &Ended) -> Vec<PortReport> {
         .iter()
         .enumerate()
         .map(|(i, port)| PortReport {
-            name: port.plan.name.clone(),
-            locator: port.facts.locator.clone(),
-            driver: port.facts.driver.to_owned(),
-            mode: port.facts.mode.clone(),
-            chosen_because: port.chosen_because.clone(),
-            mac: Mac(port.facts.mac).to_string(),
-            mtu: port.facts.mtu,
-            kernel_driver: port.facts.kernel_driver.clone(),
-            speed_bps: port.facts.speed.map(|s| s.bits_per_second),
-            speed_nominal: port.facts.speed.is_some_and(|s| s.nominal),
             timestamp_source: stamp_source(ended, i)
                 .unwrap_or_else(|| port.facts.stamp_source.to_string()),
             neighbours: prepared.neighbours[i].clone(),
-            before: ended.before[i].clone(),
-            after: ended.after[i].clone(),
+            ..port.report(&ended.before[i], &ended.after[i])
         })
         .collect()
 }
@@ -808,7 +797,6 @@ fn sum_rates(settled: &[Settled]) -> Rates {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn clock_report(prepared: &Prepared, ended: &Ended) -> ClockReport {
     let rx: Vec<String> = prepared
         .ports
@@ -825,10 +813,6 @@ fn clock_report(prepared: &Prepared, ended: &Ended) -> ClockReport {
         .collect();
     let sends = prepared.ports.iter().any(|p| p.used.tx);
     ClockReport {
-        source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
-        resolution_ns: wb_host::clock::resolution_ns(),
-        read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
-        step_ns: ended.clock_step_ns,
         same_clock: sends,
         tx_stamp: if sends {
             "user, just before the frame is handed over".to_owned()
@@ -836,5 +820,6 @@ fn clock_report(prepared: &Prepared, ended: &Ended) -> ClockReport {
             String::new()
         },
         rx_stamp: rx.join(", "),
+        ..crate::clock::clock_report(ended.clock_step_ns)
     }
 }

@@ -28,7 +28,6 @@ use wb_model::{
     capture::{CaptureJob, Direction},
     criteria::{Limit, Metric},
     report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
-    units::Mac,
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 
@@ -37,7 +36,7 @@ pub use wb_capture::{CaptureSnapshot, ReaderSnapshot};
 use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
     account::{share, signal_name},
-    clock::rfc3339,
+    clock::{clock_report, rfc3339},
     devices::settle_worker,
     ports::{AnyQueue, OpenPort, Use, Wire, open_capture, open_virtual},
     run::clock_step,
@@ -343,7 +342,7 @@ impl PreparedCapture {
         observe: &mut dyn FnMut(&CaptureView),
     ) -> Result<CaptureFinished, StartError> {
         let control = Arc::new(CaptureControl::new());
-        let before = counters(&self.ports);
+        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
         let offset = wall_minus_monotonic();
         let start_ns = monotonic_ns();
         let started_wall_ns = wall_ns();
@@ -432,7 +431,7 @@ impl PreparedCapture {
             end = End::Fault(error.to_string());
         }
         let account = Account::of(&outcomes, &written);
-        let after = counters(&self.ports);
+        let after = self.ports.iter().map(OpenPort::counters).collect();
         let ended = Ended {
             plan: &self.plan,
             ports: &self.ports,
@@ -465,13 +464,6 @@ fn read<Q: wb_port::QueuePair>(
     control: &CaptureControl,
 ) -> ReaderOutcome {
     run_reader(queue.rx(), seat, interface, control, &SystemClock)
-}
-
-fn counters(ports: &[OpenPort]) -> Vec<BTreeMap<String, u64>> {
-    ports
-        .iter()
-        .map(|p| p.wire.as_ref().map_or_else(BTreeMap::new, Wire::counters))
-        .collect()
 }
 
 /// What an interface received and dropped between two looks.
@@ -741,18 +733,13 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         criteria,
         capture: Some(capture_report(&ended, interface_drops)),
         clock: ClockReport {
-            source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
-            resolution_ns: wb_host::clock::resolution_ns(),
-            read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
-            step_ns: ended.clock_step_ns,
-            same_clock: false,
-            tx_stamp: String::new(),
             rx_stamp: ended
                 .ports
                 .iter()
                 .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
                 .collect::<Vec<_>>()
                 .join(", "),
+            ..clock_report(ended.clock_step_ns)
         },
         warnings: ended.warnings,
     };
@@ -764,21 +751,6 @@ fn port_reports(ended: &Ended<'_>) -> Vec<PortReport> {
         .ports
         .iter()
         .enumerate()
-        .map(|(i, port)| PortReport {
-            name: port.plan.name.clone(),
-            locator: port.facts.locator.clone(),
-            driver: port.facts.driver.to_owned(),
-            mode: port.facts.mode.clone(),
-            chosen_because: port.chosen_because.clone(),
-            mac: Mac(port.facts.mac).to_string(),
-            mtu: port.facts.mtu,
-            kernel_driver: port.facts.kernel_driver.clone(),
-            speed_bps: port.facts.speed.map(|s| s.bits_per_second),
-            speed_nominal: port.facts.speed.is_some_and(|s| s.nominal),
-            timestamp_source: port.facts.stamp_source.to_string(),
-            neighbours: BTreeMap::new(),
-            before: ended.before[i].clone(),
-            after: ended.after[i].clone(),
-        })
+        .map(|(i, port)| port.report(&ended.before[i], &ended.after[i]))
         .collect()
 }

@@ -1,5 +1,6 @@
 //! The machine's clocks, as the engine wants them.
 
+use wb_model::report::ClockReport;
 use wb_traffic::Clock;
 
 /// CLOCK_MONOTONIC for pacing, CLOCK_REALTIME for stamps.
@@ -24,6 +25,19 @@ impl Clock for SystemClock {
         };
         // A signal may end the sleep early; the caller looks at the clock again in any case.
         let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &time);
+    }
+}
+
+/// What every report says of the host's clock; the stamps are for those who know them.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
+    ClockReport {
+        source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
+        resolution_ns: wb_host::clock::resolution_ns(),
+        // Nanoseconds: small and never negative.
+        read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
+        step_ns,
+        ..ClockReport::default()
     }
 }
 

@@ -7,7 +7,7 @@ use wb_model::{
     Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
     device::{DeviceConfig, DeviceJob, Mode},
     report::{ClockReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
-    units::{Mac, WIRE_OVERHEAD},
+    units::WIRE_OVERHEAD,
 };
 use wb_traffic::{DeviceOutcome, WatchOutcome};
 use wb_xdp::consume::Consumer;
@@ -24,7 +24,8 @@ use crate::{
 pub(crate) struct Ended<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) ports: &'a [OpenPort],
-    pub(crate) devices: &'a [DeviceOutcome],
+    /// In the order of the plan; none for one whose worker died.
+    pub(crate) devices: &'a [Option<DeviceOutcome>],
     pub(crate) watched: &'a [(usize, WatchQueue, WatchOutcome)],
     pub(crate) consumers: &'a [Consumer],
     pub(crate) before: Vec<BTreeMap<String, u64>>,
@@ -34,6 +35,14 @@ pub(crate) struct Ended<'a> {
     pub(crate) clock_step_ns: i64,
     pub(crate) end: End,
     pub(crate) warnings: Vec<String>,
+}
+
+impl Ended<'_> {
+    /// The devices that have an account, with their jobs.
+    fn devices(&self) -> impl Iterator<Item = (&DeviceJob, &DeviceOutcome)> {
+        let all = self.plan.devices.iter().zip(self.devices);
+        all.filter_map(|(job, outcome)| Some((job, outcome.as_ref()?)))
+    }
 }
 
 fn sent(device: &DeviceOutcome) -> Totals {
@@ -91,7 +100,7 @@ fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
 /// One job where there is one device or one watch, or one of each; else one for each.
 fn jobs(ended: &Ended<'_>, totals: Totals, rates: Rates, latency: Summary) -> Vec<JobReport> {
     let plan = ended.plan;
-    let devices = || plan.devices.iter().zip(ended.devices);
+    let devices = || ended.devices();
     if plan.devices.len() <= 1 && plan.watches.len() <= 1 {
         let (device, watch) = (plan.devices.first(), plan.watches.first());
         return vec![JobReport {
@@ -165,10 +174,7 @@ fn receiving_rates(seen: &Measurement, totals: &Totals) -> Rates {
 fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
     let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
     let mut list: Vec<WorkerReport> = ended
-        .plan
-        .devices
-        .iter()
-        .zip(ended.devices)
+        .devices()
         .map(|(job, device)| {
             let next = queues.entry(&job.port).or_default();
             let queue = *next;
@@ -215,22 +221,7 @@ fn ports(ended: &Ended<'_>) -> Vec<PortReport> {
         .ports
         .iter()
         .enumerate()
-        .map(|(i, port)| PortReport {
-            name: port.plan.name.clone(),
-            locator: port.facts.locator.clone(),
-            driver: port.facts.driver.to_owned(),
-            mode: port.facts.mode.clone(),
-            chosen_because: port.chosen_because.clone(),
-            mac: Mac(port.facts.mac).to_string(),
-            mtu: port.facts.mtu,
-            kernel_driver: port.facts.kernel_driver.clone(),
-            speed_bps: port.facts.speed.map(|s| s.bits_per_second),
-            speed_nominal: port.facts.speed.is_some_and(|s| s.nominal),
-            timestamp_source: port.facts.stamp_source.to_string(),
-            neighbours: BTreeMap::new(),
-            before: ended.before[i].clone(),
-            after: ended.after[i].clone(),
-        })
+        .map(|(i, port)| port.report(&ended.before[i], &ended.after[i]))
         .collect()
 }
 
@@ -271,7 +262,7 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
             ..totals
         };
     }
-    let offered = ended.devices.iter().map(|d| d.offered_frames).sum();
+    let offered = ended.devices().map(|(_, d)| d.offered_frames).sum();
     let duplicate = if plain { c.duplicate_frames } else { 0 };
     let account = Account::settle(offered, packets, duplicate);
     Totals {
@@ -290,10 +281,7 @@ fn limited_by(ended: &Ended<'_>, totals: &Totals) -> String {
     }
     let mut causes = Vec::new();
     let down: Vec<&str> = ended
-        .plan
-        .devices
-        .iter()
-        .zip(ended.devices)
+        .devices()
         .filter(|(_, d)| d.link_down)
         .map(|(job, _)| job.settings.name.as_str())
         .collect();
@@ -346,9 +334,8 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
     }
     measurement_warnings(&all, &mut warnings);
     let totals = ended
-        .devices
-        .iter()
-        .fold(Totals::default(), |t, d| t.plus(&sent(d)))
+        .devices()
+        .fold(Totals::default(), |t, (_, d)| t.plus(&sent(d)))
         .plus(&received(ended, &all, &mut warnings));
     let consumed: u64 = ended
         .consumers
@@ -371,10 +358,7 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         ));
     }
     let each: Vec<Rates> = ended
-        .plan
-        .devices
-        .iter()
-        .zip(ended.devices)
+        .devices()
         .map(|(job, device)| sending_rates(&job.settings, device))
         .collect();
     let asked = each
@@ -435,7 +419,6 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn clock(ended: &Ended<'_>) -> ClockReport {
     let sends = !ended.devices.is_empty();
     let rx: Vec<String> = ended
@@ -445,10 +428,6 @@ fn clock(ended: &Ended<'_>) -> ClockReport {
         .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
         .collect();
     ClockReport {
-        source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
-        resolution_ns: wb_host::clock::resolution_ns(),
-        read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
-        step_ns: ended.clock_step_ns,
         same_clock: sends,
         tx_stamp: if sends {
             "user, when the packet is built".to_owned()
@@ -456,5 +435,6 @@ fn clock(ended: &Ended<'_>) -> ClockReport {
             String::new()
         },
         rx_stamp: rx.join(", "),
+        ..crate::clock::clock_report(ended.clock_step_ns)
     }
 }

@@ -82,8 +82,8 @@ pub struct PreparedDevices {
 pub struct DevicesFinished {
     /// The report, and how the run ended.
     pub finished: Finished,
-    /// The devices, in the order of the plan.
-    pub devices: Vec<DeviceOutcome>,
+    /// The devices, in the order of the plan; none for one whose worker died.
+    pub devices: Vec<Option<DeviceOutcome>>,
 }
 
 /// Time between the start order and the first packet, for all workers to be ready.
@@ -408,7 +408,7 @@ impl PreparedDevices {
         mut self,
         observe: &mut dyn FnMut(&Snapshot),
     ) -> Result<DevicesFinished, StartError> {
-        let before = counters(&self.ports);
+        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
         let control = Arc::new(Control::new());
         let offset = wall_minus_monotonic();
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
@@ -439,7 +439,7 @@ impl PreparedDevices {
                 Err(_) => dead = Some("a watching thread panicked; its counts are missing"),
             }
         }
-        let after = counters(&self.ports);
+        let after = self.ports.iter().map(OpenPort::counters).collect();
         let fault = outcomes
             .iter()
             .flatten()
@@ -453,11 +453,10 @@ impl PreparedDevices {
             Some(text) => End::Fault(text),
             None => end,
         };
-        let devices: Vec<DeviceOutcome> = outcomes.into_iter().flatten().collect();
         let report = crate::device_report::report(&crate::device_report::Ended {
             plan: &self.plan,
             ports: &self.ports,
-            devices: &devices,
+            devices: &outcomes,
             watched: &watched,
             consumers: &self.consumers,
             before,
@@ -470,7 +469,7 @@ impl PreparedDevices {
         });
         Ok(DevicesFinished {
             finished: Finished { report, end },
-            devices,
+            devices: outcomes,
         })
     }
 }
@@ -703,11 +702,4 @@ impl Live {
         (self.last, self.last_watched, self.last_ns) = (sum, watched, now);
         snapshot
     }
-}
-
-fn counters(ports: &[OpenPort]) -> Vec<BTreeMap<String, u64>> {
-    ports
-        .iter()
-        .map(|p| p.wire.as_ref().map_or_else(BTreeMap::new, |w| w.counters()))
-        .collect()
 }

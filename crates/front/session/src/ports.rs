@@ -13,6 +13,8 @@ use wb_host::{
 use wb_model::{
     Driver,
     plan::{Plan, PortPlan, SendWay, XdpMode},
+    report::PortReport,
+    units::Mac,
 };
 use wb_packet::{Fanout, PacketOptions, PacketQueue, QdiscDrops, RxMode};
 use wb_port::{
@@ -106,6 +108,37 @@ pub(crate) struct OpenPort {
 impl OpenPort {
     pub(crate) fn role(&self) -> &'static str {
         self.used.role()
+    }
+
+    /// What the interface itself has counted so far; nothing where there is none.
+    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
+        self.wire
+            .as_ref()
+            .map_or_else(BTreeMap::new, Wire::counters)
+    }
+
+    /// The port as a report shows it, with what its interface counted before and after the run.
+    pub(crate) fn report(
+        &self,
+        before: &BTreeMap<String, u64>,
+        after: &BTreeMap<String, u64>,
+    ) -> PortReport {
+        PortReport {
+            name: self.plan.name.clone(),
+            locator: self.facts.locator.clone(),
+            driver: self.facts.driver.to_owned(),
+            mode: self.facts.mode.clone(),
+            chosen_because: self.chosen_because.clone(),
+            mac: Mac(self.facts.mac).to_string(),
+            mtu: self.facts.mtu,
+            kernel_driver: self.facts.kernel_driver.clone(),
+            speed_bps: self.facts.speed.map(|s| s.bits_per_second),
+            speed_nominal: self.facts.speed.is_some_and(|s| s.nominal),
+            timestamp_source: self.facts.stamp_source.to_string(),
+            neighbours: BTreeMap::new(),
+            before: before.clone(),
+            after: after.clone(),
+        }
     }
 
     /// Locator, driver, mode, and why.

@@ -20,7 +20,7 @@ use wb_traffic::{
 
 use crate::{
     StartError, SystemClock, account,
-    ports::{self, AnyQueue},
+    ports::{self, AnyQueue, OpenPort},
     prepare::{Prepared, Way, is_tagged},
 };
 
@@ -236,11 +236,7 @@ impl Prepared {
         let control = Arc::new(Control::new());
         let faulted = Arc::new(AtomicBool::new(false));
         let mut seats = Vec::new();
-        let before: Vec<_> = self
-            .ports
-            .iter()
-            .map(|p| p.wire.as_ref().map_or_else(BTreeMap::new, |w| w.counters()))
-            .collect();
+        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
         let mut workers = Vec::new();
         for (port, cpus) in placement.iter().enumerate() {
             let queues = std::mem::take(&mut self.ports[port].queues);
@@ -317,11 +313,7 @@ impl Prepared {
             Some(text) => End::Fault(text),
             None => end,
         };
-        let after = self
-            .ports
-            .iter()
-            .map(|p| p.wire.as_ref().map_or_else(BTreeMap::new, |w| w.counters()))
-            .collect();
+        let after = self.ports.iter().map(OpenPort::counters).collect();
         let ended = Ended {
             started_wall_ns,
             elapsed_ns: monotonic_ns().saturating_sub(start_ns),

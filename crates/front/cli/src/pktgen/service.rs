@@ -264,7 +264,14 @@ impl Service {
         match finished {
             Ok(finished) => {
                 for ((id, name), outcome) in ids.iter().zip(finished.devices) {
-                    state.conclude(*id, name, &outcome);
+                    match outcome {
+                        Some(outcome) => state.conclude(*id, name, &outcome),
+                        None => state.folder.fail(
+                            *id,
+                            "its worker died; its counts are missing",
+                            monotonic_ns(),
+                        ),
+                    }
                 }
                 state.report = Some(finished.finished.report);
             }
