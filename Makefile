@@ -26,6 +26,7 @@ bench: build
 	scripts/install bench
 	bench/tx
 	bench/rx
+	bench/load
 	bench/instructions.sh
 
 clean:

@@ -38,15 +38,28 @@ def lab_down():
     run([WIREBENCH, "lab", "down", LAB])
 
 
+def bpf_object(source, obj):
+    """Compiles a program of the bench."""
+    arch = run(["cc", "-print-multiarch"]).stdout.strip()
+    subprocess.run(
+        ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{arch}", "-c", os.path.join(ROOT, "bench", source), "-o", obj],
+        check=True,
+    )
+
+
+def live_sender(folder):
+    """How the sender of live frames is called, built in this folder."""
+    obj, binary = os.path.join(folder, "live_sender.o"), os.path.join(folder, "live_sender")
+    bpf_object("live_sender.bpf.c", obj)
+    subprocess.run(["cc", "-O2", "-Wall", "-o", binary, os.path.join(ROOT, "bench/live_sender.c"), "-lbpf"], check=True)
+    return [binary, obj]
+
+
 def xdp_drop(node, interface, on):
     """Attaches or detaches the dropping program at the peer end."""
     if on:
         obj = "/tmp/wb-bench-xdp-drop.o"
-        arch = run(["cc", "-print-multiarch"]).stdout.strip()
-        subprocess.run(
-            ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{arch}", "-c", os.path.join(ROOT, "bench/xdp_drop.c"), "-o", obj],
-            check=True,
-        )
+        bpf_object("xdp_drop.c", obj)
         subprocess.run(["ip", "-n", node, "link", "set", interface, "xdp", "obj", obj, "sec", "xdp"], check=True)
     else:
         run(["ip", "-n", node, "link", "set", interface, "xdp", "off"])

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Instructions per frame of the traffic engine on the memory port, against their budgets.
+# Instructions per frame of the traffic engine on the memory port, and per connection of the load's
+# machine (opened, one HTTP request, its answer, closed; one side), against their budgets.
 #
 #   bench/instructions.sh
 #
@@ -10,27 +11,34 @@ set -eu
 cd "$(dirname "$0")/.."
 SEND_BUDGET=350
 RECEIVE_BUDGET=500
+CONNECTION_BUDGET=4000
 FEW=20000
 MANY=120000
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed; try: apt-get install valgrind" >&2; exit 2; }
 cargo build --quiet --release -p wb-traffic --example hot_path
-binary=${CARGO_TARGET_DIR:-target}/release/examples/hot_path
+cargo build --quiet --release -p wb-tcp --example exchange
+examples=${CARGO_TARGET_DIR:-target}/release/examples
 
 instructions() {
-    timeout 120 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" "$1" "$2" 2>&1 >/dev/null |
+    timeout 120 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 >/dev/null |
         sed -n 's/^==[0-9]*== Collected *: *\([0-9]*\)$/\1/p'
 }
 
 per_frame() {
-    few=$(instructions "$1" $FEW)
-    many=$(instructions "$1" $MANY)
+    few=$(instructions "$examples/hot_path" "$1" $FEW)
+    many=$(instructions "$examples/hot_path" "$1" $MANY)
     echo $(((many - few) / (MANY - FEW)))
 }
 
 send=$(per_frame send)
 both=$(per_frame receive)
 receive=$((both - send))
+few=$(instructions "$examples/exchange" 20000)
+many=$(instructions "$examples/exchange" 40000)
+# Both ends take part.
+connection=$(((many - few) / 20000 / 2))
 echo "send     $send instructions per frame (budget $SEND_BUDGET)"
 echo "receive  $receive instructions per frame (budget $RECEIVE_BUDGET)"
-[ "$send" -le $SEND_BUDGET ] && [ "$receive" -le $RECEIVE_BUDGET ]
+echo "connect  $connection instructions per connection and side (budget $CONNECTION_BUDGET)"
+[ "$send" -le $SEND_BUDGET ] && [ "$receive" -le $RECEIVE_BUDGET ] && [ "$connection" -le $CONNECTION_BUDGET ]

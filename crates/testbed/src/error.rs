@@ -30,6 +30,16 @@ pub enum TestbedError {
         /// The labs there are.
         existing: Vec<String>,
     },
+    /// The lab needs a program that is not there.
+    #[error(
+        "the lab needs {program}, which is not installed; `apt-get install {package}` brings it"
+    )]
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// The Debian package it is in.
+        package: &'static str,
+    },
     /// The folder of labs belongs to somebody else.
     #[error(
         "{folder} cannot be written: a lab that stays needs root; without, `wirebench lab run KIND -- CMD…` \
@@ -64,8 +74,8 @@ pub enum TestbedError {
         /// What it said.
         message: String,
     },
-    /// The impairing device did not start.
-    #[error("the impairing device did not start: {message}")]
+    /// The device under test did not start.
+    #[error("the device did not start: {message}")]
     Device {
         /// What it said.
         message: String,
@@ -105,7 +115,7 @@ impl TestbedError {
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            Self::Input(_) | Self::Exists { .. } | Self::Unknown { .. }
+            Self::Input(_) | Self::Exists { .. } | Self::Unknown { .. } | Self::Missing { .. }
         )
     }
 }

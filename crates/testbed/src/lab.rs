@@ -9,6 +9,7 @@ use wb_host::ethtool::Offload;
 use wb_host::link::{VethEnd, create_veth};
 use wb_host::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
 
+use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
 use crate::shaping::Limit;
 use crate::state::{self, LabState};
@@ -24,6 +25,9 @@ use crate::{
 /// Options that do not fit; a name that is taken; missing privileges. Nothing is left behind then.
 pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<LabState> {
     options.validate(kind)?;
+    if kind == LabKind::Balancer {
+        options.balancer.unwrap_or_default().require_program()?;
+    }
     state::prepare_directory()?;
     let mut lab = LabState::planned(kind, options.clone());
     lab.claim()?;
@@ -177,7 +181,9 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         let left_over = match name.rsplit_once('.') {
-            Some((lab, "log" | "counters")) => covers(lab) && !known.iter().any(|name| name == lab),
+            Some((lab, "log" | "counters" | "haproxy")) => {
+                covers(lab) && !known.iter().any(|name| name == lab)
+            }
             Some((rest, "tmp")) => {
                 let writer = rest.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok());
                 covers(rest) && writer.is_none_or(|pid| wb_host::process::start_time(pid).is_none())
@@ -248,7 +254,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         found.expect("each end is in a node of its lab")
     };
     for namespace in &namespaces {
-        prepare(namespace, lab.kind)?;
+        prepare(namespace, lab)?;
     }
     for LinkEnds { a, b } in &lab.links {
         let veth = |end| VethEnd {
@@ -263,11 +269,13 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
     for end in lab.links.iter().flat_map(|link| [&link.a, &link.b]) {
         configure(find(end), end)?;
     }
+    if lab.kind.is_routed() {
+        route(find(&lab.links[1].a), lab)?;
+    }
     match lab.kind {
         LabKind::Pair => {}
         LabKind::Router => {
             let device = &lab.links[1].a;
-            route(find(device))?;
             if let Some(limit) = &lab.limit {
                 limit.apply(find(device), &device.interface)?;
             }
@@ -276,16 +284,19 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
             lab.device = Some(process::start_device(lab)?);
             lab.save()?;
         }
+        LabKind::Balancer => {
+            lab.device = balancer::start(lab, find(&lab.links[1].a))?;
+            lab.save()?;
+        }
     }
     Ok(())
 }
 
 /// Keeps the namespace's own kernel from speaking, before there is an interface it could speak on.
-fn prepare(namespace: &Namespace, kind: LabKind) -> Result<()> {
+fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Netlink::open(namespace)?.set_up("lo")?;
-    let forwards =
-        kind == LabKind::Router && namespace.name().is_some_and(|name| name.ends_with("-dut"));
-    if !forwards {
+    let device = lab.kind.is_routed().then(|| &lab.links[1].a.namespace);
+    if device.map(String::as_str) != namespace.name() {
         sysctl::disable_ipv6(namespace, "default")?;
         return Ok(());
     }
@@ -362,16 +373,22 @@ fn configure(namespace: &Namespace, end: &End) -> Result<()> {
 const LINK_LOCAL: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
 
 /// Everything behind the testers is reached through them; who they are is asked by ARP and ND.
-fn route(namespace: &Namespace) -> Result<()> {
+fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
     let netlink = Netlink::open(namespace)?;
+    let interfaces = [&lab.links[0].b.interface, &lab.links[1].a.interface];
     for Behind {
-        interface,
+        side,
         network,
         prefix_len,
         tester,
     } in networks_behind()
     {
-        netlink.add_route(network, prefix_len, Some(tester), Some(interface))?;
+        netlink.add_route(
+            network,
+            prefix_len,
+            Some(tester),
+            Some(interfaces[side].as_str()),
+        )?;
     }
     Ok(())
 }
@@ -475,8 +492,10 @@ pub struct LabStatus {
     pub limit: Option<Limit>,
     /// The process it lives for.
     pub owner: Option<OwnerStatus>,
-    /// The impairing device.
+    /// The impairing device, or haproxy.
     pub device: Option<DeviceStatus>,
+    /// What a load through the balancer has to know.
+    pub balancer: Option<Balancer>,
 }
 
 /// A namespace of a lab.
@@ -499,7 +518,7 @@ pub struct OwnerStatus {
     pub alive: bool,
 }
 
-/// The impairing device of a lab.
+/// The process that is the device of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceStatus {
     /// Which process it is.
@@ -533,6 +552,7 @@ impl LabStatus {
         let whole = nodes.iter().all(|node| node.present)
             && device.as_ref().is_none_or(|device| device.alive);
         LabStatus {
+            balancer: Balancer::of(&lab),
             state: match (lab.complete, whole) {
                 (true, true) => "up",
                 (false, _) if lab.is_owned() => "building",
@@ -619,24 +639,19 @@ fn hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
     };
     let far = match lab.kind {
         LabKind::Pair => near,
-        LabKind::Router | LabKind::Impair => {
+        LabKind::Router | LabKind::Impair | LabKind::Balancer => {
             let ends = lab.links.iter().flat_map(|link| [&link.a, &link.b]);
             ends.filter(|end| end.faces_tester())
                 .find(|end| *end != own)?
         }
     };
-    let routed = lab.kind == LabKind::Router;
-    let gateways = near
-        .kernel_addresses
-        .iter()
-        .filter_map(|a| a.split_once('/')?.0.parse().ok())
-        .collect();
+    let routed = lab.kind.is_routed();
     Some(PortHint {
         lab: lab.name.clone(),
         kind: lab.kind,
         addresses: own.tester_addresses.clone(),
         peer_mac: if routed { near } else { far }.mac_bytes(),
-        gateways,
+        gateways: near.gateways(),
         far_port: far.locator(),
         far_addresses: far.tester_addresses.clone(),
         limit: lab.limit,
@@ -675,6 +690,12 @@ mod tests {
         assert_eq!(second.peer_mac, pair.links[1].a.mac_bytes());
         assert_eq!(second.far_port, "wb-pair-a/a1");
         assert!(second.gateways.is_empty());
+
+        let balancer = LabState::planned(LabKind::Balancer, LabOptions::default());
+        let end = hint(&balancer, "wb-balancer-client", "c0").unwrap();
+        assert_eq!(end.peer_mac, balancer.links[0].b.mac_bytes());
+        assert_eq!(end.gateways, near.gateways, "and not the virtual addresses");
+        assert_eq!(end.far_port, "wb-balancer-server/s0");
 
         let impair = LabState::planned(LabKind::Impair, LabOptions::default());
         let end = hint(&impair, "wb-impair-a", "a0").unwrap();

@@ -10,11 +10,13 @@
 //! | `state` | the files that remember labs, and where they are |
 //! | `lab` | up, down, what there is, the ports' neighbours |
 //! | `run` | commands inside a node, and beside a lab that lives as long as they do |
+//! | `balancer` | the device under test of the `balancer` lab: nftables or haproxy |
 //! | [`impair`] | the device under test of the `impair` lab, a process of its own |
 //! | `user` | a user namespace for those who are not root |
 
 pub mod impair;
 
+mod balancer;
 mod error;
 mod lab;
 mod process;
@@ -24,6 +26,7 @@ mod state;
 mod topology;
 mod user;
 
+pub use balancer::{Balancer, BalancerMode, BalancerOptions, BalancerSide};
 pub use error::{Result, TestbedError};
 pub use lab::{
     DeviceStatus, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint, Removed, Sweep, down,

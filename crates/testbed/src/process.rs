@@ -26,7 +26,7 @@ fn all() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn named(pid: u32) -> Option<Process> {
+pub(crate) fn named(pid: u32) -> Option<Process> {
     Some(Process {
         pid,
         start_time: process::start_time(pid)?,
@@ -204,7 +204,7 @@ pub(crate) const READY: &str = "ready";
 
 /// Ctrl-C and the end of a terminal do not concern it: the lab outlives the command that made it.
 #[allow(unsafe_code)] // The standard library has no other way to call setsid in the child.
-fn own_session(command: &mut Command) {
+pub(crate) fn own_session(command: &mut Command) {
     let detach = || {
         rustix::process::setsid()
             .map(drop)

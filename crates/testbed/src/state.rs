@@ -85,7 +85,7 @@ pub struct LabState {
     /// The process it lives for, while it is being made the one that makes it. A lab without one
     /// stays until it is taken down.
     pub owner: Option<Owner>,
-    /// The impairing device.
+    /// The impairing device, or haproxy.
     pub device: Option<Process>,
 }
 
@@ -172,7 +172,12 @@ impl LabState {
     /// The files of this lab. Its own file comes last, and so it is removed last.
     pub(crate) fn forget(&self) -> Result<()> {
         let path = path_of(&self.name)?;
-        for file in [counters_path(&path), log_path(&path), path] {
+        for file in [
+            counters_path(&path),
+            log_path(&path),
+            haproxy_path(&path),
+            path,
+        ] {
             match fs::remove_file(&file) {
                 Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                     return Err(TestbedError::io("remove", file.display().to_string())(
@@ -228,6 +233,11 @@ pub(crate) fn path_of(name: &str) -> Result<PathBuf> {
 /// What a lab's device writes its counters to.
 pub(crate) fn counters_path(state: &Path) -> PathBuf {
     state.with_extension("counters")
+}
+
+/// What a lab's haproxy is told.
+pub(crate) fn haproxy_path(state: &Path) -> PathBuf {
+    state.with_extension("haproxy")
 }
 
 /// What a lab's device complains to.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::balancer::{self, BalancerOptions};
 use crate::impair::ImpairOptions;
 use crate::{Result, TestbedError};
 
@@ -22,11 +23,18 @@ pub enum LabKind {
     Router,
     /// Our own bridge with exact delay, loss, duplication, reordering and rate.
     Impair,
+    /// The kernel, or haproxy, spreading the connections to one address over several servers.
+    Balancer,
 }
 
 impl LabKind {
     /// All of them.
-    pub const ALL: [LabKind; 3] = [LabKind::Pair, LabKind::Router, LabKind::Impair];
+    pub const ALL: [LabKind; 4] = [
+        LabKind::Pair,
+        LabKind::Router,
+        LabKind::Impair,
+        LabKind::Balancer,
+    ];
 
     /// Its name on the command line, and the name of a lab of it unless told otherwise.
     pub fn name(self) -> &'static str {
@@ -34,7 +42,30 @@ impl LabKind {
             LabKind::Pair => "pair",
             LabKind::Router => "router",
             LabKind::Impair => "impair",
+            LabKind::Balancer => "balancer",
         }
+    }
+
+    /// Its nodes, from the near side to the far one.
+    pub(crate) fn nodes(self) -> &'static [&'static str] {
+        match self {
+            LabKind::Pair => &["a", "b"],
+            LabKind::Router | LabKind::Impair => &["a", "dut", "b"],
+            LabKind::Balancer => &["client", "lb", "server"],
+        }
+    }
+
+    /// The letters that begin the names of interfaces on either side.
+    fn letters(self) -> [&'static str; 2] {
+        match self {
+            LabKind::Balancer => ["c", "s"],
+            _ => ["a", "b"],
+        }
+    }
+
+    /// Whether the kernel forwards between the ports.
+    pub(crate) fn is_routed(self) -> bool {
+        matches!(self, LabKind::Router | LabKind::Balancer)
     }
 }
 
@@ -77,7 +108,7 @@ pub struct LabOptions {
     pub name: Option<String>,
     /// `pair`: wires between the two nodes, 1 to 8.
     pub links: u32,
-    /// `pair`: queues of each port, 1 to 64.
+    /// `pair`, `balancer`: queues of each port, 1 to 64.
     pub queues: u32,
     /// Largest IP packet on every link.
     pub mtu: u32,
@@ -85,6 +116,8 @@ pub struct LabOptions {
     pub limit_bps: Option<u64>,
     /// `impair`: what the device does.
     pub impair: Option<ImpairOptions>,
+    /// `balancer`: how it spreads connections, and over how many servers.
+    pub balancer: Option<BalancerOptions>,
     /// `impair`: the program that runs as the device, called with `impair-device STATE_FILE`; this
     /// very program otherwise.
     pub device_program: Option<PathBuf>,
@@ -101,6 +134,7 @@ impl Default for LabOptions {
             mtu: 1500,
             limit_bps: None,
             impair: None,
+            balancer: None,
             device_program: None,
             device_driver: DeviceDriver::Auto,
         }
@@ -125,15 +159,23 @@ impl LabOptions {
                 self.name_for(kind)
             ));
         }
-        let mut only_for = |owner: LabKind, given: bool, option: &str| {
-            if given && kind != owner {
-                wrong.push(format!("{option} is for the lab {owner}, not for {kind}"));
+        let mut only_for = |owners: &[LabKind], given: bool, option: &str| {
+            if given && !owners.contains(&kind) {
+                let owners: Vec<&str> = owners.iter().map(|owner| owner.name()).collect();
+                let owners = owners.join(" and ");
+                wrong.push(format!("{option} is for the lab {owners}, not for {kind}"));
             }
         };
-        only_for(LabKind::Pair, self.links != 1, "--links");
-        only_for(LabKind::Pair, self.queues != 1, "--queues");
-        only_for(LabKind::Router, self.limit_bps.is_some(), "--limit");
-        only_for(LabKind::Impair, self.impair.is_some(), "an impairment");
+        let with_queues = [LabKind::Pair, LabKind::Balancer];
+        only_for(&[LabKind::Pair], self.links != 1, "--links");
+        only_for(&with_queues, self.queues != 1, "--queues");
+        only_for(&[LabKind::Router], self.limit_bps.is_some(), "--limit");
+        only_for(&[LabKind::Impair], self.impair.is_some(), "an impairment");
+        only_for(
+            &[LabKind::Balancer],
+            self.balancer.is_some(),
+            "--mode or --backends",
+        );
         if !(1..=8).contains(&self.links) {
             wrong.push(format!("--links is {}, allowed is 1 to 8", self.links));
         }
@@ -153,6 +195,7 @@ impl LabOptions {
         if let Some(Err(fault)) = self.impair.as_ref().map(ImpairOptions::validate) {
             wrong.push(fault.to_string());
         }
+        wrong.extend(self.balancer.and_then(BalancerOptions::fault));
         if wrong.is_empty() {
             Ok(())
         } else {
@@ -177,7 +220,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 /// A network namespace of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// `a`, `dut`, `b`.
+    /// `a`, `dut`, `b`; of the balancer `client`, `lb`, `server`.
     pub node: String,
     /// The name that `ip netns` knows: `wb-pair-a`.
     pub namespace: String,
@@ -214,6 +257,18 @@ impl End {
         bytes
     }
 
+    /// Where frames to other networks go: the kernel's addresses with a network around them, IPv4 then
+    /// IPv6.
+    pub(crate) fn gateways(&self) -> Vec<IpAddr> {
+        let with_network = self
+            .kernel_addresses
+            .iter()
+            .filter(|address| !address.ends_with("/32") && !address.ends_with("/128"));
+        with_network
+            .filter_map(|address| address.split_once('/')?.0.parse().ok())
+            .collect()
+    }
+
     /// As a locator: `wb-pair-a/a0`.
     pub fn locator(&self) -> String {
         format!("{}/{}", self.namespace, self.interface)
@@ -223,7 +278,7 @@ impl End {
 /// The two ends of a wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkEnds {
-    /// The one nearer to node a.
+    /// The one nearer to node a, or to the client.
     pub a: End,
     /// The other.
     pub b: End,
@@ -236,8 +291,8 @@ pub(crate) const ROUTER_V6: [Ipv6Addr; 2] = [v6(1, 1), v6(0x8001, 1)];
 
 /// A network behind a tester.
 pub(crate) struct Behind {
-    /// The router's interface on that side.
-    pub(crate) interface: &'static str,
+    /// 0 towards a or the client, 1 towards b or the server.
+    pub(crate) side: usize,
     pub(crate) network: IpAddr,
     pub(crate) prefix_len: u8,
     /// The tester that leads there.
@@ -246,23 +301,23 @@ pub(crate) struct Behind {
 
 /// All networks behind the testers on either side of the router.
 pub(crate) fn networks_behind() -> [Behind; 4] {
-    let v4 = |interface, side: u8| Behind {
-        interface,
+    let v4 = |side: u8| Behind {
+        side: side.into(),
         network: Ipv4Addr::new(198, 18 + side, 0, 0).into(),
         prefix_len: 16,
         tester: tester_v4(side, 0).into(),
     };
-    let v6 = |interface, side: u8| Behind {
-        interface,
+    let v6 = |side: u8| Behind {
+        side: side.into(),
         network: v6(u16::from(side) * 0x8000, 0).into(),
         prefix_len: 49,
         tester: tester_v6(side, 0).into(),
     };
-    [v4("da", 0), v4("db", 1), v6("da", 0), v6("db", 1)]
+    [v4(0), v4(1), v6(0), v6(1)]
 }
 
 /// 2001:2::/48 is for benchmarks: RFC 5180 section 8.
-const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
+pub(crate) const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, subnet, 0, 0, 0, host)
 }
 
@@ -285,11 +340,8 @@ pub(crate) struct Topology {
 impl Topology {
     pub(crate) fn of(kind: LabKind, options: &LabOptions) -> Self {
         let name = options.name_for(kind);
-        let nodes: &[&str] = match kind {
-            LabKind::Pair => &["a", "b"],
-            LabKind::Router | LabKind::Impair => &["a", "dut", "b"],
-        };
-        let nodes = nodes
+        let nodes = kind
+            .nodes()
             .iter()
             .map(|node| Node {
                 node: (*node).into(),
@@ -299,18 +351,18 @@ impl Topology {
         let links = match kind {
             LabKind::Pair => (0..options.links as u8)
                 .map(|link| LinkEnds {
-                    a: tester_end(name, 0, link),
-                    b: tester_end(name, 1, link),
+                    a: tester_end(name, kind, 0, link),
+                    b: tester_end(name, kind, 1, link),
                 })
                 .collect(),
-            LabKind::Router | LabKind::Impair => vec![
+            LabKind::Router | LabKind::Impair | LabKind::Balancer => vec![
                 LinkEnds {
-                    a: tester_end(name, 0, 0),
+                    a: tester_end(name, kind, 0, 0),
                     b: device_end(name, kind, 0),
                 },
                 LinkEnds {
                     a: device_end(name, kind, 1),
-                    b: tester_end(name, 1, 0),
+                    b: tester_end(name, kind, 1, 0),
                 },
             ],
         };
@@ -325,11 +377,12 @@ fn namespace_name(lab: &str, node: &str) -> String {
     format!("{PREFIX}{lab}-{node}")
 }
 
-fn tester_end(lab: &str, side: u8, link: u8) -> End {
-    let letter = if side == 0 { "a" } else { "b" };
+fn tester_end(lab: &str, kind: LabKind, side: u8, link: u8) -> End {
+    let nodes = kind.nodes();
+    let node = if side == 0 { 0 } else { nodes.len() - 1 };
     End {
-        namespace: namespace_name(lab, letter),
-        interface: format!("{letter}{link}"),
+        namespace: namespace_name(lab, nodes[node]),
+        interface: format!("{}{link}", kind.letters()[usize::from(side)]),
         mac: mac(lab, link * 2 + side),
         kernel_addresses: Vec::new(),
         tester_addresses: vec![tester_v4(side, link).into(), tester_v6(side, link).into()],
@@ -337,19 +390,20 @@ fn tester_end(lab: &str, side: u8, link: u8) -> End {
 }
 
 fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
-    let addresses = [
-        format!("{}/24", ROUTER_V4[side]),
-        format!("{}/64", ROUTER_V6[side]),
-    ];
+    let mut kernel_addresses = Vec::new();
+    if kind.is_routed() {
+        kernel_addresses.push(format!("{}/24", ROUTER_V4[side]));
+        kernel_addresses.push(format!("{}/64", ROUTER_V6[side]));
+    }
+    if kind == LabKind::Balancer && side == 0 {
+        let (v4, v6) = balancer::VIRTUAL;
+        kernel_addresses.extend([format!("{v4}/32"), format!("{v6}/128")]);
+    }
     End {
-        namespace: namespace_name(lab, "dut"),
-        interface: ["da", "db"][side].into(),
+        namespace: namespace_name(lab, kind.nodes()[1]),
+        interface: format!("d{}", kind.letters()[side]),
         mac: mac(lab, 0x80 + side as u8),
-        kernel_addresses: if kind == LabKind::Router {
-            addresses.into()
-        } else {
-            Vec::new()
-        },
+        kernel_addresses,
         tester_addresses: Vec::new(),
     }
 }
@@ -443,7 +497,7 @@ mod tests {
         assert_eq!(mac("pair", 0), mac("pair", 0));
         assert_ne!(mac("pair", 0), mac("pair", 1));
         assert_ne!(mac("pair", 0), mac("router", 0));
-        let end = tester_end("pair", 0, 0);
+        let end = tester_end("pair", LabKind::Pair, 0, 0);
         assert_eq!(end.mac_bytes()[0], 2);
         assert_eq!(end.mac_bytes()[5], 0);
     }
@@ -471,7 +525,7 @@ mod tests {
                 .parse::<LabKind>()
                 .unwrap_err()
                 .to_string()
-                .contains("pair, router, impair")
+                .contains("pair, router, impair, balancer")
         );
     }
 }

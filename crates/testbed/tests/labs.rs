@@ -68,16 +68,22 @@ fn each_kind_comes_up_and_goes_without_a_trace() {
         );
         assert_eq!(listed.links, made.links);
         assert_eq!(listed.device.is_some(), kind == LabKind::Impair);
+        assert_eq!(listed.balancer.is_some(), kind == LabKind::Balancer);
         assert!(listed.owner.is_none());
 
         let taken = wb_testbed::up(kind, &unique.options(), None).unwrap_err();
         assert!(matches!(taken, TestbedError::Exists { .. }), "{taken}");
         assert!(is_up(name), "the second attempt leaves the first lab alone");
 
-        let hint = wb_testbed::find_port(&format!("wb-{name}-a"), "a0").unwrap();
+        let [near, far] = if kind == LabKind::Balancer {
+            [("client", "c0"), ("server", "s0")]
+        } else {
+            [("a", "a0"), ("b", "b0")]
+        };
+        let hint = wb_testbed::find_port(&format!("wb-{name}-{}", near.0), near.1).unwrap();
         assert_eq!(
             (hint.kind, hint.far_port),
-            (kind, format!("wb-{name}-b/b0"))
+            (kind, format!("wb-{name}-{}/{}", far.0, far.1))
         );
 
         wb_testbed::down(name).unwrap();

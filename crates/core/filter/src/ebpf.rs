@@ -19,7 +19,7 @@ pub const DROP: u32 = 1;
 /// frame: u64 monotonic ns, u32 of this, u32 unused, in the byte order of the machine.
 pub const STAMP_MAGIC: u32 = 0x7762_5844;
 
-/// Bytes of the one value in the counters' map: u64 frames seen, u64 frames matched.
+/// Bytes of a value in the counters' map: u64 frames seen, u64 frames matched.
 pub const COUNTERS_LEN: u32 = 16;
 
 /// One eBPF instruction in the byte order of the machine: `struct bpf_insn` of linux/bpf.h. A slice
@@ -70,8 +70,9 @@ pub enum Action {
 pub struct Options {
     /// What happens to frames that match.
     pub action: Action,
-    /// Descriptor of a `BPF_MAP_TYPE_PERCPU_ARRAY` with one value of [`COUNTERS_LEN`] bytes.
-    /// "Matched" counts the frames that the action was done to.
+    /// Descriptor of a `BPF_MAP_TYPE_PERCPU_ARRAY` with a value of [`COUNTERS_LEN`] bytes for each
+    /// receive queue. "Matched" counts the frames that the action was done to. Frames of a queue
+    /// without a value go on to the kernel.
     pub counters_fd: Option<i32>,
     /// The program is loaded with `BPF_F_XDP_HAS_FRAGS`: lengths are those of all buffers
     /// together (kernel 5.18 and later).
@@ -320,7 +321,8 @@ impl Writer {
     fn prologue(&mut self) {
         self.copy(CONTEXT, R1);
         if let Some(fd) = self.options.counters_fd {
-            self.put(STORE_WORD_CONSTANT, FRAME, 0, KEY, 0);
+            self.put(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
+            self.put(STORE_WORD, FRAME, R1, KEY, 0);
             self.look_up(fd);
             self.jump_to(JUMP_EQUAL_64, R0, 0, 0, Target::Reject);
             self.put(STORE_DOUBLE, FRAME, R0, COUNTERS, 0);

@@ -27,14 +27,38 @@ pub struct CaptureJob {
     /// How long. Without it until a signal, or to the end of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
+    /// End when the files have so many bytes together; what was read by then is written too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_octets: Option<u64>,
     /// How long the receiver may stand still without a loss, at the rate expected: with it the
     /// receive ring is sized.
     pub stall: Span,
-    /// Frames per second to expect. Without it the speed of the link says, or 256 MiB are taken.
+    /// Frames per second to expect. Without it the speed of the link says; where that is not known the
+    /// ring has 512 MiB, or an eighth of the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect_pps: Option<u64>,
     /// When the kernel hands over a block that is not full; 1ms to 1s.
     pub block_timeout: Span,
+    /// Several readers of a port get frames in turn, not by flow or receive queue: for traffic that
+    /// is a single flow.
+    #[serde(skip_serializing_if = "is_default")]
+    pub single_flow: bool,
+    /// Who stamps the frames.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stamps: Stamps,
+    /// Readers look for frames all the time, and never sleep.
+    #[serde(skip_serializing_if = "is_default")]
+    pub busy: bool,
+    /// Readers run before all ordinary threads (SCHED_FIFO, priority 1). Needs two CPUs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub realtime: bool,
+    /// Switch off what joins and cuts segments (GRO, LRO, TSO, GSO) on the interfaces, so that frames
+    /// are seen as they were on the wire. It is put back at the end.
+    #[serde(skip_serializing_if = "is_default")]
+    pub offloads_off: bool,
+    /// Become this user when the ports are open; then the files are his.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// What happens when the output is slower than the frames come.
     #[serde(skip_serializing_if = "is_default")]
     pub overflow: Overflow,
@@ -56,6 +80,19 @@ pub enum Direction {
     Out,
 }
 
+/// Who stamps frames, as tcpdump names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stamps {
+    /// The kernel, by its clock.
+    #[default]
+    Host,
+    /// The network card, whose clock is kept in step with the host's (phc2sys).
+    Adapter,
+    /// The network card, by whatever its clock says.
+    AdapterUnsynced,
+}
+
 /// What happens when the output is slower than the frames come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -65,6 +102,31 @@ pub enum Overflow {
     Wait,
     /// The reader drops the newest frames, and counts them.
     DropNewest,
+}
+
+/// What happens when the disk is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFull {
+    /// The capture ends; what was read and found no place is counted.
+    #[default]
+    Stop,
+    /// The oldest finished file of this capture is removed, and it goes on. Without one it ends.
+    RotateDelete,
+}
+
+/// Whether files are written past the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DirectWrites {
+    /// From the moment on when more than 100 MB come in a second: the page cache would fill with
+    /// them, and then let the writer wait.
+    #[default]
+    Auto,
+    /// From the start.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 /// The form of a capture file.
@@ -118,6 +180,26 @@ pub struct CaptureOutput {
     pub files: u32,
     /// Hand partial buffers to the file at least so often.
     pub flush: Span,
+    /// What happens when the disk is full.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_enospc: OnFull,
+    /// Remove the oldest finished files of this capture when the file system has less room than this,
+    /// in bytes; 0: never.
+    #[serde(skip_serializing_if = "is_default")]
+    pub keep_free: u64,
+    /// A file that is not finished is called `NAME.part`; what has its name is whole and on the disk.
+    #[serde(skip_serializing_if = "is_default")]
+    pub part: bool,
+    /// A program that is run for each finished file, with the file as its only argument.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Bring the file to the disk so often, and when it is finished; 0s: only then. Without it the
+    /// system decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Span>,
+    /// Whether files are written past the page cache (O_DIRECT), where the file system can.
+    #[serde(skip_serializing_if = "is_default")]
+    pub direct: DirectWrites,
     /// Bytes of a buffer, a power of two from 64 KiB to 16 MiB.
     pub buffer_bytes: u32,
     /// Buffers between reader and writer; 2 to 4096.
@@ -135,6 +217,12 @@ impl Default for CaptureOutput {
             rotate_frames: 0,
             files: 0,
             flush: Span::from_secs(1),
+            on_enospc: OnFull::Stop,
+            keep_free: 0,
+            part: false,
+            command: None,
+            sync: None,
+            direct: DirectWrites::Auto,
             buffer_bytes: 4 << 20,
             buffers: 64,
         }
@@ -151,9 +239,16 @@ impl Default for CaptureJob {
             promiscuous: true,
             count: None,
             duration: None,
+            stop_octets: None,
             stall: Span::from_secs(1),
             expect_pps: None,
             block_timeout: Span::from_millis(100),
+            single_flow: false,
+            stamps: Stamps::Host,
+            busy: false,
+            realtime: false,
+            offloads_off: false,
+            user: None,
             overflow: Overflow::Wait,
             output: None,
         }

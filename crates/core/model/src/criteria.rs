@@ -15,6 +15,8 @@ pub enum Metric {
     Duplicates,
     /// Reordered frames as a share of offered frames.
     Reordered,
+    /// Failed connections as a share of those attempted.
+    Failed,
     /// Mean latency.
     Mean,
     /// Median latency.
@@ -27,11 +29,12 @@ pub enum Metric {
     Max,
 }
 
-const METRICS: [(&str, Metric); 9] = [
+const METRICS: [(&str, Metric); 10] = [
     ("loss", Metric::Loss),
     ("unsent", Metric::Unsent),
     ("duplicates", Metric::Duplicates),
     ("reordered", Metric::Reordered),
+    ("failed", Metric::Failed),
     ("mean", Metric::Mean),
     ("p50", Metric::P50),
     ("p99", Metric::P99),
@@ -84,7 +87,7 @@ impl FromStr for Criterion {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a criterion METRIC<=LIMIT, with loss, unsent, duplicates, reordered (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
+                "a criterion METRIC<=LIMIT, with loss, unsent, duplicates, reordered, failed (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
             )
         };
         let (name, limit) = text.split_once("<=").ok_or_else(error)?;
@@ -94,9 +97,11 @@ impl FromStr for Criterion {
             .ok_or_else(error)?
             .1;
         let limit = match metric {
-            Metric::Loss | Metric::Unsent | Metric::Duplicates | Metric::Reordered => {
-                Limit::Share(parse_share(limit).map_err(|_| error())?)
-            }
+            Metric::Loss
+            | Metric::Unsent
+            | Metric::Duplicates
+            | Metric::Reordered
+            | Metric::Failed => Limit::Share(parse_share(limit).map_err(|_| error())?),
             _ => Limit::Time(limit.parse().map_err(|_| error())?),
         };
         Ok(Self { metric, limit })

@@ -5,13 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod capture;
 pub mod criteria;
 pub mod device;
+pub mod load;
 pub mod locator;
 pub mod plan;
 pub mod report;
 pub mod snapshot;
+mod spelling;
 pub mod stream;
 pub mod text;
 pub mod units;
@@ -19,9 +22,11 @@ pub mod validate;
 pub mod vary;
 
 pub use criteria::Criterion;
+pub use load::LoadJob;
 pub use locator::{Driver, Locator};
 pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob};
 pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
 pub use snapshot::{Phase, Snapshot};
+pub use spelling::nearest;
 pub use validate::{PlanError, PlanProblem};
 pub use vary::Vary;

@@ -11,6 +11,7 @@ use crate::{
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
+    load::LoadJob,
     locator::Locator,
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
     vary::Vary,
@@ -55,6 +56,10 @@ pub struct Plan {
     /// Ports whose frames are kept in files, or only counted. A plan has captures, or the others.
     #[serde(default, rename = "capture", skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureJob>,
+    /// Ends of connections: clients that open them, servers that answer. A plan has loads, or the
+    /// others.
+    #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<LoadJob>,
     /// Conditions on the totals of the whole run; the run fails when one does not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
@@ -88,6 +93,26 @@ pub struct PortPlan {
     /// Receive ring of the `packet` driver in bytes, for each worker. 0: chosen by the program.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ring_bytes: u64,
+    /// Bytes of one block of that ring: a power of two from 4096, at most half of the ring. 0: chosen
+    /// by the program. For captures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub block_bytes: u64,
+    /// Receive queues to take with the `xdp` driver; the host gets the frames of the others. Empty:
+    /// all. For captures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<u32>,
+    /// Slots of the receive ring of the `xdp` driver, for each queue: a power of two from 64 to
+    /// 1048576. 0: chosen by the program. For captures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub xdp_ring: u32,
+    /// Slots of its fill ring, which holds the memory for frames to come: a power of two from 64 to
+    /// 1048576. 0: room for all memory. For captures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub xdp_fill: u32,
+    /// Bytes of memory for each of its frames, 2048 or 4096, of which 256 are the kernel's. 0: the
+    /// least that carries the MTU. Longer frames are dropped and counted. For captures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub xdp_chunk: u32,
     /// The way of sent frames: `direct` to the driver, through the `qdisc`, or into the `receive`
     /// side of the interface (sent from the other end of a veth pair). For devices.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -369,6 +394,7 @@ impl Default for Plan {
             devices: Vec::new(),
             watches: Vec::new(),
             captures: Vec::new(),
+            loads: Vec::new(),
             criteria: Vec::new(),
         }
     }
@@ -387,6 +413,11 @@ impl PortPlan {
             gateway: None,
             xdp_mode: XdpMode::Auto,
             ring_bytes: 0,
+            block_bytes: 0,
+            queues: Vec::new(),
+            xdp_ring: 0,
+            xdp_fill: 0,
+            xdp_chunk: 0,
             way: SendWay::Direct,
             priority: 0,
         }

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
+use crate::{
+    load::{ConnectionTotals, LoadReport},
+    plan::Plan,
+};
 
 /// The value of `schema` in reports of this version.
 pub const REPORT_SCHEMA: &str = "wirebench.report/1";
@@ -76,6 +79,9 @@ pub struct Report {
     /// Where the frames of a capture went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReport>,
+    /// What became of connections, job by job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadReport>,
     /// Clocks and stamps.
     pub clock: ClockReport,
     /// What the reader must know to trust the figures, a sentence each.
@@ -126,6 +132,9 @@ pub struct Totals {
     pub ramp_frames: Option<u64>,
     /// Frames the device refused and that were therefore not offered.
     pub refused_frames: Option<u64>,
+    /// In runs of loads: the connections of all clients or, without clients, of all servers.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionTotals>,
 }
 
 impl Totals {
@@ -157,7 +166,7 @@ impl Totals {
             }
             _ => true,
         };
-        conserved && sent
+        conserved && sent && self.connections.is_none_or(|c| c.adds_up())
     }
 
     /// Field by field sum; a field is known when either side knows it.
@@ -182,6 +191,10 @@ impl Totals {
             received_octets: add(self.received_octets, other.received_octets),
             ramp_frames: add(self.ramp_frames, other.ramp_frames),
             refused_frames: add(self.refused_frames, other.refused_frames),
+            connections: match (self.connections, other.connections) {
+                (Some(a), Some(b)) => Some(a.plus(&b)),
+                (a, b) => a.or(b),
+            },
         }
     }
 }
@@ -366,6 +379,9 @@ pub struct CaptureReport {
     pub last_file: Option<String>,
     /// Bytes of all files together.
     pub file_octets: u64,
+    /// Finished files that were removed for want of room on the disk.
+    #[serde(default)]
+    pub files_removed: u64,
     /// The filter as written.
     pub filter: String,
     /// Bytes of each frame that are kept.
@@ -380,6 +396,12 @@ pub struct CaptureReport {
     pub longest_gap_ms: f64,
     /// The longest that a buffer took to be written, ms.
     pub longest_write_ms: f64,
+    /// What half of the buffers took at most, ms.
+    #[serde(default)]
+    pub write_p50_ms: f64,
+    /// What 99 of 100 buffers took at most, ms.
+    #[serde(default)]
+    pub write_p99_ms: f64,
     /// Times a reader had to wait for a buffer.
     pub buffer_waits: u64,
     /// Buffers between readers and writer.
@@ -405,6 +427,10 @@ pub struct CaptureReaderReport {
     pub read_octets: u64,
     /// Frames that the kernel dropped.
     pub kernel_drop_frames: u64,
+    /// The kernel's own counters, by its names, of which the others are made. A frame may be in two
+    /// of them: `rx_fill_ring_empty_descs` is in `rx_dropped`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernel_counters: BTreeMap<String, u64>,
     /// The longest time between two looks at the port, ms.
     pub longest_gap_ms: f64,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::Totals;
+use crate::{load::LoadLive, report::Totals};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,4 +45,7 @@ pub struct Snapshot {
     pub missing_frames: Option<u64>,
     /// Mean latency of the interval, ns.
     pub latency_mean_ns: Option<f64>,
+    /// Connections, in runs of loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadLive>,
 }

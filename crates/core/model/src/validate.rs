@@ -70,7 +70,8 @@ impl Plan {
         let mut found = Findings::default();
         self.check_ports(&mut found);
         let devices = !(self.devices.is_empty() && self.watches.is_empty());
-        if self.traffic.is_empty() && !devices && self.captures.is_empty() {
+        let others = devices || !self.traffic.is_empty() || !self.captures.is_empty();
+        if !others && self.loads.is_empty() {
             found.problem("plan", "there is nothing to do; add a [[traffic]] job");
         }
         if !self.traffic.is_empty() && devices {
@@ -85,7 +86,15 @@ impl Plan {
         if self.captures.len() > 1 {
             found.problem("plan", "it has several captures; name all ports in one");
         }
+        if others && !self.loads.is_empty() {
+            found.problem(
+                "plan",
+                "it has loads and does other things; make two plans of it",
+            );
+        }
+        self.check_loads(&mut found);
         self.check_devices(&mut found);
+        self.check_rings(&mut found);
         self.check_captures(&mut found);
         if !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) {
             found.problem(
@@ -162,6 +171,59 @@ impl Plan {
         }
     }
 
+    /// The rings of the ports of captures; other ports have none that can be chosen so.
+    fn check_rings(&self, found: &mut Findings) {
+        const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
+        for port in &self.ports {
+            let mut problem = |what: String| found.problem(&format!("port {}", port.name), what);
+            let block = port.block_bytes;
+            if block != 0 {
+                if !block.is_power_of_two() || block < 4096 {
+                    problem(format!(
+                        "block_bytes is {block}; a power of two from 4096 on"
+                    ));
+                } else if port.ring_bytes != 0 && block > port.ring_bytes / 2 {
+                    problem(format!(
+                        "block_bytes is {block}; at most half of ring_bytes, which is {}",
+                        port.ring_bytes
+                    ));
+                }
+            }
+            for (key, slots) in [("xdp_ring", port.xdp_ring), ("xdp_fill", port.xdp_fill)] {
+                if slots != 0 && (!slots.is_power_of_two() || !RING.contains(&slots)) {
+                    problem(format!(
+                        "{key} is {slots}; a power of two from {} to {}",
+                        RING.start(),
+                        RING.end()
+                    ));
+                }
+            }
+            if ![0, 2048, 4096].contains(&port.xdp_chunk) {
+                problem(format!("xdp_chunk is {}; 2048 or 4096", port.xdp_chunk));
+            }
+            let by_xdp = port.locator.driver == Some(crate::Driver::Xdp);
+            let for_xdp = !port.queues.is_empty()
+                || port.xdp_ring != 0
+                || port.xdp_fill != 0
+                || port.xdp_chunk != 0;
+            if for_xdp && !by_xdp {
+                problem(
+                    "queues, xdp_ring, xdp_fill and xdp_chunk are for ports opened by xdp"
+                        .to_owned(),
+                );
+            }
+            if block != 0 && by_xdp {
+                problem("block_bytes is not for ports opened by xdp".to_owned());
+            }
+            if (1..port.queues.len()).any(|i| port.queues[..i].contains(&port.queues[i])) {
+                problem("a receive queue is named twice".to_owned());
+            }
+            if port.queues.len() > 64 {
+                problem("more than 64 receive queues".to_owned());
+            }
+        }
+    }
+
     fn check_captures(&self, found: &mut Findings) {
         for job in &self.captures {
             let mut problem = |what: String| found.problem("capture", what);
@@ -194,6 +256,12 @@ impl Plan {
                     job.block_timeout
                 ));
             }
+            if job.user.is_some() && (job.offloads_off || job.realtime) {
+                problem(
+                    "user gives up the privileges that offloads_off and realtime need later"
+                        .to_owned(),
+                );
+            }
             let Some(output) = &job.output else { continue };
             if output.path.is_empty() {
                 problem("output.path is empty; - is standard output".to_owned());
@@ -217,11 +285,54 @@ impl Plan {
             if output.path == "-" && rotates {
                 problem("standard output cannot be a row of files".to_owned());
             }
+            if output.path == "-" && (output.part || output.command.is_some()) {
+                problem(
+                    "standard output is no file that gets a name or is given to a program"
+                        .to_owned(),
+                );
+            }
+            if output.command.as_ref().is_some_and(String::is_empty) {
+                problem("output.command is empty; it is a program".to_owned());
+            }
             if output.files > 0 && !rotates {
                 problem("output.files needs a size, a time or a number of frames to begin the next file at".to_owned());
             }
             if output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) {
                 problem("output.rotate_time is below 1ms".to_owned());
+            }
+        }
+    }
+
+    fn check_loads(&self, found: &mut Findings) {
+        for (i, job) in self.loads.iter().enumerate() {
+            let place = match self.loads.len() {
+                1 => "load".to_owned(),
+                _ => format!("load {}", i + 1),
+            };
+            found
+                .problems
+                .extend(job.problems().into_iter().map(|problem| PlanProblem {
+                    place: format!("{place}, {}", problem.place),
+                    what: problem.what,
+                }));
+            let Some(port) = self.ports.iter().find(|p| p.name == job.port) else {
+                if !job.port.is_empty() {
+                    found.problem(&place, format!("no port is named {:?}", job.port));
+                }
+                continue;
+            };
+            if self.loads[..i].iter().any(|other| other.port == job.port) {
+                found.problem(&place, format!("port {:?} has a load already", job.port));
+            }
+            let answers = job.worker_answers.len();
+            if answers != 0 && answers != port.workers as usize {
+                found.problem(
+                    &format!("{place}, worker_answers"),
+                    format!(
+                        "{answers} answers for the {} workers of its port; one for each",
+                        port.workers
+                    ),
+                );
             }
         }
     }

@@ -67,6 +67,8 @@ pub struct Account<'a> {
     pub queue_drops: u64,
     /// Lost before the filter, by the interface.
     pub interface_drops: u64,
+    /// The capture did not end as it should have: nobody knows what would have come after.
+    pub faulted: bool,
 }
 
 impl Account<'_> {
@@ -122,6 +124,7 @@ impl Account<'_> {
         }
         let _ = write!(out, ", interface drops {} - ", self.interface_drops);
         match self.mismatch() {
+            None if self.faulted => out += "accounting exact up to the fault\n",
             None => out += "accounting exact\n",
             Some(wrong) => {
                 let _ = writeln!(out, "ACCOUNTING MISMATCH: {wrong}");
@@ -196,7 +199,23 @@ mod tests {
         over_limit: 0,
         queue_drops: 0,
         interface_drops: 0,
+        faulted: false,
     };
+
+    #[test]
+    fn after_a_fault_the_account_ends_there() {
+        let account = Account {
+            faulted: true,
+            ..EXACT
+        };
+        let text = account.line();
+        assert!(
+            text.ends_with(" - accounting exact up to the fault\n"),
+            "{text}"
+        );
+        let wrong = Account { read: 1, ..account };
+        assert!(wrong.line().contains("ACCOUNTING MISMATCH"));
+    }
 
     #[test]
     fn exact_account() {
@@ -222,6 +241,7 @@ mod tests {
             files: 2,
             bytes: 1_048_074,
             interface_drops: 3,
+            faulted: false,
         };
         assert_eq!(
             account.line(),

@@ -34,13 +34,19 @@ impl From<FileFormat> for Encoding {
 }
 
 impl Encoding {
-    /// Bytes of the record of so many captured bytes.
+    /// Bytes of the record of so many captured bytes, after so many frames were lost. Only pcapng says
+    /// these, and only if there are any.
     #[inline]
-    pub(crate) fn record_len(self, captured: usize) -> usize {
+    pub(crate) fn record_len(self, captured: usize, lost: u64) -> usize {
         match self {
-            Self::Pcapng => epb_len(captured, &PacketOptions::NONE),
+            Self::Pcapng => epb_len(captured, &options(lost)),
             Self::Pcap(_) => PcapWriter::record_len(captured),
         }
+    }
+
+    /// Whether a record can say how many frames were lost before it.
+    pub(crate) fn tells_losses(self) -> bool {
+        self == Self::Pcapng
     }
 
     /// Appends a record of [`record_len`](Self::record_len) bytes.
@@ -51,7 +57,8 @@ impl Encoding {
         stamp_ns: u64,
         original_len: u32,
         captured: &[u8],
-        out: &mut Vec<u8>,
+        lost: u64,
+        out: &mut impl Sink,
     ) {
         match self {
             Self::Pcapng => {
@@ -61,7 +68,7 @@ impl Encoding {
                     ticks: stamp_ns,
                     original_len,
                     captured,
-                    options: PacketOptions::NONE,
+                    options: options(lost),
                 }
                 .write(out);
             }
@@ -141,6 +148,14 @@ impl Encoding {
     }
 }
 
+#[inline]
+fn options(lost: u64) -> PacketOptions<'static> {
+    PacketOptions {
+        drop_count: (lost > 0).then_some(lost),
+        ..PacketOptions::NONE
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,15 +172,16 @@ mod tests {
             for len in [0, 1, 59, 60, 61, 62, 1514] {
                 let stamp_ns = 1_700_000_000_123_456_000 + len as u64 * 1000;
                 let before = out.len();
-                encoding.put(0, stamp_ns, 2000, &vec![7; len], &mut out);
-                let len = encoding.record_len(len);
+                let lost = len as u64 % 2;
+                encoding.put(0, stamp_ns, 2000, &vec![7; len], lost, &mut out);
+                let len = encoding.record_len(len, lost);
                 assert_eq!(out.len() - before, len);
                 expected.push(Placed { len, stamp_ns });
             }
             assert!(encoding.records(&out).eq(expected.iter().copied()));
             for cut in 0..out.len() {
                 let whole = encoding.records(&out[..cut]).map(|r| r.len).sum::<usize>();
-                assert!(whole <= cut && cut - whole < encoding.record_len(1514));
+                assert!(whole <= cut && cut - whole < encoding.record_len(1514, 1));
             }
         }
     }

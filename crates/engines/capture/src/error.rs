@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// An error of the output.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
@@ -37,10 +39,32 @@ pub enum OutputError {
         #[source]
         cause: io::Error,
     },
+    /// A finished file could not be given its name.
+    #[error("{path}: rename to {name}: {cause}", path = path.display(), name = name.display())]
+    Rename {
+        /// What it is called now.
+        path: PathBuf,
+        /// What it was to be called.
+        name: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
     /// The output took nothing more, and the capture was told not to wait.
     #[error("{path}: write: given up, the output took nothing more", path = path.display())]
     GivenUp {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl OutputError {
+    /// Whether the file system, or the user's share of it, is full.
+    pub(crate) fn is_full(&self) -> bool {
+        let (Self::Open { cause, .. } | Self::Write { cause, .. }) = self else {
+            return false;
+        };
+        let full = [Errno::NOSPC, Errno::DQUOT];
+        Errno::from_io_error(cause).is_some_and(|errno| full.contains(&errno))
+    }
 }

@@ -9,13 +9,17 @@
 //!                  └───────empty buffers────────┘
 //! ```
 //!
-//! A frame is copied once, as a finished record into a buffer; nothing is allocated, locked or asked of the
-//! kernel for it. A slow output makes the readers wait for buffers, so that what is lost is lost in the ring
-//! of the kernel and counted there; with [`Overflow::DropNewest`](wb_model::capture::Overflow) it is lost
-//! and counted here.
+//! A frame is copied once, as a finished record into a buffer, from which a disk takes it as it is; nothing
+//! is allocated, locked or asked of the kernel for it. A slow output makes the readers wait for buffers, so
+//! that what is lost is lost in the ring of the kernel and counted there; with
+//! [`Overflow::DropNewest`](wb_model::capture::Overflow) it is lost and counted here.
 //!
 //! **Order.** The frames of one reader stand in the files in the order they came. Those of several stand
-//! buffer by buffer.
+//! buffer by buffer. Where files change by time, a frame of each reader is in the file of its time: a file
+//! stays open until no reader can have anything for it.
+//!
+//! **Losses.** In pcapng the first frame that surely came after a loss says how many frames the kernel had
+//! dropped before it. What these tell together is never more than K, and the statistics tell all.
 //!
 //! **The account.** `F = W + K + E + Q + C + U`: what passed the filter is written, dropped by the kernel,
 //! not written because of an error, dropped here for want of buffers, beyond the limit, or never read. See
@@ -31,15 +35,21 @@ mod account;
 mod clock;
 mod compress;
 mod control;
+mod direct;
 mod encode;
 mod error;
+mod files;
+mod held;
 mod names;
 mod open;
 mod output;
 mod pool;
 mod reader;
+mod rotation;
 mod shared;
+mod shelf;
 mod spec;
+mod way;
 mod writer;
 
 pub use account::Account;

@@ -3,6 +3,7 @@
 //! `out`, `out1`, `out2`, …; in a ring of `n` files `out0`, `out1`, … with as many digits as `n - 1` has; with
 //! conversions of the time in the name, if files change by time.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use wb_model::capture::{CaptureOutput, Compression};
@@ -16,9 +17,12 @@ pub(crate) struct Names {
     by_time: bool,
     utc_offset_s: fn(i64) -> i64,
     begun: u64,
-    last_base: Option<String>,
-    same_base: u64,
+    /// Names made of the time, and how often each was given; the latest last.
+    bases: VecDeque<(String, u64)>,
 }
+
+/// Names that are remembered: more than files that can be open at once.
+const REMEMBERED: usize = 16;
 
 impl Names {
     pub(crate) fn new(output: &CaptureOutput, utc_offset_s: fn(i64) -> i64) -> Self {
@@ -37,14 +41,18 @@ impl Names {
             by_time: output.rotate_time.is_some() && base.contains('%'),
             utc_offset_s,
             begun: 0,
-            last_base: None,
-            same_base: 0,
+            bases: VecDeque::new(),
         }
     }
 
     /// Whether the ring writes over its oldest file by itself, as names come again.
     pub(crate) fn recur(&self) -> bool {
         !self.by_time
+    }
+
+    /// Whether all files have the same name.
+    pub(crate) fn is_one(&self) -> bool {
+        self.recur() && self.ring == Some(1)
     }
 
     /// The name of the next file, whose first frame has this stamp.
@@ -69,16 +77,18 @@ impl Names {
         }
     }
 
-    /// A file that would have the name of the one before gets a number: nothing is written over.
+    /// A file that would have the name of one before gets a number: nothing is written over.
     fn of_time(&mut self, stamp_ns: u64) -> String {
         let base = strftime(&self.base, stamp_ns, self.utc_offset_s);
-        if self.last_base.as_deref() != Some(&base) {
-            self.last_base = Some(base.clone());
-            self.same_base = 0;
-            return base;
+        if let Some((_, again)) = self.bases.iter_mut().find(|(known, _)| *known == base) {
+            *again += 1;
+            return format!("{base}{again}");
         }
-        self.same_base += 1;
-        format!("{base}{}", self.same_base)
+        if self.bases.len() == REMEMBERED {
+            self.bases.pop_front();
+        }
+        self.bases.push_back((base.clone(), 0));
+        base
     }
 }
 

@@ -8,9 +8,9 @@ use wb_model::capture::{CaptureOutput, FileFormat};
 use wb_pcapng::MAX_CAPTURED;
 
 use crate::encode::Encoding;
+use crate::files::Files;
 use crate::pool::Pool;
 use crate::reader::Delivery;
-use crate::writer::Files;
 use crate::{CaptureShared, CaptureSpec, OutputError, ReaderSeat, Writer};
 
 /// A capture that is ready to run: give each seat to a [`run_reader`](crate::run_reader), the writer to
@@ -46,7 +46,7 @@ impl Capture {
         };
         let encoding = Encoding::from(output.format);
         // A buffer takes the longest record, even if that is longer than buffers are to be.
-        let longest = encoding.record_len(spec.snap_len as usize);
+        let longest = encoding.record_len(spec.snap_len as usize, 1);
         let bytes = longest.max(output.buffer_bytes as usize);
         // Each reader holds one while it fills the next.
         let buffers = output.buffers.max(2 * readers as u32);
@@ -57,11 +57,11 @@ impl Capture {
             Some(pool),
         ));
         let (to_writer, from_readers) = channel();
-        let files = Files::open(spec, output, encoding, &shared, now_wall_ns)?;
+        let files = Files::open(spec, output, encoding, &shared, readers, now_wall_ns)?;
         Ok(Self {
             readers: (0..readers)
                 .map(|index| {
-                    let delivery = Delivery::new(to_writer.clone(), output, encoding);
+                    let delivery = Delivery::new(to_writer.clone(), output, encoding, readers);
                     ReaderSeat::new(index, &shared, spec, Some(delivery))
                 })
                 .collect(),
@@ -105,6 +105,9 @@ fn check(spec: &CaptureSpec) -> Result<(), OutputError> {
         output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
     if output.path == "-" && rotates {
         return wrong("standard output cannot be rotated; give a file name".to_owned());
+    }
+    if output.path == "-" && output.part {
+        return wrong("standard output has no name to be given at its end".to_owned());
     }
     let link_type = spec.interfaces[0].link_type;
     let other = spec.interfaces.iter().find(|i| i.link_type != link_type);

@@ -1,17 +1,25 @@
 //! One open file, pipe or device, and what is known to be in it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{
+    Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+};
+
+use wb_model::capture::DirectWrites;
 
 use crate::OutputError;
+use crate::direct::Direct;
 use crate::open::standard_output;
+use crate::pool::Memory;
+use crate::shelf::Finished;
 
 /// After so many bytes the kernel is told to write them to the disk and forget them. Without it dirty pages
 /// pile up to the limit at which the kernel makes the writer wait for all of them.
@@ -32,13 +40,30 @@ enum Kind {
     Other,
 }
 
+/// How files are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    /// A file has `.part` behind its name until it is finished.
+    pub(crate) part: bool,
+    /// When past the page cache, where that can be done.
+    pub(crate) direct: DirectWrites,
+    /// Bytes that the file will have, if that is known; 0: it is not.
+    pub(crate) expected: u64,
+}
+
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
+    /// What it is called when it is finished, if that is something else.
+    finished_path: Option<PathBuf>,
+    /// None where the kernel's page cache is written to.
+    direct: Option<Direct>,
+    /// Whether the file system was asked for more room than the file may take.
+    allocated: bool,
     file: File,
     kind: Kind,
-    /// Bytes in it.
+    /// Bytes put, also those that are held back.
     len: u64,
     /// Up to here the kernel was told to write them to the disk, and up to `forgotten` to forget them.
     behind: u64,
@@ -48,20 +73,31 @@ pub(crate) struct Output {
 /// A write that did not come to its end.
 #[derive(Debug)]
 pub(crate) struct Short {
-    /// Bytes that did get out.
+    /// Bytes that were taken.
     pub(crate) written: usize,
     pub(crate) error: OutputError,
 }
 
 impl Output {
     /// Opens a file, and empties it.
-    pub(crate) fn create(path: &Path) -> Result<Self, OutputError> {
+    pub(crate) fn create(path: &Path, opening: Opening) -> Result<Self, OutputError> {
+        // A pipe or a device is opened as it is: a file of its name would take its place.
+        let takes_part = opening.part && fs::metadata(path).map_or(true, |there| there.is_file());
+        let finished_path = takes_part.then(|| path.to_owned());
+        let path = match takes_part {
+            true => with_part(path),
+            false => path.to_owned(),
+        };
         let open = || {
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(path)?;
+            // Read too, for what is already in a file that is written past the page cache later on.
+            let open = |reads| {
+                let mut options = OpenOptions::new();
+                options.read(reads).write(true).create(true).truncate(true);
+                options.open(&path)
+            };
+            // A pipe that is opened for both never ends, and a file may be for writing only.
+            let reads = takes_part || fs::metadata(&path).map_or(true, |there| there.is_file());
+            let file = open(reads).or_else(|error| if reads { open(false) } else { Err(error) })?;
             let kind = match file.metadata()?.file_type() {
                 kind if kind.is_file() => Kind::Regular(0),
                 kind if kind.is_fifo() => {
@@ -72,7 +108,36 @@ impl Output {
             };
             Ok((file, kind))
         };
-        Self::new(path.to_owned(), open())
+        let opened = open();
+        let mut output = Self::new(path, opened)?;
+        output.finished_path = finished_path;
+        if opening.direct == DirectWrites::Always {
+            output.write_directly(opening.expected, false);
+        }
+        Ok(output)
+    }
+
+    /// From now on past the page cache. A file system that cannot do it, or if it should be `sure` may not
+    /// gain by it, is written to as ever.
+    pub(crate) fn write_directly(&mut self, expected: u64, sure: bool) {
+        if self.direct.is_some() || self.kind != Kind::Regular(0) {
+            return;
+        }
+        let Some(mut direct) = Direct::new(&self.file, sure) else {
+            return;
+        };
+        let Ok(flags) = fcntl_getfl(&self.file) else {
+            return;
+        };
+        if direct.resume(&self.file, self.len).is_err()
+            || fcntl_setfl(&self.file, flags | OFlags::DIRECT).is_err()
+        {
+            return;
+        }
+        self.direct = Some(direct);
+        // Room is found once, not at each write; the file is no longer for it.
+        self.allocated = expected > self.len
+            && fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, expected).is_ok();
     }
 
     /// Standard output.
@@ -109,6 +174,9 @@ impl Output {
         match opened {
             Ok((file, kind)) => Ok(Self {
                 path,
+                finished_path: None,
+                direct: None,
+                allocated: false,
                 file,
                 kind,
                 len: 0,
@@ -123,13 +191,81 @@ impl Output {
         &self.path
     }
 
-    /// Bytes in it.
+    /// Bytes put; a few of them may be held back.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Writes all of it, or says how much got out. A pipe is waited for until `gives_up`.
+    /// Bytes in it.
+    pub(crate) fn in_file(&self) -> u64 {
+        self.direct.as_ref().map_or(self.len, Direct::in_file)
+    }
+
+    /// Whether it is written to past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Bytes that anyone may still write to its file system; None for what is no file.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Regular(_) => {
+                let told = fstatvfs(&self.file).ok()?;
+                Some(told.f_bavail.saturating_mul(told.f_frsize))
+            }
+            Kind::Pipe | Kind::Other => None,
+        }
+    }
+
+    /// Puts what lies in memory that can be written as it is; see [`Direct::put_in_place`].
+    pub(crate) fn put_in_place(
+        &mut self,
+        memory: &mut Memory,
+        place: &mut Range<usize>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<(), Short> {
+        match &mut self.direct {
+            Some(direct) => {
+                let result = direct.put_in_place(&self.file, memory, place);
+                self.took(result)
+            }
+            None => self.put(&memory[place.clone()], gives_up),
+        }
+    }
+
+    /// What was put past the page cache.
+    fn took(&mut self, result: io::Result<()>) -> Result<(), Short> {
+        let len = self.direct.as_ref().map_or(self.len, Direct::len);
+        let written = (len - self.len) as usize;
+        self.len = len;
+        result.map_err(|cause| Short {
+            written,
+            error: self.failed(cause),
+        })
+    }
+
+    fn failed(&self, cause: io::Error) -> OutputError {
+        OutputError::Write {
+            path: self.path.clone(),
+            cause,
+        }
+    }
+
+    /// Brings into the file what is held back.
+    pub(crate) fn settle(&mut self) -> Result<(), OutputError> {
+        let settled = match &mut self.direct {
+            Some(direct) => direct.settle(&self.file),
+            None => Ok(()),
+        };
+        settled.map_err(|cause| self.failed(cause))
+    }
+
+    /// Puts all of it, or says how much was taken. A pipe is waited for until `gives_up`.
     pub(crate) fn put(&mut self, bytes: &[u8], gives_up: impl Fn() -> bool) -> Result<(), Short> {
+        if let Some(direct) = &mut self.direct {
+            let result = direct.put(&self.file, bytes);
+            return self.took(result);
+        }
         let mut rest = bytes;
         while !rest.is_empty() {
             let result = match self.file.write(rest) {
@@ -167,6 +303,12 @@ impl Output {
         let Kind::Regular(start) = self.kind else {
             return false;
         };
+        // A cut file takes a last word at most, and that from anywhere.
+        if self.direct.take().is_some()
+            && let Ok(flags) = fcntl_getfl(&self.file)
+        {
+            let _ = fcntl_setfl(&self.file, flags - OFlags::DIRECT);
+        }
         let cut = self.file.set_len(start + len).is_ok()
             && self.file.seek(SeekFrom::Start(start + len)).is_ok();
         if cut {
@@ -175,15 +317,40 @@ impl Output {
         cut
     }
 
-    /// Brings it to the disk.
+    /// Brings what is in it to the disk.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         match self.kind {
-            Kind::Regular(_) => self.file.sync_data().map_err(|cause| OutputError::Write {
-                path: self.path.clone(),
-                cause,
-            }),
+            Kind::Regular(_) => self.file.sync_data().map_err(|cause| self.failed(cause)),
             Kind::Pipe | Kind::Other => Ok(()),
         }
+    }
+
+    /// Gives it its end and its name; nothing may be held back. None for what is no file.
+    pub(crate) fn finish(self, sync: bool) -> Result<Option<Finished>, OutputError> {
+        let Kind::Regular(start) = self.kind else {
+            return Ok(None);
+        };
+        if self.allocated {
+            // Whoever does not get the room back keeps a file that is right all the same.
+            let _ = self.file.set_len(start + self.len);
+        }
+        if sync || self.finished_path.is_some() {
+            self.sync()?;
+        }
+        if let Some(name) = &self.finished_path {
+            fs::rename(&self.path, name).map_err(|cause| OutputError::Rename {
+                path: self.path.clone(),
+                name: name.clone(),
+                cause,
+            })?;
+        }
+        let path = self.finished_path.unwrap_or(self.path);
+        let told = self.file.metadata();
+        Ok(told.ok().map(|told| Finished {
+            path,
+            device: told.dev(),
+            inode: told.ino(),
+        }))
     }
 
     /// Asking the kernel to forget pages makes it begin to write the dirty ones and drop the clean ones
@@ -206,6 +373,12 @@ impl Output {
         self.forgotten = self.behind;
         self.behind = self.len;
     }
+}
+
+fn with_part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
 }
 
 /// Sleeps until the pipe may take something.

@@ -1,5 +1,6 @@
 //! The loop of a reader: frames from a port into buffers of records.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,18 +11,24 @@ use wb_model::capture::{CaptureOutput, Compression, Overflow};
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue, StrippedVlan};
 
 use crate::encode::Encoding;
-use crate::pool::Buffer;
+use crate::pool::{Buffer, Delivered};
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, ReaderSnapshot};
 
 /// Frames of a batch at most.
 const BATCH: usize = 1024;
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_nanos(LOOK_NS);
+const LOOK_NS: u64 = 10_000_000;
 /// The kernel's counters are asked so often.
 const COUNTERS_NS: u64 = 100_000_000;
 /// Frames read at most after the stop from a port that goes on and stamps them all before the stop; more
 /// than any ring holds.
 const LAST_FRAMES: usize = 1 << 25;
+
+/// Stamps of frames that come from several CPUs into one ring may be out of order by so much.
+const DISORDER_NS: u64 = 10_000_000;
+/// Losses that are kept apart while the frames before them are still being read.
+const LOSSES: usize = 64;
 
 /// Looks at the bytes of a whole frame and its length, and says whether it is kept.
 pub type FrameFilter = Box<dyn FnMut(&[u8], u32) -> bool + Send>;
@@ -29,8 +36,11 @@ pub type FrameFilter = Box<dyn FnMut(&[u8], u32) -> bool + Send>;
 /// Where a reader puts its records.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    full: Sender<Buffer>,
+    full: Sender<Delivered>,
     encoding: Encoding,
+    /// Whether the writer wants to know how far this reader is, because files change by time and there are
+    /// other readers.
+    tells_clear: bool,
     /// A buffer is full with so many bytes, though a record longer than that fits.
     buffer_bytes: usize,
     flush_ns: u64,
@@ -39,10 +49,16 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(full: Sender<Buffer>, output: &CaptureOutput, encoding: Encoding) -> Self {
+    pub(crate) fn new(
+        full: Sender<Delivered>,
+        output: &CaptureOutput,
+        encoding: Encoding,
+        readers: usize,
+    ) -> Self {
         Self {
             full,
             encoding,
+            tells_clear: readers > 1 && output.rotate_time.is_some(),
             buffer_bytes: output.buffer_bytes as usize,
             flush_ns: output.flush.as_nanos(),
             flushes_idle: output.compress == Compression::None,
@@ -55,6 +71,8 @@ pub struct ReaderSeat {
     /// Frames for which this says no are not read, as if they had never passed the filter. It sees them
     /// with their VLAN tag and before they are cut. None on the fast path.
     pub filter: Option<FrameFilter>,
+    /// Look for frames all the time instead of sleeping until they come.
+    pub busy: bool,
     index: usize,
     shared: Arc<CaptureShared>,
     snap_len: usize,
@@ -73,6 +91,7 @@ impl ReaderSeat {
     ) -> Self {
         Self {
             filter: None,
+            busy: false,
             index,
             shared: shared.clone(),
             snap_len: spec.snap_len as usize,
@@ -112,6 +131,10 @@ pub struct ReaderOutcome {
     pub not_written_frames: u64,
     /// What the port counted.
     pub rx: RxCounters,
+    /// The kernel's counters that this was made of, by their names.
+    pub kernel: Vec<(&'static str, u64)>,
+    /// Octets of the longest frame, without FCS.
+    pub longest_frame: u32,
     /// The longest time between two looks at the port.
     pub longest_gap_ns: u64,
     /// Times it had to wait for a buffer.
@@ -138,6 +161,7 @@ pub fn run_reader<R: RxQueue, C: Clock>(
     let end = reader.work(rx);
     reader.hand_over();
     reader.ask_counters(rx);
+    reader.outcome.kernel = rx.kernel_counters();
     let received_all = matches!(end, Err(PortError::EndOfFile { .. }));
     ReaderOutcome {
         fault: end.err().filter(|_| !received_all),
@@ -154,6 +178,8 @@ struct Reader<'a, C> {
     buffer: Option<Buffer>,
     /// When its first record came, monotonic.
     buffer_since_ns: u64,
+    /// Of all buffers before it.
+    delivered_bytes: u64,
     /// A frame with its VLAN tag again.
     restored: Vec<u8>,
     outcome: ReaderOutcome,
@@ -161,6 +187,57 @@ struct Reader<'a, C> {
     looked_ns: u64,
     counters_ns: u64,
     flushes: u64,
+    /// Frames are not just kept: they are filtered, or one has to tell of a loss.
+    slow: bool,
+    losses: Losses,
+}
+
+/// What the kernel dropped and no record has told yet.
+///
+/// The counter says that frames were lost, not where. All that the ring held when the counter was asked may
+/// have come before the loss; so it is told by the first frame stamped later, or the first one after the
+/// ring was seen empty.
+#[derive(Debug, Default)]
+struct Losses {
+    /// K at a reading of the counter, and the stamp from which on frames came after it; the oldest first.
+    seen: VecDeque<(u64, u64)>,
+    /// How much of K records have told.
+    told: u64,
+}
+
+impl Losses {
+    /// The counter says `dropped` at this time.
+    fn note(&mut self, dropped: u64, wall_ns: u64) {
+        let known = self.seen.back().map_or(self.told, |seen| seen.0);
+        if dropped <= known {
+            return;
+        }
+        if self.seen.len() == LOSSES {
+            self.seen.pop_back();
+        }
+        self.seen.push_back((dropped, wall_ns));
+    }
+
+    /// Whatever comes now came after all that was noted.
+    fn ring_is_empty(&mut self) {
+        for seen in &mut self.seen {
+            seen.1 = 0;
+        }
+    }
+
+    /// Frames lost before one with this stamp that were not told yet.
+    fn before(&self, stamp_ns: u64) -> u64 {
+        let past = self.seen.iter().take_while(|seen| seen.1 <= stamp_ns);
+        past.last().map_or(0, |seen| seen.0 - self.told)
+    }
+
+    /// A record has told so many.
+    fn tell(&mut self, lost: u64) {
+        self.told += lost;
+        while self.seen.front().is_some_and(|seen| seen.0 <= self.told) {
+            self.seen.pop_front();
+        }
+    }
 }
 
 impl<'a, C: Clock> Reader<'a, C> {
@@ -169,9 +246,12 @@ impl<'a, C: Clock> Reader<'a, C> {
         Self {
             control,
             clock,
+            slow: seat.filter.is_some(),
+            losses: Losses::default(),
             seat,
             buffer: None,
             buffer_since_ns: now_ns,
+            delivered_bytes: 0,
             restored: Vec::with_capacity(64 << 10),
             outcome: ReaderOutcome {
                 interface,
@@ -185,8 +265,20 @@ impl<'a, C: Clock> Reader<'a, C> {
     }
 
     fn work<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
+        let mut idle_since_ns = self.looked_ns;
         while !self.control.stopped() {
             if self.receive(rx)? > 0 {
+                idle_since_ns = self.looked_ns;
+                continue;
+            }
+            if self.seat.busy {
+                std::hint::spin_loop();
+                if self.looked_ns.saturating_sub(idle_since_ns) > LOOK_NS {
+                    idle_since_ns = self.looked_ns;
+                    if self.flushes_idle() {
+                        self.hand_over();
+                    }
+                }
                 continue;
             }
             if !calm(rx.wait(LOOK))?.unwrap_or(false) && self.flushes_idle() {
@@ -238,12 +330,18 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.outcome.longest_gap_ns = self.outcome.longest_gap_ns.max(gap_ns);
         self.looked_ns = now_ns;
         let n = calm(rx.receive(BATCH, |frame| self.take(frame)))?.unwrap_or(0);
+        if n == 0 {
+            self.losses.ring_is_empty();
+        }
         if self.is_due(now_ns) {
             self.hand_over();
         }
         if now_ns.saturating_sub(self.counters_ns) >= COUNTERS_NS {
             self.counters_ns = now_ns;
             self.ask_counters(rx);
+            if n == 0 {
+                self.tell_clear(rx);
+            }
         }
         if n > 0 {
             self.show(false);
@@ -255,13 +353,13 @@ impl<'a, C: Clock> Reader<'a, C> {
     #[inline]
     fn take(&mut self, frame: &RxFrame<'_>) {
         self.latest_stamp_ns = frame.stamp_ns;
-        if self.seat.filter.is_some() || frame.vlan.is_some() {
+        if self.slow || frame.vlan.is_some() {
             return self.take_slowly(frame);
         }
-        self.keep(frame.bytes, frame.original_len, frame.stamp_ns);
+        self.keep(frame.bytes, frame.original_len, frame.stamp_ns, 0);
     }
 
-    /// One frame that is looked at or has lost its VLAN tag.
+    /// One frame that is looked at, has lost its VLAN tag, or comes after a loss.
     fn take_slowly(&mut self, frame: &RxFrame<'_>) {
         let mut restored = std::mem::take(&mut self.restored);
         let (bytes, len) = match frame.vlan {
@@ -274,16 +372,18 @@ impl<'a, C: Clock> Reader<'a, C> {
         if self.seat.filter.as_mut().is_some_and(|f| !f(bytes, len)) {
             self.outcome.rejected_frames += 1;
         } else {
-            self.keep(bytes, len, frame.stamp_ns);
+            let lost = self.losses.before(frame.stamp_ns);
+            self.keep(bytes, len, frame.stamp_ns, lost);
         }
         self.restored = restored;
     }
 
-    /// Counts a frame, and puts it into the buffer as a record.
+    /// Counts a frame, and puts it into the buffer as a record that tells of so many lost before it.
     #[inline]
-    fn keep(&mut self, bytes: &[u8], original_len: u32, stamp_ns: u64) {
+    fn keep(&mut self, bytes: &[u8], original_len: u32, stamp_ns: u64, lost: u64) {
         self.outcome.read_frames += 1;
         self.outcome.read_octets += u64::from(original_len) + FCS_LEN;
+        self.outcome.longest_frame = self.outcome.longest_frame.max(original_len);
         if self.is_over_limit() {
             self.outcome.over_limit_frames += 1;
             return;
@@ -297,8 +397,8 @@ impl<'a, C: Clock> Reader<'a, C> {
         };
         let (encoding, buffer_bytes) = (delivery.encoding, delivery.buffer_bytes);
         let captured = &bytes[..bytes.len().min(self.seat.snap_len)];
-        let len = encoding.record_len(captured.len());
-        let fits = |buffer: &Buffer| buffer.bytes.len() + len <= buffer_bytes;
+        let len = encoding.record_len(captured.len(), lost);
+        let fits = |buffer: &Buffer| buffer.len() + len <= buffer_bytes || buffer.records == 0;
         if !self.buffer.as_ref().is_some_and(fits)
             && let Err(lost) = self.begin_buffer()
         {
@@ -320,9 +420,19 @@ impl<'a, C: Clock> Reader<'a, C> {
             stamp_ns,
             original_len,
             captured,
-            &mut buffer.bytes,
+            lost,
+            buffer,
         );
-        buffer.records += 1;
+        buffer.count();
+        if lost > 0 {
+            self.losses.tell(lost);
+            self.choose_speed();
+        }
+    }
+
+    /// Whether frames have to be looked at.
+    fn choose_speed(&mut self) {
+        self.slow = self.seat.filter.is_some() || !self.losses.seen.is_empty();
     }
 
     fn is_over_limit(&self) -> bool {
@@ -349,17 +459,17 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.hand_over();
         let shared = self.seat.shared.clone();
         let pool = shared.pool.as_ref().ok_or(Lost::NoWriter)?;
-        let bytes = match (pool.take(), self.seat.overflow) {
-            (Some(bytes), _) => bytes,
+        let memory = match (pool.take(), self.seat.overflow) {
+            (Some(memory), _) => memory,
             (None, _) if self.writer_ended() => return Err(Lost::NoWriter),
             (None, Overflow::DropNewest) => return Err(Lost::NoBuffer),
             (None, Overflow::Wait) => {
                 self.outcome.buffer_waits += 1;
                 self.show(false);
                 let since_ns = self.clock.monotonic_ns();
-                let bytes = loop {
-                    if let Some(bytes) = pool.wait(LOOK) {
-                        break Some(bytes);
+                let memory = loop {
+                    if let Some(memory) = pool.wait(LOOK) {
+                        break Some(memory);
                     }
                     if self.writer_ended() || self.control.hurried() {
                         break None;
@@ -367,15 +477,13 @@ impl<'a, C: Clock> Reader<'a, C> {
                 };
                 let waited_ns = self.clock.monotonic_ns().saturating_sub(since_ns);
                 self.outcome.buffer_wait_ns += waited_ns;
-                bytes.ok_or(Lost::NoWriter)?
+                memory.ok_or(Lost::NoWriter)?
             }
         };
         self.buffer_since_ns = self.looked_ns;
-        self.buffer = Some(Buffer {
-            bytes,
-            records: 0,
-            interface: self.outcome.interface,
-        });
+        let (delivered, interface) = (self.delivered_bytes, self.outcome.interface);
+        let guess = pool.guess(delivered);
+        self.buffer = Some(Buffer::new(memory, interface, delivered, guess));
         Ok(())
     }
 
@@ -384,13 +492,34 @@ impl<'a, C: Clock> Reader<'a, C> {
         let Some(buffer) = self.buffer.take_if(|buffer| buffer.records > 0) else {
             return;
         };
-        let delivered = match &self.seat.delivery {
-            Some(delivery) => delivery.full.send(buffer).map_err(|back| back.0),
-            None => Err(buffer),
-        };
-        if let Err(buffer) = delivered {
+        self.delivered_bytes += buffer.len() as u64;
+        let clear_ns = self.latest_stamp_ns.saturating_sub(DISORDER_NS);
+        if let Some(buffer) = self.send(Some(buffer), clear_ns) {
             self.outcome.not_written_frames += buffer.records;
             self.control.fail_output();
+        }
+    }
+
+    /// Returns the buffer if nobody takes it.
+    fn send(&self, buffer: Option<Buffer>, clear_ns: u64) -> Option<Buffer> {
+        let delivered = Delivered {
+            reader: self.seat.index,
+            clear_ns,
+            buffer,
+        };
+        match &self.seat.delivery {
+            Some(delivery) => delivery.full.send(delivered).err()?.0.buffer,
+            None => delivered.buffer,
+        }
+    }
+
+    /// Nothing came: what comes now cannot be older than what the port may hold back.
+    fn tell_clear<R: RxQueue>(&self, rx: &R) {
+        let tells = |delivery: &Delivery| delivery.tells_clear;
+        if self.buffer.is_none() && self.seat.delivery.as_ref().is_some_and(tells) {
+            let hold_ns = u64::try_from(rx.longest_hold().as_nanos()).unwrap_or(u64::MAX);
+            let clear_ns = self.clock.wall_ns().saturating_sub(hold_ns);
+            self.send(None, clear_ns.saturating_sub(DISORDER_NS));
         }
     }
 
@@ -420,6 +549,12 @@ impl<'a, C: Clock> Reader<'a, C> {
 
     fn ask_counters<R: RxQueue>(&mut self, rx: &mut R) {
         self.outcome.rx = rx.counters();
+        let tells = |delivery: &Delivery| delivery.encoding.tells_losses();
+        if self.seat.delivery.as_ref().is_some_and(tells) {
+            let dropped = self.outcome.rx.dropped_frames;
+            self.losses.note(dropped, self.clock.wall_ns());
+            self.choose_speed();
+        }
         self.show(false);
     }
 
@@ -444,8 +579,10 @@ impl<'a, C: Clock> Reader<'a, C> {
 
     fn finish(mut self) -> ReaderOutcome {
         if let (Some(empty), Some(pool)) = (self.buffer.take(), &self.seat.shared.pool) {
-            pool.give(empty.bytes);
+            pool.give(empty.memory);
         }
+        // Others may have to wait for this before a file can be closed.
+        self.send(None, u64::MAX);
         self.show(true);
         self.outcome
     }

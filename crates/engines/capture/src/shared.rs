@@ -21,6 +21,8 @@ pub struct CaptureSnapshot {
     pub file_octets: u64,
     /// Files begun.
     pub files: u64,
+    /// Finished files that were removed for want of room.
+    pub files_removed: u64,
     /// The file that is being written.
     pub path: Option<PathBuf>,
     /// Buffers between readers and writer.
@@ -100,6 +102,7 @@ pub(crate) struct WriterSlot {
     pub(crate) not_written_frames: AtomicU64,
     pub(crate) file_octets: AtomicU64,
     pub(crate) files: AtomicU64,
+    pub(crate) files_removed: AtomicU64,
     pub(crate) longest_write_ns: AtomicU64,
     pub(crate) ended: AtomicBool,
 }
@@ -147,6 +150,7 @@ impl CaptureShared {
             not_written_frames: get(&writer.not_written_frames),
             file_octets: get(&writer.file_octets),
             files: get(&writer.files),
+            files_removed: get(&writer.files_removed),
             path: self.lock_path().clone(),
             buffers: pool.map_or(0, Pool::total) as u64,
             buffers_free: pool.map_or(0, Pool::free) as u64,

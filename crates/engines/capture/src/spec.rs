@@ -1,5 +1,8 @@
 //! What a capture is to do, resolved.
 
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+
 use wb_model::capture::{CaptureOutput, Overflow};
 use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
@@ -67,8 +70,8 @@ pub struct CaptureSpec {
     pub limit: Option<u64>,
     /// What happens when the output is slower than the frames come.
     pub overflow: Overflow,
-    /// Whether a file is brought to the disk before it is closed.
-    pub sync: bool,
+    /// Each file is named here once it is closed and has its name.
+    pub finished: Option<Sender<PathBuf>>,
     /// Seconds that local time is ahead of UTC at this second since 1970, for names made of the time.
     pub utc_offset_s: fn(i64) -> i64,
 }
@@ -86,7 +89,7 @@ impl CaptureSpec {
             application: None,
             limit: None,
             overflow: Overflow::Wait,
-            sync: false,
+            finished: None,
             utc_offset_s: |_| 0,
         }
     }

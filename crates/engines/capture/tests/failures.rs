@@ -4,50 +4,26 @@ mod common;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::*;
 use wb_capture::{CaptureControl, OutputError};
-use wb_model::capture::{CaptureOutput, Compression, FileFormat, Overflow};
-
-/// Where a test that was started anew, in an environment of its own, finds its directory.
-const HERE: &str = "WB_CAPTURE_TEST_DIR";
-
-/// Starts this test again by a shell command in which `exec "$@"` is this program.
-fn again(test: &str, dir: &Path, privileged: bool, script: &str) {
-    let mut command = match privileged {
-        true => {
-            let mut command = Command::new("unshare");
-            command.args(["--mount", "--propagation", "private", "sh"]);
-            command
-        }
-        false => Command::new("sh"),
-    };
-    let output = command
-        .args(["-e", "-c", script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
-        .env(HERE, dir)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{said}");
-    assert!(text.contains("1 passed"), "{text}");
-}
-
-fn here() -> Option<PathBuf> {
-    std::env::var_os(HERE).map(PathBuf::from)
-}
+use wb_model::capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow};
 
 /// 2000 frames of 1514 bytes into a place that has room for so many of them.
 fn fill(path: &Path, format: FileFormat, room_bytes: u64, cause: &str) {
+    for direct in [DirectWrites::Never, DirectWrites::Always] {
+        fill_by(direct, path, format, room_bytes, cause);
+    }
+}
+
+fn fill_by(direct: DirectWrites, path: &Path, format: FileFormat, room_bytes: u64, cause: &str) {
     let control = CaptureControl::new();
     let output = CaptureOutput {
         buffer_bytes: 4 << 20,
+        direct,
         ..output(path, format)
     };
     let feed = Feed::new(frames(2000, 1514));
@@ -100,6 +76,106 @@ fn a_full_disk_is_accounted_for() {
     }
     let script = format!("mount -t tmpfs -o size=1M tmpfs ${HERE}; exec \"$@\"");
     again("a_full_disk_is_accounted_for", dir.path(), true, &script);
+}
+
+/// 4000 frames of 1514 bytes, 6 MB, in files of 200 kB.
+fn flood(path: &Path, change: impl Fn(&mut CaptureOutput)) -> Run {
+    let mut output = CaptureOutput {
+        rotate_bytes: 200_000,
+        buffer_bytes: 1 << 20,
+        ..output(path, FileFormat::Pcapng)
+    };
+    change(&mut output);
+    let feed = Feed::new(frames(4000, 1514));
+    capture(&spec(1, Some(output)), vec![feed])
+}
+
+/// The files of a directory hold the last of the frames without a gap; how many files there are.
+fn assert_last_frames(dir: &Path, compress: Compression) -> usize {
+    let mut files: Vec<_> = listing(dir)
+        .into_iter()
+        .map(|(name, _)| {
+            let content = content(&plain(compress, &read(dir.join(&name))));
+            assert_eq!(content.error, None, "{name}");
+            assert!(!content.frames.is_empty(), "{name}");
+            content.frames
+        })
+        .collect();
+    files.sort_by_key(|frames| frames[0].stamp_ns);
+    let count = files.len();
+    let kept = files.concat();
+    assert!(kept == frames(4000, 1514)[4000 - kept.len()..]);
+    count
+}
+
+#[test]
+fn on_a_full_disk_the_oldest_file_goes_if_so_told() {
+    if let Some(dir) = here() {
+        for compress in [Compression::None, Compression::Lz4] {
+            for direct in [DirectWrites::Never, DirectWrites::Always] {
+                let run = flood(&dir.join("out"), |o| {
+                    (o.on_enospc, o.compress, o.direct) = (OnFull::RotateDelete, compress, direct);
+                });
+                assert_eq!((run.account.captured, run.account.not_written), (4000, 0));
+                assert!(run.writer.error.is_none());
+                let left = assert_last_frames(&dir, compress);
+                let removed = run.writer.files_removed;
+                assert_eq!(left as u64 + removed, run.writer.files);
+                assert!(removed > 0 || compress == Compression::Lz4);
+                listing(&dir)
+                    .iter()
+                    .for_each(|f| std::fs::remove_file(dir.join(&f.0)).unwrap());
+            }
+        }
+        // Where none is left to be removed, it ends as without.
+        let run = flood(&dir.join("out"), |o| {
+            (o.on_enospc, o.rotate_bytes) = (OnFull::RotateDelete, 5_000_000);
+        });
+        let error = run.writer.error.unwrap().to_string();
+        assert!(error.contains("No space left on device"), "{error}");
+        assert!(run.account.not_written > 0 && run.writer.files_removed == 0);
+        std::fs::remove_file(dir.join("out")).unwrap();
+        // Another's file stays.
+        std::fs::write(dir.join("other"), vec![0; 1 << 20]).unwrap();
+        let run = flood(&dir.join("out"), |o| o.on_enospc = OnFull::RotateDelete);
+        assert_eq!(run.account.captured, 4000);
+        assert_eq!(read(dir.join("other")).len(), 1 << 20);
+        return;
+    }
+    let (dir, _) = scratch();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: mounting a tmpfs needs root");
+        return;
+    }
+    let script = format!("mount -t tmpfs -o size=2M tmpfs ${HERE}; exec \"$@\"");
+    let test = "on_a_full_disk_the_oldest_file_goes_if_so_told";
+    again(test, dir.path(), true, &script);
+}
+
+#[test]
+fn room_is_kept_free_if_so_told() {
+    if let Some(dir) = here() {
+        let run = flood(&dir.join("out"), |o| o.keep_free = 2_000_000);
+        assert_eq!(run.account.captured, 4000);
+        assert!(!run.writer.room_short);
+        let left = assert_last_frames(&dir, Compression::None);
+        assert_eq!(left as u64 + run.writer.files_removed, run.writer.files);
+        let size: u64 = listing(&dir).iter().map(|f| f.1).sum();
+        // A file of 200 kB may have come since the last look, and blocks are whole.
+        assert!((1_500_000..2_450_000).contains(&size), "{size}");
+        // More than there ever is: all finished files go, and it is said.
+        let run = flood(&dir.join("out"), |o| o.keep_free = 5 << 20);
+        assert!(run.writer.room_short);
+        assert_eq!(run.account.captured, 4000);
+        return;
+    }
+    let (dir, _) = scratch();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: mounting a tmpfs needs root");
+        return;
+    }
+    let script = format!("mount -t tmpfs -o size=4M tmpfs ${HERE}; exec \"$@\"");
+    again("room_is_kept_free_if_so_told", dir.path(), true, &script);
 }
 
 #[test]

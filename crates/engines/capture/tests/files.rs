@@ -359,3 +359,56 @@ fn settings_that_cannot_be_are_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn a_frame_tells_what_was_lost_before_it() {
+    for (format, told) in [
+        (FileFormat::Pcapng, vec![(100, 7), (200, 3)]),
+        (FileFormat::Pcap, vec![]),
+    ] {
+        let (_dir, path) = scratch();
+        let mut feed = Feed::new(frames(300, 61));
+        feed.batch = 50;
+        feed.loses = vec![(100, 7), (200, 3)];
+        // After the last frame nobody is left to tell.
+        feed.loses.push((300, 2));
+        let run = capture(&spec(1, Some(output(&path, format))), vec![feed]);
+        assert_eq!(run.account.captured, 300);
+        let content = content(&read(&path));
+        assert_eq!(content.error, None);
+        assert!(content.frames == frames(300, 61));
+        assert_eq!(content.losses, told);
+        assert_eq!(run.account.kernel_drop, 12);
+        if let Some(last) = content.statistics.last() {
+            assert_eq!(last.os_dropped, Some(12));
+        }
+    }
+}
+
+#[test]
+fn as_long_as_frames_may_be_older_than_the_loss_none_tells_it() {
+    let (_dir, path) = scratch();
+    // They were stamped years ago, and the ring is never empty.
+    let mut feed = Feed::new(frames(300, 60));
+    (feed.batch, feed.pause, feed.dropped) = (1, std::time::Duration::from_millis(1), 9);
+    let run = capture(
+        &spec(1, Some(output(&path, FileFormat::Pcapng))),
+        vec![feed],
+    );
+    let content = content(&read(&path));
+    assert_eq!(content.losses, []);
+    assert_eq!(content.statistics.last().unwrap().os_dropped, Some(9));
+    assert_eq!(run.account.kernel_drop, 9);
+}
+
+#[test]
+fn it_is_known_how_long_writes_took() {
+    let (_dir, path) = scratch();
+    let run = capture(
+        &spec(1, Some(output(&path, FileFormat::Pcap))),
+        vec![Feed::new(frames(2000, 1514))],
+    );
+    let w = run.writer;
+    assert!(w.writes > 40 && w.write_p50_ns > 0);
+    assert!(w.write_p50_ns <= w.write_p99_ns && w.write_p99_ns <= w.longest_write_ns);
+}

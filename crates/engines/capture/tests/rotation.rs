@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use wb_capture::{CaptureControl, CaptureSpec};
-use wb_model::capture::{CaptureOutput, Compression, FileFormat};
+use wb_model::capture::{CaptureOutput, Compression, DirectWrites, FileFormat};
 use wb_model::units::Span;
 
 fn rotated(
@@ -237,5 +237,183 @@ proptest! {
             f
         }).collect();
         prop_assert!(got == expected);
+    }
+}
+
+/// Two readers of whom the second is far behind: the writer gets its frames of a second when the first has
+/// long gone on to later ones.
+#[test]
+fn with_several_readers_too_every_frame_is_in_the_file_of_its_time() {
+    const SECOND: u64 = 1_000_000_000;
+    let (dir, path) = scratch();
+    let output = CaptureOutput {
+        path: path.to_str().unwrap().to_owned() + "-%s",
+        rotate_time: Some(Span::from_secs(1)),
+        ..output(&path, FileFormat::Pcapng)
+    };
+    let of = |reader: u64| -> Vec<_> {
+        (0..5000u64)
+            .map(|i| Waiting {
+                stamp_ns: START_NS + i * 1_000_000 + reader * 500,
+                ..frame(2 * i + reader, 60)
+            })
+            .collect()
+    };
+    let (mut fast, mut slow) = (Feed::new(of(0)), Feed::new(of(1)));
+    (fast.batch, slow.batch) = (1000, 100);
+    slow.pause = std::time::Duration::from_millis(5);
+    let run = capture(&spec(2, Some(output)), vec![fast, slow]);
+    assert_eq!(run.account.captured, 10_000);
+    let files = listing(dir.path());
+    assert_eq!(run.writer.files, files.len() as u64);
+    let mut seen = 0;
+    let mut first_ns = None;
+    for (name, _) in &files {
+        let content = content(&read(dir.path().join(name)));
+        assert_eq!(content.error, None);
+        let stamps: Vec<_> = content.frames.iter().map(|f| f.stamp_ns).collect();
+        let begin_ns = *first_ns.get_or_insert(*stamps.iter().min().unwrap());
+        let slots: Vec<_> = stamps.iter().map(|s| (s - begin_ns) / SECOND).collect();
+        assert!(slots.iter().all(|slot| *slot == slots[0]), "{name}");
+        seen += stamps.len();
+    }
+    assert_eq!(seen, 10_000);
+    assert!((5..=6).contains(&files.len()), "{files:?}");
+}
+
+#[test]
+fn a_part_is_called_so_until_it_is_finished() {
+    let (dir, path) = scratch();
+    let (finished, files) = std::sync::mpsc::channel();
+    let output = CaptureOutput {
+        part: true,
+        rotate_frames: 100,
+        ..output(&path, FileFormat::Pcapng)
+    };
+    let spec = CaptureSpec {
+        finished: Some(finished),
+        ..spec(1, Some(output))
+    };
+    let control = CaptureControl::new();
+    let mut feed = Feed::new(frames(250, 60));
+    feed.ends = false;
+    let at = |name: &str| dir.path().join(name);
+    let files = std::sync::Mutex::new(files);
+    let told = || files.lock().unwrap().try_iter().collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let open = || content(&std::fs::read(at("out2.part")).unwrap_or_default());
+            while open().frames.len() < 50 {
+                std::thread::yield_now();
+            }
+            // Those that are finished have their names, and have been told.
+            assert_eq!(told(), [at("out"), at("out1")]);
+            assert!(at("out1").exists() && !at("out2").exists());
+            control.stop();
+        });
+        let run = capture_with(&spec, vec![feed], &control, |_| {});
+        assert_eq!(run.writer.path, Some(at("out2")));
+    });
+    let names: Vec<_> = listing(dir.path()).into_iter().map(|f| f.0).collect();
+    assert_eq!(names, ["out", "out1", "out2"]);
+    assert_eq!(told(), [at("out2")]);
+    for (n, name) in names.iter().enumerate() {
+        let content = content(&read(at(name)));
+        assert!(content.frames == frames(250, 60)[n * 100..250.min(n * 100 + 100)]);
+    }
+    // In a ring of one file each is whole before the next begins.
+    let (dir, _) = rotated(25, FileFormat::Pcapng, |o| {
+        (o.rotate_frames, o.files, o.part) = (10, 1, true);
+    });
+    assert_eq!(listing(dir.path()).len(), 1);
+    let content = content(&read(dir.path().join("out0")));
+    assert!(content.frames == frames(25, 1514)[20..]);
+}
+
+#[test]
+fn a_part_does_not_take_the_place_of_a_device() {
+    let (dir, _) = scratch();
+    let pipe = dir.path().join("null");
+    std::os::unix::fs::symlink("/dev/null", &pipe).unwrap();
+    let output = CaptureOutput {
+        part: true,
+        ..output(&pipe, FileFormat::Pcap)
+    };
+    let (finished, files) = std::sync::mpsc::channel();
+    let spec = CaptureSpec {
+        finished: Some(finished),
+        ..spec(1, Some(output))
+    };
+    capture(&spec, vec![Feed::new(frames(10, 60))]);
+    assert!(pipe.is_symlink());
+    assert_eq!(listing(dir.path()).len(), 1);
+    assert_eq!(files.try_iter().count(), 0);
+}
+
+#[test]
+fn a_fast_stream_goes_past_the_cache_on_its_way() {
+    for (rotate_bytes, format) in [
+        (0, FileFormat::Pcapng),
+        (0, FileFormat::Pcap),
+        (45_000_000, FileFormat::Pcapng),
+    ] {
+        let files = |direct| {
+            let (dir, run) = rotated(50_000, format, |o| {
+                (o.rotate_bytes, o.direct) = (rotate_bytes, direct);
+            });
+            match (direct, run.writer.direct_files) {
+                (DirectWrites::Auto, 0) => eprintln!("skipped: no direct writing here"),
+                (DirectWrites::Auto, went) => assert_eq!(went, run.writer.files),
+                (_, went) => assert_eq!(went, 0),
+            }
+            let names = listing(dir.path()).into_iter();
+            names
+                .map(|(name, _)| {
+                    let content = content(&read(dir.path().join(&name)));
+                    assert_eq!(content.error, None);
+                    (name, content.frames)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            files(DirectWrites::Auto) == files(DirectWrites::Never),
+            "{format:?}"
+        );
+    }
+}
+
+#[test]
+fn files_written_past_the_cache_are_the_same() {
+    for (format, rotate_bytes, buffer_bytes) in [
+        (FileFormat::Pcap, 1_000_000, 64 << 10),
+        (FileFormat::Pcapng, 300_000, 64 << 10),
+        (FileFormat::PcapNs, 0, 64 << 10),
+        // Larger ones leave a part of a block to the next.
+        (FileFormat::Pcap, 0, 1 << 20),
+        (FileFormat::Pcapng, 1_500_000, 1 << 20),
+    ] {
+        let files = |direct| {
+            let (dir, run) = rotated(4000, format, |o| {
+                (o.rotate_bytes, o.direct, o.buffer_bytes) = (rotate_bytes, direct, buffer_bytes);
+            });
+            assert!(run.writer.direct_files == 0 || run.writer.direct_files == run.writer.files);
+            if direct == DirectWrites::Always && run.writer.direct_files == 0 {
+                eprintln!("skipped: no direct writing here");
+            }
+            let frames: Vec<_> = listing(dir.path())
+                .into_iter()
+                .map(|(name, len)| {
+                    let bytes = read(dir.path().join(&name));
+                    let content = content(&bytes);
+                    assert_eq!(content.error, None);
+                    (name, len, content.frames)
+                })
+                .collect();
+            frames
+        };
+        assert!(
+            files(DirectWrites::Always) == files(DirectWrites::Never),
+            "{format:?}"
+        );
     }
 }

@@ -5,12 +5,13 @@
 //! and nothing started, 3 the tester was the limit, 4 started but ended by a fault, 130 and 143
 //! after SIGINT and SIGTERM.
 
+mod alias;
 mod args;
 mod commands;
 mod pktgen;
 mod run;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +42,9 @@ enum Command {
     Read(Box<commands::read::ReadArgs>),
     Run(commands::run::RunArgs),
     Capture(Box<commands::capture::CaptureArgs>),
+    Load(Box<commands::load::LoadArgs>),
+    #[command(subcommand)]
+    Bench(commands::bench::BenchCommand),
     #[command(subcommand)]
     Pktgen(commands::pktgen::PktgenCommand),
     Linerate(commands::linerate::LinerateArgs),
@@ -51,7 +55,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = match alias::translated(&words) {
+        Ok(words) => words,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -69,6 +81,8 @@ fn main() -> ExitCode {
         Command::Read(a) => commands::read::run(&a),
         Command::Run(a) => commands::run::run(&a),
         Command::Capture(a) => commands::capture::run(&a),
+        Command::Load(a) => commands::load::run(&a),
+        Command::Bench(c) => commands::bench::run(&c),
         Command::Pktgen(c) => commands::pktgen::run(c),
         Command::Linerate(a) => commands::linerate::run(&a),
         Command::Completions(a) => commands::meta::completions::<Cli>(&a),

@@ -9,7 +9,10 @@ use anyhow::Result;
 use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
 use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepare};
 
-use crate::{args::OutputArgs, commands::capture};
+use crate::{
+    args::OutputArgs,
+    commands::{capture, load},
+};
 
 /// What is known about lab ends, by place.
 pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
@@ -96,7 +99,7 @@ pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     }
 }
 
-fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(), Fault> {
+pub(crate) fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(), Fault> {
     if output.json {
         deliver(&wb_render::json::report(report))
     } else if output.csv {
@@ -128,10 +131,18 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
         };
         return capture::capture(plan, &shown);
     }
+    if !plan.loads.is_empty() {
+        let shown = load::Shown {
+            output,
+            as_dperf: false,
+        };
+        return load::run_load(plan, &shown, base, None, None);
+    }
     let environment = Environment {
         hints: lab_hints(&plan),
         signals: Signals::install()?,
         base,
+        control: None,
     };
     let tell = |lines: Vec<String>| {
         if output.verbose {

@@ -21,6 +21,7 @@ fn every_command_has_help_with_an_example() {
         "demo",
         "doctor",
         "lab",
+        "bench",
         "trial",
         "read",
         "capture",

@@ -9,6 +9,7 @@ pub mod csv;
 pub mod figures;
 pub mod findings;
 pub mod json;
+pub mod lb;
 pub mod linerate;
 pub mod live;
 pub mod table;

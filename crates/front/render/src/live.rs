@@ -1,6 +1,6 @@
 //! One line for each snapshot, for a terminal or a log.
 
-use wb_model::{Phase, Snapshot};
+use wb_model::{Phase, Snapshot, load::LoadLive};
 
 use crate::figures::{count, rate_bps, rate_pps, time_ns};
 
@@ -85,6 +85,10 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
             parts.push(format!("{:>3} %", whole_percent(progress)));
         }
     }
+    if let Some(load) = &s.load {
+        parts.extend(connections(load, layout));
+        return parts.join("  ").trim_end().to_owned();
+    }
     let rate = |name: &str, pps: Option<f64>, bps: Option<f64>| {
         let mut text = format!("{name} {:>9}", rate_pps(pps?));
         if let Some(bps) = bps.filter(|_| layout.bits) {
@@ -105,6 +109,25 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         parts.push(format!("mean {}", time_ns(ns)));
     }
     parts.join("  ").trim_end().to_owned()
+}
+
+/// New and failed connections of the interval, those open, requests, and how long answers took.
+fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
+    let whole = |n: f64| n.round() as u64;
+    let mut parts = vec![
+        format!("{:>9}/s new", count(whole(load.attempted_cps))),
+        format!("{:>9} open", count(load.totals.open_connections)),
+    ];
+    if layout.bits || load.rps > load.attempted_cps * 1.01 {
+        parts.push(format!("{:>9}/s requests", count(whole(load.rps))));
+    }
+    if layout.missing {
+        parts.push(format!("{}/s failed", count(whole(load.failed_cps))));
+    }
+    if let Some(ns) = load.request_mean_ns.filter(|_| layout.latency) {
+        parts.push(format!("mean {}", time_ns(ns)));
+    }
+    parts
 }
 
 fn tenths(ns: u64) -> String {

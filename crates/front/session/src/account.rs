@@ -447,6 +447,9 @@ pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -
         Metric::Unsent => ratio(totals.unsent_frames, totals.intended_frames),
         Metric::Duplicates => ratio(totals.duplicate_frames, totals.offered_frames),
         Metric::Reordered => ratio(totals.reordered_frames, totals.offered_frames),
+        Metric::Failed => totals
+            .connections
+            .map(|c| share(c.failed_connections, c.attempted_connections)),
         Metric::Mean => latency.mean,
         Metric::P50 => time(latency.p50),
         Metric::P99 => time(latency.p99),
@@ -749,6 +752,7 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         ports: port_reports(prepared, ended),
         criteria,
         capture: None,
+        load: None,
         clock: clock_report(prepared, ended),
         warnings,
     }

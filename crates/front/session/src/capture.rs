@@ -21,11 +21,12 @@ use wb_capture::{
 use wb_filter::{Ancillary, Program};
 use wb_host::{
     clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
+    ethtool::{Ethtool, Offload},
     expression::{TapFilter, compile_for_tap},
 };
 use wb_model::{
-    Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
-    capture::{CaptureJob, Direction},
+    Driver, Locator, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
+    capture::{CaptureJob, DirectWrites, Direction, Stamps},
     criteria::{Limit, Metric},
     report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
 };
@@ -37,19 +38,25 @@ use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
     account::{share, signal_name},
     clock::{clock_report, rfc3339},
-    devices::settle_worker,
-    ports::{AnyQueue, OpenPort, Use, Wire, open_capture, open_virtual},
-    run::clock_step,
+    commands::Commands,
+    ports::{
+        AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
+        open_virtual, require_link, total_memory,
+    },
+    run::{clock_step, settle_worker},
 };
 
 /// How often the controlling thread looks at signals and workers.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long readers have to hand over what they hold, before the next file begins.
 const HAND_OVER_NS: u64 = 100_000_000;
-/// Smallest and largest receive ring that is chosen without being asked, over all readers.
+/// Smallest and largest receive ring that is chosen without being asked, over all readers, bytes.
 const RING: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
-/// Where nothing is known of the rate.
-const RING_UNKNOWN: u64 = 256 << 20;
+/// The ring where nothing is known of the rate, bytes. The kernel sets a larger one up for seconds when its page
+/// cache is full.
+const RING_UNKNOWN: u64 = 512 << 20;
+/// No ring takes more than this part of the memory.
+const RING_SHARE: u64 = 8;
 /// A block of the ring.
 const BLOCK: usize = 1 << 20;
 
@@ -62,12 +69,14 @@ struct Seat {
 
 /// Ports and output, open: frames are waiting already.
 pub struct PreparedCapture {
+    commands: Option<Commands>,
     plan: Plan,
     ports: Vec<OpenPort>,
     seats: Vec<Seat>,
     writer: Writer,
     shared: Arc<CaptureShared>,
     ring_bytes: u64,
+    offloads: Vec<Offloads>,
     warnings: Vec<String>,
     signals: Signals,
 }
@@ -117,13 +126,14 @@ pub fn prepare_capture(
     };
     plan.ports.retain(|p| job.ports.contains(&p.name));
     let readers: u64 = plan.ports.iter().map(|p| u64::from(p.workers)).sum();
-    let mut ring_bytes = 0;
+    check_realtime(&job, readers)?;
+    let mut offloads = Vec::new();
     let mut ports = Vec::new();
     for name in &job.ports {
         let Some(port) = plan.ports.iter().find(|p| p.name == *name) else {
             continue;
         };
-        let open = open_port(port, &job, filter.as_ref(), readers, &mut ring_bytes)?;
+        let open = open_port(port, &job, filter.as_ref(), readers, &mut offloads)?;
         warnings.extend(
             open.facts
                 .warnings
@@ -132,8 +142,20 @@ pub fn prepare_capture(
         );
         ports.push(open);
     }
+    if let Some(user) = &job.user {
+        wb_host::user::become_user(user).map_err(StartError::machine)?;
+    }
+    let ring_bytes = ports.iter().map(|p| p.ring_bytes).sum();
     let queues = ports.iter().map(|p| p.queues.len()).sum();
-    let spec = spec(&job, &ports, utc_offset_s);
+    let mut spec = spec(&job, &ports, utc_offset_s);
+    let program = job.output.as_ref().and_then(|o| o.command.as_deref());
+    let commands = match program.map(Commands::start).transpose()? {
+        Some((finished, commands)) => {
+            spec.finished = Some(finished);
+            Some(commands)
+        }
+        None => None,
+    };
     let Capture {
         readers,
         writer,
@@ -144,10 +166,8 @@ pub fn prepare_capture(
     for (number, port) in ports.iter_mut().enumerate() {
         for (queue_number, queue) in (0..).zip(std::mem::take(&mut port.queues)) {
             let Some(mut seat) = given.next() else { break };
-            // The tap's filter ran in the kernel, unless it cannot.
-            let in_kernel = matches!(queue, AnyQueue::Packet(_))
-                && filter.as_ref().is_none_or(|f| f.attach.is_ok());
-            if let (false, Some(filter)) = (in_kernel, &filter) {
+            seat.busy = job.busy;
+            if let (false, Some(filter)) = (port.filters, &filter) {
                 seat.filter = Some(by_program(filter.whole.clone()));
             }
             seats.push(Seat {
@@ -166,12 +186,14 @@ pub fn prepare_capture(
         ));
     }
     Ok(PreparedCapture {
+        commands,
         plan,
         ports,
         seats,
         writer,
         shared,
         ring_bytes,
+        offloads,
         warnings,
         signals: environment.signals.clone(),
     })
@@ -187,7 +209,7 @@ fn open_port(
     job: &CaptureJob,
     filter: Option<&TapFilter>,
     readers: u64,
-    ring_bytes: &mut u64,
+    calm: &mut Vec<Offloads>,
 ) -> Result<OpenPort, StartError> {
     if !port.locator.is_interface() {
         let used = Use {
@@ -197,40 +219,163 @@ fn open_port(
         };
         return open_virtual(port, used, &mut wb_port::memory::Registry::default());
     }
-    open_capture(port, |wire| {
-        let each = if port.ring_bytes > 0 {
-            port.ring_bytes
-        } else {
-            ring_for(job, wire) / readers.max(1)
-        };
-        *ring_bytes += each * u64::from(port.workers);
-        let attach = filter.and_then(|f| f.attach.as_ref().ok());
-        PacketOptions {
-            queues: port.workers,
-            tx: false,
-            rx: true,
-            rx_ring_bytes: usize::try_from(each).unwrap_or(usize::MAX),
-            block_bytes: BLOCK,
-            block_timeout_ms: u32::try_from(job.block_timeout.as_nanos() / 1_000_000)
-                .unwrap_or(100),
-            snap_len: if filter.is_some_and(|f| f.attach.is_err()) {
-                // Our own filter has to see the whole frame.
-                262_144
-            } else {
-                job.snap_len
-            },
-            fanout: if port.workers <= wire.interface.rx_queues {
-                Fanout::RxQueue
-            } else {
-                Fanout::Hash
-            },
-            promiscuous: job.promiscuous,
-            filter: attach.map(operations),
-            ignore_outgoing: job.direction == Direction::In,
-            only_outgoing: job.direction == Direction::Out,
-            ..PacketOptions::default()
+    let wire = locate_wire(port)?;
+    if !wire.link.up {
+        require_link(port, &wire)?;
+    }
+    if job.offloads_off {
+        calm.push(Offloads::off(&port.locator, &wire)?);
+    }
+    let tap = if port.locator.driver == Some(Driver::Xdp) {
+        if job.stamps != Stamps::Host {
+            return Err(StartError::stream(
+                port.locator.to_string(),
+                "by XDP frames are stamped by the host; the card's stamps are for the packet driver",
+            ));
         }
-    })
+        let whole = filter.map_or_else(
+            || Program::accept_all(job.snap_len),
+            |filter| filter.whole.clone(),
+        );
+        Tap::Xdp(capture_xdp_options(port, &wire, whole)?)
+    } else {
+        Tap::Packet(packet_options(port, job, filter, readers, &wire))
+    };
+    let open = open_capture(port, wire, &tap)?;
+    if job.stamps != Stamps::Host && open.facts.stamp_source != wb_port::StampSource::Nic {
+        return Err(StartError::stream(
+            port.locator.to_string(),
+            "the interface does not stamp received frames, so there are host stamps only; where -J lists adapter, switch it on with `hwstamp_ctl -r 1 -i IF`",
+        ));
+    }
+    Ok(open)
+}
+
+fn packet_options(
+    port: &PortPlan,
+    job: &CaptureJob,
+    filter: Option<&TapFilter>,
+    readers: u64,
+    wire: &Wire,
+) -> PacketOptions {
+    let each = if port.ring_bytes > 0 {
+        port.ring_bytes
+    } else {
+        ring_for(job, wire) / readers.max(1)
+    };
+    let (block_bytes, least_blocks) = match usize::try_from(port.block_bytes) {
+        Ok(bytes) if bytes > 0 => (bytes, 2),
+        _ => (BLOCK, PacketOptions::default().least_blocks),
+    };
+    let attach = filter.and_then(|f| f.attach.as_ref().ok());
+    PacketOptions {
+        queues: port.workers,
+        tx: false,
+        rx: true,
+        rx_ring_bytes: usize::try_from(each).unwrap_or(usize::MAX),
+        block_bytes,
+        least_blocks,
+        block_timeout_ms: u32::try_from(job.block_timeout.as_nanos() / 1_000_000).unwrap_or(100),
+        snap_len: if filter.is_some_and(|f| f.attach.is_err()) {
+            // Our own filter has to see the whole frame.
+            262_144
+        } else {
+            job.snap_len
+        },
+        fanout: if job.single_flow {
+            Fanout::RoundRobin
+        } else if port.workers <= wire.interface.rx_queues {
+            Fanout::RxQueue
+        } else {
+            Fanout::Hash
+        },
+        hw_stamps: job.stamps != Stamps::Host,
+        promiscuous: job.promiscuous,
+        filter: attach.map(operations),
+        ignore_outgoing: job.direction == Direction::In,
+        only_outgoing: job.direction == Direction::Out,
+        ..PacketOptions::default()
+    }
+}
+
+/// What joins and cuts segments on an interface, switched off for as long as this lives.
+struct Offloads {
+    ethtool: Ethtool,
+    interface: String,
+    put_back: Vec<Offload>,
+}
+
+impl Offloads {
+    const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
+
+    fn off(locator: &Locator, wire: &Wire) -> Result<Self, StartError> {
+        let failed = |cause| StartError::host(locator, cause);
+        let mut off = Self {
+            ethtool: Ethtool::open(&wire.namespace).map_err(failed)?,
+            interface: wire.interface.name.clone(),
+            put_back: Vec::new(),
+        };
+        for offload in Self::ALL {
+            let on = off
+                .ethtool
+                .offload(&off.interface, offload)
+                .map_err(failed)?;
+            if on == Some(true) {
+                // First, as the kernel may have switched a part of it when it says no.
+                off.put_back.push(offload);
+                off.ethtool
+                    .set_offload(&off.interface, offload, false)
+                    .map_err(failed)?;
+            }
+        }
+        Ok(off)
+    }
+
+    /// Whether received segments are joined on an interface.
+    fn joins(wire: &Wire) -> bool {
+        let Ok(ethtool) = Ethtool::open(&wire.namespace) else {
+            return false;
+        };
+        [Offload::Gro, Offload::Lro]
+            .into_iter()
+            .any(|o| matches!(ethtool.offload(&wire.interface.name, o), Ok(Some(true))))
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        // Segments are cut before they are joined: in the other order, as one may need the other.
+        for offload in self.put_back.drain(..).rev() {
+            // An interface that has vanished needs nothing.
+            let _ = self.ethtool.set_offload(&self.interface, offload, true);
+        }
+    }
+}
+
+/// Whether readers may run before all ordinary threads: a single CPU would do nothing else.
+fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
+    if !job.realtime {
+        return Ok(());
+    }
+    let cpus = wb_host::cpu::allowed().map_or(1, |cpus| cpus.len() as u64);
+    let most = if job.busy {
+        cpus.saturating_sub(1)
+    } else {
+        cpus
+    };
+    if cpus < 2 || readers > most {
+        return Err(StartError::stream(
+            "capture",
+            format!(
+                "realtime readers would leave no CPU for the rest: {readers} of them{}, {cpus} CPUs",
+                if job.busy { ", that never sleep" } else { "" }
+            ),
+        ));
+    }
+    // Tried here, where it can still be refused.
+    wb_host::realtime::set_realtime(true)
+        .and_then(|()| wb_host::realtime::set_realtime(false))
+        .map_err(StartError::machine)
 }
 
 fn operations(program: &Program) -> Vec<FilterOp> {
@@ -243,26 +388,27 @@ const fn slot(len: u64) -> u64 {
     (len + 82).next_multiple_of(8)
 }
 
-/// Twice what the frames of the stall that is to be survived take, since blocks that are handed
-/// over before they are full waste up to half of a ring.
 fn ring_for(job: &CaptureJob, wire: &Wire) -> u64 {
     let longest = u64::from(wire.interface.mtu + 14);
     let kept = u64::from(job.snap_len).min(longest);
     let speed = wire.interface.speed.filter(|s| !s.nominal);
-    let pps = match (job.expect_pps, speed) {
-        (Some(pps), _) => pps,
-        // Frames as long as those that are kept, as fast as the link carries them.
-        (None, Some(speed)) => speed.bits_per_second / (8 * (kept.max(60) + 24)),
-        (None, None) => return RING_UNKNOWN,
+    // Frames as long as those that are kept, as fast as the link carries them.
+    let of_link = speed.map(|speed| speed.bits_per_second / (8 * (kept.max(60) + 24)));
+    let pps = job.expect_pps.or(of_link);
+    ring_bytes(pps, kept, job.stall.as_nanos(), total_memory())
+}
+
+/// Twice what the frames of the stall that is to be survived take, since blocks that are handed
+/// over before they are full waste up to half of a ring.
+fn ring_bytes(pps: Option<u64>, kept: u64, stall_ns: u64, memory: u64) -> u64 {
+    let most = |bytes: u64| bytes.min(memory / RING_SHARE).max(*RING.start());
+    let Some(pps) = pps else {
+        return most(RING_UNKNOWN);
     };
-    let stall = u128::from(job.stall.as_nanos());
-    let bytes = 2 * u128::from(pps) * u128::from(slot(kept)) * stall / 1_000_000_000;
-    let info = rustix::system::sysinfo();
-    let memory = info.totalram as u64 * u64::from(info.mem_unit);
-    let most = (*RING.end()).min(memory / 8).max(*RING.start());
+    let bytes = 2 * u128::from(pps) * u128::from(slot(kept)) * u128::from(stall_ns) / 1_000_000_000;
     u64::try_from(bytes)
         .unwrap_or(u64::MAX)
-        .clamp(*RING.start(), most)
+        .clamp(*RING.start(), most(*RING.end()))
 }
 
 fn spec(job: &CaptureJob, ports: &[OpenPort], utc_offset_s: fn(i64) -> i64) -> CaptureSpec {
@@ -357,6 +503,7 @@ impl PreparedCapture {
                 run_writer(writer, &writer_control, &SystemClock)
             })
             .map_err(StartError::thread)?;
+        let realtime = self.plan.captures.first().is_some_and(|job| job.realtime);
         let mut readers: Readers = Vec::new();
         for seat in std::mem::take(&mut self.seats) {
             let (control_of_reader, faulted) = (Arc::clone(&control), Arc::clone(&faulted));
@@ -369,6 +516,10 @@ impl PreparedCapture {
             let interface = u32::try_from(port).unwrap_or(u32::MAX);
             let work = move || {
                 settle_worker(cpu);
+                if realtime {
+                    // It was allowed a moment ago.
+                    let _ = wb_host::realtime::set_realtime(true);
+                }
                 let (control, seat_of_reader) = (&*control_of_reader, seat.seat);
                 let outcome = match seat.queue {
                     AnyQueue::Xdp(q) => read(q, seat_of_reader, interface, control),
@@ -430,7 +581,13 @@ impl PreparedCapture {
         if let Some(error) = &written.error {
             end = End::Fault(error.to_string());
         }
+        self.warnings.extend(output_warnings(&self.plan, &written));
+        if let Some(commands) = self.commands.take() {
+            self.warnings.extend(commands.finish(&self.signals));
+        }
         let account = Account::of(&outcomes, &written);
+        self.warnings.extend(joined(&self.ports, &outcomes));
+        self.offloads.clear();
         let after = self.ports.iter().map(OpenPort::counters).collect();
         let ended = Ended {
             plan: &self.plan,
@@ -455,6 +612,24 @@ impl PreparedCapture {
             account,
         })
     }
+}
+
+/// A warning for each port that showed joined segments, which are no frames of the wire.
+fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (number, port) in (0..).zip(ports) {
+        let Some(wire) = &port.wire else { continue };
+        let of_port = outcomes.iter().filter(|o| o.interface == number);
+        let longest = of_port.map(|o| o.longest_frame).max().unwrap_or(0);
+        // The Ethernet header and a VLAN tag.
+        if longest > wire.interface.mtu + 18 && Offloads::joins(wire) {
+            warnings.push(format!(
+                "{}: a frame of {longest} bytes was seen, longer than any on the wire: segments were joined (GRO); --offloads off shows them as they came",
+                port.facts.locator
+            ));
+        }
+    }
+    warnings
 }
 
 fn read<Q: wb_port::QueuePair>(
@@ -499,6 +674,8 @@ impl Watch<'_> {
     ) -> End {
         let interval = self.plan.interval.as_nanos();
         let duration = self.plan.captures.first().and_then(|c| c.duration);
+        let job = self.plan.captures.first();
+        let most = job.and_then(|c| c.stop_octets).unwrap_or(u64::MAX);
         let until = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
         let (mut last_ns, mut next) = (self.start_ns, self.start_ns + interval);
         let mut requests = self.signals.requests();
@@ -525,6 +702,9 @@ impl Watch<'_> {
                 self.control.stop();
             }
             if self.faulted.load(Ordering::Acquire) || now >= until {
+                self.control.stop();
+            }
+            if most < u64::MAX && self.shared.snapshot().file_octets >= most {
                 self.control.stop();
             }
             if self.signals.hurry() {
@@ -574,6 +754,31 @@ impl Watch<'_> {
     }
 }
 
+/// What the user has to know of the files.
+fn output_warnings(plan: &Plan, written: &WriterOutcome) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match written.files_removed {
+        0 => {}
+        1 => warnings.push("1 finished file was removed to make room".to_owned()),
+        n => warnings.push(format!("{n} finished files were removed to make room")),
+    }
+    if written.room_short {
+        warnings.push(
+            "there was less room than --keep-free asks for, and no finished file left to remove"
+                .to_owned(),
+        );
+    }
+    let output = plan.captures.first().and_then(|job| job.output.as_ref());
+    if output.is_some_and(|output| output.direct == DirectWrites::Always)
+        && written.direct_files < written.files
+    {
+        warnings.push(
+            "the output cannot be written past the page cache; it went through it".to_owned(),
+        );
+    }
+    warnings
+}
+
 /// Everything the report is made of.
 struct Ended<'a> {
     plan: &'a Plan,
@@ -616,6 +821,7 @@ fn capture_report(ended: &Ended<'_>, interface_drops: u64) -> CaptureReport {
         files: ended.written.files,
         last_file: ended.written.path.as_ref().map(|p| p.display().to_string()),
         file_octets: ended.written.file_octets,
+        files_removed: ended.written.files_removed,
         filter: job.filter,
         snap_len: job.snap_len,
         ring_bytes: ended.ring_bytes,
@@ -623,6 +829,8 @@ fn capture_report(ended: &Ended<'_>, interface_drops: u64) -> CaptureReport {
         ring_freezes: outcomes().map(|o| o.rx.freezes).sum(),
         longest_gap_ms: ms(outcomes().map(|o| o.longest_gap_ns).max().unwrap_or(0)),
         longest_write_ms: ms(ended.written.longest_write_ns),
+        write_p50_ms: ms(ended.written.write_p50_ns),
+        write_p99_ms: ms(ended.written.write_p99_ns),
         buffer_waits: outcomes().map(|o| o.buffer_waits).sum(),
         buffers: ended.buffers,
         buffers_fewest: ended.written.buffers_fewest,
@@ -635,6 +843,7 @@ fn capture_report(ended: &Ended<'_>, interface_drops: u64) -> CaptureReport {
                 read_frames: o.read_frames,
                 read_octets: o.read_octets,
                 kernel_drop_frames: o.rx.dropped_frames,
+                kernel_counters: o.kernel.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
                 longest_gap_ms: ms(o.longest_gap_ns),
             })
             .collect(),
@@ -732,6 +941,7 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         ports: port_reports(&ended),
         criteria,
         capture: Some(capture_report(&ended, interface_drops)),
+        load: None,
         clock: ClockReport {
             rx_stamp: ended
                 .ports
@@ -753,4 +963,27 @@ fn port_reports(ended: &Ended<'_>) -> Vec<PortReport> {
         .enumerate()
         .map(|(i, port)| port.report(&ended.before[i], &ended.after[i]))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_for_the_stall_and_no_more_than_there_is() {
+        const MIB: u64 = 1 << 20;
+        const SECOND: u64 = 1_000_000_000;
+        let ring = |pps, stall_ns, memory_mib| ring_bytes(pps, 1514, stall_ns, memory_mib * MIB);
+        // Where the rate is not known.
+        assert_eq!(ring(None, SECOND, 16 << 10), 512 * MIB);
+        assert_eq!(ring(None, 10 * SECOND, 4 << 10), 512 * MIB);
+        assert_eq!(ring(None, SECOND, 2 << 10), 256 * MIB);
+        assert_eq!(ring(None, SECOND, 256), 64 * MIB);
+        // Where it is: 1600 bytes for each frame of 1514, and that twice.
+        assert_eq!(ring(Some(100_000), SECOND, 16 << 10), 320_000_000);
+        assert_eq!(ring(Some(100_000), SECOND / 2, 16 << 10), 160_000_000);
+        assert_eq!(ring(Some(1), SECOND, 16 << 10), 64 * MIB);
+        assert_eq!(ring(Some(800_000), SECOND, 16 << 10), 1024 * MIB);
+        assert_eq!(ring(Some(1_000_000_000), 3600 * SECOND, 2 << 10), 256 * MIB);
+    }
 }

@@ -41,6 +41,13 @@ pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
     }
 }
 
+impl wb_load::Clock for SystemClock {
+    #[inline]
+    fn monotonic_ns(&self) -> u64 {
+        wb_host::clock::monotonic_ns()
+    }
+}
+
 impl wb_capture::Clock for SystemClock {
     fn monotonic_ns(&self) -> u64 {
         wb_host::clock::monotonic_ns()

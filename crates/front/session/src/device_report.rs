@@ -414,6 +414,7 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         ports: ports(ended),
         criteria,
         capture: None,
+        load: None,
         clock: clock(ended),
         warnings,
     }

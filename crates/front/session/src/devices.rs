@@ -36,7 +36,7 @@ use crate::{
         AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
         require_link,
     },
-    run::{WORKER_NICE, clock_step},
+    run::{clock_step, settle_worker},
 };
 
 /// A queue of a watching port.
@@ -630,18 +630,6 @@ impl PreparedDevices {
     }
 }
 
-/// Gives the calling thread its CPU and its rank among the others.
-pub(crate) fn settle_worker(cpu: Option<u32>) {
-    if let Some(cpu) = cpu {
-        // A worker that cannot be pinned still works; `doctor` says why it could not.
-        let _ = wb_host::cpu::pin(cpu);
-    }
-    // Ahead of whatever else the machine does; not permitted to everyone, and then left.
-    let _ = wb_host::cpu::set_nice(WORKER_NICE);
-    // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-}
-
 /// What the snapshots are made of.
 struct Live {
     start_ns: u64,
@@ -697,6 +685,7 @@ impl Live {
             received_l2_bps: receives.then(|| 8.0 * per_second(watched.1, last_watched.1)),
             progress: None,
             missing_frames: None,
+            load: None,
             latency_mean_ns: None,
         };
         (self.last, self.last_watched, self.last_ns) = (sum, watched, now);

@@ -8,11 +8,14 @@
 //! any more, it can only end early, and says so in [`Finished::end`].
 
 mod account;
+pub mod bench;
 pub mod capture;
 mod clock;
+mod commands;
 mod device_report;
 pub mod devices;
 mod error;
+pub mod load;
 mod machine;
 mod ports;
 mod prepare;

@@ -40,6 +40,14 @@ impl Use {
     /// Which ways a plan uses each of its ports.
     pub(crate) fn of_plan(plan: &Plan) -> BTreeMap<String, Use> {
         let mut uses: BTreeMap<String, Use> = BTreeMap::new();
+        for job in &plan.loads {
+            let both = Use {
+                tx: true,
+                rx: true,
+                watch: false,
+            };
+            uses.insert(job.port.clone(), both);
+        }
         for job in &plan.traffic {
             if let Some(tx) = &job.tx {
                 let u = uses.entry(tx.clone()).or_default();
@@ -100,6 +108,10 @@ pub(crate) struct OpenPort {
     pub(crate) wire: Option<Wire>,
     pub(crate) queues: Vec<AnyQueue>,
     pub(crate) chosen_because: String,
+    /// Bytes of its receive rings together, where a capture has chosen them.
+    pub(crate) ring_bytes: u64,
+    /// The filter that the capture has runs in the kernel.
+    pub(crate) filters: bool,
     _locks: Vec<QueueLock>,
     /// Keeps the XDP program attached for as long as the port lives.
     _xdp: Option<XdpPort>,
@@ -287,7 +299,7 @@ fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions 
     }
 }
 
-fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
+pub(crate) fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
     let mut options = PacketOptions {
         queues: port.workers,
         tx: used.tx,
@@ -315,8 +327,7 @@ fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
 /// Refuses rings that would take most of the machine's memory: the kernel does not, it ends
 /// processes instead.
 fn check_ring(port: &PortPlan) -> Result<(), StartError> {
-    let info = rustix::system::sysinfo();
-    let memory = info.totalram as u64 * u64::from(info.mem_unit);
+    let memory = total_memory();
     let wanted = port.ring_bytes.saturating_mul(u64::from(port.workers));
     if wanted > memory / 4 {
         return Err(StartError::stream(
@@ -435,6 +446,17 @@ pub(crate) fn open_wire(
     wire: Wire,
     longest: usize,
 ) -> Result<OpenPort, StartError> {
+    open_wire_as(port, used, wire, longest, &packet_options(port, used))
+}
+
+/// The same, with the options of the packet driver given.
+pub(crate) fn open_wire_as(
+    port: &PortPlan,
+    used: Use,
+    wire: Wire,
+    longest: usize,
+    packet: &PacketOptions,
+) -> Result<OpenPort, StartError> {
     check_ring(port)?;
     let locks = lock_queues(port, used, &wire)?;
     let (drivers, mut because) = candidates(port, used, &wire);
@@ -443,7 +465,7 @@ pub(crate) fn open_wire(
         let interface = &wire.interface;
         let opened = netns::in_namespace(&wire.namespace, || match driver {
             Driver::Xdp => open_xdp(port, used, interface, longest),
-            _ => wb_packet::open(interface, &packet_options(port, used)).map(|p| {
+            _ => wb_packet::open(interface, packet).map(|p| {
                 (
                     p.facts,
                     p.queues.into_iter().map(AnyQueue::Packet).collect(),
@@ -462,6 +484,8 @@ pub(crate) fn open_wire(
                     wire: Some(wire),
                     queues,
                     chosen_because: because,
+                    ring_bytes: 0,
+                    filters: false,
                     _locks: locks,
                     _xdp: hold,
                 });
@@ -479,66 +503,200 @@ pub(crate) fn open_wire(
     unreachable!("the list of drivers is never empty")
 }
 
+/// How an interface is to be captured from.
+pub(crate) enum Tap {
+    /// Beside the host.
+    Packet(PacketOptions),
+    /// Instead of the host.
+    Xdp(XdpOptions),
+}
+
 /// Opens an interface to capture from: beside the host by the packet driver, or, where that is
 /// asked for, instead of it by XDP. A cable may be plugged in later.
-pub(crate) fn open_capture(
-    port: &PortPlan,
-    options: impl FnOnce(&Wire) -> PacketOptions,
-) -> Result<OpenPort, StartError> {
+pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<OpenPort, StartError> {
     check_ring(port)?;
-    let wire = locate_wire(port)?;
-    if !wire.link.up {
-        require_link(port, &wire)?;
-    }
-    let options = options(&wire);
     let used = Use {
         tx: false,
         rx: true,
         watch: true,
     };
-    let by_xdp = port.locator.driver == Some(Driver::Xdp);
     let interface = &wire.interface;
-    let opened = netns::in_namespace(&wire.namespace, || {
-        if by_xdp {
-            let options = XdpOptions {
-                select: wb_xdp::Select::Everything,
-                ..xdp_options(port, used, interface)
-            };
-            wb_xdp::open(interface, &options).map(|mut opened| {
-                let queues = std::mem::take(&mut opened.queues);
-                (
-                    opened.facts.clone(),
-                    queues.into_iter().map(AnyQueue::Xdp).collect(),
-                    Some(opened),
-                )
-            })
-        } else {
-            wb_packet::open(interface, &options).map(|p| {
-                (
-                    p.facts,
-                    p.queues.into_iter().map(AnyQueue::Packet).collect(),
-                    None,
-                )
-            })
-        }
+    let opened = netns::in_namespace(&wire.namespace, || match tap {
+        Tap::Xdp(options) => open_capture_by_xdp(interface, options),
+        Tap::Packet(options) => wb_packet::open(interface, options).map(|p| {
+            (
+                p.facts,
+                p.queues.into_iter().map(AnyQueue::Packet).collect(),
+                None,
+                options.filter.is_some(),
+            )
+        }),
     })
     .map_err(host_error(port))?;
-    let (mut facts, queues, hold): Opened = opened?;
+    let (mut facts, queues, hold, filters) = opened?;
     facts.locator = format!("{}:{}", facts.driver, port.locator.place());
+    let (ring_bytes, because) = match tap {
+        Tap::Packet(options) => (
+            options.rx_ring_bytes as u64 * queues.len() as u64,
+            "the tap that shows what the host sees, and takes nothing away",
+        ),
+        Tap::Xdp(options) => (
+            xdp_memory(options, interface) * queues.len() as u64,
+            "asked for; the host does not see what it takes",
+        ),
+    };
     Ok(OpenPort {
         plan: port.clone(),
         used,
         facts,
         wire: Some(wire),
         queues,
-        chosen_because: if by_xdp {
-            "asked for; the host does not see what it takes".to_owned()
-        } else {
-            "the tap that shows what the host sees, and takes nothing away".to_owned()
-        },
+        chosen_because: because.to_owned(),
+        ring_bytes,
+        filters,
         _locks: Vec::new(),
         _xdp: hold,
     })
+}
+
+type Tapped = (PortFacts, Vec<AnyQueue>, Option<XdpPort>, bool);
+
+/// A filter that does not run in the XDP program runs in the readers.
+fn open_capture_by_xdp(interface: &Interface, options: &XdpOptions) -> Result<Tapped, PortError> {
+    let (mut opened, filters) = match wb_xdp::open(interface, options) {
+        Err(PortError::Unsupported { what, .. }) if options.filter.is_some() => {
+            let unfiltered = XdpOptions {
+                filter: None,
+                ..options.clone()
+            };
+            let mut opened = wb_xdp::open(interface, &unfiltered)?;
+            opened.facts.warnings.push(format!(
+                "the filter runs in this program and not in the kernel: {what}"
+            ));
+            (opened, false)
+        }
+        opened => (opened?, options.filter.is_some()),
+    };
+    let queues = std::mem::take(&mut opened.queues);
+    Ok((
+        opened.facts.clone(),
+        queues.into_iter().map(AnyQueue::Xdp).collect(),
+        Some(opened),
+        filters,
+    ))
+}
+
+/// Slots of the receive ring of a capture by XDP, where nobody says otherwise.
+const XDP_RING: u32 = 65_536;
+/// The same on a machine with less memory than [`LITTLE_MEMORY`].
+const XDP_RING_LITTLE: u32 = 8_192;
+const LITTLE_MEMORY: u64 = 4 << 30;
+/// No ring is chosen smaller than this.
+const XDP_RING_LEAST: u32 = 1_024;
+/// Frames that a reader has in hand at once.
+const XDP_BATCH: u32 = 1_024;
+
+/// Bytes of memory for the frames of one queue.
+fn xdp_memory(options: &XdpOptions, interface: &Interface) -> u64 {
+    let frame = options
+        .frame_size
+        // With 256 bytes of the kernel, the header and two VLAN tags.
+        .unwrap_or(if interface.mtu + 278 <= 2048 {
+            2048
+        } else {
+            4096
+        });
+    u64::from(options.rx_memory_frames.unwrap_or(options.rx_frames)) * u64::from(frame)
+}
+
+/// The rings of a capture by XDP: all queues of the device, or those that the plan names.
+pub(crate) fn capture_xdp_options(
+    port: &PortPlan,
+    wire: &Wire,
+    filter: wb_filter::Program,
+) -> Result<XdpOptions, StartError> {
+    let interface = &wire.interface;
+    let refuse = |what: String| Err(StartError::stream(port.locator.to_string(), what));
+    let queues = if port.queues.is_empty() {
+        (0..interface.rx_queues).collect()
+    } else {
+        port.queues.clone()
+    };
+    if queues.len() > 64 {
+        return refuse(format!(
+            "the device has {} receive queues, and at most 64 can be read; name those to read, the host gets the frames of the others",
+            queues.len()
+        ));
+    }
+    if port.workers as usize > queues.len() {
+        return refuse(format!(
+            "{} readers for {} receive queues; each queue has one",
+            port.workers,
+            queues.len()
+        ));
+    }
+    let memory = total_memory();
+    let device_ring = Ethtool::open(&wire.namespace)
+        .ok()
+        .and_then(|e| e.rings(&interface.name).ok().flatten())
+        .map_or(0, |rings| rings.rx);
+    let count = queues.len() as u64;
+    let of_ring = |ring: u32| {
+        // What waits to be read, what the device has taken to receive into, and what is being read.
+        let frames = ring.saturating_add(device_ring).saturating_add(XDP_BATCH);
+        XdpOptions {
+            only_queues: queues.clone(),
+            tx: false,
+            rx: true,
+            select: wb_xdp::Select::Everything,
+            filter: Some(filter.clone()),
+            rx_frames: ring,
+            rx_memory_frames: Some(frames),
+            // An entry is eight bytes; an empty fill ring is a frame lost.
+            fill_slots: Some(match port.xdp_fill {
+                0 => frames.next_power_of_two(),
+                slots => slots,
+            }),
+            frame_size: Some(port.xdp_chunk).filter(|&bytes| bytes > 0),
+            ..xdp_options(
+                port,
+                Use {
+                    tx: false,
+                    rx: true,
+                    watch: true,
+                },
+                interface,
+            )
+        }
+    };
+    let bytes = |ring| count * xdp_memory(&of_ring(ring), interface);
+    let ring = if port.xdp_ring > 0 {
+        if bytes(port.xdp_ring) > memory / 4 {
+            return refuse(format!(
+                "{} MiB for frames of {count} queues; at most {} MiB, a quarter of the memory, are allowed",
+                bytes(port.xdp_ring) >> 20,
+                memory >> 22
+            ));
+        }
+        port.xdp_ring
+    } else {
+        let mut ring = if memory < LITTLE_MEMORY {
+            XDP_RING_LITTLE
+        } else {
+            XDP_RING
+        };
+        while ring > XDP_RING_LEAST && bytes(ring) > memory / 8 {
+            ring /= 2;
+        }
+        ring
+    };
+    Ok(of_ring(ring))
+}
+
+/// Bytes of memory of this machine.
+pub(crate) fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
 }
 
 /// MTU of memory ports: every frame size fits.
@@ -600,6 +758,8 @@ pub(crate) fn open_virtual(
         wire: None,
         queues,
         chosen_because: "asked for".to_owned(),
+        ring_bytes: 0,
+        filters: false,
         _locks: Vec::new(),
         _xdp: None,
     })

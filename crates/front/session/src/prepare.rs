@@ -35,6 +35,8 @@ pub struct Environment {
     pub signals: Signals,
     /// The plan file's folder, for relative paths in it.
     pub base: Option<std::path::PathBuf>,
+    /// Where to listen for other rates while a load runs: a local socket that is made there.
+    pub control: Option<std::path::PathBuf>,
 }
 
 /// One way of one job.
@@ -165,7 +167,7 @@ fn check_port_use(plan: &Plan) -> Result<(), StartError> {
 }
 
 /// Workers can only be pinned to CPUs that are there and allowed to this process.
-fn check_cpus(plan: &Plan) -> Result<(), StartError> {
+pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
     let Ok(allowed) = wb_host::cpu::allowed() else {
         return Ok(());
     };
@@ -370,6 +372,14 @@ fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
     port.addresses
         .iter()
         .for_each(|r| insert_range(&mut set, r));
+    for job in plan.loads.iter().filter(|j| j.port == port.name) {
+        // A list of addresses is whom the port answers for, and nobody else.
+        if port.addresses.is_empty() {
+            crate::load::own_addresses(job)
+                .iter()
+                .for_each(|r| insert_range(&mut set, r));
+        }
+    }
     for job in &plan.traffic {
         let is = |name: &Option<String>| name.as_deref() == Some(port.name.as_str());
         let streams = job
@@ -392,7 +402,7 @@ fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
     set
 }
 
-fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> {
+pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> {
     let Some(wire) = &port.wire else {
         return Ok(None);
     };
@@ -404,7 +414,7 @@ fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> 
     Ok(Some(opened?))
 }
 
-fn attend_all(plan: &Plan, ports: &[OpenPort]) -> Result<Vec<Attendant>, StartError> {
+pub(crate) fn attend_all(plan: &Plan, ports: &[OpenPort]) -> Result<Vec<Attendant>, StartError> {
     let mut attendants = Vec::new();
     for port in ports {
         let Some(socket) = control_socket(port)? else {

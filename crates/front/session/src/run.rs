@@ -64,7 +64,7 @@ impl Finished {
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
 /// Priority of workers: their rings overflow when a compiler has the CPU.
-pub(crate) const WORKER_NICE: i32 = -15;
+const WORKER_NICE: i32 = -15;
 /// How often the controlling thread looks at signals and workers.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -178,6 +178,18 @@ fn receiver_for(way: &Way) -> Receiver {
     })
 }
 
+/// Gives the calling thread its CPU and its rank among the others.
+pub(crate) fn settle_worker(cpu: Option<u32>) {
+    if let Some(cpu) = cpu {
+        // A worker that cannot be pinned still works; `doctor` says why it could not.
+        let _ = wb_host::cpu::pin(cpu);
+    }
+    // Ahead of whatever else the machine does; not permitted to everyone, and then left.
+    let _ = wb_host::cpu::set_nice(WORKER_NICE);
+    // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
 /// Starts the worker of one queue pair, in a loop compiled for its driver.
 fn start<Q: QueuePair + 'static>(
     mut pair: Q,
@@ -191,14 +203,7 @@ fn start<Q: QueuePair + 'static>(
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
-            if let Some(cpu) = cpu {
-                // A worker that cannot be pinned still works; `doctor` says why it could not.
-                let _ = wb_host::cpu::pin(cpu);
-            }
-            // Ahead of whatever else the machine does; not permitted to everyone, and then left.
-            let _ = wb_host::cpu::set_nice(WORKER_NICE);
-            // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
-            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+            settle_worker(cpu);
             let outcome = run_worker(&mut pair, worker, &control, &shared, &SystemClock);
             if outcome.fault.is_some() {
                 faulted.store(true, Ordering::Release);
@@ -486,6 +491,7 @@ impl Live {
             received_l2_bps: receives
                 .then(|| 8.0 * per_second(sum.received_octets, last.received_octets)),
             missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
+            load: None,
             latency_mean_ns: (samples > 0).then(|| {
                 sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
             }),

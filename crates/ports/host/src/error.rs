@@ -163,55 +163,16 @@ fn alternatives(nearest: &[String], existing: &[String]) -> String {
 
 /// Those of `existing` that `name` may have meant: at most three, best first.
 pub(crate) fn nearest(name: &str, existing: &[String]) -> Vec<String> {
-    let limit = 1 + name.len() / 4;
-    let mut ranked: Vec<(usize, &String)> = existing
-        .iter()
-        .map(|other| (edits(name, other), other))
-        .filter(|(d, _)| *d <= limit)
-        .collect();
-    ranked.sort();
-    ranked
+    wb_model::nearest(name, existing.iter().map(String::as_str))
         .into_iter()
         .take(3)
-        .map(|(_, other)| other.clone())
+        .map(str::to_owned)
         .collect()
-}
-
-/// Levenshtein distance, regardless of case.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distance() {
-        assert_eq!(edits("eth0", "eth0"), 0);
-        assert_eq!(edits("eth0", "ETH1"), 1);
-        assert_eq!(edits("kitten", "sitting"), 3);
-        assert_eq!(edits("", "abc"), 3);
-    }
-
-    #[test]
-    fn suggests_only_what_is_near() {
-        let existing: Vec<String> = ["lo", "eth0", "eth1", "wlan0"].map(String::from).to_vec();
-        assert_eq!(nearest("eht0", &existing), ["eth0"]);
-        assert_eq!(nearest("eth2", &existing), ["eth0", "eth1"]);
-        assert!(nearest("ens1f0", &existing).is_empty());
-    }
 
     #[test]
     fn reads_as_one_line() {

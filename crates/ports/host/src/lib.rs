@@ -18,11 +18,15 @@ pub mod locks;
 pub mod mount;
 pub mod neighbour;
 pub mod netns;
+pub mod pci;
 pub mod peer;
 pub mod privilege;
+pub mod probe;
 pub mod process;
+pub mod realtime;
 pub mod route;
 pub mod sysctl;
+pub mod user;
 pub mod writer;
 
 mod error;

@@ -1,5 +1,7 @@
 //! Classic BPF programs that the driver makes or changes. Knows no sockets.
 
+use crate::options::PortSteering;
+
 /// One instruction of classic BPF: code, jump if true, jump if false, operand (`struct sock_filter`).
 pub type FilterOp = (u16, u8, u8, u32);
 
@@ -7,6 +9,7 @@ pub type FilterOp = (u16, u8, u8, u32);
 mod code {
     pub(super) const LD_ABS: u16 = 0x20;
     pub(super) const LDB_IND: u16 = 0x50;
+    pub(super) const LDB_ABS: u16 = 0x30;
     pub(super) const LDH_ABS: u16 = 0x28;
     pub(super) const LDH_IND: u16 = 0x48;
     pub(super) const LDX_IMM: u16 = 0x01;
@@ -17,7 +20,9 @@ mod code {
     pub(super) const JA: u16 = 0x05;
     pub(super) const JEQ_K: u16 = 0x15;
     pub(super) const JSET_K: u16 = 0x45;
+    pub(super) const MOD_K: u16 = 0x94;
     pub(super) const RET_K: u16 = 0x06;
+    pub(super) const RET_A: u16 = 0x16;
 }
 
 /// Larger than any frame.
@@ -53,6 +58,53 @@ pub(crate) fn with_snap_len(filter: Option<&[FilterOp]>, snap_len: u32) -> Optio
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 /// linux/if_packet.h
 const PACKET_OUTGOING: u32 = 4;
+
+/// linux/filter.h: SKF_AD_OFF + SKF_AD_PROTOCOL, the Ethernet type behind VLAN tags.
+const PROTOCOL: u32 = 0xffff_f000;
+/// linux/filter.h: SKF_NET_OFF, what follows counts from the network header.
+const NETWORK: u32 = 0xfff0_0000;
+/// RFC 7348
+const VXLAN_PORT: u32 = 4789;
+/// From an outer IPv4 header to the inner one: IPv4 (20), UDP (8), VXLAN (8), Ethernet (14).
+const VXLAN_INNER: u32 = 50;
+
+/// Gives the number of a queue: the port number of TCP or UDP, in a VXLAN tunnel that of the packet
+/// inside, modulo `queues`; 0 for other frames. IPv4 options are not expected.
+pub(crate) fn steer_by_port(which: PortSteering, queues: u32) -> Vec<FilterOp> {
+    let port = match which {
+        PortSteering::Source => 0,
+        PortSteering::Destination => 2,
+    };
+    let (v4, v6) = (20 + port, 40 + port);
+    vec![
+        (code::LD_ABS, 0, 0, PROTOCOL),
+        (code::JEQ_K, 14, 0, 0x86dd),
+        (code::JEQ_K, 0, 19, 0x0800),
+        // IPv4
+        (code::LDB_ABS, 0, 0, NETWORK + 9),
+        (code::JEQ_K, 3, 0, 6),
+        (code::JEQ_K, 0, 16, 17),
+        (code::LDH_ABS, 0, 0, NETWORK + 22),
+        (code::JEQ_K, 2, 0, VXLAN_PORT),
+        (code::LDH_ABS, 0, 0, NETWORK + v4),
+        (code::JA, 0, 0, 10),
+        // Inside a tunnel
+        (code::LDH_ABS, 0, 0, NETWORK + VXLAN_INNER - 2),
+        (code::JEQ_K, 2, 0, 0x86dd),
+        (code::LDH_ABS, 0, 0, NETWORK + VXLAN_INNER + v4),
+        (code::JA, 0, 0, 6),
+        (code::LDH_ABS, 0, 0, NETWORK + VXLAN_INNER + v6),
+        (code::JA, 0, 0, 4),
+        // IPv6
+        (code::LDB_ABS, 0, 0, NETWORK + 6),
+        (code::JEQ_K, 1, 0, 6),
+        (code::JEQ_K, 0, 3, 17),
+        (code::LDH_ABS, 0, 0, NETWORK + v6),
+        (code::MOD_K, 0, 0, queues.max(1)),
+        (code::RET_A, 0, 0, 0),
+        (code::RET_K, 0, 0, 0),
+    ]
+}
 
 /// Before `filter`: drops what this host does not send.
 pub(crate) fn only_outgoing(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec<FilterOp> {

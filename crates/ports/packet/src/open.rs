@@ -184,6 +184,7 @@ impl Opening<'_> {
             options.rx_ring_bytes,
             Blocks {
                 bytes: options.block_bytes.max(4096).next_power_of_two(),
+                least: options.least_blocks,
                 timeout_ms: options.block_timeout_ms.max(1),
             },
             longest as usize,
@@ -230,6 +231,7 @@ impl Opening<'_> {
             Fanout::RoundRobin => libc::PACKET_FANOUT_LB,
             Fanout::Cpu => libc::PACKET_FANOUT_CPU,
             Fanout::RxQueue => libc::PACKET_FANOUT_QM,
+            Fanout::Port(_) => libc::PACKET_FANOUT_CBPF,
         };
         let outgoing = if self.options.ignore_outgoing {
             libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING
@@ -248,6 +250,11 @@ impl Opening<'_> {
                 .map_err(|e| self.io("join the fanout group", e))?;
             if i == 0 {
                 group = sys::fanout_group(fd).map_err(|e| self.io("read the fanout group", e))?;
+                if let Fanout::Port(which) = self.options.fanout {
+                    let program = filter::steer_by_port(which, self.options.queues);
+                    sys::set_fanout_program(fd, &program)
+                        .map_err(|e| self.io("attach the fanout program", e))?;
+                }
             }
         }
         Ok(())

@@ -30,9 +30,11 @@ pub struct PacketOptions {
     /// Receive ring of each queue, in bytes. Halved, with a warning, while the kernel has no memory
     /// for it, down to 1 MiB.
     pub rx_ring_bytes: usize,
-    /// Bytes of one block of the ring, in [`RxMode::Throughput`]; at most that, where the ring is
-    /// small.
+    /// Bytes of one block of the ring, in [`RxMode::Throughput`]; less where the ring would not have
+    /// [`PacketOptions::least_blocks`] of them.
     pub block_bytes: usize,
+    /// Blocks that a ring has at least; 2 or more.
+    pub least_blocks: usize,
     /// After so many milliseconds the kernel hands over a block that is not full. Each time costs
     /// the rest of the block, so a short time wastes the ring of a receiver that falls behind.
     pub block_timeout_ms: u32,
@@ -69,6 +71,7 @@ impl Default for PacketOptions {
             rx_mode: RxMode::Throughput,
             rx_ring_bytes: 64 << 20,
             block_bytes: 256 << 10,
+            least_blocks: 8,
             block_timeout_ms: 2,
             snap_len: 262_144,
             fanout: Fanout::Hash,
@@ -130,4 +133,16 @@ pub enum Fanout {
     Cpu,
     /// By the device's receive queue.
     RxQueue,
+    /// By a port number of TCP and UDP: queue `i` gets the frames whose port modulo the number of
+    /// queues is `i`, and the first one all other frames.
+    Port(PortSteering),
+}
+
+/// Which port number steers a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortSteering {
+    /// The destination's: that of a client, in what is answered to it.
+    Destination,
+    /// The source's: that of a client, in what it asks.
+    Source,
 }

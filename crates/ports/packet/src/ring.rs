@@ -23,6 +23,8 @@ const TIMER_SLACK: Duration = Duration::from_millis(21);
 pub(crate) struct Blocks {
     /// Bytes of a block, at most.
     pub(crate) bytes: usize,
+    /// How many there are, at least.
+    pub(crate) least: usize,
     /// When a block that is not full is handed over.
     pub(crate) timeout_ms: u32,
 }
@@ -121,7 +123,7 @@ impl Ring {
         longest_frame: usize,
     ) -> io::Result<Self> {
         let room = (longest_frame + HEADROOM).next_power_of_two().max(2048);
-        let block_size = (bytes / 8 + 1).next_power_of_two() / 2;
+        let block_size = (bytes / blocks.least.max(2) + 1).next_power_of_two() / 2;
         let block_size = block_size.min(blocks.bytes).max(room).max(PAGE);
         let block_count = (bytes / block_size).max(2);
         let int = |n: usize| libc::c_uint::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);

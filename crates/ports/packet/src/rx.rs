@@ -123,6 +123,16 @@ impl RxQueue for PacketRx {
         open.counters
     }
 
+    fn kernel_counters(&mut self) -> Vec<(&'static str, u64)> {
+        let counters = self.counters();
+        // if_packet.h: struct tpacket_stats_v3.
+        vec![
+            ("tp_packets", counters.passed_frames.unwrap_or(0)),
+            ("tp_drops", counters.dropped_frames),
+            ("tp_freeze_q_cnt", counters.freezes),
+        ]
+    }
+
     fn close_intake(&mut self) -> Result<(), PortError> {
         let Some(open) = &mut self.open else {
             return Ok(());

@@ -63,8 +63,25 @@ pub(crate) fn add_membership(fd: BorrowedFd<'_>, index: u32, mode: c_int) -> io:
     set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
+/// linux/if_packet.h, which libc does not have.
+const PACKET_FANOUT_DATA: c_int = 22;
+
 /// Replaces the socket's filter.
 pub(crate) fn attach_filter(fd: BorrowedFd<'_>, ops: &[FilterOp]) -> io::Result<()> {
+    set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, ops)
+}
+
+/// Lets a program say which socket of the fanout group gets a frame.
+pub(crate) fn set_fanout_program(fd: BorrowedFd<'_>, ops: &[FilterOp]) -> io::Result<()> {
+    set_program(fd, libc::SOL_PACKET, PACKET_FANOUT_DATA, ops)
+}
+
+fn set_program(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    ops: &[FilterOp],
+) -> io::Result<()> {
     let mut program: Vec<libc::sock_filter> = ops
         .iter()
         .map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
@@ -75,7 +92,7 @@ pub(crate) fn attach_filter(fd: BorrowedFd<'_>, ops: &[FilterOp]) -> io::Result<
         len,
         filter: program.as_mut_ptr(),
     };
-    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set(fd, level, option, &program)
 }
 
 /// Takes the socket's filter away.

@@ -6,7 +6,9 @@ mod common;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::*;
-use wb_packet::{ControlKind, ControlSocket, Fanout, PacketOptions, QdiscDrops, RxMode, open};
+use wb_packet::{
+    ControlKind, ControlSocket, Fanout, PacketOptions, PortSteering, QdiscDrops, RxMode, open,
+};
 use wb_port::{PortError, RxQueue, StampSource, StrippedVlan, TxQueue, conformance};
 
 const BOTH_MODES: [RxMode; 2] = [RxMode::Throughput, RxMode::LowLatency];
@@ -620,6 +622,81 @@ fn fanout_by_cpu_gives_each_queue_the_frames_of_its_cpu() {
             for (i, queue) in b.queues.iter_mut().enumerate() {
                 let wanted = if i == cpu % queues as usize { 200 } else { 0 };
                 assert_eq!(drain(rx(queue)).len(), wanted, "CPU {cpu}, queue {i}");
+            }
+        }
+    }
+}
+
+/// An IP packet between two ports; with `tunnel` an IPv4 VXLAN tunnel around it.
+fn packet(v6: bool, protocol: u8, ports: (u16, u16), tunnel: bool) -> Vec<u8> {
+    let ethernet = |v6: bool| {
+        let mut bytes: Vec<u8> = [common::MAC_B, common::MAC_A].concat();
+        bytes.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
+        bytes
+    };
+    let ip = |v6: bool, protocol: u8| match v6 {
+        true => {
+            let mut ip = vec![0; 40];
+            (ip[0], ip[6]) = (0x60, protocol);
+            ip
+        }
+        false => {
+            let mut ip = vec![0; 20];
+            (ip[0], ip[9]) = (0x45, protocol);
+            ip
+        }
+    };
+    let mut bytes = Vec::new();
+    if tunnel {
+        bytes.extend([ethernet(false), ip(false, 17)].concat());
+        bytes.extend([0x80, 1, 0x12, 0xb5, 0, 0, 0, 0]);
+        bytes.extend([8, 0, 0, 0, 0, 0, 1, 0]);
+    }
+    bytes.extend([ethernet(v6), ip(v6, protocol)].concat());
+    bytes.extend([ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat());
+    bytes.resize(bytes.len() + 40, 0);
+    bytes
+}
+
+#[test]
+fn fanout_by_port_gives_a_queue_its_ports() {
+    let Some(pair) = Pair::up() else { return };
+    let mut a = only(pair.open_a(&PacketOptions::default()));
+    let queues = 3;
+    for which in [PortSteering::Source, PortSteering::Destination] {
+        let mut b = pair.open_b(&PacketOptions {
+            queues,
+            tx: false,
+            fanout: Fanout::Port(which),
+            rx_ring_bytes: 4 << 20,
+            ..PacketOptions::default()
+        });
+        for (v6, protocol, tunnel) in [
+            (false, 6, false),
+            (false, 17, false),
+            (true, 6, false),
+            (true, 17, false),
+            (false, 6, true),
+            (true, 17, true),
+            (false, 1, false),
+            (true, 58, false),
+        ] {
+            for client in 1024..1027_u16 {
+                let ports = match which {
+                    PortSteering::Source => (client, 80),
+                    PortSteering::Destination => (80, client),
+                };
+                send_all(tx(&mut a), &[packet(v6, protocol, ports, tunnel)]);
+                let told = matches!(protocol, 6 | 17);
+                let wanted = if told { usize::from(client % 3) } else { 0 };
+                for (i, queue) in b.queues.iter_mut().enumerate() {
+                    let n = drain(rx(queue)).len();
+                    assert_eq!(
+                        n,
+                        usize::from(i == wanted),
+                        "{which:?} {v6} {protocol} {tunnel} {client} {i}"
+                    );
+                }
             }
         }
     }

@@ -113,6 +113,12 @@ pub trait RxQueue {
 
     /// Totals since the port was opened (reads the kernel's counters where it must).
     fn counters(&mut self) -> RxCounters;
+
+    /// The kernel's own counters of this queue since the port was opened, by the kernel's names.
+    /// [`RxQueue::counters`] is made of them; here they are for whoever wants to check that.
+    fn kernel_counters(&mut self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// What a sending half did.

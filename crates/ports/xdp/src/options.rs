@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use wb_filter::Program;
 use wb_port::{Interface, PortError};
 
 /// How frames pass between the device and our memory.
@@ -60,6 +61,8 @@ pub struct XdpOptions {
     pub first_queue: u32,
     /// Number of queues.
     pub queues: u32,
+    /// These queues and no others; empty: `queues` of them from `first_queue` on.
+    pub only_queues: Vec<u32>,
     /// Open for sending.
     pub tx: bool,
     /// Open for receiving; attaches the XDP program.
@@ -68,11 +71,21 @@ pub struct XdpOptions {
     pub mode: Mode,
     /// Which frames are received.
     pub select: Select,
+    /// Of all frames, receive those that this keeps, instead of what `select` says. It runs in the
+    /// XDP program, which counts what it keeps.
+    pub filter: Option<Program>,
     /// Frames for sending, and slots of the transmit ring, per queue; a power of two.
     pub tx_frames: u32,
-    /// Frames for receiving, and slots of the receive ring, per queue; a power of two.
+    /// Slots of the receive ring, per queue; a power of two. Frames that were received and not
+    /// read yet stand there.
     pub rx_frames: u32,
-    /// Bytes per frame, 2048 or 4096; `None` takes the smaller that carries the MTU.
+    /// Frames of memory for receiving, per queue; `None`: as many as the receive ring has slots.
+    pub rx_memory_frames: Option<u32>,
+    /// Slots of the fill ring, per queue; a power of two. Memory that does not fit in it is not
+    /// used. `None`: twice the memory.
+    pub fill_slots: Option<u32>,
+    /// Bytes per frame, 2048 or 4096; `None` takes the smaller that carries the MTU. Frames longer
+    /// than one that was named carries are dropped, and counted.
     pub frame_size: Option<u32>,
     /// Frames the kernel may send per system call in copy mode; kernels before 6.17 stay at 32.
     pub tx_budget: u32,
@@ -87,12 +100,16 @@ impl Default for XdpOptions {
         Self {
             first_queue: 0,
             queues: 1,
+            only_queues: Vec::new(),
             tx: true,
             rx: true,
             mode: Mode::Auto,
             select: Select::AllButControl,
+            filter: None,
             tx_frames: 1024,
             rx_frames: 4096,
+            rx_memory_frames: None,
+            fill_slots: None,
             frame_size: None,
             tx_budget: 256,
             busy_poll: None,
@@ -102,13 +119,35 @@ impl Default for XdpOptions {
 }
 
 /// if_xdp.h: `XDP_PACKET_HEADROOM`, which the kernel keeps free in front of every received frame.
-const RX_HEADROOM: u32 = 256;
+pub(crate) const RX_HEADROOM: u32 = 256;
 /// An Ethernet header with two VLAN tags.
 const LONGEST_HEADER: u32 = 14 + 8;
 /// One page; the kernel takes no larger frames without huge pages.
 const LARGEST_FRAME: u32 = 4096;
+/// Slots of a ring: from a batch to as many as anyone has memory for.
+const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 
 impl XdpOptions {
+    /// The queues to open, by their numbers on the device.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        if self.only_queues.is_empty() {
+            (self.first_queue..self.first_queue.saturating_add(self.queues)).collect()
+        } else {
+            self.only_queues.clone()
+        }
+    }
+
+    /// Frames of memory for receiving, and slots of the fill ring, per queue.
+    pub(crate) fn rx_memory(&self) -> (u32, u32) {
+        let frames = self.rx_memory_frames.unwrap_or(self.rx_frames);
+        // Twice the frames: the kernel shows received frames a moment before it says that it has
+        // taken them out of the fill ring, so both rings may seem to hold a frame at once.
+        let slots = self
+            .fill_slots
+            .unwrap_or_else(|| (2 * frames).next_power_of_two());
+        (frames.min(slots), slots)
+    }
+
     /// Checks the options against the interface and answers the frame size, or all that is wrong.
     pub(crate) fn resolve(&self, interface: &Interface) -> Result<u32, PortError> {
         let mut wrong = Vec::new();
@@ -118,12 +157,31 @@ impl XdpOptions {
         if self.queues == 0 {
             wrong.push("no queue was asked for".to_owned());
         }
-        for (name, frames) in [("tx_frames", self.tx_frames), ("rx_frames", self.rx_frames)] {
-            if !frames.is_power_of_two() || !(64..=32_768).contains(&frames) {
+        let mut twice = self.only_queues.clone();
+        twice.sort_unstable();
+        if twice.windows(2).any(|pair| pair[0] == pair[1]) {
+            wrong.push("a queue is named twice".to_owned());
+        }
+        let rings = [
+            ("transmit ring", Some(self.tx_frames)),
+            ("receive ring", Some(self.rx_frames)),
+            ("fill ring", self.fill_slots),
+        ];
+        for (name, slots) in rings.into_iter().filter_map(|(n, s)| Some((n, s?))) {
+            if !slots.is_power_of_two() || !RING.contains(&slots) {
                 wrong.push(format!(
-                    "{name} is {frames}; powers of two from 64 to 32768 are allowed"
+                    "a {name} of {slots} frames; powers of two from {} to {} are allowed",
+                    RING.start(),
+                    RING.end()
                 ));
             }
+        }
+        if let Some(frames) = self.rx_memory_frames
+            && !(64..=2 * RING.end()).contains(&frames)
+        {
+            wrong.push(format!(
+                "memory for {frames} frames; at least 64 are needed"
+            ));
         }
         if let Select::UdpPorts(low, high) = self.select
             && low > high
@@ -134,7 +192,9 @@ impl XdpOptions {
             && size != 2048
             && size != LARGEST_FRAME
         {
-            wrong.push(format!("frame_size is {size}; 2048 and 4096 are allowed"));
+            wrong.push(format!(
+                "frames of {size} bytes of memory; 2048 and 4096 are allowed"
+            ));
         }
         if !wrong.is_empty() {
             return Err(PortError::Input {
@@ -147,7 +207,10 @@ impl XdpOptions {
     }
 
     fn check_queues(&self, interface: &Interface) -> Result<(), PortError> {
-        let last = u64::from(self.first_queue) + u64::from(self.queues) - 1;
+        let last = match self.only_queues.iter().max() {
+            Some(&last) => u64::from(last),
+            None => u64::from(self.first_queue) + u64::from(self.queues) - 1,
+        };
         let on = match (self.tx, self.rx) {
             (true, true) => interface.tx_queues.min(interface.rx_queues),
             (true, false) => interface.tx_queues,
@@ -166,8 +229,8 @@ impl XdpOptions {
             .frame_size
             .unwrap_or(if need <= 2048 { 2048 } else { LARGEST_FRAME });
         // Longer frames than ours can still be refused one by one when sending; when receiving
-        // they would be lost.
-        if self.rx && need > size {
+        // they are lost, which is for the user to choose.
+        if self.rx && need > size && self.frame_size.is_none() {
             let carries = size - LONGEST_HEADER - headroom;
             return Err(PortError::Unsupported {
                 port: interface.port.clone(),
@@ -218,8 +281,8 @@ pub(crate) mod tests {
         let message = options.resolve(&interface()).unwrap_err().to_string();
         for part in [
             "neither",
-            "rx_frames is 100",
-            "frame_size is 1024",
+            "receive ring of 100",
+            "frames of 1024 bytes",
             "UDP ports 9 to 8",
         ] {
             assert!(message.contains(part), "{message}");
@@ -235,11 +298,52 @@ pub(crate) mod tests {
         assert_eq!(options.resolve(&wide(3818)).unwrap(), 4096);
         let message = options.resolve(&wide(9000)).unwrap_err().to_string();
         assert!(message.contains("ip link set dev a0 mtu 3818"), "{message}");
+        let small = XdpOptions {
+            frame_size: Some(2048),
+            ..options.clone()
+        };
+        assert_eq!(small.resolve(&wide(3000)).unwrap(), 2048);
         let sending = XdpOptions {
             rx: false,
             ..options
         };
         assert_eq!(sending.resolve(&wide(9000)).unwrap(), 4096);
+    }
+
+    #[test]
+    fn memory_is_what_the_fill_ring_holds() {
+        let memory = |rx_memory_frames, fill_slots| {
+            XdpOptions {
+                rx_memory_frames,
+                fill_slots,
+                ..XdpOptions::default()
+            }
+            .rx_memory()
+        };
+        assert_eq!(memory(None, None), (4096, 8192));
+        assert_eq!(memory(Some(5000), None), (5000, 16_384));
+        assert_eq!(memory(Some(5000), Some(8192)), (5000, 8192));
+        assert_eq!(memory(Some(5000), Some(1024)), (1024, 1024));
+    }
+
+    #[test]
+    fn queues_are_a_row_or_a_list() {
+        let list = |only_queues: &[u32]| XdpOptions {
+            only_queues: only_queues.to_vec(),
+            first_queue: 1,
+            queues: 2,
+            tx: false,
+            ..XdpOptions::default()
+        };
+        assert_eq!(list(&[]).numbers(), [1, 2]);
+        assert_eq!(list(&[3, 0]).numbers(), [3, 0]);
+        let wide = Interface {
+            rx_queues: 4,
+            ..interface()
+        };
+        list(&[3, 0]).resolve(&wide).unwrap();
+        assert!(list(&[4]).resolve(&wide).is_err());
+        assert!(list(&[3, 0, 3]).resolve(&wide).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
 use crate::fault::Failure;
-use crate::options::{Mode, XdpOptions};
+use crate::options::{Mode, RX_HEADROOM, XdpOptions};
 #[cfg(feature = "bpf")]
 use crate::program::{self, Abilities, Hook, Program};
 use crate::rx::XdpRx;
@@ -22,7 +22,7 @@ use crate::tx::XdpTx;
 pub struct XdpPort {
     /// What is known of the port.
     pub facts: PortFacts,
-    /// The queue pairs, from `first_queue` on.
+    /// The queue pairs, in the order they were asked for.
     pub queues: Vec<XdpQueue>,
     /// Detaches the program when closed, also when the process is killed.
     #[cfg(feature = "bpf")]
@@ -71,6 +71,13 @@ pub fn open(interface: &Interface, options: &XdpOptions) -> Result<XdpPort, Port
     if options.tx && longest > frame_size {
         warnings.push(format!(
             "frames of more than {frame_size} bytes cannot be sent, though the MTU allows {longest}"
+        ));
+    }
+
+    if options.rx && longest + RX_HEADROOM > frame_size {
+        warnings.push(format!(
+            "frames of more than {} bytes are dropped (and counted), though the MTU allows {longest}",
+            frame_size - RX_HEADROOM
         ));
     }
 
@@ -235,7 +242,7 @@ impl Attempt {
         #[cfg(feature = "bpf")]
         let program = self.attach(interface, options)?;
         let mut queues = Vec::new();
-        for queue in options.first_queue..options.first_queue + options.queues {
+        for queue in options.numbers() {
             let (tx, rx) = open_queue(interface, options, frame_size, queue, self.zero_copy())?;
             #[cfg(feature = "bpf")]
             if let (Some((program, _)), Some(rx)) = (&program, &rx) {
@@ -247,7 +254,13 @@ impl Attempt {
                     None => XdpTx::closed(),
                 },
                 rx: rx.map_or_else(XdpRx::closed, |parts| {
-                    XdpRx::new(&interface.port, parts, options.busy_poll.is_some())
+                    XdpRx::new(
+                        &interface.port,
+                        parts,
+                        options.busy_poll.is_some(),
+                        #[cfg(feature = "bpf")]
+                        program.as_ref().map(|(program, _)| program.gate()),
+                    )
                 }),
                 queue,
             });
@@ -271,8 +284,12 @@ impl Attempt {
         let Self::With { hook, .. } = self else {
             return Ok(None);
         };
+        let queues = options.numbers().into_iter().max().map_or(1, |q| q + 1);
         let select = options.rx.then_some(options.select);
-        let program = Program::load(interface, select, options.first_queue + options.queues)?;
+        let program = match &options.filter {
+            Some(filter) if options.rx => Program::with_filter(interface, filter, queues)?,
+            _ => Program::load(interface, select, queues)?,
+        };
         let link = program.attach(interface, hook)?;
         Ok(Some((program, link)))
     }
@@ -286,7 +303,7 @@ impl Attempt {
             mac: interface.mac,
             mtu: interface.mtu,
             speed: interface.speed,
-            queues: options.queues,
+            queues: u32::try_from(options.numbers().len()).unwrap_or(u32::MAX),
             stamp_source: if options.rx {
                 StampSource::KernelXdp
             } else {

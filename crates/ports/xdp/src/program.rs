@@ -1,15 +1,18 @@
 //! The XDP program: loaded, attached by a link that dies with its holder, and given the sockets.
 //!
 //! Knows libbpf, nothing of rings.
-#![allow(unsafe_code)] // Three calls of libbpf that have no safe wrapper.
+#![allow(unsafe_code)] // Four calls of libbpf and one of the kernel that have no safe wrapper.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Once;
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, PrintLevel, libbpf_sys as sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, PrintLevel, libbpf_sys as sys};
 use rustix::io::Errno;
+use wb_filter::{Program as Filter, ebpf};
 use wb_port::Interface;
 
 use crate::fault::{self, Failure};
@@ -90,13 +93,124 @@ pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     .into()
 }
 
+/// What the program asks for each frame: which queue has a socket.
+pub(crate) struct Gate {
+    sockets: MapHandle,
+    /// Frames seen and matched, for each queue and CPU; a program with a filter has them.
+    counters: Option<MapHandle>,
+}
+
+/// Longer than the kernel works on a batch of frames.
+const BATCH_PATIENCE: Duration = Duration::from_millis(10);
+
+impl Gate {
+    /// From now on the kernel gets the frames of `queue`. What had passed the program before is in
+    /// the receive ring, or counted as dropped, when this returns.
+    pub(crate) fn close(&self, queue: u32) -> io::Result<()> {
+        self.sockets
+            .delete(&queue.to_ne_bytes())
+            .map_err(|cause| io::Error::other(cause.to_string()))?;
+        wait_for_batches();
+        Ok(())
+    }
+
+    /// Frames of `queue` that the filter kept and that went to its socket.
+    pub(crate) fn matched(&self, queue: u32) -> Option<u64> {
+        let values = self
+            .counters
+            .as_ref()?
+            .lookup_percpu(&queue.to_ne_bytes(), MapFlags::ANY)
+            .ok()??;
+        let matched = |value: &Vec<u8>| {
+            let bytes = value.get(8..16)?.try_into().ok()?;
+            Some(u64::from_ne_bytes(bytes))
+        };
+        Some(values.iter().filter_map(matched).sum())
+    }
+}
+
+/// Waits until what the kernel works on now is done: it takes a batch of frames through program
+/// and ring within one RCU read-side section, and the barrier waits for all of these to end.
+fn wait_for_batches() {
+    // membarrier.h: MEMBARRIER_CMD_GLOBAL.
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: the call takes integers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if result != 0 {
+        // Some kernels (nohz_full) and sandboxes refuse.
+        std::thread::sleep(BATCH_PATIENCE);
+    }
+}
+
 /// A loaded program, not yet on any interface.
 pub(crate) struct Program {
     program: OwnedFd,
-    sockets: MapHandle,
+    gate: Arc<Gate>,
 }
 
 impl Program {
+    /// Loads a program that gives what `filter` keeps to the sockets of queues below `queues`, and
+    /// counts it.
+    pub(crate) fn with_filter(
+        interface: &Interface,
+        filter: &Filter,
+        queues: u32,
+    ) -> Result<Self, Failure> {
+        quiet();
+        let maps = || {
+            let options = sys::bpf_map_create_opts {
+                sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+                ..Default::default()
+            };
+            let make = |kind, name, value_len| {
+                MapHandle::create(kind, Some(name), 4, value_len, queues, &options)
+            };
+            Ok((
+                make(MapType::Xskmap, "sockets", 4)?,
+                make(MapType::PercpuArray, "counters", ebpf::COUNTERS_LEN)?,
+            ))
+        };
+        let (sockets, counters) = maps().map_err(|cause| Self::load_error(interface, &cause))?;
+        let options = ebpf::Options {
+            counters_fd: Some(counters.as_fd().as_raw_fd()),
+            ..ebpf::Options::redirect(sockets.as_fd().as_raw_fd())
+        };
+        let insns = ebpf::translate(filter, &options)
+            .map_err(|cause| fault::unsupported(interface, cause.to_string()))?;
+        let mut options = sys::bpf_prog_load_opts {
+            sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
+            ..Default::default()
+        };
+        // SAFETY: `Insn` is the eight bytes of `struct bpf_insn`; the options carry their size; all
+        // of it, and the maps that the instructions name, outlive the call.
+        let result = unsafe {
+            sys::bpf_prog_load(
+                sys::BPF_PROG_TYPE_XDP,
+                c"wb_filter".as_ptr(),
+                c"Dual BSD/GPL".as_ptr(),
+                insns.as_ptr().cast(),
+                insns.len() as sys::size_t,
+                &raw mut options,
+            )
+        };
+        if result < 0 {
+            let cause = libbpf_rs::Error::from_raw_os_error(-result);
+            return Err(Self::load_error(interface, &cause));
+        }
+        Ok(Self {
+            // SAFETY: the call has just made this descriptor, and nobody else knows it.
+            program: unsafe { OwnedFd::from_raw_fd(result) },
+            gate: Arc::new(Gate {
+                sockets,
+                counters: Some(counters),
+            }),
+        })
+    }
+
+    pub(crate) fn gate(&self) -> Arc<Gate> {
+        Arc::clone(&self.gate)
+    }
+
     /// Loads the program that selects as asked (`None`: nothing) for queues below `queues`.
     pub(crate) fn load(
         interface: &Interface,
@@ -130,10 +244,17 @@ impl Program {
             let loaded = open.load()?;
             Ok(Self {
                 program: loaded.progs.wb_select.as_fd().try_clone_to_owned()?,
-                sockets: MapHandle::try_from(&loaded.maps.sockets)?,
+                gate: Arc::new(Gate {
+                    sockets: MapHandle::try_from(&loaded.maps.sockets)?,
+                    counters: None,
+                }),
             })
         };
-        load().map_err(|cause: libbpf_rs::Error| match cause.kind() {
+        load().map_err(|cause: libbpf_rs::Error| Self::load_error(interface, &cause))
+    }
+
+    fn load_error(interface: &Interface, cause: &libbpf_rs::Error) -> Failure {
+        match cause.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => fault::privilege(
                 interface,
                 "loading an XDP program needs CAP_BPF and CAP_NET_ADMIN",
@@ -144,7 +265,7 @@ impl Program {
                 format!("the kernel does not load the XDP program: {cause}; use the packet driver"),
             )
             .into(),
-        })
+        }
     }
 
     /// Attaches it; it stays for as long as the returned link is open.
@@ -224,7 +345,8 @@ impl Program {
         socket: impl AsFd,
     ) -> Result<(), Failure> {
         let socket = socket.as_fd().as_raw_fd().to_ne_bytes();
-        self.sockets
+        self.gate
+            .sockets
             .update(&queue.to_ne_bytes(), &socket, MapFlags::ANY)
             .map_err(|cause| {
                 let cause = std::io::Error::other(cause.to_string());

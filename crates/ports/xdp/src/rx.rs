@@ -11,6 +11,8 @@ use rustix::net::sockopt;
 use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource};
 
 use crate::fault;
+#[cfg(feature = "bpf")]
+use crate::program::Gate;
 use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::{RxParts, kick_rx};
 use crate::stamp::{self, WallOffset};
@@ -30,6 +32,12 @@ struct Receiver {
     ring: Consumer<Descriptor>,
     fill: Producer<u64>,
     area: Area,
+    /// Memory that the fill ring had no slot for, as long as the kernel has not said what it took.
+    spare: Vec<u64>,
+    #[cfg(feature = "bpf")]
+    gate: Option<Arc<Gate>>,
+    #[cfg(feature = "bpf")]
+    queue: u32,
     busy_poll: bool,
     empty_rounds: u32,
     received_frames: u64,
@@ -40,20 +48,33 @@ impl XdpRx {
         Self { receiver: None }
     }
 
-    pub(crate) fn new(port: &str, parts: RxParts, busy_poll: bool) -> Self {
+    pub(crate) fn new(
+        port: &str,
+        parts: RxParts,
+        busy_poll: bool,
+        #[cfg(feature = "bpf")] gate: Option<Arc<Gate>>,
+    ) -> Self {
         let RxParts {
             socket,
             ring,
             fill,
             area,
+            queue,
         } = parts;
+        #[cfg(not(feature = "bpf"))]
+        let _ = queue;
         Self {
             receiver: Some(Receiver {
                 port: port.to_owned(),
                 socket,
                 ring,
                 fill,
+                spare: Vec::with_capacity(area.frames() as usize),
                 area,
+                #[cfg(feature = "bpf")]
+                gate,
+                #[cfg(feature = "bpf")]
+                queue,
                 busy_poll,
                 empty_rounds: 0,
                 received_frames: 0,
@@ -85,10 +106,24 @@ impl RxQueue for XdpRx {
         }
     }
 
+    #[cfg(feature = "bpf")]
+    fn close_intake(&mut self) -> Result<(), PortError> {
+        match &self.receiver {
+            Some(receiver) => receiver.close_intake(),
+            None => Ok(()),
+        }
+    }
+
     fn counters(&mut self) -> RxCounters {
         self.receiver
             .as_ref()
             .map_or_else(RxCounters::default, Receiver::counters)
+    }
+
+    fn kernel_counters(&mut self) -> Vec<(&'static str, u64)> {
+        self.receiver
+            .as_ref()
+            .map_or_else(Vec::new, Receiver::kernel_counters)
     }
 }
 
@@ -112,6 +147,11 @@ impl Receiver {
             }
         }
         self.ring.release(n);
+        while let Some(&address) = self.spare.last()
+            && self.give(address)
+        {
+            self.spare.pop();
+        }
         self.fill.publish();
         self.received_frames += u64::from(n);
         if self.fill.needs_wakeup() {
@@ -147,10 +187,18 @@ impl Receiver {
             vlan: None,
             checksum: ChecksumState::Unknown,
         });
-        // The fill ring has slots for twice the frames, see `socket`.
+        let address = self.area.address(index);
+        if !self.give(address) {
+            // The room is that of all frames of the area, so nothing is allocated.
+            self.spare.push(address);
+        }
+    }
+
+    /// Gives memory back to the kernel; false if the fill ring has no slot for it now.
+    #[inline]
+    fn give(&mut self, address: u64) -> bool {
         self.fill.room(1);
-        let pushed = self.fill.push(self.area.address(index));
-        debug_assert!(pushed, "more frames than the fill ring has slots");
+        self.fill.push(address)
     }
 
     fn empty_round(&mut self) -> Result<(), PortError> {
@@ -199,6 +247,44 @@ impl Receiver {
         }
     }
 
+    #[cfg(feature = "bpf")]
+    fn close_intake(&self) -> Result<(), PortError> {
+        let Some(gate) = &self.gate else {
+            return Ok(());
+        };
+        gate.close(self.queue).map_err(|cause| PortError::Io {
+            port: self.port.clone(),
+            operation: "take the queue from its socket".into(),
+            cause,
+        })
+    }
+
+    #[cfg(feature = "bpf")]
+    fn passed(&self) -> Option<u64> {
+        self.gate.as_ref()?.matched(self.queue)
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn passed(&self) -> Option<u64> {
+        None
+    }
+
+    fn kernel_counters(&self) -> Vec<(&'static str, u64)> {
+        // if_xdp.h: struct xdp_statistics.
+        let mut named = Vec::new();
+        if let Ok(lost) = sockopt::xdp_statistics(&self.socket) {
+            named.push(("rx_dropped", lost.rx_dropped));
+            named.push(("rx_invalid_descs", lost.rx_invalid_descs));
+            named.extend(lost.rx_ring_full.map(|n| ("rx_ring_full", n)));
+            named.extend(
+                lost.rx_fill_ring_empty_descs
+                    .map(|n| ("rx_fill_ring_empty_descs", n)),
+            );
+        }
+        named.extend(self.passed().map(|n| ("xdp_matched", n)));
+        named
+    }
+
     fn counters(&self) -> RxCounters {
         // A frame that finds the fill ring empty counts in `rx_dropped` and, once more, in
         // `rx_fill_ring_empty_descs`, so the latter is left out.
@@ -207,6 +293,7 @@ impl Receiver {
         RxCounters {
             received_frames: self.received_frames,
             dropped_frames,
+            passed_frames: self.passed(),
             ..RxCounters::default()
         }
     }

@@ -49,6 +49,7 @@ pub(crate) struct RxParts {
     pub(crate) ring: Consumer<Descriptor>,
     pub(crate) fill: Producer<u64>,
     pub(crate) area: Area,
+    pub(crate) queue: u32,
 }
 
 /// Opens one queue, bound and ready.
@@ -61,15 +62,17 @@ pub(crate) fn open_queue(
 ) -> Result<(Option<TxParts>, Option<RxParts>), Failure> {
     let io = |operation: &'static str| move |cause| fault::io(interface, operation, cause);
     let tx_frames = if options.tx { options.tx_frames } else { 0 };
-    let rx_frames = if options.rx { options.rx_frames } else { 0 };
+    let rx_slots = if options.rx { options.rx_frames } else { 0 };
+    let (rx_frames, fill_size) = if options.rx {
+        options.rx_memory()
+    } else {
+        (0, UNUSED_RING)
+    };
     let (tx_area, rx_area) = umem::map(frame_size, tx_frames, rx_frames)
         .map_err(|cause| fault::io(interface, "map frame memory", cause))?;
 
     let first = Arc::new(new_socket(interface)?);
     register(interface, &first, &tx_area)?;
-    // Twice the frames: the kernel shows received frames a moment before it says that it has taken
-    // them out of the fill ring, so both rings may seem to hold a frame at once.
-    let fill_size = (2 * rx_frames).max(UNUSED_RING);
     let completion_size = tx_frames.max(UNUSED_RING);
     sockopt::set_xdp_umem_fill_ring_size(&first, fill_size).map_err(io("size the fill ring"))?;
     sockopt::set_xdp_umem_completion_ring_size(&first, completion_size)
@@ -82,7 +85,7 @@ pub(crate) fn open_queue(
         Arc::clone(&first)
     };
     if options.rx {
-        sockopt::set_xdp_rx_ring_size(&first, rx_frames).map_err(io("size the receive ring"))?;
+        sockopt::set_xdp_rx_ring_size(&first, rx_slots).map_err(io("size the receive ring"))?;
     }
     if options.tx {
         sockopt::set_xdp_tx_ring_size(&second, tx_frames).map_err(io("size the transmit ring"))?;
@@ -109,8 +112,8 @@ pub(crate) fn open_queue(
 
     let mut rx = None;
     if options.rx {
-        let ring = map_ring::<Descriptor>(&first, XDP_PGOFF_RX_RING, offsets.rx, rx_frames)
-            .and_then(|memory| Consumer::new(memory, offsets.rx, rx_frames))
+        let ring = map_ring::<Descriptor>(&first, XDP_PGOFF_RX_RING, offsets.rx, rx_slots)
+            .and_then(|memory| Consumer::new(memory, offsets.rx, rx_slots))
             .map_err(mapped("map the receive ring"))?;
         let mut fill = fill;
         fill.room(rx_frames);
@@ -123,6 +126,7 @@ pub(crate) fn open_queue(
             ring,
             fill,
             area: rx_area,
+            queue,
         });
     }
     let mut tx = None;

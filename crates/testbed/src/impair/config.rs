@@ -36,6 +36,8 @@ pub struct ImpairOptions {
     pub rate_bps: Option<u64>,
     /// Whether the way from b to a is treated alike (with a seed of its own).
     pub both: bool,
+    /// Whether every packet of TCP and UDP is treated, not only test frames.
+    pub all: bool,
     /// Of all random choices.
     pub seed: u64,
 }
@@ -52,6 +54,7 @@ impl Default for ImpairOptions {
             reorder_depth: none.reorder_depth,
             rate_bps: None,
             both: false,
+            all: false,
             seed: none.seed,
         }
     }

@@ -47,9 +47,10 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     let (there, back) = (impairment.a_to_b(), impairment.b_to_a());
     let input = |fault: wb_port::fault::InvalidImpairment| TestbedError::Input(fault.to_string());
     let cpus = wb_host::cpu::allowed().map_or(1, |cpus| cpus.len());
-    let direction = |from, to, impairment, number| {
+    let all = impairment.all;
+    let direction = |from, to, treated, number| {
         let (from, to) = (receiver(from)?, sender(to)?);
-        Direction::new(from, to, impairment, slot(number)?, Patience::new(cpus)).map_err(input)
+        Direction::new(from, to, treated, all, slot(number)?, Patience::new(cpus)).map_err(input)
     };
     let there = direction(da, db, &there, 0)?;
     let back = direction(db, da, &back, 1)?;

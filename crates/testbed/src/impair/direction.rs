@@ -34,6 +34,8 @@ pub(super) struct Direction<R, T> {
     rx: R,
     tx: T,
     impairer: Impairer<Handle>,
+    /// Whether packets of TCP and UDP are treated as test frames are.
+    all: bool,
     pool: Pool,
     /// Frames on their way to the link, in order.
     outgoing: VecDeque<Handle>,
@@ -53,6 +55,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         rx: R,
         tx: T,
         impairment: &Impairment,
+        all: bool,
         slot: Slot,
         patience: Patience,
     ) -> Result<Self, InvalidImpairment> {
@@ -61,6 +64,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             rx,
             tx,
             impairer: Impairer::new(impairment)?,
+            all,
             pool: Pool::default(),
             outgoing: VecDeque::new(),
             shortest_ns: impairment.delay_ns.saturating_sub(impairment.jitter_ns),
@@ -100,6 +104,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         let Self {
             rx,
             impairer,
+            all,
             pool,
             outgoing,
             counters,
@@ -113,7 +118,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
                 return;
             };
             let bytes = pool.bytes(handle);
-            if find_tag(bytes).is_none() {
+            if find_tag(bytes).is_none() && !(*all && is_transport(bytes)) {
                 counters.passed += 1;
                 outgoing.push_back(handle);
                 return;
@@ -234,4 +239,19 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         self.patience.note_sleep(clock::monotonic_ns() - before);
         Ok(came)
     }
+}
+
+/// Whether a frame, behind one VLAN tag at most, is TCP or UDP; not ARP and not neighbour discovery, without
+/// which there is nothing to impair.
+fn is_transport(frame: &[u8]) -> bool {
+    let kind_at = match frame.get(12..14) {
+        Some([0x81, 0x00]) => 16,
+        _ => 12,
+    };
+    let protocol_at = match frame.get(kind_at..kind_at + 2) {
+        Some([0x08, 0x00]) => kind_at + 2 + 9,
+        Some([0x86, 0xdd]) => kind_at + 2 + 6,
+        _ => return false,
+    };
+    matches!(frame.get(protocol_at), Some(6 | 17))
 }

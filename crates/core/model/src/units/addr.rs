@@ -46,6 +46,17 @@ impl AddressRange {
         }
     }
 
+    /// From `first` to `last`. None if they are of two families or the wrong way round.
+    #[must_use]
+    pub fn between(first: IpAddr, last: IpAddr) -> Option<Self> {
+        let fits = first.is_ipv4() == last.is_ipv4() && to_number(first) <= to_number(last);
+        fits.then_some(Self {
+            first,
+            last,
+            prefix: None,
+        })
+    }
+
     /// First address.
     #[must_use]
     pub const fn first(&self) -> IpAddr {
@@ -123,15 +134,7 @@ impl FromStr for AddressRange {
             });
         }
         if let Some((a, b)) = text.split_once('-') {
-            let (first, last) = (addr(a)?, addr(b)?);
-            if first.is_ipv4() != last.is_ipv4() || to_number(first) > to_number(last) {
-                return Err(error());
-            }
-            return Ok(Self {
-                first,
-                last,
-                prefix: None,
-            });
+            return Self::between(addr(a)?, addr(b)?).ok_or_else(error);
         }
         addr(text).map(Self::single)
     }

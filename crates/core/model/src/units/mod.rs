@@ -9,7 +9,7 @@ mod span;
 
 pub use addr::{AddressRange, PortRange};
 pub use mac::Mac;
-pub use rate::{Rate, WIRE_OVERHEAD};
+pub use rate::{Rate, WIRE_OVERHEAD, parse_count};
 pub use rational::Rational;
 pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel};
 pub use span::Span;

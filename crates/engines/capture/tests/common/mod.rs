@@ -5,6 +5,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -82,6 +83,11 @@ pub struct Feed {
     pub held: usize,
     pub closed: Option<Instant>,
     pub tell: Option<Arc<AtomicBool>>,
+    /// How long it takes to show a batch.
+    pub pause: Duration,
+    /// Frames that are lost when so many have been shown, and after them none is shown for a while.
+    pub loses: Vec<(usize, u64)>,
+    pub quiet: Option<Instant>,
 }
 
 impl Feed {
@@ -96,6 +102,9 @@ impl Feed {
             held: 0,
             closed: None,
             tell: None,
+            pause: Duration::ZERO,
+            loses: Vec::new(),
+            quiet: None,
         }
     }
 }
@@ -106,6 +115,18 @@ impl RxQueue for Feed {
         max: usize,
         mut on_frame: F,
     ) -> Result<usize, PortError> {
+        std::thread::sleep(self.pause);
+        if let Some((at, lost)) = self.loses.first().copied()
+            && self.next >= at
+        {
+            self.dropped += lost;
+            self.loses.remove(0);
+            self.quiet = Some(Instant::now());
+        }
+        // The counters are asked every 100 ms.
+        if self.quiet.is_some_and(|since| since.elapsed() < HOLD) {
+            return Ok(0);
+        }
         // What was collected when the intake was closed comes a little later.
         let hidden = match self.closed {
             Some(since) if since.elapsed() >= HOLD / 2 => 0,
@@ -247,6 +268,8 @@ pub fn capture_at(
 pub struct Content {
     pub frames: Vec<Waiting>,
     pub interfaces: Vec<u32>,
+    /// Losses that frames tell: the number of the frame in the file, and how many were lost before it.
+    pub losses: Vec<(usize, u64)>,
     pub names: Vec<String>,
     pub statistics: Vec<Statistics>,
     pub error: Option<wb_pcapng::Error>,
@@ -269,6 +292,9 @@ pub fn content(file: &[u8]) -> Content {
             Ok(Some(item)) => match item.event {
                 Event::Record(record) => {
                     content.interfaces.push(record.interface);
+                    if let Some(lost) = record.options.drop_count {
+                        content.losses.push((content.frames.len(), lost));
+                    }
                     content.frames.push(Waiting {
                         stamp_ns: record.stamp_ns,
                         bytes: record.captured.to_vec(),
@@ -326,4 +352,34 @@ pub fn plain(compress: Compression, file: &[u8]) -> Vec<u8> {
         }
     }
     plain
+}
+
+/// Where a test that was started anew, in an environment of its own, finds its directory.
+pub const HERE: &str = "WB_CAPTURE_TEST_DIR";
+
+/// Starts this test again by a shell command in which `exec "$@"` is this program.
+pub fn again(test: &str, dir: &Path, privileged: bool, script: &str) {
+    let mut command = match privileged {
+        true => {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "--propagation", "private", "sh"]);
+            command
+        }
+        false => Command::new("sh"),
+    };
+    let output = command
+        .args(["-e", "-c", script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .env(HERE, dir)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{said}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+pub fn here() -> Option<PathBuf> {
+    std::env::var_os(HERE).map(PathBuf::from)
 }

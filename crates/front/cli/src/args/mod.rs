@@ -6,5 +6,5 @@ mod ports;
 mod stream;
 
 pub(crate) use output::OutputArgs;
-pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs};
+pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use stream::StreamArgs;

@@ -32,7 +32,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_loss: Option<String>,
     /// Fail (exit code 1) when one of these does not hold: loss<=0.1%, p99<=500us, max<=1ms,
-    /// also unsent, duplicates, reordered, mean, p50, p999.
+    /// also unsent, duplicates, reordered, failed (connections), mean, p50, p999.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
     /// Where all random choices come from.

@@ -88,7 +88,7 @@ pub(crate) struct ReceiveArgs {
     pub(crate) ring: Option<u64>,
 }
 
-fn xdp_mode(text: &str) -> Result<XdpMode, String> {
+pub(crate) fn xdp_mode(text: &str) -> Result<XdpMode, String> {
     match text {
         "auto" => Ok(XdpMode::Auto),
         "zero-copy" => Ok(XdpMode::ZeroCopy),
@@ -141,7 +141,7 @@ impl ReceiveArgs {
 }
 
 /// As many CPUs as there are workers; none where no CPU is left, and the program chooses.
-fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
+pub(crate) fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
     let (left, workers) = (cpus.len(), workers as usize);
     if left > 0 && left < workers {
         anyhow::bail!("--cpus: {left} left for {workers} workers; name one for each");

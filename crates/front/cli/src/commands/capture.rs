@@ -1,5 +1,9 @@
 //! `wirebench capture`: frames into files, without losing one; in the words of tcpdump.
 
+mod habits;
+mod output;
+mod port;
+
 use std::{
     fs,
     io::Write as _,
@@ -10,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
 use wb_host::expression::{LINK_ETHERNET, compile};
 use wb_model::{
-    Criterion, Driver, Locator, Plan, PortPlan, Report,
-    capture::{CaptureJob, CaptureOutput, Compression, Direction, FileFormat, Overflow},
+    Criterion, Plan, Report,
+    capture::{CaptureJob, Direction},
     criteria::{self, Limit, Metric},
     text::plan_to_toml,
     units::Span,
@@ -34,12 +38,10 @@ use crate::run::{deliver, print};
     wirebench capture -i eth2 -i eth3 -s 128 --duration 60s -w - | wirebench read -n -\n  \
     wirebench capture --self-test --with tcpdump --hogs 2       the experiment, in a lab")]
 pub(crate) struct CaptureArgs {
-    /// Port to capture from; several times for several. xdp:IF takes the frames away from the host.
-    #[arg(short = 'i', long = "interface", value_name = "PORT", required_unless_present_any = ["self_test", "list", "dump"])]
-    interfaces: Vec<Locator>,
-    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap.
-    #[arg(short = 'w', value_name = "FILE")]
-    write: Option<String>,
+    #[command(flatten)]
+    port: port::PortArgs,
+    #[command(flatten)]
+    output: output::OutputArgs,
     /// Bytes of each frame to keep; 0 is 262144.
     #[arg(
         short = 's',
@@ -63,57 +65,8 @@ pub(crate) struct CaptureArgs {
     /// Read the filter from this file.
     #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
     filter_file: Option<PathBuf>,
-    /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
-    #[arg(short = 'C', value_name = "SIZE", value_parser = file_size)]
-    rotate_size: Option<u64>,
-    /// Begin the next file after so many seconds; % in the file name stands for time (strftime).
-    #[arg(short = 'G', value_name = "SECONDS")]
-    rotate_seconds: Option<u64>,
-    /// Begin the next file after so many frames.
-    #[arg(long, value_name = "N")]
-    rotate_packets: Option<u64>,
-    /// Keep so many files and write over the oldest.
-    #[arg(short = 'W', value_name = "N")]
-    files: Option<u32>,
-    /// Hand what was read to the file at least every 100 ms.
-    #[arg(short = 'U', long)]
-    packet_buffered: bool,
-    /// Receive ring in KiB, as tcpdump has it.
-    #[arg(short = 'B', long, value_name = "KIB")]
-    buffer_size: Option<u64>,
-    /// Receive ring in MiB for each reader, instead of the size that --stall asks for.
-    #[arg(long, value_name = "MIB", conflicts_with = "buffer_size")]
-    ring: Option<u64>,
-    /// How long a reader may stand still without a loss.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    stall: Span,
-    /// Frames per second to expect.
-    #[arg(long, value_name = "PPS")]
-    expect: Option<u64>,
-    /// When the kernel hands over a block that is not full.
-    #[arg(long, value_name = "TIME", default_value = "100ms")]
-    block_timeout: Span,
-    /// Readers for each port.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    threads: u32,
-    /// CPUs for the readers: 2,3 or 2-5. Without it the system places them.
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
-    /// Receive by AF_XDP: faster, and the host does not see what it takes.
-    #[arg(long)]
-    xdp: bool,
-    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds).
-    #[arg(long, value_name = "FORM", value_parser = format)]
-    format: Option<FileFormat>,
-    /// Stamps in microseconds (pcap).
-    #[arg(long, conflicts_with = "format")]
-    micro: bool,
-    /// Compress: zstd or lz4.
-    #[arg(long, value_name = "HOW", value_parser = compression)]
-    compress: Option<Compression>,
-    /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
-    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
-    overflow: Overflow,
+    #[command(flatten)]
+    habits: habits::HabitArgs,
     /// Fail (exit code 1) when more than this share is lost: 0, 0.1%. Default 0.
     #[arg(long, value_name = "SHARE")]
     max_loss: Option<String>,
@@ -160,53 +113,6 @@ fn direction(text: &str) -> Result<Direction, String> {
     }
 }
 
-fn format(text: &str) -> Result<FileFormat, String> {
-    match text {
-        "pcapng" => Ok(FileFormat::Pcapng),
-        "pcap-ns" => Ok(FileFormat::PcapNs),
-        "pcap" => Ok(FileFormat::Pcap),
-        _ => Err("it is pcapng, pcap-ns or pcap".to_owned()),
-    }
-}
-
-fn compression(text: &str) -> Result<Compression, String> {
-    match text {
-        "zstd" => Ok(Compression::Zstd),
-        "lz4" => Ok(Compression::Lz4),
-        "none" => Ok(Compression::None),
-        _ => Err("it is zstd, lz4 or none".to_owned()),
-    }
-}
-
-fn overflow(text: &str) -> Result<Overflow, String> {
-    match text {
-        "wait" => Ok(Overflow::Wait),
-        "drop-newest" => Ok(Overflow::DropNewest),
-        _ => Err("it is wait or drop-newest".to_owned()),
-    }
-}
-
-/// tcpdump(8): millions of bytes; with a suffix, kibi-, mebi- or gibibytes.
-fn file_size(text: &str) -> Result<u64, String> {
-    let error = || "a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
-    let (number, unit) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
-        Some(number) => {
-            let shift = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
-                Some(b'k') => 10,
-                Some(b'm') => 20,
-                _ => 30,
-            };
-            (number.to_owned(), 1_u64 << shift)
-        }
-        None => (text.to_owned(), 1_000_000),
-    };
-    let number: u64 = number.parse().map_err(|_| error())?;
-    number
-        .checked_mul(unit)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(error)
-}
-
 impl CaptureArgs {
     fn expression(&self) -> Result<String> {
         match &self.filter_file {
@@ -226,78 +132,10 @@ impl CaptureArgs {
         }
     }
 
-    fn form_of(&self, path: &str) -> FileFormat {
-        let bare = path.trim_end_matches(".zst").trim_end_matches(".lz4");
-        match self.format {
-            Some(format) => format,
-            None if self.micro => FileFormat::Pcap,
-            None if bare.ends_with(".pcap") => FileFormat::PcapNs,
-            None => FileFormat::Pcapng,
-        }
-    }
-
-    fn output(&self) -> Option<CaptureOutput> {
-        let path = self.write.clone()?;
-        let by_name = if path.ends_with(".zst") {
-            Compression::Zstd
-        } else if path.ends_with(".lz4") {
-            Compression::Lz4
-        } else {
-            Compression::None
-        };
-        Some(CaptureOutput {
-            format: self.form_of(&path),
-            compress: self.compress.unwrap_or(by_name),
-            rotate_bytes: self.rotate_size.unwrap_or(0),
-            rotate_time: self.rotate_seconds.map(Span::from_secs),
-            rotate_frames: self.rotate_packets.unwrap_or(0),
-            files: self.files.unwrap_or(0),
-            flush: if self.packet_buffered {
-                Span::from_millis(100)
-            } else {
-                Span::from_secs(1)
-            },
-            path,
-            ..CaptureOutput::default()
-        })
-    }
-
-    fn plan(&self) -> Result<Plan> {
-        let mut cpus = match &self.cpus {
-            None => Vec::new(),
-            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
-                anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
-            })?,
-        };
-        let wanted = self.threads as usize * self.interfaces.len();
-        if !cpus.is_empty() && cpus.len() < wanted {
-            bail!(
-                "--cpus names {} CPUs for {wanted} readers; name one for each",
-                cpus.len()
-            );
-        }
-        let mut ports = Vec::new();
-        for (number, locator) in self.interfaces.iter().enumerate() {
-            let mut locator = locator.clone();
-            if self.xdp && locator.is_interface() {
-                locator.driver = Some(Driver::Xdp);
-            }
-            let taken = cpus.len().min(self.threads as usize);
-            ports.push(PortPlan {
-                workers: if locator.is_interface() {
-                    self.threads
-                } else {
-                    1
-                },
-                cpus: cpus.drain(..taken).collect(),
-                ring_bytes: match (self.buffer_size, self.ring) {
-                    (Some(kib), _) => kib << 10,
-                    (None, Some(mib)) => mib << 20,
-                    (None, None) => 0,
-                },
-                ..PortPlan::new(format!("port {}", number + 1), locator)
-            });
-        }
+    /// The plan, and what there is to say of it.
+    fn plan(&self) -> Result<(Plan, Vec<String>)> {
+        let (locators, notes) = self.port.locators()?;
+        let ports = self.port.ports(locators)?;
         let mut criteria = Vec::new();
         if let Some(text) = &self.max_loss {
             let share =
@@ -307,33 +145,35 @@ impl CaptureArgs {
                 limit: Limit::Share(share),
             });
         }
-        Ok(Plan {
+        let mut job = CaptureJob {
+            ports: ports.iter().map(|p| p.name.clone()).collect(),
+            filter: self.expression()?,
+            snap_len: self.snap(),
+            direction: self.direction,
+            promiscuous: !self.no_promiscuous_mode,
+            count: self.count,
+            duration: self.duration,
+            overflow: self.output.overflow,
+            output: self.output.output(),
+            ..CaptureJob::default()
+        };
+        self.port.complete(&mut job);
+        self.habits.complete(&mut job)?;
+        let plan = Plan {
             kind: "capture".to_owned(),
             interval: self.interval,
-            captures: vec![CaptureJob {
-                ports: ports.iter().map(|p| p.name.clone()).collect(),
-                filter: self.expression()?,
-                snap_len: self.snap(),
-                direction: self.direction,
-                promiscuous: !self.no_promiscuous_mode,
-                count: self.count,
-                duration: self.duration,
-                stall: self.stall,
-                expect_pps: self.expect,
-                block_timeout: self.block_timeout,
-                overflow: self.overflow,
-                output: self.output(),
-            }],
+            captures: vec![job],
             ports,
             criteria,
             ..Plan::default()
-        })
+        };
+        Ok((plan, notes))
     }
 }
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
     if args.self_test {
-        return super::selftest::run(&args.test, args.xdp, args.quiet, args.json);
+        return super::selftest::run(&args.test, args.port.xdp, args.quiet, args.json);
     }
     if args.list {
         print(&interfaces()?);
@@ -349,13 +189,20 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
         });
         return Ok(0);
     }
-    let plan = args.plan()?;
+    if let Some(text) = args.habits.lists(&args.port.locators()?.0)? {
+        print(&text);
+        return Ok(0);
+    }
+    let (plan, notes) = args.plan()?;
+    for note in notes {
+        eprintln!("wirebench: {note}");
+    }
     if args.print_plan {
         plan.validate()?;
         print(&plan_to_toml(&plan));
         return Ok(0);
     }
-    let to_stdout = args.write.as_deref() == Some("-");
+    let to_stdout = args.output.write.as_deref() == Some("-");
     if to_stdout && args.json {
         bail!("-w - and --json both need standard output; give a file to one of them");
     }
@@ -483,6 +330,8 @@ pub(crate) fn end_lines(report: &Report) -> String {
         over_limit: c.over_limit_frames,
         queue_drops: c.queue_drop_frames,
         interface_drops: c.interface_drop_frames,
+        // A write that failed is in the account.
+        faulted: report.verdict == wb_model::Verdict::Invalid && c.write_error.is_none(),
     }
     .line();
     text
@@ -566,6 +415,7 @@ fn save_stats(path: &Path, view: &CaptureView) -> std::io::Result<()> {
             "not_written": c.not_written_frames,
             "octets": c.file_octets,
             "files": c.files,
+            "files_removed": c.files_removed,
             "file": c.path.as_ref().map(|p| p.display().to_string()),
             "buffers": c.buffers,
             "buffers_free": c.buffers_free,
@@ -595,24 +445,4 @@ fn interfaces() -> Result<String> {
         text += &format!("{number}.{} ({}) [{state}]\n", link.name, link.kind);
     }
     Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_those_of_tcpdump() {
-        for (text, bytes) in [
-            ("1", 1_000_000),
-            ("5k", 5 << 10),
-            ("2M", 2 << 20),
-            ("1g", 1 << 30),
-        ] {
-            assert_eq!(file_size(text), Ok(bytes));
-        }
-        for bad in ["", "0", "k", "-1", "1x", "99999999999999999999"] {
-            assert!(file_size(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -115,7 +115,7 @@ impl Tour<'_> {
         let environment = Environment {
             hints: lab_hints(&plan),
             signals: self.signals.clone(),
-            base: None,
+            ..Environment::default()
         };
         let quiet = self.args.quiet;
         let finished = prepare(plan, &environment)?.run(&mut |snapshot| {

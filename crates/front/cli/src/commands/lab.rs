@@ -1,5 +1,7 @@
 //! `wirebench lab`: ready-made topologies of network namespaces.
 
+mod balancer;
+
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use wb_host::privilege::{Capability, Privileges};
@@ -9,7 +11,7 @@ use wb_model::{
 };
 use wb_render::{figures, table::Table};
 use wb_testbed::{
-    LabKind, LabOptions, LabStatus,
+    BalancerMode, BalancerOptions, LabKind, LabOptions, LabStatus,
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
@@ -21,6 +23,7 @@ use crate::run::print;
     wirebench lab up pair\n  \
     wirebench lab up router --limit 100mbit\n  \
     wirebench lab up impair --delay 300us --loss 1% --duplicate 0.5% --reorder 2%\n  \
+    wirebench lab up balancer --backends 4\n  \
     wirebench lab exec wb-pair-b tcpdump -ni b0\n  \
     wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0\n  \
     wirebench lab ls; wirebench lab down --all")]
@@ -45,6 +48,17 @@ enum Kind {
     Router,
     /// our impairing bridge between wb-impair-a/a0 and wb-impair-b/b0
     Impair,
+    /// connections from wb-balancer-client/c0 are spread over servers at wb-balancer-server/s0
+    Balancer,
+}
+
+/// How the balancer works.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// the kernel translates addresses (nftables)
+    Dnat,
+    /// haproxy ends each connection and opens another
+    Haproxy,
 }
 
 impl Kind {
@@ -53,6 +67,7 @@ impl Kind {
             Self::Pair => LabKind::Pair,
             Self::Router => LabKind::Router,
             Self::Impair => LabKind::Impair,
+            Self::Balancer => LabKind::Balancer,
         }
     }
 }
@@ -71,7 +86,7 @@ pub(crate) struct TopologyArgs {
     /// pair: wires between the nodes (a0-b0, a1-b1, …).
     #[arg(long, value_name = "N")]
     links: Option<u32>,
-    /// pair: queues of each port.
+    /// pair, balancer: queues of each port.
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
     /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
@@ -104,9 +119,18 @@ pub(crate) struct TopologyArgs {
     /// impair: treat the way from b to a alike.
     #[arg(long)]
     both: bool,
+    /// impair: treat every packet of TCP and UDP, not only test frames; for loads.
+    #[arg(long)]
+    all: bool,
     /// impair: where its random choices come from.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// balancer: server addresses that connections are spread over, of each family (2).
+    #[arg(long, value_name = "N")]
+    backends: Option<u32>,
+    /// balancer: how it works (dnat).
+    #[arg(long)]
+    mode: Option<Mode>,
 }
 
 fn bits(text: &str) -> Result<u64, String> {
@@ -138,9 +162,23 @@ impl TopologyArgs {
             reorder_depth: self.reorder_depth.unwrap_or(none.reorder_depth),
             rate_bps: self.rate,
             both: self.both,
+            all: self.all,
             seed: self.seed.unwrap_or(none.seed),
         };
         (asked != none || matches!(self.kind, Kind::Impair)).then_some(asked)
+    }
+
+    fn balancer(&self) -> Option<BalancerOptions> {
+        let standard = BalancerOptions::default();
+        let asked = self.backends.is_some() || self.mode.is_some();
+        (asked || matches!(self.kind, Kind::Balancer)).then(|| BalancerOptions {
+            mode: match self.mode {
+                None => standard.mode,
+                Some(Mode::Dnat) => BalancerMode::Dnat,
+                Some(Mode::Haproxy) => BalancerMode::Haproxy,
+            },
+            backends: self.backends.unwrap_or(standard.backends),
+        })
     }
 
     fn options(&self) -> LabOptions {
@@ -152,6 +190,7 @@ impl TopologyArgs {
             mtu: self.mtu.unwrap_or(standard.mtu),
             limit_bps: self.limit,
             impair: self.impair(),
+            balancer: self.balancer(),
             ..standard
         }
     }
@@ -357,6 +396,8 @@ fn describe(lab: &LabStatus) -> String {
         .collect();
     if lab.state == "broken" {
         text.push_str(&broken(lab));
+    } else if let Some(facts) = &lab.balancer {
+        text.push_str(&balancer::describe(&lab.name, facts));
     } else if let [tx, rx, ..] = ends.as_slice() {
         text.push_str(&format!(
             "  try: wirebench trial --tx {tx} --rx {rx} --rate 100kpps --duration 5s\n"
@@ -375,7 +416,7 @@ fn broken(lab: &LabStatus) -> String {
         .collect();
     if let Some(device) = lab.device.as_ref().filter(|d| !d.alive) {
         missing.push(format!(
-            "the impairing device (process {}) is gone",
+            "the device (process {}) is gone",
             device.process.pid
         ));
     }

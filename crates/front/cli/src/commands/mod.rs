@@ -1,10 +1,12 @@
 //! The commands, a file each.
 
+pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod linerate;
+pub(crate) mod load;
 pub(crate) mod meta;
 pub(crate) mod pktgen;
 pub(crate) mod read;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use wb_pcapng::{Decoder, Event, Reader};
 use wb_wire::Tag;
 
-use crate::kit::{Lab, Running, eventually, privileged, run, system, total, wirebench};
+use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, total, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const FILTER: &str = "udp port 7";
@@ -37,24 +37,11 @@ impl Capture {
 
     /// A capture by this command; it listens.
     fn of(dir: &TempDir, mut command: Command) -> Self {
-        let (out, said) = (dir.path().join("out.json"), dir.path().join("said"));
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(File::create(&out).unwrap())
-            .stderr(File::create(&said).unwrap())
-            .spawn()
-            .unwrap();
-        let capture = Self {
-            running: Running(child),
-            out,
-            said,
-        };
-        eventually("the capture listens", || {
-            let said = fs::read_to_string(&capture.said).unwrap();
-            assert!(!said.contains("Error"), "{said}");
-            said.contains("listening on ")
-        });
-        capture
+        Self {
+            running: listening(dir.path(), &mut command),
+            out: dir.path().join("report.json"),
+            said: dir.path().join("said"),
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -73,6 +60,17 @@ impl Capture {
             self.signal(Signal::USR1);
             std::thread::sleep(Duration::from_millis(50));
             self.said().contains(line)
+        });
+    }
+
+    /// Waits until it says, asked by a signal, that it has written some frames.
+    fn wait_for_frames(&self) {
+        eventually("frames are written", || {
+            self.signal(Signal::USR1);
+            std::thread::sleep(Duration::from_millis(20));
+            let said = self.said();
+            let mut counts = said.lines().filter(|l| l.contains(" captured, "));
+            counts.any(|l| !l.contains(": 0 packets captured"))
         });
     }
 
@@ -565,6 +563,23 @@ fn a_full_disk_ends_the_capture_with_its_totals() {
     }
 }
 
+/// A capture with `-w -` into a pipe; it listens.
+fn capture_into_pipe(lab: &Lab, said: &Path) -> (Running, std::process::ChildStdout) {
+    let mut child = wirebench()
+        .args(["capture", "-q", "-U", "-i", &lab.b0(), "-w", "-", FILTER])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(said).unwrap())
+        .spawn()
+        .unwrap();
+    let pipe = child.stdout.take().unwrap();
+    let running = Running(child);
+    eventually("the capture listens", || {
+        fs::read_to_string(said).unwrap().contains("listening on ")
+    });
+    (running, pipe)
+}
+
 #[test]
 fn a_closed_pipe_ends_the_capture() {
     if !privileged("a_closed_pipe_ends_the_capture") {
@@ -573,18 +588,7 @@ fn a_closed_pipe_ends_the_capture() {
     let lab = Lab::up("pair", &[]);
     let dir = TempDir::new().unwrap();
     let said = dir.path().join("said");
-    let mut child = wirebench()
-        .args(["capture", "-q", "-U", "-i", &lab.b0(), "-w", "-", FILTER])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(File::create(&said).unwrap())
-        .spawn()
-        .unwrap();
-    let mut pipe = child.stdout.take().unwrap();
-    let running = Running(child);
-    eventually("the capture listens", || {
-        fs::read_to_string(&said).unwrap().contains("listening on ")
-    });
+    let (running, mut pipe) = capture_into_pipe(&lab, &said);
     send(&lab, 1_000, &[]);
     let mut head = [0; 1_000];
     pipe.read_exact(&mut head).unwrap();
@@ -594,8 +598,22 @@ fn a_closed_pipe_ends_the_capture() {
     let status = running.finish(PATIENCE).status;
     let said = fs::read_to_string(&said).unwrap();
     assert_eq!(status.code(), Some(4), "{said}");
-    assert!(said.contains(" packets captured\n"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
+    let count = |of: &str| {
+        let line = said.lines().find(|l| l.ends_with(of)).unwrap();
+        line.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let written = count(" packets captured");
+    let (passed, dropped) = (
+        count(" packets received by filter"),
+        count(" packets dropped by kernel"),
+    );
+    assert!(passed > written, "{said}");
+    let lost = passed - dropped - written;
+    assert!(
+        said.contains(&format!(", write errors {lost}, not read 0,")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -605,15 +623,20 @@ fn a_whole_stream_goes_through_a_pipe() {
     }
     let lab = Lab::up("pair", &[]);
     let dir = TempDir::new().unwrap();
-    let b = lab.b0();
-    let capture = Capture::start(&dir, &["-i", &b, "-w", "-"]);
-    let out = capture.out.clone();
-    send(&lab, 3_000, &[]);
-    capture.signal(Signal::INT);
-    // Frames are no text.
-    let status = capture.running.finish(PATIENCE).status;
+    let said = dir.path().join("said");
+    let (running, mut pipe) = capture_into_pipe(&lab, &said);
+    // Far more than a pipe holds: the capture has to wait for its reader.
+    send(&lab, 3_000, &["--size", "1518"]);
+    std::thread::sleep(Duration::from_millis(500));
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        pipe.read_to_end(&mut all).map(|_| all)
+    });
+    running.signal(Signal::INT);
+    let status = running.finish(PATIENCE).status;
     assert_eq!(status.code(), Some(0));
-    assert_first(&frames_in(&out), 3_000);
+    let all = reader.join().unwrap().unwrap();
+    assert_first(&frames_of(&all), 3_000);
 }
 
 #[test]
@@ -651,19 +674,25 @@ fn nothing_is_unread_when_it_ends_within_a_burst() {
     let lab = Lab::up("pair", &[]);
     let dir = TempDir::new().unwrap();
     for back_end in [&[][..], &["--xdp"]] {
-        for wait_ms in [200, 350, 500] {
+        for wait_ms in [0, 150, 300] {
             let (b, file) = (lab.b0(), path(&dir, "trace.pcapng"));
             let mut options = vec!["-i", &b, "--json", "-w", &file];
             options.extend(back_end);
             let capture = Capture::start(&dir, &options);
             let account = std::thread::scope(|scope| {
-                let sender = scope.spawn(|| send(&lab, 60_000, &["--rate", "60kpps"]));
+                let sender = scope.spawn(|| send(&lab, 180_000, &["--rate", "60kpps"]));
+                capture.wait_for_frames();
                 std::thread::sleep(Duration::from_millis(wait_ms));
                 let account = capture.interrupt();
                 sender.join().unwrap();
                 account
             });
             assert_eq!(account.not_read, 0, "{account:?}");
+            assert!(account.captured > 0, "{account:?}");
+            assert!(
+                account.passed < 180_000,
+                "not within the burst: {account:?}"
+            );
             let frames = frames_in(Path::new(&file));
             assert_eq!(frames.len() as u64, account.captured);
             if account.dropped == 0 {
@@ -817,13 +846,21 @@ fn several_readers_share_an_interface() {
     if !privileged("several_readers_share_an_interface") {
         return;
     }
-    let lab = Lab::up("pair", &["--queues", "2"]);
+    let lab = Lab::up("pair", &[]);
     let dir = TempDir::new().unwrap();
     let (b, file) = (lab.b0(), path(&dir, "trace.pcapng"));
     let capture = Capture::start(&dir, &["-i", &b, "--json", "--threads", "2", "-w", &file]);
+    let report = capture.out.clone();
     // One numbering in each of 64 flows.
     send(&lab, 6_400, &["--flows", "64"]);
     capture.interrupt().assert_whole(6_400);
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let readers = report["capture"]["readers"].as_array().unwrap();
+    let read = readers.iter().map(|r| r["read_frames"].as_u64().unwrap());
+    let read: Vec<u64> = read.collect();
+    assert_eq!((read.len(), read.iter().sum()), (2, 6_400));
+    // One receive queue, so the flows are dealt by their hash.
+    assert!(read.iter().all(|n| *n > 0), "{read:?}");
     let tags: BTreeSet<(u32, u32)> = frames_in(Path::new(&file))
         .iter()
         .filter_map(|f| Tag::read(&f.bytes[42..]))

@@ -1,6 +1,8 @@
 //! Labs that clean up after themselves, and runs of the binary with their JSON.
 
 use std::{
+    fs::{self, File},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex, MutexGuard,
@@ -241,4 +243,23 @@ pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A capture by this command, once it listens. What it prints goes to `report.json` in this folder, and what it
+/// says to `said`.
+pub(crate) fn listening(dir: &Path, command: &mut Command) -> Running {
+    let said = dir.join("said");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(File::create(dir.join("report.json")).unwrap())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let running = Running(child);
+    eventually("the capture listens", || {
+        let said = fs::read_to_string(&said).unwrap();
+        assert!(!said.contains("Error"), "{said}");
+        said.contains("listening on ")
+    });
+    running
 }

@@ -2,11 +2,19 @@
 //!
 //! One lab at a time: the machine's CPUs are part of what is measured, so tests wait for each other.
 
+mod balancer;
+mod bench_lb;
 mod capture;
+mod capture_output;
+mod capture_port;
 mod faults;
 mod impair;
 mod input;
 mod kit;
+mod load;
+mod load_interop;
+mod load_recipes;
+mod load_words;
 mod pktgen;
 mod plans;
 mod router;

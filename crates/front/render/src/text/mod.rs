@@ -3,6 +3,7 @@
 //! Each section is a file; this one puts them in order.
 
 mod counts;
+mod load;
 mod plan;
 mod ports;
 mod rates;
@@ -48,6 +49,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     criteria(&mut page, &report.criteria);
     warnings(&mut page, &report.warnings);
     plan::section(&mut page, &report.plan);
+    load::section(&mut page, report, options.verbose);
     for job in &report.jobs {
         page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
         let both_ends = job.tx.is_some() && job.rx.is_some();
@@ -60,7 +62,7 @@ pub fn report(report: &Report, options: &Options) -> String {
             workers::streams(&mut page, &job.streams);
         }
     }
-    if report.jobs.len() != 1 {
+    if report.jobs.len() != 1 && report.load.is_none() {
         page.head(if report.jobs.is_empty() {
             "counts"
         } else {
@@ -69,7 +71,9 @@ pub fn report(report: &Report, options: &Options) -> String {
         counts::section(&mut page, &report.totals);
         rates::section(&mut page, &report.rates, &report.totals, true);
     }
-    times::section(&mut page, report, options.verbose);
+    if report.load.is_none() {
+        times::section(&mut page, report, options.verbose);
+    }
     workers::flows(&mut page, report, options.max_flows);
     workers::section(&mut page, report, options.verbose);
     ports::section(&mut page, report, options.verbose);

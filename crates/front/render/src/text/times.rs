@@ -50,6 +50,19 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
+/// Named distributions, those that have samples, in a table.
+pub(super) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
+    let columns: Vec<Column> = all
+        .iter()
+        .filter(|(_, s)| s.samples > 0)
+        .map(|(name, s)| Column::new(name, s))
+        .collect();
+    if !columns.is_empty() {
+        page.gap();
+        page.table(&table(&columns), 2, 1);
+    }
+}
+
 /// Latency of one job on a line.
 pub(super) fn brief(page: &mut Page, latency: &Summary) {
     if latency.samples == 0 {

@@ -122,6 +122,7 @@ pub(crate) fn lossy() -> Report {
         received_octets: Some(31_936_128),
         ramp_frames: None,
         refused_frames: Some(0),
+        connections: None,
     };
     let rates = Rates {
         intended_pps: Some(100_000.0),
@@ -241,6 +242,7 @@ pub(crate) fn lossy() -> Report {
             },
         ],
         capture: None,
+        load: None,
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),
@@ -406,5 +408,6 @@ pub(crate) fn snapshot() -> Snapshot {
         received_l2_bps: Some(51_097_600.0),
         missing_frames: Some(600),
         latency_mean_ns: Some(6_575.0),
+        load: None,
     }
 }

@@ -1,0 +1,283 @@
+//! Finds everything wrong with a plan, as far as the plan alone shows it.
+
+use super::{
+    AddressRange, LbMetric, LbPlan, LbTest, PlanProblem, ProbeKind, ProbePlan, Span,
+    is_harmless_destination,
+};
+use crate::load::LoadTransport;
+
+/// Bytes of the smallest Ethernet frame with FCS.
+const SMALLEST: u16 = 64;
+/// The largest that the plan may ask for; the port's MTU has its own say.
+const LARGEST: u16 = 9_216;
+
+impl LbPlan {
+    /// Everything wrong with it, each with its place.
+    #[must_use]
+    pub fn problems(&self) -> Vec<PlanProblem> {
+        let mut found = Vec::new();
+        let mut say = |place: &str, what: String| {
+            found.push(PlanProblem {
+                place: place.to_owned(),
+                what,
+            });
+        };
+        for (place, ranges) in [
+            ("client.hosts", &self.client.hosts),
+            ("server.hosts", &self.server.hosts),
+            ("device.service", &self.device.service),
+        ] {
+            if ranges.is_empty() {
+                say(place, "it is empty; at least one address".to_owned());
+            }
+        }
+        let family = |ranges: &[AddressRange]| ranges.first().map(AddressRange::is_ipv6);
+        if family(&self.client.hosts) != family(&self.device.service) {
+            say(
+                "client.hosts",
+                "they are not of the family of device.service".to_owned(),
+            );
+        }
+        let strange = self
+            .device
+            .service
+            .iter()
+            .flat_map(|r| [r.first(), r.last()]);
+        if let Some(address) = strange.into_iter().find(|a| !is_harmless_destination(*a))
+            && !self.i_own_this_network
+        {
+            say(
+                "device.service",
+                format!(
+                    "{address} is outside the ranges for tests (198.18.0.0/15, 2001:2::/48, private space); i_own_this_network = true if you do"
+                ),
+            );
+        }
+        if self.client.port == self.server.port {
+            say(
+                "server.port",
+                format!(
+                    "{} is the client's too; a port for each side",
+                    self.server.port
+                ),
+            );
+        }
+        let (least, most) = (Span::from_millis(100), Span::from_secs(60));
+        let every = self.device.every;
+        if !(least..=most).contains(&every) {
+            say("device.every", format!("{every}; {least} to {most}"));
+        }
+        for (place, time) in [
+            ("times.trial", self.times.trial),
+            ("times.confirm", self.times.confirm),
+        ] {
+            if time < least {
+                say(place, format!("{time}; at least {least}"));
+            }
+        }
+        for (n, probe) in self.device.probes.iter().enumerate() {
+            for what in probe_problems(probe) {
+                say(&format!("device.probe {}", n + 1), what);
+            }
+        }
+        for (n, test) in self.tests.iter().enumerate() {
+            for what in test_problems(test) {
+                say(&format!("test {} ({})", n + 1, test.metric.name()), what);
+            }
+        }
+        found
+    }
+}
+
+fn probe_problems(probe: &ProbePlan) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut forbid = |wrong: bool, what: &str| {
+        if wrong {
+            found.push(what.to_owned());
+        }
+    };
+    let is_command = probe.kind == ProbeKind::Command;
+    forbid(
+        probe.node.is_some() && probe.ssh.is_some(),
+        "node and ssh; one of them, or neither to run it here",
+    );
+    forbid(
+        is_command && probe.command.is_none(),
+        "kind command needs a command",
+    );
+    forbid(
+        is_command && probe.counters.is_empty() && probe.gauges.is_empty(),
+        "kind command needs counters or gauges: name = 'regular expression with a group'",
+    );
+    forbid(
+        !(is_command || probe.counters.is_empty() && probe.gauges.is_empty()),
+        "counters and gauges are for kind command; the others are read as they are",
+    );
+    forbid(
+        probe.kind == ProbeKind::Ethtool && probe.interfaces.is_empty() && probe.command.is_none(),
+        "kind ethtool needs interfaces",
+    );
+    // They become words of a command line.
+    forbid(
+        probe.interfaces.iter().any(|i| !is_word(i)),
+        "interfaces are names of letters, digits and . _ - : @",
+    );
+    forbid(
+        probe.ssh.as_ref().is_some_and(|host| !is_word(host)),
+        "ssh is [USER@]HOST",
+    );
+    forbid(
+        probe.timeout > Span::from_secs(10) || probe.timeout == Span::default(),
+        "timeout; up to 10s",
+    );
+    found
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-:@".contains(c))
+}
+
+fn test_problems(test: &LbTest) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut forbid = |wrong: bool, what: String| {
+        if wrong {
+            found.push(what);
+        }
+    };
+    let of_connections = test.metric.is_of_connections();
+    forbid(
+        !of_connections && test.transport == Some(LoadTransport::Tcp),
+        "transport tcp is for cps and cc".to_owned(),
+    );
+    forbid(
+        of_connections && !test.sizes.is_empty(),
+        "sizes are for frames; connections exchange a byte".to_owned(),
+    );
+    for size in &test.sizes {
+        forbid(
+            !(SMALLEST..=LARGEST).contains(size),
+            format!("size {size}; {SMALLEST} to {LARGEST}"),
+        );
+    }
+    forbid(
+        test.metric == LbMetric::Elephant && test.flows.is_some_and(|f| f.0 != 1),
+        "an elephant is one flow".to_owned(),
+    );
+    for (name, count) in [
+        ("flows", test.flows),
+        ("max", test.max),
+        ("start", test.start),
+        ("open_rate", test.open_rate),
+    ] {
+        forbid(
+            count.is_some_and(|c| c.0 == 0),
+            format!("{name} is 0; at least 1"),
+        );
+    }
+    forbid(
+        !(0.001..=0.5).contains(&test.resolution.0),
+        format!("resolution {}; 0.1% to 50%", test.resolution),
+    );
+    forbid(
+        test.loss.is_some_and(|loss| loss.0 > 0.5),
+        "loss; up to 50%".to_owned(),
+    );
+    forbid(
+        !(1..=100).contains(&test.trials),
+        format!("trials is {}; 1 to 100", test.trials),
+    );
+    forbid(
+        test.metric == LbMetric::Cc && test.hold < Span::from_millis(100),
+        format!("hold is {}; at least 100ms", test.hold),
+    );
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+
+    const PLAN: &str = r#"
+        [client]
+        port = "wb-b-client/c0"
+        gateway = "198.18.1.1"
+        hosts = ["198.18.2.1-198.18.2.250"]
+        [server]
+        port = "wb-b-server/s0"
+        hosts = ["198.19.2.1-198.19.2.2"]
+        [device]
+        service = ["198.18.1.100"]
+        state_timeout = "1s"
+        must_not_rise = ["imissed"]
+        [[device.probe]]
+        kind = "conntrack"
+        node = "wb-b-lb"
+        [[device.probe]]
+        kind = "command"
+        command = "nft list counters"
+        counters = { connections = 'packets (\d+)' }
+        [[test]]
+        metric = "cps"
+        max = "1.5m"
+        loss = "0.001%"
+        [[test]]
+        metric = "elephant"
+        sizes = [64, 1500]
+        resolution = 0
+    "#;
+
+    #[test]
+    fn a_plan_survives_the_trip() {
+        let text = PLAN.replace("resolution = 0", "resolution = \"2%\"");
+        let plan = LbPlan::from_toml("p", &text).unwrap();
+        assert_eq!(plan.problems(), []);
+        assert_eq!(plan.tests[0].max, Some(Count(1_500_000)));
+        assert_eq!(plan.tests[0].loss, Some(Share(1e-5)));
+        assert_eq!(plan.tuples(), 250 * 64_512);
+        assert_eq!(LbPlan::from_toml("p", &plan.to_toml()).unwrap(), plan);
+        let all = LbPlan {
+            tests: Vec::new(),
+            ..plan
+        };
+        assert_eq!(all.tests().len(), 6);
+        assert!(all.times.budget <= Span::from_secs(300));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let mut plan = LbPlan::from_toml("p", PLAN).unwrap();
+        plan.device.service = vec!["8.8.8.8".parse().unwrap()];
+        plan.server.port = plan.client.port.clone();
+        plan.device.probes[0].ssh = Some("-oProxyCommand=x".to_owned());
+        plan.device.probes[1].counters.clear();
+        plan.tests[0].sizes = vec![64];
+        plan.tests[0].trials = 0;
+        let said: Vec<String> = plan.problems().iter().map(ToString::to_string).collect();
+        for part in [
+            "8.8.8.8 is outside",
+            "is the client's too",
+            "node and ssh",
+            "ssh is [USER@]HOST",
+            "needs counters or gauges",
+            "sizes are for frames",
+            "trials is 0",
+            "resolution 0",
+        ] {
+            assert!(said.iter().any(|s| s.contains(part)), "{part}: {said:#?}");
+        }
+        assert_eq!(said.len(), 8, "{said:#?}");
+    }
+
+    #[test]
+    fn other_versions_and_words_are_refused() {
+        let text = format!("schema = \"wirebench.lb/9\"\n{PLAN}");
+        assert!(LbPlan::from_toml("p", &text).is_err());
+        let text = PLAN.replace("metric = \"cps\"", "metric = \"cpss\"");
+        let said = LbPlan::from_toml("p", &text).unwrap_err().to_string();
+        assert!(said.contains("oneway-pps") && said.contains('^'), "{said}");
+    }
+}

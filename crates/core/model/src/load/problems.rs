@@ -1,0 +1,571 @@
+//! Finds everything wrong with a job of stateful load, as far as the job alone shows it.
+
+use super::{
+    HttpRequest, LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadTransport, Vxlan,
+};
+use crate::{
+    units::{AddressRange, Span},
+    validate::PlanProblem,
+};
+
+/// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
+const LONGEST_DATAGRAM: u32 = 65_507;
+
+#[derive(Default)]
+struct Findings(Vec<PlanProblem>);
+
+impl Findings {
+    fn problem(&mut self, place: &str, what: impl Into<String>) {
+        self.0.push(PlanProblem {
+            place: place.to_owned(),
+            what: what.into(),
+        });
+    }
+
+    fn forbid(&mut self, wrong: bool, place: &str, what: &str) {
+        if wrong {
+            self.problem(place, what);
+        }
+    }
+}
+
+impl LoadJob {
+    /// Everything wrong with this job; places are its keys, such as `tcp.window`. Whether its port
+    /// exists and has enough workers is the plan's to say.
+    #[must_use]
+    pub fn problems(&self) -> Vec<PlanProblem> {
+        let mut found = Findings::default();
+        self.check_addresses(&mut found);
+        self.check_frames(&mut found);
+        self.check_messages(&mut found);
+        match self.end {
+            LoadEnd::Client => self.check_client(&mut found),
+            LoadEnd::Server => self.check_server(&mut found),
+        }
+        self.check_shape(&mut found);
+        self.check_tcp(&mut found);
+        found.0
+    }
+
+    fn is_client(&self) -> bool {
+        self.end == LoadEnd::Client
+    }
+
+    fn is_udp(&self) -> bool {
+        self.transport == LoadTransport::Udp
+    }
+
+    fn check_addresses(&self, found: &mut Findings) {
+        found.forbid(
+            self.port.is_empty(),
+            "port",
+            "it is empty; the name of a port",
+        );
+        found.forbid(
+            self.is_client() && self.clients.is_empty(),
+            "clients",
+            "it is empty; a client needs source addresses",
+        );
+        found.forbid(
+            self.servers.is_empty(),
+            "servers",
+            "it is empty; at least one address",
+        );
+        let v6 = self.servers.first().map(AddressRange::is_ipv6);
+        let other = |range: &AddressRange| v6.is_some_and(|v6| range.is_ipv6() != v6);
+        for (place, ranges) in [("clients", &self.clients), ("servers", &self.servers)] {
+            if let Some(range) = ranges.iter().find(|r| other(r)) {
+                found.problem(
+                    place,
+                    format!("{range} is of another family; make a job for each family"),
+                );
+            }
+        }
+        // A server is never its own client, so there it does no harm.
+        for client in self.clients.iter().filter(|_| self.is_client()) {
+            if let Some(server) = self.servers.iter().find(|s| overlap(s, client)) {
+                found.problem(
+                    "clients",
+                    format!("{client} and the servers {server} share addresses"),
+                );
+            }
+        }
+        for (place, ports) in [
+            ("client_ports", self.client_ports),
+            ("server_ports", self.server_ports),
+        ] {
+            if ports.first == 0 || ports.first > ports.last {
+                found.problem(
+                    place,
+                    format!("{ports}; 1 to 65535, the first not above the last"),
+                );
+            }
+        }
+        let Some(place) = self.destinations.first().map(|_| "destinations") else {
+            return;
+        };
+        found.forbid(
+            !(self.is_client() && self.flood),
+            place,
+            "they are for a client with flood, because answers would not be recognised",
+        );
+        found.forbid(self.vxlan.is_some(), place, "they cannot be in a tunnel");
+        for destinations in &self.destinations {
+            if other(&destinations.addresses) {
+                found.problem(
+                    place,
+                    format!(
+                        "{} is not of the family of the servers",
+                        destinations.addresses
+                    ),
+                );
+            }
+            found.forbid(destinations.step == 0, place, "a step of 0; at least 1");
+        }
+    }
+
+    fn check_frames(&self, found: &mut Findings) {
+        if let Some(id) = self.vlan.filter(|id| !(1..=4094).contains(id)) {
+            found.problem("vlan", format!("{id} is not between 1 and 4094"));
+        }
+        if let Some(vxlan) = &self.vxlan {
+            check_tunnel(vxlan, found);
+        }
+        found.forbid(self.ttl == 0, "ttl", "it is 0; 1 to 255");
+        if self.batch > 1024 {
+            found.problem("batch", format!("{}; at most 1024", self.batch));
+        }
+    }
+
+    fn check_messages(&self, found: &mut Findings) {
+        let udp = self.is_udp();
+        found.forbid(
+            self.reading == LoadReading::Bytes(0),
+            "reading.bytes",
+            "it is 0; at least 1",
+        );
+        if self.is_client() {
+            match &self.request {
+                LoadMessage::Bytes(n) | LoadMessage::Random(n) => {
+                    check_size("request", *n, udp, found);
+                    found.forbid(
+                        *n == 0 && !udp && !self.flood,
+                        "request",
+                        "0 bytes; with TCP at least 1",
+                    );
+                }
+                LoadMessage::File(path) => check_path("request", path, found),
+                LoadMessage::Http(_) if udp => {
+                    found.problem("request", "HTTP needs TCP; with UDP: bytes, random or file");
+                }
+                LoadMessage::Http(request) => check_http(request, found),
+            }
+            return;
+        }
+        for (place, answer) in std::iter::once(("answer", &self.answer))
+            .chain(self.worker_answers.iter().map(|a| ("worker_answers", a)))
+        {
+            match answer {
+                LoadAnswer::Bytes(n) | LoadAnswer::Random(n) => check_size(place, *n, udp, found),
+                LoadAnswer::File(path) => check_path(place, path, found),
+                LoadAnswer::Http(_) => found.forbid(
+                    udp && (place != "answer" || self.worker_answers.is_empty()),
+                    place,
+                    "HTTP needs TCP; with UDP: bytes, random, file, echo or sink",
+                ),
+                LoadAnswer::Echo | LoadAnswer::Sink => {}
+            }
+        }
+    }
+
+    fn check_client(&self, found: &mut Findings) {
+        if !(1..=100).contains(&self.pipeline) {
+            found.problem("pipeline", format!("{}; 1 to 100", self.pipeline));
+        }
+        let rate = &self.rate;
+        let frames = rate.rps.or(rate.pps).or(rate.bps);
+        found.forbid(
+            rate.cps.is_none() && rate.cc.is_none() && frames.is_none(),
+            "rate",
+            "there is no load; cps, cc, rps, pps or bps",
+        );
+        found.forbid(
+            !self.is_udp() && (rate.pps.is_some() || rate.bps.is_some()),
+            "rate",
+            "pps and bps are for UDP; with TCP: cps, cc or rps",
+        );
+        found.forbid(
+            self.flood
+                && self.requests != 1
+                && self.interval == Span::default()
+                && frames.is_none(),
+            "interval",
+            "it is 0, and a flood does not wait for answers; a time above 0",
+        );
+        let tuples = self.tuples();
+        if let Some(cc) = rate.cc.filter(|cc| u128::from(*cc) > tuples) {
+            found.problem(
+                "rate.cc",
+                format!(
+                    "{cc} connections, but addresses and ports make {tuples} combinations; add addresses \
+                     or ports"
+                ),
+            );
+        }
+        found.forbid(self.proxy, "proxy", "it is the server's");
+        found.forbid(
+            !self.worker_answers.is_empty(),
+            "worker_answers",
+            "they are the server's",
+        );
+    }
+
+    /// Combinations of both addresses and ports.
+    #[must_use]
+    pub fn tuples(&self) -> u128 {
+        let count = |ranges: &[AddressRange]| {
+            ranges
+                .iter()
+                .map(AddressRange::count)
+                .fold(0u128, u128::saturating_add)
+        };
+        let ports =
+            |ports: crate::units::PortRange| u128::from(ports.last.saturating_sub(ports.first)) + 1;
+        count(&self.clients)
+            .saturating_mul(count(&self.servers))
+            .saturating_mul(ports(self.client_ports))
+            .saturating_mul(ports(self.server_ports))
+    }
+
+    fn check_server(&self, found: &mut Findings) {
+        found.forbid(self.flood, "flood", "it is the client's");
+        found.forbid(
+            self.proxy && self.is_udp(),
+            "proxy",
+            "it needs TCP: it is the first bytes of a connection",
+        );
+    }
+
+    fn check_shape(&self, found: &mut Findings) {
+        let shape = &self.shape;
+        // A server without an end answers until it is stopped.
+        found.forbid(
+            self.is_client() && shape.duration == Span::default(),
+            "shape.duration",
+            "it is 0",
+        );
+        if shape.drain > Span::from_secs(60) {
+            found.problem("shape.drain", format!("{}; at most 1m", shape.drain));
+        }
+        for (i, point) in shape.profile.iter().enumerate() {
+            if !(0.0..=10.0).contains(&point.share) {
+                found.problem(
+                    "shape.profile",
+                    format!("a share of {}; 0 to 10", point.share),
+                );
+            }
+            if point.at > shape.duration {
+                found.problem(
+                    "shape.profile",
+                    format!(
+                        "a point at {}; the duration is {}",
+                        point.at, shape.duration
+                    ),
+                );
+            }
+            if i > 0 && point.at <= shape.profile[i - 1].at {
+                found.problem(
+                    "shape.profile",
+                    format!("the point at {} is not after the one before it", point.at),
+                );
+            }
+        }
+    }
+
+    fn check_tcp(&self, found: &mut Findings) {
+        let tcp = &self.tcp;
+        if !(1..=1 << 30).contains(&tcp.window) {
+            found.problem(
+                "tcp.window",
+                format!("{} bytes; 1 to 1073741824", tcp.window),
+            );
+        }
+        found.forbid(
+            tcp.retransmit == Span::default(),
+            "tcp.retransmit",
+            "it is 0; a time above 0",
+        );
+    }
+}
+
+/// Whether both hold an address.
+fn overlap(a: &AddressRange, b: &AddressRange) -> bool {
+    a.contains(b.first()) || b.contains(a.first())
+}
+
+fn check_tunnel(vxlan: &Vxlan, found: &mut Findings) {
+    if !(1..=0xff_ffff).contains(&vxlan.vni) {
+        found.problem(
+            "vxlan.vni",
+            format!("{} is not between 1 and 16777215", vxlan.vni),
+        );
+    }
+    for (place, ends) in [
+        ("vxlan.local", &vxlan.local),
+        ("vxlan.remote", &vxlan.remote),
+    ] {
+        if ends.is_ipv6() {
+            found.problem(place, format!("{ends}; tunnels are over IPv4"));
+        }
+    }
+}
+
+fn check_size(place: &str, size: u32, udp: bool, found: &mut Findings) {
+    if udp && size > LONGEST_DATAGRAM {
+        found.problem(
+            place,
+            format!("{size} bytes do not fit a datagram; at most {LONGEST_DATAGRAM}"),
+        );
+    }
+}
+
+fn check_path(place: &str, path: &str, found: &mut Findings) {
+    found.forbid(path.is_empty(), place, "the path of its file is empty");
+}
+
+/// RFC 9112 section 3: a request line has a method, a target and blanks between them only.
+fn check_http(request: &HttpRequest, found: &mut Findings) {
+    let visible = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
+    if request.method.is_empty() || !request.method.bytes().all(|b| b.is_ascii_alphabetic()) {
+        found.problem(
+            "request.http.method",
+            format!("{:?}; letters, such as GET", request.method),
+        );
+    }
+    if !request.path.starts_with('/') || !visible(&request.path) {
+        found.problem(
+            "request.http.path",
+            format!("{:?}; / and visible ASCII characters", request.path),
+        );
+    }
+    if !visible(&request.host) {
+        found.problem(
+            "request.http.host",
+            format!("{:?}; visible ASCII characters", request.host),
+        );
+    }
+    found.forbid(
+        request.size != 0 && request.body != 0,
+        "request.http.size",
+        "it is given, and body too; one of the two",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        load::{Destinations, LoadRate, ProfilePoint},
+        units::PortRange,
+    };
+
+    fn client() -> LoadJob {
+        LoadJob {
+            port: "a".to_owned(),
+            clients: vec!["198.18.0.2-198.18.0.9".parse().unwrap()],
+            servers: vec!["198.19.0.2".parse().unwrap()],
+            rate: LoadRate {
+                cps: Some(1000),
+                ..LoadRate::default()
+            },
+            ..LoadJob::default()
+        }
+    }
+
+    fn server() -> LoadJob {
+        LoadJob {
+            end: LoadEnd::Server,
+            rate: LoadRate::default(),
+            ..client()
+        }
+    }
+
+    fn tunnel(vni: u32, remote: &str) -> Option<Vxlan> {
+        Some(Vxlan {
+            vni,
+            src_mac: "02:00:00:00:00:01".parse().unwrap(),
+            dst_mac: "02:00:00:00:00:02".parse().unwrap(),
+            local: "198.18.0.1".parse().unwrap(),
+            remote: remote.parse().unwrap(),
+        })
+    }
+
+    fn http(request: HttpRequest) -> LoadMessage {
+        LoadMessage::Http(request)
+    }
+
+    fn flood(job: &mut LoadJob) {
+        job.transport = LoadTransport::Udp;
+        job.request = LoadMessage::Bytes(22);
+        job.flood = true;
+    }
+
+    fn destinations(addresses: &str, step: u64) -> Vec<Destinations> {
+        let addresses = addresses.parse().unwrap();
+        vec![Destinations { addresses, step }]
+    }
+
+    #[test]
+    fn good_jobs() {
+        assert_eq!(client().problems(), []);
+        assert_eq!(server().problems(), []);
+        let mut job = client();
+        flood(&mut job);
+        job.vxlan = tunnel(1, "198.19.0.1");
+        assert_eq!(job.problems(), []);
+        // Whoever comes.
+        let mut job = server();
+        job.clients.clear();
+        job.transport = LoadTransport::Udp;
+        job.answer = LoadAnswer::Bytes(0);
+        assert_eq!(job.problems(), []);
+    }
+
+    /// A place, and what puts a problem there.
+    type Spoilt = (&'static str, fn(&mut LoadJob));
+
+    const CLIENTS: &[Spoilt] = &[
+        ("port", |j| j.port.clear()),
+        ("clients", |j| j.clients.clear()),
+        ("servers", |j| j.servers.clear()),
+        ("clients", |j| j.clients.push("2001:2::1".parse().unwrap())),
+        ("servers", |j| j.servers.push("2001:2::1".parse().unwrap())),
+        ("clients", |j| j.clients = j.servers.clone()),
+        ("clients", |j| {
+            j.clients = vec!["198.19.0.0/24".parse().unwrap()]
+        }),
+        ("client_ports", |j| j.client_ports = PortRange::single(0)),
+        ("server_ports", |j| {
+            j.server_ports = PortRange { first: 9, last: 8 }
+        }),
+        ("destinations", |j| {
+            j.destinations = destinations("198.19.1.1", 1)
+        }),
+        ("destinations", |j| {
+            flood(j);
+            j.destinations = destinations("198.19.1.1", 0);
+        }),
+        ("destinations", |j| {
+            flood(j);
+            j.destinations = destinations("2001:2::1", 1);
+        }),
+        ("destinations", |j| {
+            flood(j);
+            j.destinations = destinations("198.19.1.1", 1);
+            j.vxlan = tunnel(1, "198.19.0.1");
+        }),
+        ("vlan", |j| j.vlan = Some(4095)),
+        ("vxlan.vni", |j| j.vxlan = tunnel(0, "198.19.0.1")),
+        ("vxlan.remote", |j| j.vxlan = tunnel(1, "2001:2::1")),
+        ("ttl", |j| j.ttl = 0),
+        ("batch", |j| j.batch = 1025),
+        ("request", |j| j.request = LoadMessage::Bytes(0)),
+        ("request", |j| j.request = LoadMessage::File(String::new())),
+        ("request", |j| j.transport = LoadTransport::Udp),
+        ("request", |j| {
+            flood(j);
+            j.request = LoadMessage::Random(65_508);
+        }),
+        ("request.http.method", |j| {
+            j.request = http(HttpRequest {
+                method: "GET /".to_owned(),
+                ..HttpRequest::default()
+            });
+        }),
+        ("request.http.path", |j| {
+            j.request = http(HttpRequest {
+                path: "/a b".to_owned(),
+                ..HttpRequest::default()
+            });
+        }),
+        ("request.http.host", |j| {
+            j.request = http(HttpRequest {
+                host: "a\r\nb".to_owned(),
+                ..HttpRequest::default()
+            });
+        }),
+        ("request.http.size", |j| {
+            j.request = http(HttpRequest {
+                size: 100,
+                body: 10,
+                ..HttpRequest::default()
+            });
+        }),
+        ("reading.bytes", |j| j.reading = LoadReading::Bytes(0)),
+        ("pipeline", |j| j.pipeline = 0),
+        ("rate", |j| j.rate = LoadRate::default()),
+        ("rate", |j| j.rate.pps = Some(1)),
+        ("rate.cc", |j| {
+            j.rate.cc = Some(11);
+            j.client_ports = PortRange::single(1);
+        }),
+        ("interval", |j| {
+            flood(j);
+            j.requests = 0;
+        }),
+        ("proxy", |j| j.proxy = true),
+        ("worker_answers", |j| {
+            j.worker_answers = vec![LoadAnswer::Echo]
+        }),
+        ("shape.duration", |j| j.shape.duration = Span::default()),
+        ("shape.drain", |j| j.shape.drain = Span::from_secs(61)),
+        ("shape.profile", |j| {
+            j.shape.profile = vec![ProfilePoint {
+                at: Span::from_secs(1),
+                share: f64::NAN,
+            }];
+        }),
+        ("shape.profile", |j| {
+            j.shape.profile = vec![ProfilePoint {
+                at: Span::from_secs(11),
+                share: 1.0,
+            }];
+        }),
+        ("shape.profile", |j| {
+            let at = Span::from_secs(1);
+            j.shape.profile = vec![ProfilePoint { at, share: 1.0 }; 2];
+        }),
+        ("tcp.window", |j| j.tcp.window = 0),
+        ("tcp.retransmit", |j| j.tcp.retransmit = Span::default()),
+    ];
+
+    const SERVERS: &[Spoilt] = &[
+        ("servers", |j| j.servers.clear()),
+        ("answer", |j| j.transport = LoadTransport::Udp),
+        ("answer", |j| j.answer = LoadAnswer::File(String::new())),
+        ("worker_answers", |j| {
+            j.transport = LoadTransport::Udp;
+            j.worker_answers = vec![LoadAnswer::Http(1), LoadAnswer::Sink];
+        }),
+        ("flood", |j| j.flood = true),
+        ("proxy", |j| {
+            j.transport = LoadTransport::Udp;
+            j.answer = LoadAnswer::Echo;
+            j.proxy = true;
+        }),
+    ];
+
+    #[test]
+    fn each_mistake_is_told_once_with_its_place() {
+        let bases = [(client as fn() -> LoadJob, CLIENTS), (server, SERVERS)];
+        for (base, spoilt) in bases {
+            for (n, (place, spoil)) in spoilt.iter().enumerate() {
+                let mut job = base();
+                spoil(&mut job);
+                let problems = job.problems();
+                let places: Vec<&str> = problems.iter().map(|p| p.place.as_str()).collect();
+                assert_eq!(places, [*place], "{:?} {n}: {problems:?}", job.end);
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The search itself.
+
+use crate::{Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
+
+/// When the tester was the limit, it may do so much more next time, and no better guess is worth a
+/// trial.
+const TESTER_MAY_DO: f64 = 1.2;
+/// A tester that could not confirm a load has confirmed what it offered, if that was no less a share of
+/// it.
+const STILL_WORTH: f64 = 0.75;
+
+/// What is known of the loads so far.
+#[derive(Debug, Default)]
+struct Known {
+    /// The highest that held.
+    low: Option<f64>,
+    /// The least that did not, and whose fault it was.
+    high: Option<(f64, Bound)>,
+    /// What came through the least load that did not hold.
+    guess: f64,
+    /// The guess itself held, and nothing just above it was tried yet.
+    guess_held: bool,
+}
+
+impl Known {
+    /// Whose fault it is that nothing higher held.
+    fn bound(&self) -> Bound {
+        self.high.map_or(Bound::Maximum, |(_, bound)| bound)
+    }
+
+    fn did_not_hold(&mut self, load: f64, through: f64, bound: Bound) {
+        if self.high.is_none_or(|(high, _)| load <= high) {
+            self.high = Some((load, bound));
+            self.guess = through;
+            self.guess_held = false;
+        }
+        // The device's latest word counts: what held before and does not now is not its limit.
+        if bound == Bound::Device && self.low.is_some_and(|low| low >= load) {
+            self.low = None;
+        }
+    }
+
+    fn held(&mut self, load: f64) {
+        self.guess_held = self.high.is_some() && load == self.guess;
+        self.low = Some(self.low.map_or(load, |low| low.max(load)));
+        if self.high.is_some_and(|(high, _)| high <= load) {
+            self.high = None;
+        }
+    }
+
+    fn note(&mut self, load: f64, trial: &Trial) {
+        match trial.outcome {
+            Outcome::Held => self.held(load),
+            Outcome::Broke => {
+                self.did_not_hold(trial.offered.min(load), trial.through, Bound::Device);
+            }
+            Outcome::Unoffered => {
+                let offered = trial.offered.min(load);
+                self.held(offered);
+                let above = load.min(offered * TESTER_MAY_DO);
+                self.did_not_hold(above, offered, Bound::Tester);
+            }
+            Outcome::Unread => self.did_not_hold(load, trial.through, Bound::Tester),
+        }
+    }
+
+    /// Whether the two are as close as asked.
+    fn is_narrow(&self, search: &Search) -> bool {
+        match (self.low, self.high) {
+            (Some(low), Some((high, _))) => high - low <= high * search.resolution,
+            (Some(low), None) => low >= search.maximum,
+            (None, Some((high, _))) => high <= search.minimum,
+            (None, None) => false,
+        }
+    }
+
+    fn next(&self, search: &Search) -> f64 {
+        let load = match (self.low, self.high) {
+            (None, None) => search.first,
+            (Some(low), None) => low * search.growth,
+            (Some(low), Some((high, _))) if self.guess_held => {
+                (low * (1.0 + 2.0 * search.resolution)).min((low * high).sqrt())
+            }
+            (Some(low), Some((high, _))) if self.guess > low * 1.05 && self.guess < high * 0.95 => {
+                self.guess
+            }
+            // Equal shares, as the resolution is one.
+            (Some(low), Some((high, _))) => (low * high).sqrt(),
+            (None, Some((high, _))) if self.guess > 0.0 && self.guess < high * 0.9 => self.guess,
+            (None, Some((high, _))) => high / 2.0,
+        };
+        load.clamp(search.minimum, search.maximum)
+    }
+}
+
+/// Finds the highest load that holds.
+///
+/// # Errors
+/// What the measurer ends with.
+pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M::Error> {
+    let mut known = Known::default();
+    let mut trials = 0;
+    let mut finished = false;
+    while trials < search.most_trials {
+        if known.is_narrow(search) {
+            finished = true;
+            break;
+        }
+        let load = known.next(search);
+        let Some(trial) = measurer.measure(load, Purpose::Search)? else {
+            break;
+        };
+        trials += 1;
+        known.note(load, &trial);
+        // Below the least load there is nothing to try.
+        if known.low.is_none() && load <= search.minimum {
+            finished = true;
+            break;
+        }
+    }
+    finished |= known.is_narrow(search);
+    let mut found = Found {
+        best: known.low,
+        confirmed: false,
+        beyond: known.high.map(|(high, _)| high),
+        bound: if finished {
+            known.bound()
+        } else {
+            Bound::Unfinished
+        },
+        trials,
+    };
+    confirm(measurer, search, &mut known, &mut found)?;
+    Ok(found)
+}
+
+/// Repeats the best load until it holds again; each time it does not, steps down, twice as far as
+/// before.
+fn confirm<M: Measurer>(
+    measurer: &mut M,
+    search: &Search,
+    known: &mut Known,
+    found: &mut Found,
+) -> Result<(), M::Error> {
+    let Some(mut load) = known.low.filter(|_| search.most_confirmations > 0) else {
+        return Ok(());
+    };
+    let mut step = search.resolution;
+    for _ in 0..search.most_confirmations {
+        let Some(trial) = measurer.measure(load, Purpose::Confirm)? else {
+            // It held once, and there was no time to see it again.
+            found.best = Some(load);
+            return Ok(());
+        };
+        found.trials += 1;
+        match trial.outcome {
+            Outcome::Held => {
+                (found.best, found.confirmed) = (Some(load), true);
+                return Ok(());
+            }
+            // What it did offer has held for the full length.
+            Outcome::Unoffered if trial.offered >= load * STILL_WORTH => {
+                (found.best, found.confirmed) = (Some(trial.offered.min(load)), true);
+                found.bound = Bound::Tester;
+                return Ok(());
+            }
+            outcome => {
+                found.beyond = Some(load);
+                found.bound = match outcome {
+                    Outcome::Broke => Bound::Device,
+                    _ => Bound::Tester,
+                };
+            }
+        }
+        let next = load * (1.0 - step).max(0.1);
+        step *= 2.0;
+        if next < search.minimum {
+            break;
+        }
+        load = next;
+    }
+    // Nothing held twice. The last load that was tried did not hold, so nothing is claimed.
+    found.best = None;
+    found.bound = if found.bound == Bound::Tester {
+        Bound::Tester
+    } else {
+        Bound::Unfinished
+    };
+    Ok(())
+}

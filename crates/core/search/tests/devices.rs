@@ -1,0 +1,164 @@
+//! Searches against simulated devices, sharp and noisy, and against a tester with a limit of its own.
+
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+use wb_search::{Bound, Measurer, Outcome, Purpose, Search, Trial, search};
+
+/// A device that carries `capacity`, behind a tester that offers at most `tester`.
+struct Device {
+    capacity: f64,
+    tester: f64,
+    /// Share by which a trial's capacity differs at most, up or down.
+    noise: f64,
+    seed: u64,
+    loads: Vec<(f64, Purpose)>,
+    patience: usize,
+}
+
+impl Device {
+    fn new(capacity: f64) -> Self {
+        Self {
+            capacity,
+            tester: f64::INFINITY,
+            noise: 0.0,
+            seed: 1,
+            loads: Vec::new(),
+            patience: usize::MAX,
+        }
+    }
+
+    /// From -1 to 1.
+    fn random(&mut self) -> f64 {
+        // SplitMix64.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+impl Measurer for Device {
+    type Error = Infallible;
+
+    fn measure(&mut self, load: f64, purpose: Purpose) -> Result<Option<Trial>, Infallible> {
+        if self.loads.len() >= self.patience {
+            return Ok(None);
+        }
+        self.loads.push((load, purpose));
+        let capacity = self.capacity * (1.0 + self.noise * self.random());
+        let offered = load.min(self.tester);
+        Ok(Some(Trial {
+            outcome: match (offered <= capacity, load <= self.tester) {
+                (true, true) => Outcome::Held,
+                (true, false) => Outcome::Unoffered,
+                (false, _) => Outcome::Broke,
+            },
+            offered,
+            through: offered.min(capacity),
+        }))
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_sharp_limit_is_found_from_above_and_from_below(
+        capacity in 10.0..1e7f64, first in 1.0..1e8f64, from_above: bool,
+    ) {
+        let mut device = Device::new(capacity);
+        let plan = match from_above {
+            true => Search { most_trials: 64, ..Search::up_to(first.max(10.0)) },
+            false => Search { most_trials: 64, ..Search::from(first) },
+        };
+        let found = search(&mut device, &plan).unwrap();
+        let best = found.best.unwrap();
+        prop_assert!(found.confirmed);
+        prop_assert!(best <= capacity);
+        match found.bound {
+            Bound::Device => {
+                prop_assert!(best >= capacity * 0.95 - 1e-6, "{found:?} of {capacity}");
+                prop_assert!(found.beyond.unwrap() > capacity);
+            }
+            Bound::Maximum => prop_assert_eq!(best, plan.maximum),
+            other => prop_assert!(false, "{:?}", other),
+        }
+        prop_assert_eq!(device.loads.last().unwrap(), &(best, Purpose::Confirm));
+        prop_assert_eq!(device.loads.len(), found.trials as usize);
+    }
+
+    #[test]
+    fn a_noisy_limit_is_never_overrated(capacity in 1e3..1e6f64, noise in 0.0..0.1f64, seed: u64) {
+        let mut device = Device { noise, seed, ..Device::new(capacity) };
+        let plan = Search { most_confirmations: 8, most_trials: 30, ..Search::from(100.0) };
+        let found = search(&mut device, &plan).unwrap();
+        prop_assert!(found.confirmed);
+        let best = found.best.unwrap();
+        // What is claimed has held in its own trial, and is not far below.
+        prop_assert!(best <= capacity * (1.0 + noise));
+        prop_assert!(best >= capacity * (1.0 - noise) * 0.7, "{found:?} of {capacity}");
+        prop_assert_eq!(device.loads.last().unwrap(), &(best, Purpose::Confirm));
+    }
+
+    #[test]
+    fn the_testers_limit_is_not_called_the_devices(
+        tester in 1e3..1e5f64, more in 1.3..50.0f64, from_above: bool,
+    ) {
+        let mut device = Device { tester, ..Device::new(tester * more) };
+        let plan = if from_above { Search::up_to(1e7) } else { Search::from(100.0) };
+        let found = search(&mut device, &plan).unwrap();
+        prop_assert_eq!(found.bound, Bound::Tester);
+        let best = found.best.unwrap();
+        prop_assert!(best <= tester && best >= tester * 0.9, "{found:?} of {tester}");
+        prop_assert!(found.trials <= 13);
+    }
+
+    #[test]
+    fn trials_are_bounded(
+        capacity in 0.0..1e9f64, most in 1u32..20, confirmations in 0u32..5, patience in 0usize..30,
+        noise in 0.0..2.0f64, seed: u64,
+    ) {
+        let mut device = Device { noise, seed, patience, ..Device::new(capacity) };
+        let plan = Search {
+            most_trials: most,
+            most_confirmations: confirmations,
+            ..Search::from(1000.0)
+        };
+        let found = search(&mut device, &plan).unwrap();
+        prop_assert!(found.trials <= most + confirmations);
+        prop_assert_eq!(found.trials as usize, device.loads.len());
+        prop_assert!(device.loads.iter().all(|(load, _)| *load >= plan.minimum && load.is_finite()));
+        prop_assert!(!found.confirmed || found.best.is_some());
+    }
+}
+
+#[test]
+fn a_device_that_carries_nothing_has_no_limit() {
+    let mut device = Device::new(0.5);
+    let plan = Search {
+        most_trials: 64,
+        ..Search::up_to(1000.0)
+    };
+    let found = search(&mut device, &plan).unwrap();
+    assert_eq!((found.best, found.bound), (None, Bound::Device));
+    assert!(found.trials < 15);
+}
+
+#[test]
+fn no_time_is_said() {
+    let mut device = Device {
+        patience: 3,
+        ..Device::new(5000.0)
+    };
+    let found = search(&mut device, &Search::from(100.0)).unwrap();
+    assert_eq!(found.bound, Bound::Unfinished);
+    assert_eq!((found.best, found.confirmed), (Some(1600.0), false));
+}
+
+#[test]
+fn what_came_through_saves_trials() {
+    let mut device = Device::new(200_000.0);
+    let found = search(&mut device, &Search::up_to(10e6)).unwrap();
+    assert!(found.best.unwrap() >= 190_000.0);
+    assert!(found.trials <= 5, "{:?}", device.loads);
+}

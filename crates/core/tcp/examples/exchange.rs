@@ -1,0 +1,109 @@
+//! A client and a server joined in memory: `exchange [CONNECTIONS [SIDE]]`. For instruction counts:
+//!
+//!     cargo build --release -p wb-tcp --example exchange
+//!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/exchange 20000
+//!
+//! The difference of two runs with different numbers, divided by the difference of the numbers, is
+//! what one connection costs at both ends, the copy over the wire between them included.
+
+use wb_tcp::*;
+use wb_wire::MacAddr;
+
+/// A batch of frames in one block of memory.
+struct Batch {
+    frames: Box<[[u8; 2048]; 64]>,
+    lens: [usize; 64],
+    used: usize,
+}
+
+impl FrameSink for Batch {
+    #[inline]
+    fn lend(&mut self) -> Option<&mut [u8]> {
+        self.frames.get_mut(self.used).map(|frame| &mut frame[..])
+    }
+
+    #[inline]
+    fn commit(&mut self, len: usize) {
+        self.lens[self.used] = len;
+        self.used += 1;
+    }
+}
+
+fn main() {
+    let number = |i| {
+        std::env::args()
+            .nth(i)
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let connections = number(1).unwrap_or(100_000);
+    let (a, b) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+    let pool = |text: &str, n| Pool::range(text.parse().expect("an address"), n);
+    let tuples = Tuples::new(
+        pool("198.18.0.1", 100),
+        (1024, 65535),
+        pool("198.18.1.1", 1),
+        (80, 80),
+        Order::Sequential,
+        Steering::All,
+    );
+    let client = Client {
+        tuples: tuples.expect("not empty"),
+        request: Message::bytes(
+            b"GET / HTTP/1.1\r\nHost: example\r\nUser-Agent: wirebench\r\nAccept: */*\r\n\r\n",
+        ),
+        answer: Reading::Http,
+        requests: Some(1),
+        interval: 0,
+        pipeline: 1,
+        close: Close::Fin,
+        flood: false,
+        paced: false,
+        destinations: None,
+    };
+    let server = Server {
+        addresses: pool("198.18.1.1", 1),
+        ports: (80, 80),
+        request: Reading::Http,
+        answer: Answer::Message(Message::bytes(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nHello, world!\n",
+        )),
+        answers: Some(1),
+        proxy: false,
+    };
+    let mut config = Config::new(Role::Client(client), Transport::Tcp, a);
+    config.gateway = Some(b);
+    let mut client = Machine::new(config, Latencies::default()).expect("sound");
+    let config = Config::new(Role::Server(server), Transport::Tcp, b);
+    let mut server = Machine::new(config, ()).expect("sound");
+
+    let batch = || Batch {
+        frames: Box::new([[0; 2048]; 64]),
+        lens: [0; 64],
+        used: 0,
+    };
+    let (mut there, mut back) = (batch(), batch());
+    let mut now = 0;
+    while client.counters().completed < connections {
+        let left = connections - client.counters().attempted;
+        client.launch(now, left.min(32) as u32, &mut there);
+        while there.used + back.used > 0 {
+            for i in 0..there.used {
+                server.receive(now, &there.frames[i][..there.lens[i]], &mut back);
+            }
+            there.used = 0;
+            server.poll(now, &mut back);
+            for i in 0..back.used {
+                client.receive(now, &back.frames[i][..back.lens[i]], &mut there);
+            }
+            back.used = 0;
+            client.poll(now, &mut there);
+        }
+        now += 10_000;
+    }
+    let (c, s) = (client.counters(), server.counters());
+    assert!(c.is_balanced() && s.is_balanced() && s.completed == connections);
+    println!(
+        "{} connections: client sent {} frames, received {}; server sent {}, received {}",
+        c.completed, c.tx_frames, c.rx_frames, s.tx_frames, s.rx_frames
+    );
+}

@@ -1,0 +1,233 @@
+//! One connection: 96 bytes, first what every segment touches.
+
+use crate::addr::Addr;
+use crate::reader::Progress;
+use crate::timer::Link;
+
+/// A tuple as one end sees it; the local address by its number in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Key {
+    pub(crate) remote: Addr,
+    pub(crate) local: u32,
+    /// Remote port above, local port below: the order of a segment that comes in.
+    pub(crate) ports: u32,
+}
+
+impl Key {
+    #[inline]
+    pub(crate) const fn local_port(&self) -> u16 {
+        self.ports as u16
+    }
+
+    #[inline]
+    pub(crate) const fn remote_port(&self) -> u16 {
+        (self.ports >> 16) as u16
+    }
+}
+
+/// RFC 9293 section 3.3.2, with everything from ESTABLISHED to LAST-ACK in one: which FINs were
+/// sent, acknowledged and received is told by flags, and those alone decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Free,
+    SynSent,
+    SynReceived,
+    Open,
+    TimeWait,
+    Udp,
+}
+
+/// Bits of [`Conn::flags`].
+pub(crate) mod flag {
+    /// A SYN or SYN-ACK is to be sent (again).
+    pub(crate) const SEND_SYN: u16 = 1;
+    /// An acknowledgement is to be sent, at the next output.
+    pub(crate) const SEND_ACK: u16 = 1 << 1;
+    /// The oldest segment is to be sent again.
+    pub(crate) const SEND_AGAIN: u16 = 1 << 2;
+    /// A RST is to be sent; the connection then goes.
+    pub(crate) const SEND_RST: u16 = 1 << 3;
+    /// An acknowledgement may wait until the end of the batch.
+    pub(crate) const ACK_LATER: u16 = 1 << 4;
+    /// Nothing more will be queued: a FIN follows the data.
+    pub(crate) const FIN_QUEUED: u16 = 1 << 5;
+    pub(crate) const FIN_SENT: u16 = 1 << 6;
+    pub(crate) const FIN_RECEIVED: u16 = 1 << 7;
+    /// `next_seq` went back to `oldest`: acknowledgements may lie above it.
+    pub(crate) const REWOUND: u16 = 1 << 8;
+    /// In fast recovery.
+    pub(crate) const RECOVERY: u16 = 1 << 9;
+    /// Answers to requests are outstanding.
+    pub(crate) const WAITING: u16 = 1 << 10;
+    /// The first byte of the answer was seen; on a server, that one answer was sent.
+    pub(crate) const ANSWERED: u16 = 1 << 11;
+    /// The client pauses until its next request.
+    pub(crate) const PAUSED: u16 = 1 << 12;
+    /// A probe of a zero window is to be sent.
+    pub(crate) const SEND_PROBE: u16 = 1 << 13;
+    /// All that was to be exchanged has been: the end is a success.
+    pub(crate) const DONE: u16 = 1 << 14;
+    /// The number waits in the machine's queue.
+    pub(crate) const QUEUED: u16 = 1 << 15;
+}
+
+/// No side record.
+pub(crate) const NO_ASIDE: u16 = u16::MAX;
+/// Requests without end.
+pub(crate) const ENDLESS: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Conn {
+    pub(crate) key: Key,
+    pub(crate) link: Link,
+    /// Oldest unacknowledged sequence number; RFC 9293: SND.UNA.
+    pub(crate) oldest: u32,
+    /// Next sequence number to be sent: SND.NXT.
+    pub(crate) next_seq: u32,
+    /// Next sequence number expected: RCV.NXT.
+    pub(crate) expected: u32,
+    /// Bytes of messages from `oldest` on: unacknowledged and unsent.
+    pub(crate) queued_len: u32,
+    /// The peer's window, unscaled.
+    pub(crate) window: u16,
+    pub(crate) state: State,
+    /// The peer's window scale (low 4 bits), duplicate acknowledgements up to 3 (next 2 bits),
+    /// whether the peer offered a scale at all (bit 6).
+    pub(crate) packed: u8,
+    /// When the present phase began, in ns: SYN, last request, close; during a pause, when it ends.
+    pub(crate) stamp: u64,
+    pub(crate) progress: Progress,
+    pub(crate) flags: u16,
+    pub(crate) mss: u16,
+    /// Congestion window and threshold, in segments.
+    pub(crate) cwnd: u16,
+    pub(crate) threshold: u16,
+    /// How much later than its nominal time the last request left, in ns, saturating.
+    pub(crate) lateness: u32,
+    /// Requests still to be sent.
+    pub(crate) requests: u16,
+    /// Requests without an answer.
+    pub(crate) outstanding: u16,
+    /// Expiries of the retransmission timer without progress.
+    pub(crate) expiries: u8,
+    /// The next hop, by its number.
+    pub(crate) hop: u8,
+    /// Side record with recovery point and out-of-order ranges.
+    pub(crate) aside: u16,
+}
+
+const _: () = assert!(size_of::<Conn>() == 96);
+
+impl Conn {
+    pub(crate) const FREE: Self = Self {
+        key: Key {
+            remote: Addr::v4(0),
+            local: 0,
+            ports: 0,
+        },
+        link: Link::IDLE,
+        oldest: 0,
+        next_seq: 0,
+        expected: 0,
+        queued_len: 0,
+        window: 0,
+        state: State::Free,
+        packed: 0,
+        stamp: 0,
+        progress: Progress::NEW,
+        flags: 0,
+        mss: 536,
+        cwnd: 1,
+        threshold: u16::MAX,
+        lateness: 0,
+        requests: 0,
+        outstanding: 0,
+        expiries: 0,
+        hop: 0,
+        aside: NO_ASIDE,
+    };
+
+    #[inline]
+    pub(crate) const fn has(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    #[inline]
+    pub(crate) const fn set(&mut self, flags: u16) {
+        self.flags |= flags;
+    }
+
+    #[inline]
+    pub(crate) const fn clear(&mut self, flags: u16) {
+        self.flags &= !flags;
+    }
+
+    #[inline]
+    pub(crate) const fn is_queued(&self) -> bool {
+        self.has(flag::QUEUED)
+    }
+
+    #[inline]
+    pub(crate) const fn set_queued(&mut self, queued: bool) {
+        if queued {
+            self.set(flag::QUEUED);
+        } else {
+            self.clear(flag::QUEUED);
+        }
+    }
+
+    /// Sequence numbers in flight, SYN and FIN included.
+    #[inline]
+    pub(crate) const fn in_flight(&self) -> u32 {
+        self.next_seq.wrapping_sub(self.oldest)
+    }
+
+    /// Message bytes in flight.
+    #[inline]
+    pub(crate) const fn data_in_flight(&self) -> u32 {
+        self.in_flight()
+            .saturating_sub(self.has(flag::FIN_SENT) as u32)
+    }
+
+    /// Message bytes not sent yet.
+    #[inline]
+    pub(crate) const fn unsent(&self) -> u32 {
+        self.queued_len.saturating_sub(self.data_in_flight())
+    }
+
+    /// The window the peer grants, in bytes.
+    #[inline]
+    pub(crate) const fn peer_window(&self) -> u32 {
+        (self.window as u32) << (self.packed & 0xf)
+    }
+
+    #[inline]
+    pub(crate) const fn duplicates(&self) -> u8 {
+        self.packed >> 4 & 3
+    }
+
+    #[inline]
+    pub(crate) const fn set_duplicates(&mut self, n: u8) {
+        self.packed = self.packed & !0x30 | (n & 3) << 4;
+    }
+
+    /// Both FINs sent, ours acknowledged.
+    #[inline]
+    pub(crate) const fn is_over(&self) -> bool {
+        self.has(flag::FIN_SENT) && self.has(flag::FIN_RECEIVED) && self.in_flight() == 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.has(flag::FIN_QUEUED)
+    }
+}
+
+/// Whether sequence number `a` comes before `b`: RFC 9293 section 3.4.
+#[inline]
+pub(crate) const fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}

@@ -1,0 +1,87 @@
+//! The per-worker TCP and UDP machine for load: frames in, frames out, connections opened, held and
+//! closed at rates no socket reaches.
+//!
+//! Pure: time comes in as nanoseconds of any steady clock, frames as slices, and frames leave into
+//! slices that a [`FrameSink`] lends. One worker owns one [`Machine`]; nothing is shared. Neighbour
+//! resolution is not done here.
+//!
+//! A machine is a client or a server, of TCP or UDP. It is driven by four calls:
+//!
+//! ```
+//! use wb_tcp::*;
+//! use wb_wire::MacAddr;
+//!
+//! let (a, b) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+//! let there = Pool::range("198.18.0.2".parse().unwrap(), 1);
+//! let tuples = Tuples::new(
+//!     Pool::range("198.18.0.1".parse().unwrap(), 1), (1024, 65535),
+//!     there.clone(), (80, 80), Order::Sequential, Steering::All,
+//! ).unwrap();
+//! let client = Role::Client(Client {
+//!     tuples,
+//!     request: Message::bytes(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+//!     answer: Reading::Http,
+//!     requests: Some(1), interval: 0, pipeline: 1, close: Close::Fin, flood: false,
+//!     paced: false, destinations: None,
+//! });
+//! let server = Role::Server(Server {
+//!     addresses: there, ports: (80, 80), request: Reading::Http,
+//!     answer: Answer::Message(Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")),
+//!     answers: Some(1), proxy: false,
+//! });
+//! let mut config = Config::new(client, Transport::Tcp, a);
+//! config.gateway = Some(b);
+//! let mut client = Machine::new(config, ()).unwrap();
+//! let mut server = Machine::new(Config::new(server, Transport::Tcp, b), ()).unwrap();
+//!
+//! let (mut there, mut back) = (Frames::new(100), Frames::new(100));
+//! client.launch(0, 10, &mut there);
+//! for now in 0..10 {
+//!     for frame in there.take() { server.receive(now, &frame, &mut back); }
+//!     for frame in back.take() { client.receive(now, &frame, &mut there); }
+//!     client.poll(now, &mut there);
+//!     server.poll(now, &mut back);
+//! }
+//! assert_eq!(client.counters().completed, 10);
+//! assert_eq!(server.counters().completed, 10);
+//! ```
+//!
+//! Connections are made on demand: 96 bytes each and the index. What is sent comes from a
+//! [`Message`] shared by all; what is received is read in order and never kept. A segment that is
+//! ahead of its turn is kept as a range of numbers where its bytes need only be counted (a body of
+//! known length); where they must be seen (a head, a chunk's size) it is dropped and asked for again.
+//! Congestion control is that of RFC 5681 with NewReno's partial acknowledgements (RFC 6582), without
+//! SACK and time stamps.
+
+#![forbid(unsafe_code)]
+
+mod addr;
+mod aside;
+mod build;
+mod config;
+mod conn;
+mod counters;
+mod machine;
+mod message;
+mod observer;
+mod parse;
+mod reader;
+mod source;
+mod table;
+mod timer;
+mod tunnel;
+mod tuple;
+
+pub use addr::{Addr, Pool};
+pub use build::{FrameSink, Frames};
+pub use config::{
+    Answer, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server, Style,
+    TimeWait, Transport,
+};
+pub use counters::Counters;
+pub use machine::{Machine, Received};
+pub use message::{Filler, Message};
+pub use observer::{Latencies, Observer};
+pub use reader::Reading;
+pub use tunnel::Tunnel;
+pub use tuple::{Order, ReceiveHash, Steering, Tuple, Tuples};

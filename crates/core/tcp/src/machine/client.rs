@@ -1,0 +1,324 @@
+//! The client's part: when to open, to ask, to close.
+
+use super::{Cause, Machine, after};
+use crate::build::{FrameSink, Header};
+use crate::config::Close;
+use crate::conn::{ENDLESS, Key, State, flag};
+use crate::observer::Observer;
+use crate::reader::Read;
+
+/// Tuples in use that are passed over for one that is free.
+const MOST_TRIES: u32 = 64;
+
+impl<O: Observer> Machine<O> {
+    /// Opens up to `n` connections and says how many. Fewer when the sink has no room, the table is
+    /// full, or the next tuples are in use ([`crate::Counters::tuples_busy`]). A server opens none.
+    pub fn launch(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
+        for launched in 0..n {
+            if self.finishing || !self.open_one(now, sink) {
+                return launched;
+            }
+        }
+        n
+    }
+
+    #[inline]
+    fn open_one(&mut self, now: u64, sink: &mut impl FrameSink) -> bool {
+        let Some(client) = &mut self.client else {
+            return false;
+        };
+        if self.table.len() >= self.config.most_open || sink.lend().is_none() {
+            return false;
+        }
+        let table = &mut self.table;
+        let mut found = None;
+        let mut tries = 0;
+        client.tuples.next(|tuple, remote| {
+            tries += 1;
+            let key = Key::new(remote, tuple.client, tuple.server_port, tuple.client_port);
+            let hash = table.hash(&key);
+            let free = table.find(&key, hash).is_none();
+            if free {
+                found = Some((key, hash));
+            }
+            free || tries == MOST_TRIES
+        });
+        let Some((key, hash)) = found else {
+            self.counters.tuples_busy += 1;
+            return false;
+        };
+        let (requests, interval, flood) = (client.requests, client.interval, client.flood);
+        self.counters.attempted += 1;
+        if flood && requests == Some(1) {
+            // Nothing is waited for, so nothing is kept.
+            self.counters.completed += 1;
+            self.send_once(now, &key, hash, sink);
+            return true;
+        }
+        self.counters.open += 1;
+        let first = self.first_sequence(now, hash);
+        let id = self.table.insert(key, hash);
+        let conn = self.table.slab.get(id);
+        conn.stamp = now;
+        conn.requests = requests.unwrap_or(ENDLESS);
+        if self.is_tcp {
+            conn.state = State::SynSent;
+            conn.oldest = first;
+            conn.next_seq = first.wrapping_add(1);
+            conn.set(flag::SEND_SYN);
+            self.output(now, id, sink);
+            if self.paced && flood {
+                self.rest(id);
+            } else if flood {
+                self.wheel
+                    .set(&mut self.table.slab, id, after(now, interval.max(1)));
+            } else {
+                self.restart_timer(now, id);
+            }
+        } else {
+            conn.state = State::Udp;
+            if self.paced {
+                self.rest(id);
+            } else {
+                self.ask_datagrams(now, id, sink);
+            }
+        }
+        true
+    }
+
+    /// One SYN or datagram that belongs to no connection.
+    fn send_once(&mut self, now: u64, key: &Key, hash: u64, sink: &mut impl FrameSink) {
+        let seq = self.first_sequence(now, hash);
+        let mut path = Self::path(&self.hops, &self.local, key, 0);
+        if let Some(to) = &mut self.destinations {
+            path.remote = to.take();
+        }
+        let out = sink.lend().expect("asked before");
+        let len = if self.is_tcp {
+            let header = Header {
+                seq,
+                ack: 0,
+                flags: wb_wire::tcp_flags::SYN,
+                window: self.config.window,
+            };
+            self.counters.tcp_tx += 1;
+            self.counters.syn_tx += 1;
+            self.builder
+                .tcp(out, &path, &header, &self.syn_options, 0, |_| 0)
+        } else {
+            let text = &self.text;
+            self.counters.udp_tx += 1;
+            self.counters.requests += 1;
+            self.counters.payload_tx += u64::from(text.len());
+            self.builder
+                .udp(out, &path, text.len() as usize, |payload| {
+                    text.write(0, payload)
+                })
+        };
+        sink.commit(len);
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+    }
+
+    /// Queues the next requests of a connection, which were due at `nominal`.
+    pub(super) fn ask_again(&mut self, now: u64, nominal: u64, id: u32) {
+        let Some(client) = &self.client else { return };
+        let conn = self.table.slab.get(id);
+        let n = client.pipeline.max(1).min(conn.requests);
+        self.queue_requests(now, id, n);
+        let conn = self.table.slab.get(id);
+        conn.lateness = u32::try_from(now.saturating_sub(nominal)).unwrap_or(u32::MAX);
+    }
+
+    /// Queues `n` requests of a connection.
+    #[inline]
+    pub(super) fn queue_requests(&mut self, now: u64, id: u32, n: u16) {
+        let conn = self.table.slab.get(id);
+        if conn.requests != ENDLESS {
+            conn.requests -= n;
+        }
+        conn.outstanding = n;
+        conn.queued_len += u32::from(n) * self.text.len();
+        conn.stamp = now;
+        conn.clear(flag::PAUSED | flag::ANSWERED);
+        conn.set(flag::WAITING);
+        self.counters.requests += u64::from(n);
+    }
+
+    /// When the next request is due, after an answer that came now.
+    fn next_request(&mut self, now: u64, id: u32, interval: u64) -> u64 {
+        let conn = self.table.slab.get(id);
+        let nominal = conn.stamp.saturating_sub(u64::from(conn.lateness));
+        let next = after(nominal, interval);
+        if next >= now {
+            return next;
+        }
+        // The answer was late. Up to two periods are left out to stay in step.
+        let behind = (now - nominal).div_ceil(interval);
+        if behind <= 3 {
+            nominal + behind * interval
+        } else {
+            now
+        }
+    }
+
+    /// Reads in-order bytes. False if the connection is no more.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        now: u64,
+        id: u32,
+        bytes: &[u8],
+        sink: &mut impl FrameSink,
+    ) -> bool {
+        if self.client.is_none() {
+            return self.read_requests(now, id, bytes, sink);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let conn = self.table.slab.get(id);
+            if !conn.has(flag::WAITING) {
+                // Nothing was asked, or all that was wanted has come.
+                return true;
+            }
+            if !conn.has(flag::ANSWERED) {
+                conn.set(flag::ANSWERED);
+                self.observer.first_byte(now.saturating_sub(conn.stamp));
+            }
+            let mut progress = conn.progress;
+            let read = self.reader.read(&mut progress, rest);
+            self.table.slab.get(id).progress = progress;
+            match read {
+                Read::More => return true,
+                Read::Bad => {
+                    self.give_up(now, id, Cause::Malformed, sink);
+                    return false;
+                }
+                Read::Message { used, class, close } => {
+                    rest = &rest[used..];
+                    self.answered(now, id, class, close);
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes bytes that were kept as a range.
+    pub(super) fn count_read(&mut self, now: u64, id: u32, n: u32) {
+        let conn = self.table.slab.get(id);
+        if self.client.is_some() && !conn.has(flag::WAITING) {
+            return;
+        }
+        let mut progress = conn.progress;
+        let read = self.reader.count(&mut progress, u64::from(n));
+        self.table.slab.get(id).progress = progress;
+        if let Read::Message { class, close, .. } = read {
+            if self.client.is_some() {
+                self.answered(now, id, class, close);
+            } else {
+                self.requested(id, close);
+            }
+        }
+    }
+
+    /// An answer is complete.
+    #[inline]
+    fn answered(&mut self, now: u64, id: u32, class: u8, close: bool) {
+        let conn = self.table.slab.get(id);
+        self.counters.responses += 1;
+        if self.is_http || class != 0 {
+            self.counters.status(class);
+        }
+        self.observer.answered(now.saturating_sub(conn.stamp));
+        conn.outstanding = conn.outstanding.saturating_sub(1);
+        if conn.outstanding > 0 && !close {
+            return;
+        }
+        conn.outstanding = 0;
+        conn.clear(flag::WAITING | flag::ANSWERED);
+        let Some(client) = &self.client else { return };
+        let is_last = conn.requests == 0 || close || conn.has(flag::FIN_RECEIVED);
+        if is_last || self.finishing || self.surplus > 0 {
+            let how = client.close;
+            self.surplus = self.surplus.saturating_sub(1);
+            self.close(now, id, how);
+            return;
+        }
+        let interval = client.interval;
+        if self.paced {
+            self.pause(now, id, true);
+        } else if interval == 0 {
+            self.ask_again(now, now, id);
+        } else {
+            let next = self.next_request(now, id, interval);
+            let patience = self.config.ack_delay;
+            let conn = self.table.slab.get(id);
+            conn.set(flag::PAUSED);
+            conn.stamp = next;
+            // The next request carries the acknowledgement, or the peer would wait for too long.
+            if next.saturating_sub(now) > patience && patience != u64::MAX {
+                conn.set(flag::SEND_ACK);
+            }
+            conn.clear(flag::ACK_LATER);
+        }
+    }
+
+    /// Ends a connection that has had all it wanted.
+    pub(super) fn close(&mut self, now: u64, id: u32, how: Close) {
+        let conn = self.table.slab.get(id);
+        conn.stamp = now;
+        conn.clear(flag::PAUSED | flag::WAITING);
+        self.close_begins(id);
+        let conn = self.table.slab.get(id);
+        match how {
+            Close::Fin => conn.set(flag::FIN_QUEUED),
+            Close::Reset => conn.set(flag::SEND_RST),
+        }
+    }
+
+    /// The server's FIN has come. True if the connection is no more.
+    pub(super) fn server_closed(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
+        let conn = self.table.slab.get(id);
+        if conn.has(flag::DONE) {
+            return false;
+        }
+        if conn.has(flag::WAITING) {
+            let progress = conn.progress;
+            match self.reader.end(&progress) {
+                Some(class) => self.answered(now, id, class, true),
+                None => {
+                    self.give_up(now, id, Cause::Short, sink);
+                    return true;
+                }
+            }
+            return false;
+        }
+        // Between two requests it may.
+        self.close(now, id, Close::Fin);
+        false
+    }
+
+    /// Closes connections that pause, a few at a time.
+    pub(super) fn close_some(&mut self, now: u64) {
+        if !self.may_close_more() {
+            return;
+        }
+        let end = self.table.slab.extent();
+        let stop = end.min(self.sweep.saturating_add(256));
+        for id in self.sweep..stop {
+            let conn = self.table.slab.get(id);
+            match conn.state {
+                State::Open if conn.has(flag::PAUSED) => self.close_resting(now, id),
+                // A flood waits for nothing.
+                State::SynSent if self.paced && self.client.as_ref().is_some_and(|c| c.flood) => {
+                    self.complete(now, id);
+                }
+                State::Udp if conn.in_flight() == 0 && conn.queued_len == 0 => {
+                    self.complete(now, id);
+                }
+                _ => {}
+            }
+        }
+        self.sweep = stop;
+    }
+}

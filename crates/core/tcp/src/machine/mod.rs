@@ -1,0 +1,506 @@
+//! The machine: what is received, due or asked for becomes frames.
+
+mod ask;
+mod client;
+mod datagram;
+mod output;
+mod segment;
+mod server;
+mod stranger;
+mod timeout;
+
+use std::collections::VecDeque;
+
+use wb_wire::{MacAddr, tcp_flags};
+
+use crate::addr::Pool;
+use crate::aside::Asides;
+use crate::build::{Builder, FrameSink, Path};
+use crate::config::{Answer, Client, Config, ConfigError, Destinations, Role, Style, Transport};
+use crate::conn::{Conn, ENDLESS, Key, State, before};
+use crate::counters::Counters;
+use crate::message::Message;
+use crate::observer::Observer;
+use crate::parse::{Other, Packet, parse};
+use crate::reader::{Reader, Reading};
+use crate::table::Table;
+use crate::timer::{NONE, Wheel};
+
+/// Connections that close at a time, while the end takes its time.
+const CLOSING_AT_ONCE: u64 = 512;
+
+/// Whether a frame was for the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It was dealt with and counted.
+    Taken,
+    /// It is of another protocol or for another address: for the neighbour logic, say.
+    NotOurs,
+}
+
+/// A client or a server of many connections.
+///
+/// Call [`Machine::receive`] for every frame; after each batch, and no later than
+/// [`Machine::next_due`], [`Machine::poll`]; a client opens connections by [`Machine::launch`]. At the
+/// end [`Machine::finish`], go on until [`Machine::is_idle`], and [`Machine::abort`] what is left.
+/// All take the time in ns; it must not go back.
+#[derive(Debug)]
+pub struct Machine<O = ()> {
+    config: Config,
+    observer: O,
+    counters: Counters,
+    table: Table,
+    wheel: Wheel,
+    builder: Builder,
+    reader: Reader,
+    asides: Asides,
+    /// Connections with something to send at the next poll.
+    queue: VecDeque<u32>,
+    hops: Vec<MacAddr>,
+    /// Our addresses by number.
+    local: Pool,
+    /// The request of a client, the answer of a server.
+    text: Message,
+    /// A client's share of the configuration, apart from text and addresses.
+    client: Option<Client>,
+    server: ServerShape,
+    is_tcp: bool,
+    is_dperf: bool,
+    is_http: bool,
+    syn_options: [u8; 8],
+    /// Sequence numbers given out beyond what the time says.
+    ahead: u32,
+    finishing: bool,
+    sweep: u32,
+    /// Whether requests go out only by [`Machine::ask`].
+    paced: bool,
+    /// Connections that may be asked, with their tickets, and the last ticket given out.
+    resting: VecDeque<(u32, u32)>,
+    ticket: u32,
+    flow: ask::Flow,
+    /// Where a flood's packets go in turn.
+    destinations: Option<Destinations>,
+    /// A client's connections that have begun to close.
+    closing: u64,
+    /// Until then the end takes its time; 0: it does not.
+    unhurried_until: u64,
+    /// So many are to be closed as they come to rest.
+    surplus: u32,
+    /// Beginnings of PROXY headers, by connection.
+    partial: Vec<(u32, Vec<u8>)>,
+}
+
+/// What a server does, without its texts.
+#[derive(Clone, Copy, Debug)]
+struct ServerShape {
+    ports: (u16, u16),
+    answers: u16,
+    echo: bool,
+    sink: bool,
+    proxy: bool,
+}
+
+/// Why a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Connect,
+    Response,
+    Close,
+    Idle,
+    Refused,
+    Reset,
+    Short,
+    Malformed,
+    Aborted,
+}
+
+impl<O: Observer> Machine<O> {
+    /// A machine without connections, which tells times to `observer`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first thing that cannot be.
+    pub fn new(mut config: Config, observer: O) -> Result<Self, ConfigError> {
+        config.check()?;
+        config.mss = config.mss.max(1);
+        let empty = || Message::bytes(&[]);
+        let no_server = ServerShape {
+            ports: (1, 0),
+            answers: 1,
+            echo: false,
+            sink: true,
+            proxy: false,
+        };
+        let (mut local, text, client, server, reading) = match config.role.clone() {
+            Role::Client(client) => (
+                client.tuples.clients().clone(),
+                client.request.clone(),
+                Some(client.clone()),
+                no_server,
+                client.answer,
+            ),
+            Role::Server(server) => {
+                let shape = ServerShape {
+                    ports: server.ports,
+                    answers: server.answers.unwrap_or(ENDLESS),
+                    echo: matches!(server.answer, Answer::Echo),
+                    sink: matches!(server.answer, Answer::Sink),
+                    proxy: server.proxy,
+                };
+                let text = match server.answer {
+                    Answer::Message(message) => message,
+                    // As many bytes as any segment can ask for.
+                    Answer::Echo => Message::new(&[], 1 << 30, crate::Filler::Letter(b'e')),
+                    Answer::Sink => empty(),
+                };
+                (server.addresses, text, None, shape, server.request)
+            }
+        };
+        local.sort();
+        let is_tcp = config.transport == Transport::Tcp;
+        let [mss_high, mss_low] = config.mss.to_be_bytes();
+        Ok(Self {
+            counters: Counters::default(),
+            table: Table::new(config.expected, config.seed),
+            wheel: Wheel::new(0),
+            builder: Builder::new(
+                config.mac,
+                config.vlan,
+                config.tunnel,
+                config.tos,
+                config.ttl,
+                is_tcp,
+            ),
+            reader: Reader::new(reading, client.is_some()),
+            asides: Asides::new(),
+            queue: VecDeque::with_capacity(1024),
+            hops: config.gateway.into_iter().collect(),
+            local,
+            text,
+            server,
+            is_tcp,
+            is_dperf: config.style == Style::Dperf,
+            is_http: reading == Reading::Http,
+            // MSS, NOP, window scale: RFC 9293 section 3.2, RFC 7323 section 2.2.
+            syn_options: [2, 4, mss_high, mss_low, 1, 3, 3, config.window_scale],
+            ahead: 0,
+            finishing: false,
+            sweep: 0,
+            paced: client.as_ref().is_some_and(|client| client.paced),
+            resting: VecDeque::new(),
+            ticket: 0,
+            flow: ask::Flow::new(),
+            destinations: client
+                .as_ref()
+                .and_then(|client| client.destinations.clone()),
+            closing: 0,
+            unhurried_until: 0,
+            surplus: 0,
+            partial: Vec::new(),
+            client,
+            config,
+            observer,
+        })
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Who was told of times.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Who was told of times, to empty it at an interval.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// What the machine was made of.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Bytes that connections and their index take.
+    pub fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
+    /// Connections in the table, those in TIME_WAIT included.
+    pub fn held(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Takes a frame, without FCS, and answers it.
+    #[inline]
+    pub fn receive(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> Received {
+        self.counters.rx_frames += 1;
+        self.counters.rx_octets += frame.len() as u64;
+        if self.builder.outer().is_some() {
+            return self.receive_tunnelled(now, frame, sink);
+        }
+        match parse(frame, self.config.vlan, self.config.verify_checksums) {
+            Ok(packet) => self.take(now, &packet, sink),
+            Err(other) => self.turned_away(other),
+        }
+    }
+
+    #[inline(never)]
+    fn receive_tunnelled(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> Received {
+        let (vlan, verify) = (self.config.vlan, self.config.verify_checksums);
+        let opened = match self.builder.outer() {
+            Some(outer) => outer.open(frame, vlan, verify),
+            None => Err(Other::Foreign),
+        };
+        let parsed = opened.and_then(|(inner, from)| Ok((parse(inner, None, verify)?, from)));
+        match parsed {
+            Ok((packet, src_mac)) => self.take(now, &Packet { src_mac, ..packet }, sink),
+            Err(other) => self.turned_away(other),
+        }
+    }
+
+    // Inlined by force, as the parser is, so that the packet is never put together in memory.
+    #[inline(always)]
+    fn take(&mut self, now: u64, packet: &Packet<'_>, sink: &mut impl FrameSink) -> Received {
+        let Some(local) = self.local.position(packet.dst) else {
+            return self.turned_away(Other::Foreign);
+        };
+        self.counters.rx_tos += u64::from(packet.tos == self.config.tos);
+        let key = Key {
+            remote: packet.src,
+            local,
+            ports: packet.ports,
+        };
+        if packet.is_tcp {
+            self.counters.tcp_rx += 1;
+            let flags = packet.flags;
+            self.counters.syn_rx += u64::from(flags & tcp_flags::SYN != 0);
+            self.counters.fin_rx += u64::from(flags & tcp_flags::FIN != 0);
+            self.counters.rst_rx += u64::from(flags & tcp_flags::RST != 0);
+            if !self.is_tcp {
+                self.counters.drop_unknown += 1;
+                return Received::Taken;
+            }
+            let hash = self.table.hash(&key);
+            match self.table.find(&key, hash) {
+                Some(id) => self.segment(now, id, packet, sink),
+                None => self.stranger(now, key, hash, packet, sink),
+            }
+        } else {
+            self.counters.udp_rx += 1;
+            self.datagram(now, key, packet, sink);
+        }
+        Received::Taken
+    }
+
+    fn turned_away(&mut self, other: Other) -> Received {
+        match other {
+            Other::Foreign => self.counters.rx_foreign += 1,
+            Other::Malformed => self.counters.rx_malformed += 1,
+            Other::Fragment => self.counters.rx_fragments += 1,
+        }
+        if other == Other::Foreign {
+            Received::NotOurs
+        } else {
+            Received::Taken
+        }
+    }
+
+    /// Does what is due, and sends what waited for room or for the end of a batch.
+    pub fn poll(&mut self, now: u64, sink: &mut impl FrameSink) {
+        while let Some(id) = self.wheel.expire(&mut self.table.slab, now) {
+            self.expired(now, id, sink);
+        }
+        if self.finishing {
+            if now >= self.unhurried_until {
+                self.unhurried_until = 0;
+            }
+            self.close_some(now);
+        }
+        for _ in 0..self.queue.len() {
+            let Some(id) = self.queue.pop_front() else {
+                break;
+            };
+            let conn = self.table.slab.get(id);
+            conn.set_queued(false);
+            if conn.state == State::Free {
+                continue;
+            }
+            self.resume(now, id, sink);
+            if self.table.slab.get(id).is_queued() {
+                // No room; it is at the back of the queue now, and so are the others' turns.
+                break;
+            }
+        }
+    }
+
+    /// No later than then [`Machine::poll`] has something to do; 0 means now, None: never, unless
+    /// something is received or launched.
+    pub fn next_due(&self) -> Option<u64> {
+        if !self.queue.is_empty() {
+            return Some(0);
+        }
+        let due = self.wheel.next_due_ns();
+        if !self.finishing || self.sweep >= self.table.slab.extent() {
+            return due;
+        }
+        if self.may_close_more() {
+            return Some(0);
+        }
+        Some(due.map_or(self.unhurried_until, |due| due.min(self.unhurried_until)))
+    }
+
+    /// Begins the end: no connection sends another request, and those between requests are closed
+    /// in the polls that follow. Answers are still waited for.
+    pub fn finish(&mut self) {
+        self.finish_by(0);
+    }
+
+    /// The same, but until `hurry_at` only so many connections close at a time that a million of them
+    /// do not end in one burst.
+    pub fn finish_by(&mut self, hurry_at: u64) {
+        self.finishing = true;
+        self.sweep = 0;
+        self.unhurried_until = hurry_at;
+    }
+
+    /// Whether the end may close another connection now.
+    #[inline]
+    fn may_close_more(&self) -> bool {
+        self.closing < CLOSING_AT_ONCE || self.unhurried_until == 0
+    }
+
+    /// Whether no connection is open and nothing waits to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.counters.open == 0 && self.queue.is_empty()
+    }
+
+    /// Forgets all connections. Those open are counted as aborted, and told so by RST if the sink has
+    /// room and the configuration wants it.
+    pub fn abort(&mut self, now: u64, sink: &mut impl FrameSink) {
+        for id in 0..self.table.slab.extent() {
+            match self.table.slab.get(id).state {
+                State::Free => {}
+                State::TimeWait => self.remove(now, id),
+                _ => self.give_up(now, id, Cause::Aborted, sink),
+            }
+        }
+        self.queue.clear();
+        for id in 0..self.table.slab.extent() {
+            self.table.slab.get(id).set_queued(false);
+        }
+    }
+
+    /// The number of the next hop with this address.
+    fn hop(&mut self, mac: &[u8; 6]) -> u8 {
+        if self.config.gateway.is_some() {
+            return 0;
+        }
+        let mac = MacAddr(*mac);
+        let known = self.hops.iter().position(|hop| *hop == mac);
+        known.unwrap_or_else(|| {
+            if self.hops.len() < 256 {
+                self.hops.push(mac);
+            } else {
+                // More neighbours than fit: the last place is shared.
+                self.hops[255] = mac;
+            }
+            self.hops.len() - 1
+        }) as u8
+    }
+
+    /// Where the frames of a connection go.
+    #[inline]
+    fn path(hops: &[MacAddr], local: &Pool, key: &Key, hop: u8) -> Path {
+        Path {
+            to: hops.get(usize::from(hop)).copied().unwrap_or(MacAddr::ZERO),
+            local: local.at(key.local),
+            remote: key.remote,
+            local_port: key.local_port(),
+            remote_port: key.remote_port(),
+        }
+    }
+
+    /// A first sequence number: RFC 6528, a hash of the tuple plus a clock of 4 us. The clock is put
+    /// forward where a connection used numbers up faster ([`Machine::remove`]), so that a tuple used
+    /// again goes on after its last number.
+    #[inline]
+    fn first_sequence(&self, now: u64, hash: u64) -> u32 {
+        ((hash >> 32) as u32)
+            .wrapping_add((now >> 12) as u32)
+            .wrapping_add(self.ahead)
+    }
+
+    /// Puts a connection into the queue of the next poll.
+    #[inline]
+    fn enqueue(queue: &mut VecDeque<u32>, conn: &mut Conn, id: u32) {
+        if !conn.is_queued() {
+            conn.set_queued(true);
+            queue.push_back(id);
+        }
+    }
+
+    /// Ends a connection well.
+    #[inline]
+    fn complete(&mut self, now: u64, id: u32) {
+        self.uncount(id);
+        self.counters.completed += 1;
+        self.remove(now, id);
+    }
+
+    fn fail(&mut self, now: u64, id: u32, cause: Cause) {
+        self.uncount(id);
+        let counters = &mut self.counters;
+        *match cause {
+            Cause::Connect => &mut counters.failed_connect_timeout,
+            Cause::Response => &mut counters.failed_response_timeout,
+            Cause::Close => &mut counters.failed_close_timeout,
+            Cause::Idle => &mut counters.failed_idle_timeout,
+            Cause::Refused => &mut counters.failed_refused,
+            Cause::Reset => &mut counters.failed_reset,
+            Cause::Short => &mut counters.failed_short,
+            Cause::Malformed => &mut counters.failed_malformed,
+            Cause::Aborted => &mut counters.failed_aborted,
+        } += 1;
+        self.remove(now, id);
+    }
+
+    /// Fails a connection and tells the peer.
+    fn give_up(&mut self, now: u64, id: u32, cause: Cause, sink: &mut impl FrameSink) {
+        if self.config.reset_on_give_up && self.is_tcp {
+            self.send_reset(id, sink);
+        }
+        self.fail(now, id, cause);
+    }
+
+    #[inline]
+    fn remove(&mut self, now: u64, id: u32) {
+        self.wheel.unlink(&mut self.table.slab, id);
+        let conn = self.table.slab.get(id);
+        self.asides.give_back(&mut conn.aside);
+        conn.state = State::Free;
+        if self.flow.owner == id {
+            self.flow.owner = NONE;
+        }
+        if !self.partial.is_empty() {
+            self.partial.retain(|(of, _)| *of != id);
+        }
+        let conn = self.table.slab.get(id);
+        let (key, last) = (conn.key, conn.next_seq);
+        let hash = self.table.hash(&key);
+        if self.is_tcp {
+            let next = self.first_sequence(now, hash);
+            if !before(last, next) {
+                self.ahead = self.ahead.wrapping_add(last.wrapping_sub(next) + 1);
+            }
+        }
+        self.table.remove(id, hash);
+    }
+}
+
+/// A time after another, without end if it would be beyond all times.
+#[inline]
+fn after(start: u64, period: u64) -> u64 {
+    start.saturating_add(period)
+}

@@ -1,0 +1,527 @@
+//! What a TCP segment does to its connection: RFC 9293 section 3.10.7, RFC 5681, RFC 5961.
+
+use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
+
+use super::server::PROXY_READ;
+use super::{Cause, Machine};
+use crate::build::FrameSink;
+use crate::config::{Close, Style, TimeWait};
+use crate::conn::{NO_ASIDE, State, before, flag};
+use crate::observer::Observer;
+use crate::parse::{Packet, syn_options};
+
+/// Farthest ahead of what is expected that a sequence number is believed.
+const WINDOW: u32 = 1 << 24;
+/// Bit of `packed`: our FIN went out before the peer's came in.
+pub(super) const CLOSED_FIRST: u8 = 0x80;
+/// A server takes no more requests while more than this waits to be sent.
+const MOST_QUEUED: u32 = 1 << 30;
+
+impl<O: Observer> Machine<O> {
+    #[inline]
+    pub(super) fn segment(
+        &mut self,
+        now: u64,
+        id: u32,
+        packet: &Packet<'_>,
+        sink: &mut impl FrameSink,
+    ) {
+        let conn = self.table.slab.get(id);
+        match conn.state {
+            State::SynSent => return self.in_syn_sent(now, id, packet, sink),
+            State::TimeWait => return self.in_time_wait(now, id, packet, sink),
+            _ => {}
+        }
+        if packet.flags & (RST | SYN) != 0 || packet.flags & ACK == 0 {
+            return self.unusual(now, id, packet, sink);
+        }
+        let nothing_sent = conn.in_flight() == 0;
+        if !packet.options.is_empty() && self.client.is_none() {
+            self.look_for_toa(packet);
+        }
+        let Some(acked) = self.acknowledgement(now, id, packet) else {
+            self.output(now, id, sink);
+            return;
+        };
+        let conn = self.table.slab.get(id);
+        if conn.state == State::SynReceived {
+            // An old acknowledgement does not finish a handshake.
+            self.counters.drop_ack += 1;
+            return;
+        }
+        if self.client.is_none() {
+            // Anything that fits is a sign of life.
+            conn.stamp = now;
+        }
+        let mut seq = packet.seq;
+        let mut payload = packet.payload;
+        let mut fin = packet.flags & FIN != 0;
+        if seq != conn.expected {
+            let behind = conn.expected.wrapping_sub(seq);
+            if (behind as i32) < 0 {
+                self.ahead_of_turn(id, packet);
+                self.settle(now, id, acked > 0 || nothing_sent, sink);
+                return;
+            }
+            let len = payload.len() as u32 + u32::from(fin);
+            if behind >= len {
+                // All of it came before.
+                if len > 0 || seq != conn.expected.wrapping_sub(1) {
+                    self.counters.drop_sequence += 1;
+                }
+                if len > 0 || behind == 1 {
+                    self.counters.ack_again += 1;
+                    conn.set(flag::SEND_ACK);
+                }
+                self.settle(now, id, acked > 0 || nothing_sent, sink);
+                return;
+            }
+            payload = &payload[(behind as usize).min(payload.len())..];
+            seq = conn.expected;
+        }
+        debug_assert_eq!(seq, conn.expected);
+        // A second one would lie beyond the end of the stream.
+        fin &= !conn.has(flag::FIN_RECEIVED);
+        // A dperf server's window grows by one with every segment: an acknowledgement's counts at
+        // once, a request's after the first piece of its answer.
+        let grows = self.is_dperf && self.client.is_none();
+        let grows_later = grows && !payload.is_empty();
+        if grows && payload.is_empty() {
+            conn.cwnd = (conn.cwnd + 1).min(16);
+        }
+        if !payload.is_empty() {
+            if conn.queued_len > MOST_QUEUED {
+                // Not taken, so the peer will send it again when we have sent more.
+                self.counters.drop_ahead += 1;
+                conn.set(flag::SEND_ACK);
+                fin = false;
+            } else {
+                if fin && self.client.is_some() {
+                    // Nothing more is asked after the answer that comes with it.
+                    conn.set(flag::FIN_RECEIVED);
+                }
+                if !self.take_data(now, id, payload, sink) {
+                    return;
+                }
+            }
+        }
+        let conn = self.table.slab.get(id);
+        if fin {
+            conn.expected = conn.expected.wrapping_add(1);
+            conn.set(flag::FIN_RECEIVED | flag::SEND_ACK);
+            if conn.has(flag::FIN_SENT) {
+                conn.packed |= CLOSED_FIRST;
+                if self.config.time_wait == TimeWait::Reset && conn.in_flight() == 0 {
+                    conn.set(flag::SEND_RST | flag::DONE);
+                }
+            }
+            let over = if self.client.is_some() {
+                self.server_closed(now, id, sink)
+            } else {
+                self.client_closed(now, id, sink)
+            };
+            if over {
+                return;
+            }
+        }
+        self.settle(now, id, acked > 0 || nothing_sent, sink);
+        if grows_later {
+            let conn = self.table.slab.get(id);
+            conn.cwnd = (conn.cwnd + 1).min(16);
+        }
+    }
+
+    /// Sends, sets the timer, and ends what is over.
+    #[inline]
+    pub(super) fn settle(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
+        self.output(now, id, sink);
+        let conn = self.table.slab.get(id);
+        match conn.state {
+            State::Free => {}
+            _ if conn.is_over() && !conn.has(flag::SEND_ACK | flag::SEND_RST) => {
+                self.end(now, id);
+            }
+            _ => {
+                if conn.has(flag::ACK_LATER) {
+                    // Nothing went out that could carry it; it waits for the end of the batch.
+                    Self::enqueue(&mut self.queue, conn, id);
+                }
+                if restart {
+                    self.restart_timer(now, id);
+                }
+            }
+        }
+    }
+
+    /// Both FINs are acknowledged.
+    fn end(&mut self, now: u64, id: u32) {
+        let conn = self.table.slab.get(id);
+        match self.config.time_wait {
+            TimeWait::Hold(_) if conn.packed & CLOSED_FIRST != 0 => {
+                if conn.state != State::TimeWait {
+                    conn.state = State::TimeWait;
+                    self.uncount(id);
+                    self.counters.completed += 1;
+                }
+                self.table.slab.get(id).stamp = now;
+                self.restart_timer(now, id);
+            }
+            _ => self.complete(now, id),
+        }
+    }
+
+    /// Takes the acknowledgement and window of a segment. How much was acknowledged, or None if the
+    /// segment is not to be looked at further.
+    #[inline]
+    fn acknowledgement(&mut self, now: u64, id: u32, packet: &Packet<'_>) -> Option<u32> {
+        let conn = self.table.slab.get(id);
+        let acked = packet.ack.wrapping_sub(conn.oldest);
+        let mut limit = conn.in_flight();
+        if conn.has(flag::REWOUND) && conn.state == State::Open {
+            limit = limit.max(conn.queued_len + u32::from(conn.has(flag::FIN_QUEUED)));
+        }
+        if acked > limit {
+            if before(packet.ack, conn.oldest) {
+                // Old; what else it brings may be new.
+                return Some(0);
+            }
+            self.counters.drop_ack += 1;
+            // RFC 9293 section 3.10.7.4: acknowledge, and drop it; but no bare acknowledgement, or two
+            // ends that are out of step would do so for ever.
+            if !packet.payload.is_empty() || packet.flags & FIN != 0 {
+                conn.set(flag::SEND_ACK);
+            }
+            return None;
+        }
+        let same_window = conn.window == packet.window;
+        conn.window = packet.window;
+        if acked == 0 {
+            if conn.in_flight() > 0
+                && same_window
+                && packet.payload.is_empty()
+                && packet.flags & FIN == 0
+                && conn.state == State::Open
+            {
+                self.duplicate(id);
+            }
+            return Some(0);
+        }
+        let mut data = acked;
+        if conn.state == State::SynReceived {
+            conn.state = State::Open;
+            self.counters.established += 1;
+            self.observer.connected(now.saturating_sub(conn.stamp));
+            data -= 1;
+        }
+        let data = data.min(conn.queued_len);
+        let old = conn.oldest;
+        conn.queued_len -= data;
+        conn.oldest = packet.ack;
+        if before(conn.next_seq, conn.oldest) {
+            conn.next_seq = conn.oldest;
+            if conn.has(flag::FIN_QUEUED) && conn.queued_len == 0 && acked > data {
+                conn.set(flag::FIN_SENT);
+            }
+        }
+        conn.expiries = 0;
+        conn.set_duplicates(0);
+        if data > 0 && !self.is_dperf {
+            self.grow_window(id, old, data);
+        }
+        let conn = self.table.slab.get(id);
+        if conn.has(flag::REWOUND) {
+            // Over when all is acknowledged that had been sent before it.
+            let over = match self.asides.get(conn.aside) {
+                Some(aside) => !before(conn.oldest, aside.recover),
+                None => conn.in_flight() == 0,
+            };
+            if over {
+                conn.clear(flag::REWOUND);
+            }
+        }
+        Some(acked)
+    }
+
+    /// RFC 5681 section 3.1, and RFC 6582 section 3.2 in fast recovery.
+    #[inline]
+    fn grow_window(&mut self, id: u32, old: u32, data: u32) {
+        let conn = self.table.slab.get(id);
+        let mss = u32::from(conn.mss);
+        if conn.has(flag::RECOVERY) {
+            let recover = self
+                .asides
+                .get(conn.aside)
+                .map_or(conn.oldest, |a| a.recover);
+            if before(conn.oldest, recover) {
+                conn.set(flag::SEND_AGAIN);
+                self.counters.fast_again += 1;
+                let left = (data / mss) as u16;
+                conn.cwnd = conn.cwnd.saturating_sub(left).max(1) + 1;
+            } else {
+                conn.clear(flag::RECOVERY);
+                conn.cwnd = conn.threshold;
+            }
+        } else if conn.cwnd < conn.threshold {
+            // Byte counting with a limit of two segments, of one after a timeout: RFC 3465 section 2.3.
+            let two = data > mss && !conn.has(flag::REWOUND);
+            conn.cwnd += if two { 2 } else { 1 };
+        } else {
+            // One segment for each window acknowledged: whenever a multiple of it is passed.
+            let window = u32::from(conn.cwnd) * mss;
+            if old / window != conn.oldest / window {
+                conn.cwnd = (conn.cwnd + 1).min(1 << 14);
+            }
+        }
+    }
+
+    /// A duplicate acknowledgement: RFC 5681 section 3.2.
+    fn duplicate(&mut self, id: u32) {
+        self.counters.duplicate_acks += 1;
+        let conn = self.table.slab.get(id);
+        if conn.has(flag::RECOVERY) {
+            conn.cwnd = (conn.cwnd + 1).min(1 << 14);
+            return;
+        }
+        if conn.has(flag::REWOUND) && !self.is_dperf {
+            // What is sent again after a timeout makes duplicates of its own: RFC 6582 section 4.
+            return;
+        }
+        let duplicates = conn.duplicates() + 1;
+        conn.set_duplicates(duplicates % 4);
+        if duplicates != 3 {
+            return;
+        }
+        self.counters.fast_again += 1;
+        conn.set(flag::SEND_AGAIN);
+        if self.is_dperf {
+            conn.cwnd = 1;
+            return;
+        }
+        let flight = (conn.in_flight() / u32::from(conn.mss)).min(1 << 14) as u16;
+        conn.threshold = (flight / 2).max(2);
+        conn.cwnd = conn.threshold;
+        let recover = conn.next_seq;
+        if let Some(aside) = self.asides.of(&mut conn.aside) {
+            aside.recover = recover;
+            conn.set(flag::RECOVERY);
+            conn.cwnd += 3;
+        }
+    }
+
+    /// A segment ahead of its turn: kept as a range if its bytes need not be seen. Acknowledged at
+    /// once, so that the peer notices: RFC 5681 section 4.2.
+    fn ahead_of_turn(&mut self, id: u32, packet: &Packet<'_>) {
+        let conn = self.table.slab.get(id);
+        let start = packet.seq;
+        let end = start.wrapping_add(packet.payload.len() as u32);
+        let distance = end.wrapping_sub(conn.expected);
+        if packet.payload.is_empty() && packet.flags & FIN == 0 {
+            // An acknowledgement that overtook data, or whose data was lost. Acknowledging
+            // acknowledgements would go on for ever where both ends have lost something.
+            return;
+        }
+        conn.set(flag::SEND_ACK);
+        let countable = if conn.is_closing() && self.client.is_some() {
+            u64::from(WINDOW)
+        } else if self.server.proxy && conn.outstanding != PROXY_READ {
+            0
+        } else {
+            self.reader.countable(&conn.progress)
+        };
+        let kept = !packet.payload.is_empty()
+            && distance < WINDOW
+            && u64::from(distance) <= countable
+            && !conn.has(flag::FIN_RECEIVED)
+            && self
+                .asides
+                .of(&mut conn.aside)
+                .is_some_and(|aside| aside.keep(conn.expected, start, end));
+        if kept {
+            self.counters.out_of_order += 1;
+        } else {
+            self.counters.drop_ahead += 1;
+        }
+    }
+
+    /// In-order data. False if the connection is no more.
+    #[inline]
+    fn take_data(&mut self, now: u64, id: u32, payload: &[u8], sink: &mut impl FrameSink) -> bool {
+        let conn = self.table.slab.get(id);
+        conn.expected = conn.expected.wrapping_add(payload.len() as u32);
+        conn.set(flag::ACK_LATER);
+        self.counters.payload_rx += payload.len() as u64;
+        if !self.read(now, id, payload, sink) {
+            return false;
+        }
+        let conn = self.table.slab.get(id);
+        if conn.aside != NO_ASIDE {
+            self.take_kept(now, id);
+        }
+        true
+    }
+
+    /// Takes ranges whose turn has come.
+    fn take_kept(&mut self, now: u64, id: u32) {
+        loop {
+            let conn = self.table.slab.get(id);
+            let Some(aside) = self.asides.get(conn.aside) else {
+                return;
+            };
+            let Some(end) = aside.take(conn.expected) else {
+                let empty = aside.is_empty();
+                if empty && !conn.has(flag::RECOVERY | flag::REWOUND) {
+                    self.asides.give_back(&mut conn.aside);
+                } else if !empty {
+                    conn.set(flag::SEND_ACK);
+                }
+                return;
+            };
+            let n = end.wrapping_sub(conn.expected);
+            conn.expected = end;
+            self.counters.payload_rx += u64::from(n);
+            // A gap that was filled is acknowledged at once: RFC 5681 section 4.2.
+            conn.set(flag::SEND_ACK);
+            self.count_read(now, id, n);
+        }
+    }
+
+    fn in_syn_sent(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        let acks_ours = packet.flags & ACK != 0 && packet.ack == conn.oldest.wrapping_add(1);
+        if packet.flags & ACK != 0 && !acks_ours {
+            self.counters.drop_ack += 1;
+            if packet.flags & RST == 0 && self.config.style == Style::Native {
+                let key = conn.key;
+                let hop = conn.hop;
+                self.answer_reset(&key, hop, packet, sink);
+            }
+            return;
+        }
+        if packet.flags & RST != 0 {
+            if acks_ours {
+                self.fail(now, id, Cause::Refused);
+            }
+            return;
+        }
+        if packet.flags & (SYN | ACK) != SYN | ACK {
+            self.counters.drop_flags += 1;
+            return;
+        }
+        let options = syn_options(packet.options);
+        conn.state = State::Open;
+        conn.oldest = packet.ack;
+        conn.next_seq = packet.ack;
+        conn.expected = packet.seq.wrapping_add(1);
+        conn.window = packet.window;
+        // The window of a SYN is not scaled (RFC 7323 section 2.2); the scale counts from the next.
+        conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
+        conn.cwnd = self.config.initial_window;
+        conn.expiries = 0;
+        conn.clear(flag::SEND_SYN | flag::REWOUND);
+        conn.set(flag::SEND_ACK);
+        self.counters.established += 1;
+        self.observer.connected(now.saturating_sub(conn.stamp));
+        if !self.paced {
+            self.ask_again(now, now, id);
+        } else if self.finishing {
+            let how = self.client.as_ref().map_or(Close::Fin, |c| c.close);
+            self.close(now, id, how);
+        } else {
+            self.pause(now, id, false);
+        }
+        self.output(now, id, sink);
+        let conn = self.table.slab.get(id);
+        if conn.state == State::Open {
+            conn.packed = conn.packed & 0xf0 | options.scale.unwrap_or(0);
+            self.restart_timer(now, id);
+        }
+    }
+
+    fn in_time_wait(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        if packet.flags & RST != 0 {
+            // Left alone: RFC 1337 section 3.
+            return;
+        }
+        if packet.flags & (SYN | ACK) == SYN && before(conn.expected, packet.seq) {
+            // A new connection may take the place: RFC 9293 section 3.10.7.4.
+            let key = conn.key;
+            self.remove(now, id);
+            let hash = self.table.hash(&key);
+            self.stranger(now, key, hash, packet, sink);
+            return;
+        }
+        if !packet.payload.is_empty() || packet.flags & (FIN | SYN) != 0 {
+            self.counters.ack_again += 1;
+            conn.set(flag::SEND_ACK);
+            conn.stamp = now;
+            self.output(now, id, sink);
+            self.restart_timer(now, id);
+        }
+    }
+
+    /// RST, SYN, or no ACK where one belongs.
+    fn unusual(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        if packet.flags & RST != 0 {
+            let distance = packet.seq.wrapping_sub(conn.expected);
+            if distance == 0 || self.is_dperf {
+                let acked = packet.ack.wrapping_sub(conn.oldest);
+                let all = conn.queued_len
+                    + u32::from(conn.has(flag::FIN_SENT))
+                    + u32::from(conn.state == State::SynReceived);
+                let acks_all = conn.queued_len == 0 || packet.flags & ACK != 0 && acked == all;
+                self.reset(now, id, acks_all);
+            } else if distance < WINDOW {
+                // A challenge: RFC 5961 section 3.2.
+                self.counters.drop_sequence += 1;
+                conn.set(flag::SEND_ACK);
+                self.output(now, id, sink);
+            } else {
+                self.counters.drop_sequence += 1;
+            }
+            return;
+        }
+        if packet.flags & SYN != 0 {
+            let again = packet.seq.wrapping_add(1) == conn.expected;
+            if conn.state == State::SynReceived && again && packet.flags & ACK == 0 {
+                // dperf answers again only after a second.
+                if !self.is_dperf || now.saturating_sub(conn.stamp) > 1_000_000_000 {
+                    conn.set(flag::SEND_SYN | flag::REWOUND);
+                } else {
+                    self.counters.drop_flags += 1;
+                }
+            } else if conn.state == State::Open {
+                // A SYN-ACK that came twice, or a challenge: RFC 5961 section 4.2.
+                if again {
+                    self.counters.ack_again += 1;
+                } else {
+                    self.counters.drop_flags += 1;
+                }
+                conn.set(flag::SEND_ACK);
+            } else {
+                self.counters.drop_flags += 1;
+            }
+            self.output(now, id, sink);
+            return;
+        }
+        self.counters.drop_flags += 1;
+    }
+
+    /// The peer's RST was believed.
+    fn reset(&mut self, now: u64, id: u32, acks_all: bool) {
+        let conn = self.table.slab.get(id);
+        // A server is done when all its answers arrived, whoever ends it and how.
+        let done = if self.client.is_some() {
+            conn.has(flag::DONE)
+        } else {
+            conn.state == State::Open && conn.has(flag::DONE) && acks_all
+        };
+        if done {
+            self.counters.completed_by_reset += 1;
+            self.complete(now, id);
+        } else {
+            self.fail(now, id, Cause::Reset);
+        }
+    }
+}

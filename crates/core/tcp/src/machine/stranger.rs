@@ -1,0 +1,135 @@
+//! Segments of no connection: a new one is accepted, anything else answered by RST or dropped.
+
+use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
+
+use super::Machine;
+use crate::build::{FrameSink, Header};
+use crate::conn::{Key, State, flag};
+use crate::observer::Observer;
+use crate::parse::{Packet, syn_options};
+
+impl<O: Observer> Machine<O> {
+    #[inline]
+    pub(super) fn stranger(
+        &mut self,
+        now: u64,
+        key: Key,
+        hash: u64,
+        packet: &Packet<'_>,
+        sink: &mut impl FrameSink,
+    ) {
+        let port = key.local_port();
+        let listens =
+            self.client.is_none() && (self.server.ports.0..=self.server.ports.1).contains(&port);
+        if packet.flags & (SYN | ACK | RST | FIN) == SYN && listens && !self.finishing {
+            self.accept(now, key, hash, packet, sink);
+            return;
+        }
+        self.counters.drop_unknown += 1;
+        let is_known_tuple = match &self.client {
+            Some(client) => client.tuples.contains(key.remote, key.remote_port()),
+            None => listens,
+        };
+        // dperf's table has an entry for every tuple it was told of; a closed one is silent.
+        let silent = if self.is_dperf {
+            is_known_tuple
+        } else {
+            packet.flags & RST != 0
+        };
+        if self.config.reset_unknown && !silent {
+            let hop = self.hop(packet.src_mac);
+            self.answer_reset(&key, hop, packet, sink);
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: u64,
+        key: Key,
+        hash: u64,
+        packet: &Packet<'_>,
+        sink: &mut impl FrameSink,
+    ) {
+        if self.table.len() >= self.config.most_open {
+            self.counters.drop_table_full += 1;
+            return;
+        }
+        let options = syn_options(packet.options);
+        let first = self.first_sequence(now, hash);
+        let hop = self.hop(packet.src_mac);
+        let id = self.table.insert(key, hash);
+        let conn = self.table.slab.get(id);
+        conn.state = State::SynReceived;
+        conn.hop = hop;
+        conn.oldest = first;
+        conn.next_seq = first.wrapping_add(1);
+        conn.expected = packet.seq.wrapping_add(1);
+        conn.window = packet.window;
+        conn.packed = options.scale.map_or(0, |scale| 0x40 | scale);
+        conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
+        conn.cwnd = self.config.initial_window;
+        conn.stamp = now;
+        conn.requests = self.server.answers;
+        conn.set(flag::SEND_SYN);
+        self.counters.attempted += 1;
+        self.counters.open += 1;
+        if !packet.options.is_empty() {
+            self.look_for_toa(packet);
+        }
+        self.output(now, id, sink);
+        self.restart_timer(now, id);
+    }
+
+    pub(super) fn look_for_toa(&mut self, packet: &Packet<'_>) {
+        if let Some((address, port)) = crate::source::toa(packet.options) {
+            self.counters.toa_seen += 1;
+            self.observer.source(address, port);
+        }
+    }
+
+    /// RST for a segment that does not fit: RFC 9293 section 3.10.7.1.
+    pub(super) fn answer_reset(
+        &mut self,
+        key: &Key,
+        hop: u8,
+        packet: &Packet<'_>,
+        sink: &mut impl FrameSink,
+    ) {
+        let Some(out) = sink.lend() else {
+            self.counters.drop_no_room += 1;
+            return;
+        };
+        let bit = |flag| u32::from(packet.flags & flag != 0);
+        let numbers = bit(SYN) + bit(FIN);
+        let header = if self.is_dperf {
+            Header {
+                seq: 0,
+                ack: packet.seq.wrapping_add(numbers),
+                flags: RST | ACK,
+                window: 0,
+            }
+        } else if packet.flags & ACK != 0 {
+            Header {
+                seq: packet.ack,
+                ack: 0,
+                flags: RST,
+                window: 0,
+            }
+        } else {
+            let len = numbers + packet.payload.len() as u32;
+            Header {
+                seq: 0,
+                ack: packet.seq.wrapping_add(len),
+                flags: RST | ACK,
+                window: 0,
+            }
+        };
+        let path = Self::path(&self.hops, &self.local, key, hop);
+        let len = self.builder.tcp(out, &path, &header, &[], 0, |_| 0);
+        sink.commit(len);
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+        self.counters.tcp_tx += 1;
+        self.counters.rst_tx += 1;
+    }
+}

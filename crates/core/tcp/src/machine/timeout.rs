@@ -1,0 +1,192 @@
+//! What is done when a connection's time has come.
+
+use super::{Cause, Machine, after};
+use crate::build::FrameSink;
+use crate::config::TimeWait;
+use crate::conn::{NO_ASIDE, State, before, flag};
+use crate::observer::Observer;
+
+impl<O: Observer> Machine<O> {
+    /// Sets the one timer of a connection to the earliest of what it waits for.
+    #[inline]
+    pub(super) fn restart_timer(&mut self, now: u64, id: u32) {
+        let conn = self.table.slab.get(id);
+        let due = if conn.state == State::TimeWait {
+            match self.config.time_wait {
+                TimeWait::Hold(hold) => after(conn.stamp, hold),
+                _ => now,
+            }
+        } else if conn.has(flag::PAUSED) {
+            conn.stamp
+        } else {
+            let waits = conn.in_flight() > 0 || conn.unsent() > 0;
+            let retransmission = self.config.retransmission;
+            let doublings = if retransmission.backoff {
+                conn.expiries.min(7)
+            } else {
+                0
+            };
+            let end = self.phase_end(id).0;
+            if waits {
+                end.min(after(now, retransmission.after << doublings))
+            } else {
+                end
+            }
+        };
+        self.wheel.set(&mut self.table.slab, id, due);
+    }
+
+    /// When the present phase has taken too long, and what failed then.
+    #[inline]
+    fn phase_end(&mut self, id: u32) -> (u64, Cause) {
+        let is_client = self.client.is_some();
+        let conn = self.table.slab.get(id);
+        let config = &self.config;
+        let (period, cause) = match conn.state {
+            State::SynSent | State::SynReceived => (config.connect_timeout, Cause::Connect),
+            _ if conn.has(flag::FIN_QUEUED) && conn.queued_len == 0 => {
+                (config.close_timeout, Cause::Close)
+            }
+            _ if is_client => (config.response_timeout, Cause::Response),
+            _ => (config.idle_timeout, Cause::Idle),
+        };
+        (after(conn.stamp, period), cause)
+    }
+
+    pub(super) fn expired(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        match conn.state {
+            State::Free => return,
+            State::Udp => return self.datagram_due(now, id, sink),
+            State::TimeWait => {
+                let TimeWait::Hold(hold) = self.config.time_wait else {
+                    return self.remove(now, id);
+                };
+                if now >= after(conn.stamp, hold) {
+                    self.remove(now, id);
+                } else {
+                    self.restart_timer(now, id);
+                }
+                return;
+            }
+            State::SynSent if self.client.as_ref().is_some_and(|client| client.flood) => {
+                return self.flood_again(now, id, sink);
+            }
+            _ => {}
+        }
+        if conn.has(flag::PAUSED) {
+            let due = conn.stamp;
+            if due > now {
+                self.wheel.set(&mut self.table.slab, id, due);
+                return;
+            }
+            if self.finishing {
+                let how = self
+                    .client
+                    .as_ref()
+                    .map_or(crate::Close::Fin, |client| client.close);
+                self.close(now, id, how);
+            } else if self.paced {
+                // No request came that could have carried it.
+                conn.stamp = u64::MAX;
+                conn.set(flag::SEND_ACK);
+            } else {
+                self.ask_again(now, due, id);
+            }
+            self.settle(now, id, true, sink);
+            return;
+        }
+        let (end, cause) = self.phase_end(id);
+        if now >= end {
+            self.give_up(now, id, cause, sink);
+            return;
+        }
+        let conn = self.table.slab.get(id);
+        if conn.is_queued() && !conn.has(flag::ACK_LATER) {
+            // Not even sent yet for want of room.
+            self.restart_timer(now, id);
+            return;
+        }
+        if conn.in_flight() > 0 {
+            if conn.expiries >= self.config.retransmission.tries {
+                let cause = match conn.state {
+                    State::SynSent | State::SynReceived => Cause::Connect,
+                    _ if conn.queued_len == 0 => Cause::Close,
+                    _ => Cause::Response,
+                };
+                self.give_up(now, id, cause, sink);
+                return;
+            }
+            conn.expiries += 1;
+            if conn.state == State::Open {
+                let several = conn.in_flight() > u32::from(conn.mss);
+                if (several || conn.aside != NO_ASIDE)
+                    && let Some(aside) = self.asides.of(&mut conn.aside)
+                    && !(conn.has(flag::REWOUND) && before(conn.next_seq, aside.recover))
+                {
+                    aside.recover = conn.next_seq;
+                }
+
+                // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
+                let flight = (conn.in_flight() / u32::from(conn.mss)).min(1 << 14) as u16;
+                conn.threshold = (flight / 2).max(2);
+                conn.cwnd = 1;
+                conn.next_seq = conn.oldest;
+                conn.set_duplicates(0);
+                conn.clear(flag::RECOVERY | flag::FIN_SENT | flag::SEND_AGAIN);
+            } else {
+                conn.set(flag::SEND_SYN);
+            }
+            conn.set(flag::REWOUND);
+        } else if conn.unsent() > 0 {
+            // The peer's window is closed: RFC 9293 section 3.8.6.1.
+            conn.expiries = (conn.expiries + 1).min(7);
+            conn.set(flag::SEND_PROBE);
+            self.counters.window_probes += 1;
+        }
+        self.settle(now, id, true, sink);
+    }
+
+    /// A flood with keepalive: the next SYN, one number on.
+    fn flood_again(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        if self.finishing {
+            self.fail(now, id, Cause::Connect);
+            return;
+        }
+        if self.paced {
+            return;
+        }
+        let interval = self
+            .client
+            .as_ref()
+            .map_or(1, |client| client.interval.max(1));
+        self.next_syn(now, id, sink);
+        self.wheel
+            .set(&mut self.table.slab, id, after(now, interval));
+    }
+
+    /// One SYN more of a flood.
+    pub(super) fn next_syn(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        conn.oldest = conn.oldest.wrapping_add(1);
+        conn.next_seq = conn.next_seq.wrapping_add(1);
+        conn.stamp = now;
+        conn.set(flag::SEND_SYN);
+        self.output(now, id, sink);
+    }
+
+    /// Goes on with a connection whose turn in the queue has come.
+    pub(super) fn resume(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        if conn.state == State::Udp {
+            self.send_datagrams(now, id, sink);
+            return;
+        }
+        if conn.has(flag::ACK_LATER) {
+            conn.clear(flag::ACK_LATER);
+            conn.set(flag::SEND_ACK);
+        }
+        let nothing_sent = conn.in_flight() == 0;
+        self.settle(now, id, nothing_sent, sink);
+    }
+}

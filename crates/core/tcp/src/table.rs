@@ -1,0 +1,341 @@
+//! Connections by their tuple: records in chunks, and an index of hash and record number.
+//!
+//! The index is open addressing with linear probing. An entry holds 32 bits of the hash beside the
+//! record's number, so neither a miss, nor closing a gap, nor growing touches a record. It grows
+//! by moving a few entries with every insertion, and records never move: no insertion is long.
+
+use crate::addr::Addr;
+use crate::conn::{Conn, Key};
+use crate::timer::{Link, Links, NONE, UNLINKED};
+
+const CHUNK: usize = 1 << 12;
+
+/// Records by number, in chunks that never move.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    chunks: Vec<Box<[Conn; CHUNK]>>,
+    free: u32,
+    used: u32,
+}
+
+impl Slab {
+    fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: NONE,
+            used: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&mut self, id: u32) -> &mut Conn {
+        &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+    }
+
+    /// All record numbers there are, taken or free.
+    pub(crate) fn extent(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    fn grow(&mut self) {
+        let base = self.extent();
+        let mut chunk: Box<[Conn; CHUNK]> = vec![Conn::FREE; CHUNK]
+            .into_boxed_slice()
+            .try_into()
+            .expect("made with this length");
+        for (i, conn) in chunk.iter_mut().enumerate() {
+            conn.link.next = base + i as u32 + 1;
+        }
+        chunk[CHUNK - 1].link.next = self.free;
+        self.free = base;
+        self.chunks.push(chunk);
+    }
+
+    fn take(&mut self) -> u32 {
+        if self.free == NONE {
+            self.grow();
+        }
+        let id = self.free;
+        self.free = self.get(id).link.next;
+        self.used += 1;
+        id
+    }
+
+    fn give_back(&mut self, id: u32) {
+        let free = self.free;
+        let conn = self.get(id);
+        conn.link = Link {
+            next: free,
+            prev: UNLINKED,
+            due: 0,
+        };
+        self.free = id;
+        self.used -= 1;
+    }
+}
+
+impl Links for Slab {
+    #[inline]
+    fn link(&mut self, record: u32) -> &mut Link {
+        &mut self.get(record).link
+    }
+}
+
+/// 0 is empty; else the hash above, the record number plus one below.
+type Entry = u64;
+
+#[derive(Debug, Default)]
+struct Buckets {
+    entries: Vec<Entry>,
+    used: usize,
+}
+
+impl Buckets {
+    fn with_buckets(buckets: usize) -> Self {
+        Self {
+            entries: vec![0; buckets],
+            used: 0,
+        }
+    }
+
+    #[inline]
+    fn mask(&self) -> usize {
+        self.entries.len() - 1
+    }
+
+    #[inline]
+    fn insert(&mut self, entry: Entry) {
+        let mask = self.mask();
+        let mut at = (entry >> 32) as usize & mask;
+        while self.entries[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.entries[at] = entry;
+        self.used += 1;
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+        if self.used == 0 {
+            return None;
+        }
+        let mask = self.mask();
+        let mut at = hash as usize & mask;
+        loop {
+            let entry = self.entries[at];
+            if entry == 0 {
+                return None;
+            }
+            if (entry >> 32) as u32 == hash && is_it(entry as u32 - 1) {
+                return Some(at);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Empties a bucket and closes the gap by moving back what was pushed past it.
+    #[inline]
+    fn remove(&mut self, mut gap: usize) {
+        let mask = self.mask();
+        let mut at = gap;
+        loop {
+            at = (at + 1) & mask;
+            let entry = self.entries[at];
+            if entry == 0 {
+                break;
+            }
+            let home = (entry >> 32) as usize & mask;
+            // It may move back only if its home does not lie between the gap and itself.
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
+                self.entries[gap] = entry;
+                gap = at;
+            }
+        }
+        self.entries[gap] = 0;
+        self.used -= 1;
+    }
+}
+
+/// The connections of one worker.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) slab: Slab,
+    now: Buckets,
+    /// The index before it grew; emptied little by little.
+    old: Buckets,
+    cursor: usize,
+    seed: u64,
+}
+
+impl Table {
+    /// Room for `expected` connections before the index first grows.
+    pub(crate) fn new(expected: u32, seed: u64) -> Self {
+        let buckets = (expected as usize * 4 / 3).max(64).next_power_of_two();
+        Self {
+            slab: Slab::new(),
+            now: Buckets::with_buckets(buckets),
+            old: Buckets::default(),
+            cursor: 0,
+            seed: seed | 1,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.slab.used
+    }
+
+    /// Bytes taken: records and index.
+    pub(crate) fn memory(&self) -> usize {
+        self.slab.chunks.len() * CHUNK * size_of::<Conn>()
+            + (self.now.entries.len() + self.old.entries.len()) * size_of::<Entry>()
+    }
+
+    /// A hash of the whole tuple; the upper half serves for sequence numbers.
+    #[inline]
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        let (high, low) = key.remote.halves();
+        let rest = u64::from(key.local) << 32 | u64::from(key.ports);
+        let first = fold(low ^ self.seed, rest ^ 0x9e37_79b9_7f4a_7c15);
+        fold(first ^ high, 0xd6e8_feb8_6659_fd93)
+    }
+
+    /// The connection of a tuple whose hash is given.
+    #[inline]
+    pub(crate) fn find(&mut self, key: &Key, hash: u64) -> Option<u32> {
+        let slab = &mut self.slab;
+        if let Some(at) = self.now.find(hash as u32, |id| slab.get(id).key == *key) {
+            return Some(self.now.entries[at] as u32 - 1);
+        }
+        let at = self.old.find(hash as u32, |id| slab.get(id).key == *key)?;
+        Some(self.old.entries[at] as u32 - 1)
+    }
+
+    /// A fresh record under a tuple that is not in the table.
+    #[inline]
+    pub(crate) fn insert(&mut self, key: Key, hash: u64) -> u32 {
+        if (self.now.used + self.old.used) * 8 >= self.now.entries.len() * 7 {
+            self.grow();
+        }
+        if self.old.used > 0 {
+            self.migrate(16);
+        }
+        let id = self.slab.take();
+        self.now
+            .insert((hash & 0xffff_ffff) << 32 | u64::from(id + 1));
+        let conn = self.slab.get(id);
+        // Whether the number waits in the machine's queue outlives the connection.
+        let queued = conn.is_queued();
+        *conn = Conn::FREE;
+        conn.key = key;
+        conn.set_queued(queued);
+        id
+    }
+
+    /// Takes a connection out, whose hash is given. Its timer must not be running.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32, hash: u64) {
+        let hash = hash as u32;
+        if let Some(at) = self.now.find(hash, |other| other == id) {
+            self.now.remove(at);
+        } else if let Some(at) = self.old.find(hash, |other| other == id) {
+            self.old.remove(at);
+        }
+        self.slab.give_back(id);
+    }
+
+    fn grow(&mut self) {
+        // Growing again before the last growth is done does not happen: sixteen are moved for every
+        // one that comes. Should it, the rest is moved at once.
+        self.migrate(usize::MAX);
+        let bigger = Buckets::with_buckets(self.now.entries.len() * 2);
+        self.old = std::mem::replace(&mut self.now, bigger);
+        self.cursor = 0;
+    }
+
+    fn migrate(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if self.old.used == 0 {
+                self.old = Buckets::default();
+                return;
+            }
+            let entry = self.old.entries[self.cursor];
+            if entry == 0 {
+                self.cursor = (self.cursor + 1) & self.old.mask();
+            } else {
+                self.old.remove(self.cursor);
+                self.now.insert(entry);
+            }
+        }
+    }
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl Key {
+    /// The tuple as one end sees it.
+    #[inline]
+    pub(crate) fn new(remote: Addr, local: u32, remote_port: u16, local_port: u16) -> Self {
+        Self {
+            remote,
+            local,
+            ports: u32::from(remote_port) << 16 | u32::from(local_port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// The table holds what a HashMap holds, while it grows and shrinks.
+        #[test]
+        fn holds_what_a_map_holds(steps in prop::collection::vec((any::<bool>(), 0u16..600), 1..3000)) {
+            let mut table = Table::new(0, 7);
+            let mut model = HashMap::new();
+            for (insert, number) in steps {
+                let key = Key::new(Addr::v4(u32::from(number) & 3), 0, number, 80);
+                let hash = table.hash(&key);
+                let found = table.find(&key, hash);
+                prop_assert_eq!(found, model.get(&number).copied());
+                match found {
+                    None if insert => {
+                        model.insert(number, table.insert(key, hash));
+                    }
+                    Some(id) if !insert => {
+                        table.remove(id, hash);
+                        model.remove(&number);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len() as usize, model.len());
+            }
+            for (number, id) in model {
+                let key = Key::new(Addr::v4(u32::from(number) & 3), 0, number, 80);
+                prop_assert_eq!(table.find(&key, table.hash(&key)), Some(id));
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_takes_less_than_128_bytes() {
+        let mut table = Table::new(0, 1);
+        let mut worst = 0.0f64;
+        for n in 0..400_000u32 {
+            let key = Key::new(Addr::v4(n), 0, 1, 80);
+            let hash = table.hash(&key);
+            table.insert(key, hash);
+            // Below a few thousand the chunk is what counts.
+            if n > 200_000 {
+                worst = worst.max(table.memory() as f64 / f64::from(n + 1));
+            }
+        }
+        assert!(worst <= 128.0, "{worst} bytes");
+    }
+}

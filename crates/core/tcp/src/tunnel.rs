@@ -1,0 +1,154 @@
+//! The tunnel around frames: VXLAN (RFC 7348), IPv4 outside.
+
+use std::net::Ipv4Addr;
+
+use wb_wire::{Ethernet, Ipv4View, MacAddr, UdpView, checksum, ethertype, protocol};
+
+use crate::addr::Addr;
+use crate::build::Path;
+use crate::parse::{Other, parse};
+
+/// The port of VXLAN: RFC 7348 section 5.
+const PORT: u16 = 4789;
+/// The flag that says that there is a network identifier.
+const HAS_VNI: u8 = 0x08;
+/// Bytes of the VXLAN header.
+const VXLAN: usize = 8;
+/// What the tunnel adds to a frame, without a VLAN tag.
+pub(crate) const OUTER: usize = 14 + Ipv4View::LEN + UdpView::LEN + VXLAN;
+/// The same with one.
+pub(crate) const LONGEST_OUTER: usize = OUTER + 4;
+
+/// A VXLAN tunnel. The gateway of the configuration is the next hop outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Network identifier, 1 to 16,777,215.
+    pub vni: u32,
+    /// Source address of the frames inside.
+    pub src_mac: MacAddr,
+    /// Destination address of the frames inside.
+    pub dst_mac: MacAddr,
+    /// Our end.
+    pub local: Ipv4Addr,
+    /// The other end.
+    pub remote: Ipv4Addr,
+}
+
+/// Puts frames into the tunnel and takes them out.
+#[derive(Clone, Debug)]
+pub(crate) struct Outer {
+    pub(crate) tunnel: Tunnel,
+    bytes: [u8; LONGEST_OUTER],
+    pub(crate) len: usize,
+    l3: usize,
+    /// Sum of the IPv4 header without identification and length.
+    ip_sum: u64,
+    id: u16,
+}
+
+impl Outer {
+    pub(crate) fn new(tunnel: Tunnel, mac: MacAddr, vlan: Option<u16>, tos: u8, ttl: u8) -> Self {
+        let ethernet = Ethernet {
+            dst: MacAddr::ZERO,
+            src: mac,
+        };
+        let kind = ethertype::IPV4;
+        let mut head = ethernet
+            .emit(vlan.map_or(kind, |_| ethertype::VLAN))
+            .to_vec();
+        if let Some(tci) = vlan {
+            head.extend_from_slice(&tci.to_be_bytes());
+            head.extend_from_slice(&kind.to_be_bytes());
+        }
+        let l3 = head.len();
+        let header = Ipv4View {
+            version_ihl: 0x45,
+            tos,
+            total_len: 0.into(),
+            id: 0.into(),
+            // Don't fragment.
+            fragment: 0x4000.into(),
+            ttl,
+            protocol: protocol::UDP,
+            checksum: 0.into(),
+            src: tunnel.local.octets(),
+            dst: tunnel.remote.octets(),
+        };
+        let header = header.to_bytes();
+        head.extend_from_slice(&header);
+        // The checksum stays 0: RFC 7348 section 5.
+        let udp = UdpView {
+            sport: 0.into(),
+            dport: PORT.into(),
+            len: 0.into(),
+            checksum: 0.into(),
+        };
+        head.extend_from_slice(&udp.to_bytes());
+        head.extend_from_slice(&[HAS_VNI, 0, 0, 0]);
+        head.extend_from_slice(&(tunnel.vni << 8).to_be_bytes());
+        let mut bytes = [0; LONGEST_OUTER];
+        bytes[..head.len()].copy_from_slice(&head);
+        Self {
+            tunnel,
+            bytes,
+            len: head.len(),
+            l3,
+            ip_sum: checksum::sum(&header),
+            id: 0,
+        }
+    }
+
+    /// Writes the outer headers in front of a frame of `inner` bytes.
+    #[inline]
+    pub(crate) fn wrap(&mut self, out: &mut [u8], path: &Path, inner: usize) {
+        let head = &mut out[..self.len];
+        head.copy_from_slice(&self.bytes[..self.len]);
+        head[..6].copy_from_slice(&path.to.0);
+        let udp_len = (UdpView::LEN + VXLAN + inner) as u16;
+        let total = Ipv4View::LEN as u16 + udp_len;
+        let sum = self.ip_sum + u64::from(total) + u64::from(self.id);
+        let mut put = |at: usize, value: u16| {
+            head[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        };
+        put(self.l3 + 2, total);
+        put(self.l3 + 4, self.id);
+        put(self.l3 + 10, checksum::finish(sum));
+        put(self.l3 + 20, source_port(path));
+        put(self.l3 + 24, udp_len);
+        self.id = self.id.wrapping_add(1);
+    }
+
+    /// The frame inside, and the Ethernet address it came from.
+    pub(crate) fn open<'a>(
+        &self,
+        frame: &'a [u8],
+        vlan: Option<u16>,
+        verify: bool,
+    ) -> Result<(&'a [u8], &'a [u8; 6]), Other> {
+        let packet = parse(frame, vlan, verify)?;
+        let to_us = packet.dst == Addr::v4(self.tunnel.local.to_bits())
+            && !packet.is_tcp
+            && packet.ports as u16 == PORT;
+        if !to_us {
+            return Err(Other::Foreign);
+        }
+        let (head, inner) = packet
+            .payload
+            .split_first_chunk::<VXLAN>()
+            .ok_or(Other::Malformed)?;
+        let vni = u32::from_be_bytes([0, head[4], head[5], head[6]]);
+        if head[0] & HAS_VNI == 0 || vni != self.tunnel.vni {
+            return Err(Other::Foreign);
+        }
+        Ok((inner, packet.src_mac))
+    }
+}
+
+/// A port from 49152 on that differs from flow to flow and not within one: RFC 7348 section 5.
+#[inline]
+fn source_port(path: &Path) -> u16 {
+    let v6 = !path.local.is_v4();
+    let ports = u64::from(path.local_port) << 16 | u64::from(path.remote_port);
+    let flow = (path.local.sum(v6) + path.remote.sum(v6)) << 32 | ports;
+    (flow.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 | 0xc000
+}

@@ -1,0 +1,727 @@
+//! What a configuration says: the values as written, and what follows from them.
+//!
+//! Fields hold what the file says; `None` and empty mean that it says nothing. The methods give what
+//! is in force, defaults included.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wb_model::units::Mac;
+
+/// One run of one side: client or server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Which side this is.
+    pub mode: Mode,
+    /// CPUs of the workers; the order numbers the workers.
+    pub cpus: Vec<u32>,
+    /// Memory per NUMA node in MB, for example `4096,0`; without meaning outside of DPDK.
+    pub socket_mem: Option<String>,
+    /// Length of the steady phase, s; above 0.
+    pub duration: Option<u32>,
+    /// Detach from the terminal.
+    pub daemon: bool,
+    /// No report each second.
+    pub quiet: bool,
+    /// Clear the terminal before each report.
+    pub clear_screen: bool,
+    /// How much the driver library logs.
+    pub log_level: Option<LogLevel>,
+    /// Allow drivers with 512-bit vectors.
+    pub simd512: bool,
+    /// Ports; workers are dealt to them in blocks, the first block to the first port.
+    pub ports: Vec<Port>,
+    /// Client addresses. Client: one entry for each port, its source addresses. Server: those it
+    /// answers.
+    pub clients: Vec<Range>,
+    /// Server addresses, one entry for each port.
+    pub servers: Vec<Range>,
+    /// TCP or UDP ports of the server.
+    pub listen: Option<Listen>,
+    /// Source ports of the client.
+    pub client_ports: Option<PortSpan>,
+    /// Client address and port both advance from one connection to the next.
+    pub client_hop: bool,
+    /// Destinations that packets of a flood take in turn, instead of the server's address.
+    pub change_dip: Vec<ChangeDip>,
+    /// VLAN of all frames, 1 to 4094.
+    pub vlan: Option<u16>,
+    /// Tunnels, one for each port; none: no tunnels.
+    pub vxlans: Vec<Vxlan>,
+    /// Announce and answer for the IP of the port only, not for the address range.
+    pub neigh_ignore: bool,
+    /// Name of a kernel interface for what is not test traffic, up to 9 characters.
+    pub kni: Option<String>,
+    /// MTU in bytes, 9000 to 9710, instead of 1500.
+    pub jumbo: Option<u16>,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: Option<u8>,
+    /// The NIC's own hash chooses queues.
+    pub rss: Option<Rss>,
+    /// Only traffic matched by rules reaches us.
+    pub flow_isolate: bool,
+    /// New connections per second, of all workers.
+    pub cps: Option<u32>,
+    /// Open connections to hold, of all workers.
+    pub cc: Option<u32>,
+    /// Connections opened back to back; none: chosen from the rate.
+    pub launch_num: Option<u32>,
+    /// Seconds of linear growth of the rate before the steady phase, 10 to 600.
+    pub slow_start: Option<u16>,
+    /// Seconds without traffic after the start, at least 1; they overlap `slow_start`.
+    pub wait: Option<u32>,
+    /// Send without waiting for answers.
+    pub flood: bool,
+    /// Connections carry more than one request.
+    pub keepalive: Option<Keepalive>,
+    /// Requests sent back to back, up to 100; none is 1 at a time.
+    pub pipeline: Option<u8>,
+    /// Queued packets that force a transmit call, 1 to 1024.
+    pub tx_burst: Option<u16>,
+    /// What runs over IP.
+    pub protocol: Option<Protocol>,
+    /// Bytes of one message above TCP or UDP: one value, or one for each CPU of a server; 0: the
+    /// built-in message.
+    pub payload_sizes: Vec<u32>,
+    /// Messages of random letters instead of equal ones, the same in each packet.
+    pub payload_random: bool,
+    /// Path of a file with the message.
+    pub payload_file: Option<String>,
+    /// Bytes of a frame with a message, without FCS; the form of payload sizes before 1.8.
+    pub packet_size: Option<u16>,
+    /// Advertised segment size and that of long responses, bytes.
+    pub mss: Option<u16>,
+    /// Segments of a long response in flight, 2 to 16.
+    pub send_window: Option<u8>,
+    /// Host header of requests.
+    pub http_host: Option<String>,
+    /// Path of requests.
+    pub http_path: Option<String>,
+    /// Method of requests.
+    pub http_method: Method,
+    /// Answer the last response with RST instead of FIN.
+    pub fast_close: bool,
+    /// No acknowledgements of their own between requests that are far apart.
+    pub disable_ack: bool,
+    /// Answer packets of unknown connections with RST.
+    pub tcp_rst: Option<bool>,
+    /// Time until a packet is sent again, or a UDP request counts as lost, s; 2 to 300.
+    pub retransmit_timeout: Option<u16>,
+    /// Where all this was written; equal to any other.
+    pub places: Places,
+}
+
+/// Which side of the device under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Opens connections.
+    #[default]
+    Client,
+    /// Answers them.
+    Server,
+}
+
+/// How much the driver library logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Errors.
+    Error,
+    /// Also warnings.
+    Warn,
+    /// Also what is done.
+    Info,
+    /// Everything.
+    Debug,
+}
+
+/// What runs over IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP; each segment with data counts as a whole message.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+    /// TCP, and the client reads responses to their end.
+    Http,
+}
+
+/// HTTP method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// GET
+    #[default]
+    Get,
+    /// POST
+    Post,
+}
+
+/// Where frames enter and leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A PCI address as written, with or without the domain: `0000:1b:00.0`, `1b:00.0`.
+    Pci(String),
+    /// A kernel interface, written `if:NAME`.
+    Interface(String),
+    /// A virtual device of the driver library and its arguments, written `vdev:…`.
+    Virtual(String),
+    /// Several devices as one, written `bondMODE:POLICY(PCI,…)`.
+    Bond {
+        /// 0 to 6 (4: IEEE 802.3ad), as of the Linux bonding driver.
+        mode: u8,
+        /// Transmit hash policy, 0 to 3.
+        policy: u8,
+        /// PCI addresses, 1 to 4.
+        members: Vec<String>,
+    },
+}
+
+impl Device {
+    /// PCI addresses of it, with the domain and in lower case.
+    #[must_use]
+    pub fn pci_ids(&self) -> Vec<String> {
+        let full = |id: &String| match id.len() {
+            7 => format!("0000:{id}").to_ascii_lowercase(),
+            _ => id.to_ascii_lowercase(),
+        };
+        match self {
+            Self::Pci(id) => vec![full(id)],
+            Self::Bond { members, .. } => members.iter().map(full).collect(),
+            Self::Interface(_) | Self::Virtual(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pci(id) => f.write_str(id),
+            Self::Interface(name) => write!(f, "if:{name}"),
+            Self::Virtual(name) => write!(f, "vdev:{name}"),
+            Self::Bond {
+                mode,
+                policy,
+                members,
+            } => write!(f, "bond{mode}:{policy}({})", members.join(",")),
+        }
+    }
+}
+
+/// A port and its neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its device.
+    pub device: Device,
+    /// Its own address.
+    pub ip: IpAddr,
+    /// Where all its frames go.
+    pub gateway: IpAddr,
+    /// The gateway's hardware address; none: asked for by ARP or neighbour discovery.
+    pub gateway_mac: Option<Mac>,
+}
+
+/// Consecutive addresses, and single ones beside them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first.
+    pub first: IpAddr,
+    /// How many follow one another, 1 to 254; only the last byte changes.
+    pub count: u8,
+    /// More, one by one, near the first.
+    pub more: Vec<IpAddr>,
+}
+
+impl Range {
+    /// All addresses, in order.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        (0..self.count)
+            .map(|n| after(self.first, n))
+            .chain(self.more.iter().copied())
+    }
+
+    /// How many addresses.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        u64::from(self.count) + self.more.len() as u64
+    }
+
+    /// Whether there is no address; a range that was read has one at least.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The address `n` after `first` in the last byte.
+fn after(first: IpAddr, n: u8) -> IpAddr {
+    match first {
+        IpAddr::V4(a) => {
+            let mut octets = a.octets();
+            octets[3] = octets[3].wrapping_add(n);
+            octets.into()
+        }
+        IpAddr::V6(a) => {
+            let mut octets = a.octets();
+            octets[15] = octets[15].wrapping_add(n);
+            octets.into()
+        }
+    }
+}
+
+/// Consecutive ports of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The first, from 1.
+    pub first: u16,
+    /// How many, from 1; `first + count` is below 65535.
+    pub count: u16,
+}
+
+/// Source ports, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSpan {
+    /// Lowest, from 1.
+    pub min: u16,
+    /// Highest.
+    pub max: u16,
+}
+
+impl PortSpan {
+    /// How many ports.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        u64::from(self.max - self.min) + 1
+    }
+
+    /// Never.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        false
+    }
+}
+
+/// Destinations `first`, `first + step`, … `count` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeDip {
+    /// The first.
+    pub first: IpAddr,
+    /// Distance, from 1.
+    pub step: u32,
+    /// How many, from 1.
+    pub count: u32,
+}
+
+/// A VXLAN tunnel (RFC 7348) of one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vxlan {
+    /// Network identifier, 1 to 16777215.
+    pub vni: u32,
+    /// Inner source MAC.
+    pub src_mac: Mac,
+    /// Inner destination MAC.
+    pub dst_mac: Mac,
+    /// First tunnel address of ours.
+    pub local: IpAddr,
+    /// How many of ours: one for each queue of the port.
+    pub local_count: u8,
+    /// First tunnel address of theirs.
+    pub remote: IpAddr,
+    /// How many of theirs: 1, or one for each queue of the port.
+    pub remote_count: u8,
+}
+
+/// `rss`, and what older versions let one say with it. `l3` and `l3l4` name the fields hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// What is hashed.
+    pub hash: Option<RssHash>,
+    /// How queues serve the hash.
+    pub queues: Option<RssQueues>,
+}
+
+/// Which hash chooses the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RssHash {
+    /// Addresses, with a symmetric key.
+    L3,
+    /// Addresses and ports, with a symmetric key.
+    L3L4,
+    /// What the NIC hashes by itself.
+    Auto,
+    /// What the NIC hashes by itself, of addresses.
+    AutoL3,
+    /// What the NIC hashes by itself, of addresses and ports.
+    AutoL3L4,
+}
+
+/// How queues serve the hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RssQueues {
+    /// Hash over all queues.
+    Rss,
+    /// Queues without hash.
+    None,
+}
+
+/// How long a connection lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Time between requests, ns; 0: the next as soon as the answer is here.
+    pub interval_ns: u64,
+    /// Requests after the first before the connection ends; none: until the run ends.
+    pub more_requests: Option<u32>,
+}
+
+/// How answers find the worker that asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// One worker for each port: there is nothing to steer.
+    None,
+    /// Each queue of a port has one server address.
+    ServerIp,
+    /// The NIC's hash; the client chooses its ports so that answers come back.
+    NicHash,
+    /// Nothing comes back.
+    Flood,
+}
+
+/// Where each keyword stood. Compares equal to any other, so that configurations compare by what
+/// they say.
+#[derive(Clone, Default)]
+pub struct Places {
+    /// Name of the file.
+    pub(crate) file: Arc<str>,
+    /// Lines of each keyword, in order.
+    pub(crate) lines: BTreeMap<&'static str, Vec<u32>>,
+    /// Keywords with a line that could not be read.
+    pub(crate) broken: BTreeSet<&'static str>,
+    /// First line with a character that is not printable ASCII.
+    pub(crate) foreign: Option<u32>,
+}
+
+impl Places {
+    /// The `n`-th line of `keyword`, from 0.
+    #[must_use]
+    pub fn line(&self, keyword: &str, n: usize) -> Option<u32> {
+        self.lines.get(keyword)?.get(n).copied()
+    }
+
+    /// Whether `keyword` was written.
+    #[must_use]
+    pub fn has(&self, keyword: &str) -> bool {
+        self.lines.contains_key(keyword)
+    }
+}
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Places {}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)
+    }
+}
+
+/// Seconds in which connections end after the steady phase.
+pub const DRAIN: u32 = 4;
+
+/// Bytes of the built-in request and of the header of any response with a payload.
+pub const HTTP_LEN: u32 = 85;
+
+impl Config {
+    /// Whether this side opens connections.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        self.mode == Mode::Client
+    }
+
+    /// Whether UDP is spoken.
+    #[must_use]
+    pub fn is_udp(&self) -> bool {
+        self.protocol() == Protocol::Udp
+    }
+
+    /// Whether addresses are IPv6, judged by the first range or port.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.servers
+            .first()
+            .or(self.clients.first())
+            .map(|r| r.first)
+            .or(self.ports.first().map(|p| p.ip))
+            .is_some_and(|ip| ip.is_ipv6())
+    }
+
+    /// What runs over IP; TCP unless said.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol.unwrap_or_default()
+    }
+
+    /// Steady phase, s; 60 unless said.
+    #[must_use]
+    pub fn duration_s(&self) -> u32 {
+        self.duration.unwrap_or(60)
+    }
+
+    /// Growth of the rate before the steady phase, s: 30 unless said, and 0 on a server.
+    #[must_use]
+    pub fn slow_start_s(&self) -> u32 {
+        match self.mode {
+            Mode::Client => self.slow_start.map_or(30, u32::from),
+            Mode::Server => 0,
+        }
+    }
+
+    /// Silence after the start, s: 3 unless said, and 0 on a server.
+    #[must_use]
+    pub fn wait_s(&self) -> u32 {
+        match self.mode {
+            Mode::Client => self.wait.unwrap_or(3),
+            Mode::Server => 0,
+        }
+    }
+
+    /// Whether answers are not waited for; never on a server.
+    #[must_use]
+    pub fn floods(&self) -> bool {
+        self.flood && self.is_client()
+    }
+
+    /// New connections per second of all workers, after growth: 1000 if only `cc` is said.
+    #[must_use]
+    pub fn cps(&self) -> Option<u32> {
+        self.cps
+            .or(self.cc.map(|_| 1000))
+            .filter(|_| self.is_client())
+    }
+
+    /// Connections to hold.
+    #[must_use]
+    pub fn cc(&self) -> Option<u32> {
+        self.cc.filter(|_| self.is_client())
+    }
+
+    /// Connections a worker opens back to back, for a rate of `cps` of this worker.
+    #[must_use]
+    pub fn launch_num(&self, cps: u32) -> u32 {
+        let fits = |n: &u32| cps.is_multiple_of(*n);
+        self.launch_num
+            .unwrap_or_else(|| (4..=10).find(fits).unwrap_or(4))
+    }
+
+    /// Share of worker `index` in `target`, as dperf deals it: one each to the first workers if there
+    /// are not enough, else equal parts, and the rest to the first worker.
+    #[must_use]
+    pub fn share(&self, target: u32, index: u32) -> u32 {
+        let workers = self.cpus.len().max(1) as u32;
+        match () {
+            () if target <= workers => u32::from(index < target),
+            () if index == 0 => target / workers + target % workers,
+            () => target / workers,
+        }
+    }
+
+    /// Packets that force a transmit call; 8 unless said.
+    #[must_use]
+    pub fn tx_burst(&self) -> u16 {
+        self.tx_burst.unwrap_or(8)
+    }
+
+    /// Time until a packet is sent again, s; 2 unless said. A server waits 1.1 times as long.
+    #[must_use]
+    pub fn retransmit_timeout_s(&self) -> u32 {
+        self.retransmit_timeout.map_or(2, u32::from)
+    }
+
+    /// Time after which a server forgets a silent connection, ns: four retransmissions and the
+    /// keepalive interval.
+    #[must_use]
+    pub fn idle_timeout_ns(&self) -> u64 {
+        let interval = self.keepalive.map_or(0, |k| k.interval_ns);
+        (u64::from(self.retransmit_timeout_s()) * 4_000_000_000).saturating_add(interval)
+    }
+
+    /// Whether packets of unknown connections are answered with RST.
+    #[must_use]
+    pub fn answers_rst(&self) -> bool {
+        self.tcp_rst.unwrap_or(true) && self.vxlans.is_empty()
+    }
+
+    /// Bytes of an IP packet.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.jumbo.unwrap_or(1500)
+    }
+
+    /// Bytes of the IP header and the one after it, TCP's without options.
+    #[must_use]
+    pub fn header_len(&self) -> u16 {
+        let ip = if self.is_ipv6() { 40 } else { 20 };
+        ip + if self.is_udp() { 8 } else { 20 }
+    }
+
+    /// The largest `mss`, bytes.
+    #[must_use]
+    pub fn mss_ceiling(&self) -> u16 {
+        self.mtu() - if self.is_ipv6() { 60 } else { 40 }
+    }
+
+    /// Segment size, bytes.
+    #[must_use]
+    pub fn mss(&self) -> u16 {
+        self.mss.unwrap_or_else(|| self.mss_ceiling())
+    }
+
+    /// Ports of the server; 80 unless said.
+    #[must_use]
+    pub fn listen(&self) -> Listen {
+        self.listen.unwrap_or(Listen {
+            first: 80,
+            count: 1,
+        })
+    }
+
+    /// Source ports of the client; all of them unless said.
+    #[must_use]
+    pub fn client_ports(&self) -> PortSpan {
+        self.client_ports.unwrap_or(PortSpan {
+            min: 1,
+            max: u16::MAX,
+        })
+    }
+
+    /// Queues of each port, which is workers of each port.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.cpus.len() / self.ports.len().max(1)
+    }
+
+    /// How answers find the worker that asked.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        match () {
+            () if self.queues() <= 1 => Steering::None,
+            () if self.rss.is_some() => Steering::NicHash,
+            () if self.floods() => Steering::Flood,
+            () => Steering::ServerIp,
+        }
+    }
+
+    /// Combinations of both addresses and ports that a worker of port `port` can use, which is its
+    /// number of connections at a time. Saturates.
+    #[must_use]
+    pub fn tuples(&self, port: usize) -> u64 {
+        let clients = match self.mode {
+            Mode::Client => self.clients.get(port).map_or(0, Range::len),
+            Mode::Server => self.clients.iter().map(Range::len).sum(),
+        };
+        let servers = match self.steering() {
+            Steering::ServerIp => 1,
+            _ => self.servers.get(port).map_or(0, Range::len),
+        };
+        u64::from(self.listen().count)
+            .saturating_mul(self.client_ports().len())
+            .saturating_mul(clients)
+            .saturating_mul(servers)
+    }
+
+    /// Times a second that dperf looks at its timers.
+    #[must_use]
+    pub fn ticks_per_second(&self) -> u32 {
+        let interval = match (self.mode, self.keepalive) {
+            (Mode::Client, Some(keepalive)) => keepalive.interval_ns,
+            _ => return 10_000,
+        };
+        match interval / 1000 {
+            0 if interval == 0 => 500_000,
+            0..2 => 2_000_000,
+            2..4 => 1_000_000,
+            4..10 => 500_000,
+            10..50 => 200_000,
+            50..100 => 100_000,
+            100..500 => 20_000,
+            _ => 10_000,
+        }
+    }
+
+    /// Payload bytes of a message of worker `index`, if the file says it by size: exactly what was
+    /// asked, except that responses above `mss` are whole segments.
+    ///
+    /// dperf itself sends one byte less in a GET of 86 bytes or more.
+    #[must_use]
+    pub fn payload(&self, index: usize) -> Option<u32> {
+        if let Some(size) = self.packet_size {
+            let headers = ETHERNET_LEN + self.header_len();
+            return Some(u32::from(size.saturating_sub(headers)));
+        }
+        let size = match self.payload_sizes.as_slice() {
+            [one] => *one,
+            several => *several.get(index)?,
+        };
+        let mss = u32::from(self.mss());
+        match size {
+            0 => None,
+            n if !self.is_client() && !self.is_udp() && n > mss => Some(n.div_ceil(mss) * mss),
+            n => Some(n),
+        }
+    }
+
+    /// Bytes of a message of worker `index`, built-in messages included; none if a file holds it.
+    #[must_use]
+    pub fn message_len(&self, index: usize) -> Option<u32> {
+        if self.payload_file.is_some() {
+            return None;
+        }
+        let built_in = match (self.is_udp(), self.mode) {
+            (true, _) => 0,
+            (false, Mode::Server) => HTTP_LEN + 14,
+            (false, Mode::Client) => {
+                let host = self.http_host.as_ref().map_or(5, String::len);
+                let path = self.http_path.as_ref().map_or(1, String::len);
+                HTTP_LEN - 6 + (host + path) as u32
+            }
+        };
+        Some(self.payload(index).unwrap_or(built_in))
+    }
+
+    /// Whether messages are HTTP, so that requests and responses are counted by kind: TCP with a
+    /// built-in message or one long enough to hold the header.
+    #[must_use]
+    pub fn speaks_http(&self) -> bool {
+        !self.is_udp() && self.payload(0).is_none_or(|n| n >= HTTP_LEN)
+    }
+
+    /// Segments of a long response in flight: 4 unless said, 0 if the responses of worker `index`
+    /// fit one packet.
+    #[must_use]
+    pub fn send_window(&self, index: usize) -> u8 {
+        let long = !self.is_udp() && self.message_len(index) > Some(u32::from(self.mss()));
+        if long {
+            self.send_window.unwrap_or(4)
+        } else {
+            0
+        }
+    }
+
+    /// Requests on one connection as dperf sends them: TCP one more than written, UDP without end.
+    /// None: without end.
+    #[must_use]
+    pub fn requests(&self) -> Option<u32> {
+        match (self.keepalive, self.is_udp()) {
+            (None, _) => Some(1),
+            (Some(_), true) => None,
+            (Some(k), false) => k.more_requests.map(|n| n.saturating_add(1)),
+        }
+    }
+}
+
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET_LEN: u16 = 14;

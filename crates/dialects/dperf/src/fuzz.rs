@@ -1,0 +1,51 @@
+//! One entry for tools that try arbitrary bytes as configuration files.
+
+use crate::{Config, Translate, accepted, check, is_configuration, parse, translate};
+
+/// Reads `bytes` as a file, checks it both ways, prints and reads it again, and
+/// translates it.
+///
+/// # Panics
+/// If what was printed reads differently: that is what is looked for.
+pub fn exercise(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = is_configuration(&text);
+    let parsed = parse("fuzz.conf", &text);
+    assert_eq!(parsed.config.is_some(), accepted(&parsed.problems));
+    for strict in [false, true] {
+        for problem in check("fuzz.conf", &text, strict) {
+            assert_eq!(problem.to_string().lines().count(), 1, "{problem:?}");
+        }
+    }
+    if let Some(config) = parsed.config {
+        let printed = config.to_string();
+        let again = parse("printed.conf", &printed);
+        assert_eq!(again.config.as_ref(), Some(&config), "{printed}");
+        exercise_plan(&config);
+    }
+}
+
+/// What passes the check can be translated once all devices are known, or has a problem with a line.
+fn exercise_plan(config: &Config) {
+    let known = |(n, port): (usize, &crate::config::Port)| {
+        let locator = format!("p{n}").parse().expect("a short name");
+        (port.device.to_string(), locator)
+    };
+    let locators = config.ports.iter().enumerate().map(known).collect();
+    let good = accepted(&config.check(false));
+    match translate(config, &Translate { locators }) {
+        Ok(made) => {
+            assert!(good);
+            assert_eq!(made.ports.len(), config.ports.len());
+            assert_eq!(made.jobs.len(), config.ports.len());
+            assert!(made.jobs.iter().all(|job| job.problems().is_empty()));
+        }
+        Err(problems) => {
+            assert!(!accepted(&problems));
+            assert!(
+                !good || problems.iter().all(|p| p.line.is_some()),
+                "{problems:#?}"
+            );
+        }
+    }
+}

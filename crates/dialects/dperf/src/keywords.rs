@@ -1,0 +1,1131 @@
+//! The keywords: one entry each, with its name, its arguments, how they are read and printed.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use wb_model::units::Mac;
+
+use crate::config::{
+    ChangeDip, Config, Device, Keepalive, Listen, LogLevel, Method, Mode, Port, PortSpan, Protocol,
+    Range, Rss, RssHash, RssQueues, Vxlan,
+};
+use crate::number;
+use crate::parse::quoted;
+use crate::problem::Code;
+
+/// Which side a keyword is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Both.
+    Both,
+    /// The client; without effect on a server.
+    Client,
+    /// The client; an error on a server, told by a rule of its own.
+    OnlyClient,
+    /// The server; without effect on a client.
+    Server,
+}
+
+/// Why a line could not be read.
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+type Outcome = Result<(), Fault>;
+
+/// The arguments of one line.
+pub(crate) struct Words<'a> {
+    words: &'a [&'a str],
+    /// What the user should know although the line could be read.
+    pub(crate) notes: Vec<(Code, String)>,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(words: &'a [&'a str]) -> Self {
+        let notes = Vec::new();
+        Self { words, notes }
+    }
+
+    /// All of them, if they are so many.
+    fn take(&self, count: RangeInclusive<usize>) -> Result<&'a [&'a str], Fault> {
+        if count.contains(&self.words.len()) {
+            return Ok(self.words);
+        }
+        let text = match self.words.len() {
+            0 => "no argument".to_owned(),
+            1 => "1 argument".to_owned(),
+            n => format!("{n} arguments"),
+        };
+        let code = Code::Arguments;
+        Err(Fault { code, text })
+    }
+
+    /// The only one.
+    fn one(&self) -> Result<&'a str, Fault> {
+        Ok(self.take(1..=1)?[0])
+    }
+
+    fn note(&mut self, code: Code, text: impl Into<String>) {
+        self.notes.push((code, text.into()));
+    }
+
+    /// A number read in part is told.
+    fn whole(&mut self, word: &str, loose: number::Loose<u32>) -> u32 {
+        if !loose.whole {
+            self.note(
+                Code::Read,
+                format!("{} is read as {}", quoted(word), loose.value),
+            );
+        }
+        loose.value
+    }
+}
+
+fn bad(word: &str) -> Fault {
+    Fault {
+        code: Code::Value,
+        text: format!("bad value {}", quoted(word)),
+    }
+}
+
+/// `value`, if it was read and is within `range`, as the narrower type of its field.
+fn within<T: TryFrom<u32>>(
+    word: &str,
+    value: Option<u32>,
+    range: RangeInclusive<u32>,
+) -> Result<T, Fault> {
+    value
+        .filter(|v| range.contains(v))
+        .and_then(|v| T::try_from(v).ok())
+        .ok_or_else(|| bad(word))
+}
+
+/// The largest number of the language.
+const MOST: u32 = i32::MAX as u32;
+
+/// One keyword.
+pub struct Keyword {
+    /// Its name.
+    pub name: &'static str,
+    /// Older names.
+    pub aliases: &'static [&'static str],
+    /// Names of its arguments; optional ones in brackets.
+    pub arguments: &'static str,
+    /// What they may be.
+    pub allowed: &'static str,
+    /// Which side it is for.
+    pub side: Side,
+    /// What it sets, with unit and default.
+    pub doc: &'static str,
+    /// Whether it was said with a value that a second line must not change.
+    taken: fn(&Config) -> bool,
+    read: fn(&mut Words<'_>, &mut Config) -> Outcome,
+    show: fn(&Config) -> Vec<String>,
+}
+
+impl std::fmt::Debug for Keyword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyword({})", self.form())
+    }
+}
+
+impl Keyword {
+    /// Its name and arguments.
+    #[must_use]
+    pub fn form(&self) -> String {
+        format!("{} {}", self.name, self.arguments)
+            .trim_end()
+            .to_owned()
+    }
+
+    pub(crate) fn read(&self, words: &mut Words<'_>, config: &mut Config) -> Outcome {
+        if (self.taken)(config) {
+            return Err(Fault {
+                code: Code::Duplicate,
+                text: "said before".to_owned(),
+            });
+        }
+        (self.read)(words, config)
+    }
+
+    /// The arguments of each of its lines that `config` stands for.
+    pub(crate) fn show(&self, config: &Config) -> Vec<String> {
+        (self.show)(config)
+    }
+}
+
+/// The keyword of this name or older name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Keyword> {
+    KEYWORDS
+        .iter()
+        .find(|k| k.name == name || k.aliases.contains(&name))
+}
+
+/// The keyword that `name` may have meant.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    wb_model::nearest(name, KEYWORDS.iter().map(|k| k.name))
+        .first()
+        .copied()
+}
+
+fn shown(value: Option<impl ToString>) -> Vec<String> {
+    value.iter().map(ToString::to_string).collect()
+}
+
+/// A switch without arguments.
+macro_rules! switch {
+    ($name:literal, $field:ident, $side:ident, $doc:literal) => {
+        Keyword {
+            name: $name,
+            aliases: &[],
+            arguments: "",
+            allowed: "no argument",
+            side: Side::$side,
+            doc: $doc,
+            taken: |_| false,
+            read: |words, config| {
+                words.take(0..=0)?;
+                if config.$field {
+                    words.note(Code::Repeated, "is on already");
+                }
+                config.$field = true;
+                Ok(())
+            },
+            show: |config| {
+                let on = config.$field;
+                on.then(String::new).into_iter().collect()
+            },
+        }
+    };
+}
+
+/// One number within a range, read by a grammar.
+macro_rules! number {
+    ($name:literal, $field:ident, $side:ident, $grammar:ident, $range:expr, $allowed:literal, $doc:literal) => {
+        Keyword {
+            name: $name,
+            aliases: &[],
+            arguments: "NUMBER",
+            allowed: $allowed,
+            side: Side::$side,
+            doc: $doc,
+            taken: |config| config.$field.is_some(),
+            read: |words, config| {
+                let word = words.one()?;
+                let value = within(word, number::$grammar(word), $range)?;
+                config.$field = (value != 0).then_some(value);
+                Ok(())
+            },
+            show: |config| shown(config.$field),
+        }
+    };
+}
+
+/// One of some words.
+macro_rules! choice {
+    ($name:literal, $field:ident, $side:ident, $allowed:literal, $taken:expr, $show:expr, $doc:literal,
+     $($word:literal => $value:expr),+) => {
+        Keyword {
+            name: $name,
+            aliases: &[],
+            arguments: "WORD",
+            allowed: $allowed,
+            side: Side::$side,
+            doc: $doc,
+            taken: $taken,
+            read: |words, config| {
+                config.$field = match words.one()? {
+                    $($word => $value,)+
+                    other => return Err(bad(other)),
+                };
+                Ok(())
+            },
+            show: |config| {
+                let show: fn(&Config) -> bool = $show;
+                if !show(config) {
+                    return Vec::new();
+                }
+                let known = [$(($value, $word)),+];
+                let word = known.iter().find(|(value, _)| *value == config.$field);
+                word.map(|(_, word)| (*word).to_owned()).into_iter().collect()
+            },
+        }
+    };
+}
+
+/// One word that is kept as it is, if `$fits`.
+macro_rules! text {
+    ($name:literal, $field:ident, $side:ident, $fits:expr, $allowed:literal, $doc:literal) => {
+        Keyword {
+            name: $name,
+            aliases: &[],
+            arguments: "TEXT",
+            allowed: $allowed,
+            side: Side::$side,
+            doc: $doc,
+            taken: |config| config.$field.is_some(),
+            read: |words, config| {
+                let word = words.one()?;
+                let fits: fn(&str) -> bool = $fits;
+                if !fits(word) {
+                    return Err(bad(word));
+                }
+                config.$field = Some(word.to_owned());
+                Ok(())
+            },
+            show: |config| shown(config.$field.as_ref()),
+        }
+    };
+}
+
+/// Every keyword, in the order in which they are printed.
+pub static KEYWORDS: &[Keyword] = &[
+    choice!(
+        "mode", mode, Both, "client or server",
+        |c| c.mode == Mode::Server, |c| c.mode == Mode::Server || c.places.has("mode"),
+        "Which side this is. Default client.",
+        "client" => Mode::Client, "server" => Mode::Server
+    ),
+    Keyword {
+        name: "cpu",
+        aliases: &[],
+        arguments: "N|A-B …",
+        allowed: "CPU numbers 0 to 8191, none twice",
+        side: Side::Both,
+        doc: "CPUs of the workers. Required.",
+        taken: |c| !c.cpus.is_empty(),
+        read: cpu,
+        show: show_cpu,
+    },
+    text!(
+        "socket_mem",
+        socket_mem,
+        Both,
+        |w| w.len() <= 63,
+        "MB for each NUMA node, such as 4096,0; 63 characters at most",
+        "Memory of DPDK. Without effect here."
+    ),
+    Keyword {
+        name: "duration",
+        aliases: &[],
+        arguments: "TIME",
+        allowed: "at least 1 s, such as 60, 100s, 1.5m, 2h, 1d",
+        side: Side::Both,
+        doc: "Steady phase in s, m, h or d. Default 60 s.",
+        taken: |c| c.duration.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            let time = number::duration(word).filter(|t| t.value > 0);
+            config.duration = Some(words.whole(word, time.ok_or_else(|| bad(word))?));
+            Ok(())
+        },
+        show: |c| shown(c.duration.map(|s| format!("{s}s"))),
+    },
+    switch!("daemon", daemon, Both, "Detach from the terminal."),
+    switch!("quiet", quiet, Both, "No report each second."),
+    switch!(
+        "clear_screen",
+        clear_screen,
+        Both,
+        "Clear the terminal before each report."
+    ),
+    choice!(
+        "log_level", log_level, Both, "error, warn, info or debug",
+        |c| c.log_level.is_some(), |c| c.log_level.is_some(),
+        "How much the driver library logs. Default error.",
+        "error" => Some(LogLevel::Error), "warn" => Some(LogLevel::Warn),
+        "info" => Some(LogLevel::Info), "debug" => Some(LogLevel::Debug)
+    ),
+    switch!(
+        "simd512",
+        simd512,
+        Both,
+        "Allow drivers with 512-bit vectors."
+    ),
+    Keyword {
+        name: "port",
+        aliases: &[],
+        arguments: "DEVICE IP GATEWAY [MAC]",
+        allowed: "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:TEXT or bondMODE:POLICY(PCI,…) \
+                  with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
+                  family; MAC 02:00:00:00:00:01",
+        side: Side::Both,
+        doc: "A port, its address, and where its frames go. Required.",
+        taken: |_| false,
+        read: port,
+        show: |c| {
+            c.ports
+                .iter()
+                .map(|p| {
+                    let mac = p.gateway_mac.map(|m| format!(" {m}")).unwrap_or_default();
+                    format!("{} {} {}{mac}", p.device, p.ip, p.gateway)
+                })
+                .collect()
+        },
+    },
+    Keyword {
+        name: "client",
+        aliases: &[],
+        arguments: "IP COUNT [IP …]",
+        allowed: "COUNT 1 to 254, last byte of IP + COUNT at most 255; further addresses alike but for the \
+                  last two bytes, their last bytes neither 0, 255 nor on the line already",
+        side: Side::Both,
+        doc: "Client addresses: a client's own, one line for each port; on a server those it answers. Required.",
+        taken: |_| false,
+        read: |words, config| {
+            let words = words.take(2..=usize::MAX)?;
+            let range = range(words[0], words[1])?;
+            config.clients.push(with_more(range, &words[2..])?);
+            Ok(())
+        },
+        show: |c| c.clients.iter().map(show_range).collect(),
+    },
+    Keyword {
+        name: "server",
+        aliases: &[],
+        arguments: "IP COUNT",
+        allowed: "COUNT 1 to 254, last byte of IP + COUNT at most 255",
+        side: Side::Both,
+        doc: "Server addresses, one line for each port. Required.",
+        taken: |_| false,
+        read: |words, config| {
+            let words = words.take(2..=2)?;
+            config.servers.push(range(words[0], words[1])?);
+            Ok(())
+        },
+        show: |c| c.servers.iter().map(show_range).collect(),
+    },
+    Keyword {
+        name: "listen",
+        aliases: &[],
+        arguments: "PORT COUNT",
+        allowed: "both at least 1, PORT + COUNT at most 65534",
+        side: Side::Both,
+        doc: "Ports of the server. Default 80 1.",
+        taken: |c| c.listen.is_some(),
+        read: |words, config| {
+            let words = words.take(2..=2)?;
+            let number = |at: usize| within(words[at], number::integer(words[at]), 1..=65_533);
+            let (first, count): (u16, u16) = (number(0)?, number(1)?);
+            if u32::from(first) + u32::from(count) > 65_534 {
+                return Err(bad(words[1]));
+            }
+            config.listen = Some(Listen { first, count });
+            Ok(())
+        },
+        show: |c| shown(c.listen.map(|l| format!("{} {}", l.first, l.count))),
+    },
+    Keyword {
+        name: "client_port_range",
+        aliases: &["lport_range"],
+        arguments: "MIN [MAX]",
+        allowed: "1 to 65535, MIN not above MAX",
+        side: Side::Both,
+        doc: "Source ports of the client. Default 1 65535.",
+        taken: |c| c.client_ports.is_some(),
+        read: |words, config| {
+            let words = words.take(1..=2)?;
+            let number = |word: &str| within(word, number::integer(word), 1..=65_535);
+            let min = number(words[0])?;
+            let max = words.get(1).map_or(Ok(u16::MAX), |word| number(word))?;
+            if min > max {
+                return Err(bad(words[1]));
+            }
+            config.client_ports = Some(PortSpan { min, max });
+            Ok(())
+        },
+        show: |c| shown(c.client_ports.map(|p| format!("{} {}", p.min, p.max))),
+    },
+    switch!(
+        "client_hop",
+        client_hop,
+        Client,
+        "Advance client address and port together."
+    ),
+    Keyword {
+        name: "change_dip",
+        aliases: &[],
+        arguments: "IP STEP COUNT",
+        allowed: "STEP and COUNT whole numbers; the last address must exist",
+        side: Side::OnlyClient,
+        doc: "Destinations that packets of a flood take in turn.",
+        taken: |_| false,
+        read: change_dip,
+        show: |c| {
+            let show = |d: &ChangeDip| format!("{} {} {}", d.first, d.step, d.count);
+            c.change_dip.iter().map(show).collect()
+        },
+    },
+    number!(
+        "vlan",
+        vlan,
+        Both,
+        integer,
+        1..=4094,
+        "1 to 4094",
+        "VLAN of all frames. Default none."
+    ),
+    Keyword {
+        name: "vxlan",
+        aliases: &[],
+        arguments: "VNI SRC_MAC DST_MAC LOCAL COUNT REMOTE COUNT",
+        allowed: "VNI 1 to 16777215; inner MACs such as 02:00:00:00:00:01; addresses with COUNT 1 to 254",
+        side: Side::Both,
+        doc: "Tunnel of a port, one line for each. Default none.",
+        taken: |_| false,
+        read: vxlan,
+        show: |c| {
+            c.vxlans
+                .iter()
+                .map(|v| {
+                    format!(
+                        "{} {} {} {} {} {} {}",
+                        v.vni,
+                        v.src_mac,
+                        v.dst_mac,
+                        v.local,
+                        v.local_count,
+                        v.remote,
+                        v.remote_count
+                    )
+                })
+                .collect()
+        },
+    },
+    switch!(
+        "neigh_ignore",
+        neigh_ignore,
+        Both,
+        "Announce and answer for the IP of the port only."
+    ),
+    Keyword {
+        name: "kni",
+        aliases: &[],
+        arguments: "[NAME]",
+        allowed: "up to 9 characters, the first a letter",
+        side: Side::Both,
+        doc: "A kernel interface beside the port. Not needed here.",
+        taken: |c| c.kni.is_some(),
+        read: |words, config| {
+            let name = words.take(0..=1)?.first().copied().unwrap_or("dperf");
+            if name.len() >= 10 || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                return Err(bad(name));
+            }
+            config.kni = Some(name.to_owned());
+            Ok(())
+        },
+        show: |c| shown(c.kni.as_ref()),
+    },
+    Keyword {
+        name: "jumbo",
+        aliases: &[],
+        arguments: "[MTU]",
+        allowed: "9000 to 9710 bytes",
+        side: Side::Both,
+        doc: "MTU in bytes. Default 1500, and 9710 without a value.",
+        taken: |c| c.jumbo.is_some(),
+        read: |words, config| {
+            config.jumbo = Some(match words.take(0..=1)?.first() {
+                None => 9710,
+                Some(word) => within(word, number::integer(word), 9000..=9710)?,
+            });
+            Ok(())
+        },
+        show: |c| shown(c.jumbo),
+    },
+    Keyword {
+        name: "tos",
+        aliases: &[],
+        arguments: "NUMBER",
+        allowed: "0 to 255, or 0x0 to 0xff",
+        side: Side::Both,
+        doc: "IPv4 TOS or IPv6 traffic class. Default 0.",
+        taken: |c| c.tos.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            let number = number::hexadecimal(word).ok_or_else(|| bad(word))?;
+            let value = words.whole(word, number);
+            let tos = within(word, Some(value), 0..=255)?;
+            config.tos = (tos != 0).then_some(tos);
+            Ok(())
+        },
+        show: |c| shown(c.tos.map(|tos| format!("{tos:#x}"))),
+    },
+    Keyword {
+        name: "rss",
+        aliases: &[],
+        arguments: "[l3|l3l4|auto [l3|l3l4]] [mq_rx_rss|mq_rx_none]",
+        allowed: "the words of versions before 1.8",
+        side: Side::Both,
+        doc: "The NIC's own hash chooses queues. Default off.",
+        taken: |_| false,
+        read: rss,
+        show: |c| shown(c.rss.map(show_rss)),
+    },
+    switch!(
+        "flow_isolate",
+        flow_isolate,
+        Both,
+        "Only traffic matched by rules reaches us."
+    ),
+    Keyword {
+        name: "cps",
+        aliases: &[],
+        arguments: "RATE",
+        allowed: "0 to 2147483647 per second, such as 100, 2k, 1.5m",
+        side: Side::Client,
+        doc: "New connections per second of all workers. Default 1000 if only `cc` is said.",
+        taken: |c| c.cps.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            let rate = within(word, number::rate(word), 0..=MOST)?;
+            config.cps = (rate != 0).then_some(rate);
+            Ok(())
+        },
+        show: |c| shown(c.cps.map(number::show_rate)),
+    },
+    Keyword {
+        name: "cc",
+        aliases: &[],
+        arguments: "RATE",
+        allowed: "1 to 2147483647, such as 100, 2k, 1.5m",
+        side: Side::Client,
+        doc: "Open connections to hold, of all workers. Default unset.",
+        taken: |c| c.cc.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            config.cc = Some(within(word, number::rate(word), 1..=MOST)?);
+            Ok(())
+        },
+        show: |c| shown(c.cc.map(number::show_rate)),
+    },
+    number!(
+        "launch_num",
+        launch_num,
+        Client,
+        integer,
+        0..=MOST,
+        "0 (chosen by itself) to 2147483647",
+        "Connections opened back to back. Default: what divides the rate, 4 to 10."
+    ),
+    number!(
+        "slow_start",
+        slow_start,
+        OnlyClient,
+        integer,
+        10..=600,
+        "10 to 600 s",
+        "Linear growth of the rate in s. Default 30."
+    ),
+    number!(
+        "wait",
+        wait,
+        OnlyClient,
+        integer,
+        1..=MOST,
+        "at least 1 s",
+        "Silence after the start in s. Default 3."
+    ),
+    switch!("flood", flood, Client, "Send without waiting for answers."),
+    Keyword {
+        name: "keepalive",
+        aliases: &[],
+        arguments: "INTERVAL [NUM]",
+        allowed: "INTERVAL with its unit, ns, us, ms or s; NUM whole, 0 without end, above 0 only with \
+                  an INTERVAL above 0",
+        side: Side::Both,
+        doc: "Time between requests of a connection, and how many follow the first. Default off.",
+        taken: |c| c.keepalive.is_some(),
+        read: |words, config| {
+            let words = words.take(1..=2)?;
+            let interval_ns = number::interval(words[0]).ok_or_else(|| bad(words[0]))?;
+            let more = match words.get(1) {
+                Some(word) => within(word, number::rate(word), 0..=MOST)?,
+                None => 0,
+            };
+            if interval_ns == 0 && more > 0 {
+                return Err(bad(words[1]));
+            }
+            let more_requests = (more != 0).then_some(more);
+            config.keepalive = Some(Keepalive {
+                interval_ns,
+                more_requests,
+            });
+            Ok(())
+        },
+        show: |c| {
+            shown(c.keepalive.map(|k| {
+                let more = k.more_requests.map(|n| format!(" {n}")).unwrap_or_default();
+                format!("{}{more}", number::show_interval(k.interval_ns))
+            }))
+        },
+    },
+    number!(
+        "pipeline",
+        pipeline,
+        OnlyClient,
+        integer,
+        0..=100,
+        "0 to 100",
+        "UDP requests sent back to back. Default 0."
+    ),
+    number!(
+        "tx_burst",
+        tx_burst,
+        Both,
+        integer,
+        1..=1024,
+        "1 to 1024 packets",
+        "Queued packets that force a transmit call. Default 8."
+    ),
+    choice!(
+        "protocol", protocol, Both, "tcp, udp or http",
+        |c| c.protocol.is_some(), |c| c.protocol.is_some(),
+        "What runs over IP. Default tcp.",
+        "tcp" => Some(Protocol::Tcp), "udp" => Some(Protocol::Udp), "http" => Some(Protocol::Http)
+    ),
+    Keyword {
+        name: "payload_size",
+        aliases: &[],
+        arguments: "SIZE …",
+        allowed: "0 (built-in message) to 1073741824 bytes, such as 64, 10k, 1m; one value, or on a server one \
+                  for each CPU",
+        side: Side::Both,
+        doc: "Payload bytes of one message. Default: a built-in message.",
+        taken: |c| !c.payload_sizes.is_empty(),
+        read: |words, config| {
+            let words = words.take(1..=usize::MAX)?;
+            let size = |word: &&str| within(word, number::rate(word), 0..=1 << 30);
+            let sizes: Vec<u32> = words.iter().map(size).collect::<Result<_, _>>()?;
+            if sizes != [0] {
+                config.payload_sizes = sizes;
+            }
+            Ok(())
+        },
+        show: |c| {
+            let sizes: Vec<_> = c.payload_sizes.iter().map(u32::to_string).collect();
+            shown((!sizes.is_empty()).then(|| sizes.join(" ")))
+        },
+    },
+    switch!(
+        "payload_random",
+        payload_random,
+        Both,
+        "Random letters in messages."
+    ),
+    text!(
+        "payload_file",
+        payload_file,
+        Both,
+        |_| true,
+        "a path",
+        "A file with the message. Default none."
+    ),
+    Keyword {
+        name: "packet_size",
+        aliases: &[],
+        arguments: "NUMBER",
+        allowed: "bytes of a frame without FCS, up to 1514, with jumbo up to its MTU + 14",
+        side: Side::Both,
+        doc: "Frame bytes with a message, without FCS. Default: as the message is.",
+        taken: |c| c.packet_size.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            config.packet_size = Some(within(word, number::integer(word), 1..=9724)?);
+            words.note(
+                Code::Deprecated,
+                "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
+            );
+            Ok(())
+        },
+        show: |c| shown(c.packet_size),
+    },
+    number!(
+        "mss",
+        mss,
+        Both,
+        integer,
+        1..=9670,
+        "1 to the MTU less 40, over IPv6 less 60, bytes",
+        "Advertised segment size in bytes. Default: what the MTU leaves."
+    ),
+    number!(
+        "send_window",
+        send_window,
+        Server,
+        rate,
+        2..=16,
+        "2 to 16 segments",
+        "Segments of a long response in flight. Default 4."
+    ),
+    text!(
+        "http_host",
+        http_host,
+        OnlyClient,
+        |_| true,
+        "one word",
+        "Host header. Default dperf."
+    ),
+    text!(
+        "http_path",
+        http_path,
+        OnlyClient,
+        |w| w.starts_with('/'),
+        "a path that begins with /",
+        "Path of requests. Default /."
+    ),
+    choice!(
+        "http_method", http_method, Client, "GET or POST",
+        |c| c.http_method == Method::Post,
+        |c| c.http_method == Method::Post || c.places.has("http_method"),
+        "Method of requests. Default GET.",
+        "GET" => Method::Get, "POST" => Method::Post
+    ),
+    switch!(
+        "fast_close",
+        fast_close,
+        OnlyClient,
+        "Answer the last response with RST."
+    ),
+    switch!(
+        "disable_ack",
+        disable_ack,
+        Client,
+        "No acknowledgements of their own between requests."
+    ),
+    Keyword {
+        name: "tcp_rst",
+        aliases: &[],
+        arguments: "0|1",
+        allowed: "0 or 1",
+        side: Side::Both,
+        doc: "Answer packets of unknown connections with RST. Default 1.",
+        taken: |c| c.tcp_rst.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            config.tcp_rst = Some(within::<u8>(word, number::integer(word), 0..=1)? == 1);
+            Ok(())
+        },
+        show: |c| shown(c.tcp_rst.map(u8::from)),
+    },
+    Keyword {
+        name: "retransmit_timeout",
+        aliases: &[],
+        arguments: "SECONDS",
+        allowed: "2 to 300",
+        side: Side::Both,
+        doc: "Time until a packet is sent again, s. Default 2.",
+        taken: |c| c.retransmit_timeout.is_some(),
+        read: |words, config| {
+            let word = words.one()?;
+            let number = number::loose(word).ok_or_else(|| bad(word))?;
+            let seconds = within(word, Some(number.value), 2..=300)?;
+            words.whole(word, number);
+            config.retransmit_timeout = Some(seconds);
+            Ok(())
+        },
+        show: |c| shown(c.retransmit_timeout),
+    },
+];
+
+/// The highest CPU number that Linux can have.
+const HIGHEST_CPU: u32 = 8191;
+
+fn cpu(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut cpus = Vec::new();
+    for word in words.take(1..=usize::MAX)? {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let number = |text: &str| within(word, number::integer(text), 0..=HIGHEST_CPU);
+        let (first, last): (u32, u32) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(bad(word));
+        }
+        for cpu in first..=last {
+            if !seen.insert(cpu) {
+                return Err(Fault {
+                    code: Code::Value,
+                    text: format!("CPU {cpu} twice"),
+                });
+            }
+            cpus.push(cpu);
+        }
+    }
+    config.cpus = cpus;
+    Ok(())
+}
+
+fn show_cpu(config: &Config) -> Vec<String> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for cpu in &config.cpus {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => runs.push((*cpu, *cpu)),
+        }
+    }
+    let words: Vec<_> = runs
+        .into_iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    shown((!words.is_empty()).then(|| words.join(" ")))
+}
+
+fn address(word: &str) -> Result<IpAddr, Fault> {
+    word.parse().map_err(|_| bad(word))
+}
+
+/// A MAC address of 17 characters with colons.
+fn mac(word: &str) -> Result<Mac, Fault> {
+    let mac: Option<Mac> = word.parse().ok();
+    mac.filter(|_| word.len() == 17 && !word.contains('-'))
+        .ok_or_else(|| bad(word))
+}
+
+/// Whether `word` is `dddd:bb:ss.f` or `bb:ss.f` in hexadecimal.
+fn is_pci(word: &str) -> bool {
+    let fits = |text: &str, form: &str| {
+        text.len() == form.len()
+            && text.bytes().zip(form.bytes()).all(|(c, f)| match f {
+                b'x' => c.is_ascii_hexdigit(),
+                b'7' => matches!(c, b'0'..=b'7'),
+                f => c == f,
+            })
+    };
+    fits(word, "xxxx:xx:xx.7") || fits(word, "xx:xx.7")
+}
+
+fn device(word: &str) -> Option<Device> {
+    if is_pci(word) {
+        return Some(Device::Pci(word.to_owned()));
+    }
+    if let Some(name) = word.strip_prefix("if:") {
+        return (!name.is_empty()).then(|| Device::Interface(name.to_owned()));
+    }
+    if let Some(name) = word.strip_prefix("vdev:") {
+        return (!name.is_empty()).then(|| Device::Virtual(name.to_owned()));
+    }
+    let (numbers, members) = word
+        .strip_prefix("bond")?
+        .strip_suffix(')')?
+        .split_once('(')?;
+    let (mode, policy) = numbers.split_once(':')?;
+    let digit = |text: &str, most: u32| {
+        let digit = number::integer(text).filter(|n| *n <= most)?;
+        u8::try_from(digit).ok()
+    };
+    let members: Vec<_> = members.split(',').map(str::to_owned).collect();
+    let fit = members.len() <= 4 && members.iter().all(|m| is_pci(m));
+    Some(Device::Bond {
+        mode: digit(mode, 6)?,
+        policy: digit(policy, 3)?,
+        members,
+    })
+    .filter(|_| fit)
+}
+
+fn port(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    let words = words.take(3..=4)?;
+    let (ip, gateway) = (address(words[1])?, address(words[2])?);
+    if ip == gateway || ip.is_ipv4() != gateway.is_ipv4() {
+        return Err(bad(words[2]));
+    }
+    config.ports.push(Port {
+        device: device(words[0]).ok_or_else(|| bad(words[0]))?,
+        ip,
+        gateway,
+        gateway_mac: words.get(3).map(|word| mac(word)).transpose()?,
+    });
+    Ok(())
+}
+
+/// The bytes of an address before its last `n`.
+fn upper(ip: IpAddr, n: usize) -> Vec<u8> {
+    let mut octets = match ip {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    };
+    octets.truncate(octets.len() - n);
+    octets
+}
+
+fn last_byte(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(a) => a.octets()[3],
+        IpAddr::V6(a) => a.octets()[15],
+    }
+}
+
+fn range(first: &str, count: &str) -> Result<Range, Fault> {
+    let ip = address(first)?;
+    let most = 255 - u32::from(last_byte(ip));
+    Ok(Range {
+        first: ip,
+        count: within(count, number::integer(count), 1..=most.min(254))?,
+        more: Vec::new(),
+    })
+}
+
+fn with_more(mut range: Range, words: &[&str]) -> Result<Range, Fault> {
+    let mut taken: std::collections::BTreeSet<u8> = range.addresses().map(last_byte).collect();
+    for word in words {
+        let ip = address(word)?;
+        let near = upper(ip, 2) == upper(range.first, 2);
+        if !near || matches!(last_byte(ip), 0 | 255) || !taken.insert(last_byte(ip)) {
+            return Err(bad(word));
+        }
+        range.more.push(ip);
+    }
+    Ok(range)
+}
+
+fn show_range(range: &Range) -> String {
+    let mut text = format!("{} {}", range.first, range.count);
+    for ip in &range.more {
+        text.push_str(&format!(" {ip}"));
+    }
+    text
+}
+
+fn change_dip(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    let words_read = words.take(3..=3)?;
+    let number = |at: usize| {
+        let number: Option<i32> = words_read[at].parse().ok();
+        number.ok_or_else(|| bad(words_read[at]))
+    };
+    let first = address(words_read[0])?;
+    let (step, count) = (number(1)?, number(2)?);
+    let (Ok(step), Ok(count)) = (u32::try_from(step), u32::try_from(count)) else {
+        words.note(Code::Read, "a negative STEP or COUNT makes the line void");
+        return Ok(());
+    };
+    if step == 0 || count == 0 {
+        words.note(Code::Read, "a STEP or COUNT of 0 makes the line void");
+        return Ok(());
+    }
+    let way = u128::from(step) * u128::from(count - 1);
+    let room = match first {
+        IpAddr::V4(a) => u128::from(u32::MAX - a.to_bits()),
+        IpAddr::V6(a) => u128::MAX - a.to_bits(),
+    };
+    if way > room {
+        return Err(bad(words_read[2]));
+    }
+    config.change_dip.push(ChangeDip { first, step, count });
+    Ok(())
+}
+
+fn vxlan(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    let words = words.take(7..=7)?;
+    let (local, remote) = (range(words[3], words[4])?, range(words[5], words[6])?);
+    config.vxlans.push(Vxlan {
+        vni: within(words[0], number::integer(words[0]), 1..=0xff_ffff)?,
+        src_mac: mac(words[1])?,
+        dst_mac: mac(words[2])?,
+        local: local.first,
+        local_count: local.count,
+        remote: remote.first,
+        remote_count: remote.count,
+    });
+    Ok(())
+}
+
+/// The words of `rss` for hashes, longest first.
+const HASHES: [(&[&str], RssHash); 5] = [
+    (&["auto", "l3l4"], RssHash::AutoL3L4),
+    (&["auto", "l3"], RssHash::AutoL3),
+    (&["auto"], RssHash::Auto),
+    (&["l3l4"], RssHash::L3L4),
+    (&["l3"], RssHash::L3),
+];
+
+fn rss(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    if config.rss.is_some() {
+        words.note(Code::Repeated, "is on already");
+    }
+    let mut rest = words.words;
+    let mut rss = Rss::default();
+    if let Some((taken, hash)) = HASHES.iter().find(|(w, _)| rest.starts_with(w)) {
+        rss.hash = Some(*hash);
+        rest = &rest[taken.len()..];
+    }
+    let auto = matches!(
+        rss.hash,
+        Some(RssHash::Auto | RssHash::AutoL3 | RssHash::AutoL3L4)
+    );
+    match rest.first() {
+        Some(&"mq_rx_rss") => (rss.queues, rest) = (Some(RssQueues::Rss), &rest[1..]),
+        Some(&"mq_rx_none") if auto => (rss.queues, rest) = (Some(RssQueues::None), &rest[1..]),
+        _ => {}
+    }
+    if rss != Rss::default() {
+        words.note(
+            Code::Deprecated,
+            "dperf 1.8 and later ignore its arguments; here they are a wish, and the report tells the method used",
+        );
+    }
+    if let Some(word) = rest.first() {
+        words.note(Code::Read, format!("{} is ignored", quoted(word)));
+    }
+    config.rss = Some(rss);
+    Ok(())
+}
+
+fn show_rss(rss: Rss) -> String {
+    let hash = HASHES.iter().find(|(_, hash)| Some(*hash) == rss.hash);
+    let mut words: Vec<&str> = hash.map_or(Vec::new(), |(words, _)| words.to_vec());
+    words.extend(rss.queues.map(|queues| match queues {
+        RssQueues::Rss => "mq_rx_rss",
+        RssQueues::None => "mq_rx_none",
+    }));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        let mut names: Vec<_> = KEYWORDS
+            .iter()
+            .flat_map(|k| k.aliases.iter().copied().chain([k.name]))
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(
+            KEYWORDS
+                .iter()
+                .all(|k| k.doc.ends_with('.') && !k.allowed.is_empty())
+        );
+    }
+
+    #[test]
+    fn misspelt_keywords() {
+        assert_eq!(nearest("keep_alive"), Some("keepalive"));
+        assert_eq!(nearest("CPU"), Some("cpu"));
+        assert_eq!(nearest("paylod_size"), Some("payload_size"));
+        assert_eq!(nearest("bandwidth"), None);
+        assert_eq!(nearest(&"x".repeat(1000)), None);
+    }
+
+    #[test]
+    fn pci_addresses() {
+        assert!(is_pci("0000:1b:00.0") && is_pci("1B:00.7"));
+        for bad in [
+            "0000:1b:00.8",
+            "1b:00",
+            "0000-1b:00.0",
+            "00000:1b:00.0",
+            "é:1b:00.0",
+        ] {
+            assert!(!is_pci(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The trials of one search.
+
+use std::time::Duration;
+
+use wb_model::bench::{LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, LbTrial};
+use wb_search::{Found, Measurer, Outcome, Purpose, Trial};
+
+use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
+use crate::{Bench, Event};
+
+/// Time to open ports and find neighbours, for the first guess of how long a trial takes.
+const SET_UP: Duration = Duration::from_millis(800);
+/// Connections per second for `cc` where nothing is known.
+const OPEN_RATE: u64 = 20_000;
+
+/// Why a search ended without a result.
+pub(super) enum Stop<E> {
+    Interrupted,
+    Failed(E),
+}
+
+/// Measures loads of one metric, and keeps what was measured.
+pub(super) struct Course<'a, B: Bench> {
+    bench: &'a mut B,
+    plan: &'a LbPlan,
+    item: &'a Item,
+    tuples: &'a mut Tuples,
+    deadline: u64,
+    open_rate: u64,
+    /// How many connections the device followed before the first trial, where it says so.
+    entries: Option<u64>,
+    trials: Vec<LbTrial>,
+}
+
+impl<'a, B: Bench> Course<'a, B> {
+    pub(super) fn new(
+        bench: &'a mut B,
+        plan: &'a LbPlan,
+        item: &'a Item,
+        tuples: &'a mut Tuples,
+        deadline: u64,
+        found_cps: Option<f64>,
+    ) -> Self {
+        let told = item.test.open_rate.map(|c| c.0);
+        let found = found_cps.map(|cps| (cps as u64).max(100));
+        let entries = (item.test.metric == LbMetric::Cc)
+            .then(|| device::entries(plan, &bench.read()))
+            .flatten();
+        Self {
+            bench,
+            plan,
+            item,
+            tuples,
+            deadline,
+            open_rate: told.or(found).unwrap_or(OPEN_RATE),
+            entries,
+            trials: Vec::new(),
+        }
+    }
+
+    fn shape(&self, load: f64, purpose: Purpose) -> plans::Shape {
+        plans::Shape::new(self.plan, self.item, load, purpose, self.open_rate)
+    }
+
+    fn estimate(&self, load: f64, purpose: Purpose) -> u64 {
+        let time = SET_UP + self.shape(load, purpose).whole();
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a trial and the one that confirms the result fit into the time that is left. The first
+    /// one always does.
+    fn has_time(&mut self, load: f64) -> bool {
+        let needed = self
+            .estimate(load, Purpose::Search)
+            .saturating_add(self.estimate(load, Purpose::Confirm));
+        self.trials.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
+    }
+
+    /// Lets the device forget what would be in the way of the next trial.
+    fn settle(&mut self) {
+        let timeout = self.plan.device.state_timeout.0;
+        if self.trials.is_empty() {
+            return;
+        }
+        if self.item.test.metric == LbMetric::Cps {
+            if self.tuples.is_narrow() {
+                self.bench.pause(timeout.min(Duration::from_secs(10)));
+            }
+            return;
+        }
+        if self.item.test.metric != LbMetric::Cc {
+            return;
+        }
+        let Some(before) = self.entries else {
+            self.bench.pause(timeout.min(Duration::from_secs(10)));
+            return;
+        };
+        let held = self.trials.last().map_or(0, |t| t.ours.held);
+        let look = Duration::from_millis(250);
+        // Expired entries are not always taken out at once.
+        let patience = (timeout * 3).clamp(Duration::from_secs(3), Duration::from_secs(20));
+        let mut waited = Duration::ZERO;
+        while waited < patience && !self.bench.is_stopped() {
+            let now = device::entries(self.plan, &self.bench.read()).unwrap_or(before);
+            if now <= before + held / 50 {
+                break;
+            }
+            self.bench.pause(look);
+            waited += look;
+        }
+    }
+
+    pub(super) fn conclude(self, found: Option<&Found>) -> LbResult {
+        let item = self.item;
+        let metric = item.test.metric;
+        let per_load = |load: f64| in_unit(metric, item.size, load);
+        let best = found.and_then(|f| f.best).and_then(|best| {
+            let shows = |t: &LbTrial| {
+                matches!(t.outcome, LbOutcome::Held | LbOutcome::Unoffered)
+                    && t.offered >= best * 0.97
+                    && (t.asked <= best * 1.001 || t.outcome == LbOutcome::Unoffered)
+            };
+            // The last one is the one that confirmed it.
+            self.trials.iter().rposition(shows)
+        });
+        let load = best.map(|n| self.trials[n].offered);
+        let both_ways = if metric == LbMetric::TwowayPps {
+            2.0
+        } else {
+            1.0
+        };
+        LbResult {
+            metric,
+            transport: item.transport(),
+            size: item.size,
+            flows: (!metric.is_of_connections()).then(|| plans::flows(self.plan, item)),
+            unit: unit(metric).to_owned(),
+            limit: load.map(per_load),
+            limited_by: found.map_or(LbLimit::Time, limited_by),
+            confirmed: found.is_some_and(|f| f.confirmed),
+            l2_bps: load
+                .zip(item.size)
+                .map(|(pps, size)| pps * f64::from(size) * 8.0 * both_ways),
+            beyond: found.and_then(|f| f.beyond).map(per_load),
+            reuse_s: load
+                .filter(|cps| metric == LbMetric::Cps && *cps > 0.0)
+                .map(|cps| self.plan.tuples() as f64 / cps),
+            trials: self.trials,
+            best_trial: best,
+        }
+    }
+}
+
+/// The unit of a metric.
+const fn unit(metric: LbMetric) -> &'static str {
+    match metric {
+        LbMetric::OnewayPps | LbMetric::TwowayPps | LbMetric::Elephant => "pps",
+        LbMetric::Bps => "bps",
+        LbMetric::Cps => "cps",
+        LbMetric::Cc => "connections",
+    }
+}
+
+fn in_unit(metric: LbMetric, size: Option<u16>, load: f64) -> f64 {
+    match metric {
+        LbMetric::TwowayPps => 2.0 * load,
+        LbMetric::Bps => load * f64::from(size.unwrap_or(0)) * 8.0,
+        _ => load,
+    }
+}
+
+impl<B: Bench> Measurer for Course<'_, B> {
+    type Error = Stop<B::Error>;
+
+    fn measure(&mut self, load: f64, why: Purpose) -> Result<Option<Trial>, Self::Error> {
+        if self.bench.is_stopped() {
+            return Err(Stop::Interrupted);
+        }
+        if why == Purpose::Search && !self.has_time(load) {
+            return Ok(None);
+        }
+        self.settle();
+        let load = load.round().max(1.0);
+        let shape = self.shape(load, why);
+        let now = self.bench.now_ns();
+        let ends = self.tuples.take(self.item.test.metric, &shape, now);
+        let plan = plans::plan(self.plan, self.item, &shape, ends);
+        let ran = self.bench.run(plan).map_err(Stop::Failed)?;
+        if ran.interrupted {
+            return Err(Stop::Interrupted);
+        }
+        let ours = judge::ours(&ran.report);
+        let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
+        let judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
+        let trial = LbTrial {
+            purpose: purpose(why),
+            asked: load,
+            offered: judged.offered,
+            outcome: judged.outcome,
+            reason: judged.reason,
+            seconds: judged.seconds,
+            ours: LbOurs { ..ours },
+            device: seen,
+        };
+        self.bench.tell(&Event::Trial {
+            metric: self.item.test.metric,
+            trial: &trial,
+        });
+        self.trials.push(trial);
+        Ok(Some(Trial {
+            outcome: match judged.outcome {
+                LbOutcome::Held => Outcome::Held,
+                LbOutcome::Broke => Outcome::Broke,
+                LbOutcome::Unoffered => Outcome::Unoffered,
+                LbOutcome::Unread => Outcome::Unread,
+            },
+            offered: judged.offered,
+            through: judged.through,
+        }))
+    }
+}

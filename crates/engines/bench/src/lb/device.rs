@@ -1,0 +1,104 @@
+//! The device's counters in a trial, and which of them say what ours say.
+
+use std::collections::BTreeMap;
+
+use wb_model::bench::{CounterPair, LbDeviceTrial, LbMetric, LbOurs, LbPlan};
+
+use crate::Reading;
+
+/// Names of the same thing, by the last word of a counter's name.
+const CONNECTIONS: &[&str] = &["connections", "conns"];
+const PORT_IN: &[&str] = &["rx_packets", "ipackets"];
+const PORT_OUT: &[&str] = &["tx_packets", "opackets"];
+const SERVICE: &[&str] = &["in_packets", "out_packets"];
+const ENTRIES: &[&str] = &["entries"];
+
+/// The sum of what the first probe counts by one of these names.
+fn value(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Option<u64> {
+    plan.device.probes.iter().find_map(|probe| {
+        let of_probe = values.iter().filter_map(|(name, n)| {
+            let rest = name.strip_prefix(probe.title())?.strip_prefix('.')?;
+            let last = rest.rsplit('.').next()?;
+            names.contains(&last).then_some(*n)
+        });
+        let of_probe: Vec<u64> = of_probe.collect();
+        (!of_probe.is_empty()).then(|| of_probe.iter().sum())
+    })
+}
+
+/// How many connections the device follows.
+pub(super) fn entries(plan: &LbPlan, reading: &Reading) -> Option<u64> {
+    value(plan, &reading.gauges, ENTRIES)
+}
+
+/// What the device counted from the first reading to the last.
+pub(super) fn seen(
+    plan: &LbPlan,
+    ours: &LbOurs,
+    metric: LbMetric,
+    readings: &[Reading],
+) -> LbDeviceTrial {
+    let mut seen = LbDeviceTrial {
+        readings: u32::try_from(readings.len() * plan.device.probes.len()).unwrap_or(u32::MAX),
+        failed_readings: readings.iter().map(|r| r.failed).sum(),
+        ..LbDeviceTrial::default()
+    };
+    let (Some(before), Some(after)) = (readings.first(), readings.last()) else {
+        return seen;
+    };
+    for (name, now) in &after.counters {
+        if let Some(rose) = before
+            .counters
+            .get(name)
+            .and_then(|then| now.checked_sub(*then))
+        {
+            seen.rose.insert(name.clone(), rose);
+        }
+    }
+    for reading in readings {
+        for (name, value) in &reading.gauges {
+            let peak = seen.peak.entry(name.clone()).or_default();
+            *peak = (*peak).max(*value);
+        }
+    }
+    let pairs = [
+        (
+            "connections",
+            ours.attempted,
+            value(plan, &seen.rose, CONNECTIONS),
+            // Flows go on from trial to trial, and are new to the device once.
+            metric.is_of_connections(),
+        ),
+        (
+            "entries",
+            ours.held,
+            value(plan, &seen.peak, ENTRIES),
+            metric == LbMetric::Cc,
+        ),
+        (
+            "packets in",
+            ours.sent_frames,
+            value(plan, &seen.rose, PORT_IN),
+            true,
+        ),
+        (
+            "packets out",
+            ours.received_frames,
+            value(plan, &seen.rose, PORT_OUT),
+            true,
+        ),
+        (
+            "service packets",
+            ours.sent_frames,
+            value(plan, &seen.rose, SERVICE),
+            true,
+        ),
+    ];
+    for (word, ours, device, wanted) in pairs {
+        if let Some(device) = device.filter(|_| wanted) {
+            seen.beside
+                .insert(word.to_owned(), CounterPair::new(ours, device));
+        }
+    }
+    seen
+}

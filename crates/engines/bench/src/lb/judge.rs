@@ -1,0 +1,257 @@
+//! What a trial showed.
+
+use std::collections::BTreeMap;
+
+use wb_model::{
+    Report,
+    bench::{LbDeviceTrial, LbMetric, LbOurs, LbOutcome, LbPlan},
+    load::{LoadJobReport, LoadPhaseReport},
+    report::PortReport,
+};
+
+use super::{Item, plans::Shape};
+
+/// A load is offered when this share of it was sent: a tester that was held up for a moment has sent
+/// the rest a little later.
+const OFFERED: f64 = 0.98;
+/// What we may drop ourselves before a trial says nothing.
+const DROPPED: f64 = 0.005;
+/// Failed connections that `cps` bears, where the plan says nothing.
+const CPS_FAILED: f64 = 1e-5;
+
+/// The judgement.
+pub(super) struct Judged {
+    pub(super) outcome: LbOutcome,
+    pub(super) reason: String,
+    pub(super) offered: f64,
+    pub(super) through: f64,
+    pub(super) seconds: f64,
+}
+
+fn job<'a>(report: &'a Report, name: &str) -> Option<&'a LoadJobReport> {
+    report.load.as_ref()?.jobs.iter().find(|j| j.name == name)
+}
+
+fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
+    job.phases.iter().find(|p| p.phase == "steady")
+}
+
+/// Frames of one direction: lost by the device, dropped by us.
+fn missing(
+    sender: &LoadJobReport,
+    receiver: &LoadJobReport,
+    port: Option<&PortReport>,
+) -> (u64, u64) {
+    let sent = sender.frames.offered_frames.unwrap_or(0);
+    let received = receiver.frames.received_frames.unwrap_or(0);
+    let missing = sent.saturating_sub(received);
+    let rose = |key: &str| {
+        let of = |side: &BTreeMap<String, u64>| side.get(key).copied();
+        let port = port?;
+        Some(of(&port.after)?.saturating_sub(of(&port.before)?))
+    };
+    // What came to the interface was not lost by the device, wherever it went afterwards.
+    let came = rose("rx_packets").unwrap_or(0).min(sent);
+    let dropped = receiver.frames.rx_dropped_frames.unwrap_or(0);
+    let dropped = dropped.max(came.saturating_sub(received)).min(missing);
+    (missing - dropped, dropped)
+}
+
+/// What we counted.
+pub(super) fn ours(report: &Report) -> LbOurs {
+    let (Some(client), Some(server)) = (job(report, "client"), job(report, "server")) else {
+        return LbOurs::default();
+    };
+    let port = |name: &str| report.ports.iter().find(|p| p.name == name);
+    let (lost, dropped) = missing(client, server, port("server"));
+    let answers = server.frames.offered_frames.unwrap_or(0);
+    let (lost_answers, dropped_answers) = missing(server, client, port("client"));
+    let c = &client.totals;
+    let counter = |name: &str| client.counters.get(name).copied().unwrap_or(0);
+    let busy = |job: &LoadJobReport| job.workers.iter().map(|w| w.busy).fold(0.0, f64::max);
+    LbOurs {
+        sent_frames: client.frames.offered_frames.unwrap_or(0) + answers,
+        received_frames: server.frames.received_frames.unwrap_or(0)
+            + client.frames.received_frames.unwrap_or(0),
+        lost_frames: lost,
+        lost_answer_frames: lost_answers,
+        tester_dropped_frames: dropped + dropped_answers,
+        attempted: c.attempted_connections,
+        established: c.established_connections,
+        completed: c.completed_connections,
+        failed: c.failed_connections,
+        open: c.open_connections,
+        held: steady(client).map_or(0, |p| p.totals.open_connections),
+        retransmitted: ["syn_again", "data_again", "fin_again", "fast_again"]
+            .into_iter()
+            .map(counter)
+            .sum(),
+        unsent: client.unsent_connections + client.unsent_requests,
+        requests: c.requests,
+        responses: c.responses,
+        p99_ns: client.request_ns.p99.filter(|_| c.responses > 0),
+        busy: busy(client).max(busy(server)),
+    }
+}
+
+/// Whether the device held.
+pub(super) fn judge(
+    plan: &LbPlan,
+    item: &Item,
+    shape: &Shape,
+    report: &Report,
+    ours: &LbOurs,
+    seen: &LbDeviceTrial,
+) -> Judged {
+    let full = job(report, "client").and_then(steady);
+    let seconds = full.map_or(0.0, |p| p.to_ns.saturating_sub(p.from_ns) as f64 / 1e9);
+    let mut judged = match item.test.metric {
+        LbMetric::Cps => cps(item, shape, ours, seconds),
+        LbMetric::Cc => cc(item, shape, ours),
+        _ => frames(item, shape, ours, full.map_or(0.0, |p| p.tx_pps)),
+    };
+    let risen = seen.rose.iter().find(|(name, n)| {
+        let named = |told: &String| *name == told || name.rsplit('.').next() == Some(told);
+        **n > 0 && plan.device.must_not_rise.iter().any(named)
+    });
+    if let Some((name, n)) = risen {
+        judged.outcome = LbOutcome::Broke;
+        judged.reason = format!("the device's counter {name} rose by {n}");
+    }
+    judged.seconds = seconds;
+    judged
+}
+
+/// What follows from three shares: lost by the device, dropped by us, offered of what was asked.
+fn outcome(lost: f64, borne: f64, dropped: f64, offered: f64) -> LbOutcome {
+    if lost > borne {
+        LbOutcome::Broke
+    } else if dropped > DROPPED {
+        LbOutcome::Unread
+    } else if offered < OFFERED {
+        LbOutcome::Unoffered
+    } else {
+        LbOutcome::Held
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
+    let lost = ours.lost_frames + ours.lost_answer_frames;
+    let (lost_share, dropped) = (
+        share(lost, ours.sent_frames),
+        share(ours.tester_dropped_frames, ours.sent_frames),
+    );
+    let borne = item.test.loss.map_or(0.0, |loss| loss.0);
+    // Nothing sent at all is no load that held.
+    let outcome = match ours.sent_frames {
+        0 => LbOutcome::Unread,
+        _ => outcome(lost_share, borne, dropped, pps / shape.load),
+    };
+    let reason = match outcome {
+        LbOutcome::Held => format!("{lost} of {} frames lost", ours.sent_frames),
+        LbOutcome::Broke => format!(
+            "{lost} of {} frames lost ({} towards the servers)",
+            ours.sent_frames, ours.lost_frames
+        ),
+        LbOutcome::Unread => format!(
+            "{} frames came to our ports and found no room there",
+            ours.tester_dropped_frames
+        ),
+        LbOutcome::Unoffered => format!("we sent {pps:.0} of {:.0} frames per second", shape.load),
+    };
+    let offered = pps.min(shape.load * 1.02);
+    Judged {
+        outcome,
+        reason,
+        offered,
+        through: offered * (1.0 - lost_share - dropped).max(0.0),
+        seconds: 0.0,
+    }
+}
+
+fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
+    let rate = ours.attempted as f64 / seconds.max(1e-9);
+    let bad = ours.failed + ours.open;
+    let borne = item.test.loss.map_or(CPS_FAILED, |loss| loss.0);
+    let lost = ours.lost_frames + ours.lost_answer_frames;
+    let failed = share(bad, ours.attempted);
+    let mut outcome = outcome(failed, borne, 0.0, rate / shape.load);
+    // Without a frame that the device lost, connections fail because we were too slow.
+    if ours.attempted == 0 || (outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost) {
+        outcome = LbOutcome::Unread;
+    }
+    let reason = match outcome {
+        LbOutcome::Held => format!("{bad} of {} connections failed", ours.attempted),
+        LbOutcome::Broke => format!(
+            "{} of {} connections failed, {} not finished; {lost} frames lost",
+            ours.failed, ours.attempted, ours.open
+        ),
+        LbOutcome::Unread => format!(
+            "{bad} of {} connections failed; {} frames came to our ports and found no room there",
+            ours.attempted, ours.tester_dropped_frames
+        ),
+        LbOutcome::Unoffered => format!(
+            "we opened {rate:.0} of {:.0} connections per second",
+            shape.load
+        ),
+    };
+    let offered = rate.min(shape.load * 1.02);
+    Judged {
+        outcome,
+        reason,
+        offered,
+        through: offered * (1.0 - failed).max(0.0),
+        seconds: 0.0,
+    }
+}
+
+fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
+    let borne = item.test.loss.map_or(0.0, |loss| loss.0);
+    let unanswered = ours.requests.saturating_sub(ours.responses);
+    let bad = ours.failed + ours.open + unanswered.min(ours.attempted);
+    let failed = share(bad, ours.attempted);
+    let lost = ours.lost_frames + ours.lost_answer_frames;
+    let mut outcome = outcome(failed, borne, 0.0, ours.held as f64 / shape.load);
+    // Each is asked when it is opened and again after its rest.
+    let asked_again = ours.requests >= 2 * ours.held;
+    if outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost
+        || ours.attempted == 0
+        || (matches!(outcome, LbOutcome::Held | LbOutcome::Unoffered) && !asked_again)
+    {
+        outcome = LbOutcome::Unread;
+    }
+    let reason = match outcome {
+        LbOutcome::Held => format!(
+            "{} held, each asked at least twice, {} of {} answered",
+            ours.held, ours.responses, ours.requests
+        ),
+        LbOutcome::Broke => format!(
+            "{} of {} connections failed, {unanswered} requests without an answer",
+            ours.failed, ours.attempted
+        ),
+        LbOutcome::Unread if !asked_again && failed <= borne => format!(
+            "we sent {} requests over {} connections, and not two over each",
+            ours.requests, ours.held
+        ),
+        LbOutcome::Unread => format!(
+            "{bad} of {} connections failed; {} frames came to our ports and found no room there",
+            ours.attempted, ours.tester_dropped_frames
+        ),
+        LbOutcome::Unoffered => format!("we opened {} of {:.0} in time", ours.held, shape.load),
+    };
+    let offered = match outcome {
+        LbOutcome::Broke => shape.load,
+        _ => ours.held as f64,
+    };
+    Judged {
+        outcome,
+        reason,
+        offered,
+        through: ours.held.saturating_sub(bad) as f64,
+        seconds: 0.0,
+    }
+}

@@ -1,0 +1,133 @@
+//! Which addresses and ports a trial uses: others than the trials before it, as long as there are any,
+//! so that it does not meet what the device still remembers of them.
+
+use wb_model::{
+    bench::{LbMetric, LbPlan},
+    units::AddressRange,
+};
+
+use super::plans::Shape;
+
+/// Goes through the client's addresses, trial by trial.
+#[derive(Clone, Debug)]
+pub struct Tuples {
+    hosts: Vec<AddressRange>,
+    addresses: u128,
+    per_address: u128,
+    next: u128,
+    /// The most addresses that one trial needed.
+    most: u128,
+    /// When the first address was last the next one.
+    began: Option<u64>,
+    remembered_ns: u64,
+    came_round: bool,
+}
+
+impl Tuples {
+    /// Those of a plan.
+    #[must_use]
+    pub fn new(plan: &LbPlan) -> Self {
+        let addresses = plan
+            .client
+            .hosts
+            .iter()
+            .map(AddressRange::count)
+            .sum::<u128>()
+            .max(1);
+        Self {
+            hosts: plan.client.hosts.clone(),
+            addresses,
+            per_address: (plan.tuples() / addresses).max(1),
+            next: 0,
+            most: 1,
+            began: None,
+            remembered_ns: plan.device.state_timeout.as_nanos(),
+            came_round: false,
+        }
+    }
+
+    /// Whether a trial may need so many that the next one must use the same.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.most * 2 > self.addresses
+    }
+
+    /// Whether one trial has used what another had used within the time that the device remembers.
+    pub(super) const fn came_round(&self) -> bool {
+        self.came_round
+    }
+
+    /// Addresses for the next trial, beginning with those not used for longest.
+    pub(super) fn take(&mut self, metric: LbMetric, shape: &Shape, now: u64) -> Vec<AddressRange> {
+        // Few flows are kept: they are to be known to the device.
+        if metric != LbMetric::Cps {
+            return self.hosts.clone();
+        }
+        let needed = u128::from(shape.connections()).div_ceil(self.per_address);
+        self.most = self.most.max(needed);
+        let hosts = rotated(&self.hosts, self.next);
+        let end = self.next + needed;
+        if end > self.addresses {
+            let since = self
+                .began
+                .map_or(u64::MAX, |began| now.saturating_sub(began));
+            self.came_round |= since < self.remembered_ns;
+        }
+        if self.next == 0 || end > self.addresses {
+            self.began = Some(now);
+        }
+        self.next = end % self.addresses;
+        hosts
+    }
+}
+
+/// The same addresses, beginning with the n-th.
+fn rotated(hosts: &[AddressRange], n: u128) -> Vec<AddressRange> {
+    let mut left = n;
+    for (i, range) in hosts.iter().enumerate() {
+        let count = range.count();
+        if left >= count {
+            left -= count;
+            continue;
+        }
+        let cut = |from: u128, to: u128| AddressRange::between(range.nth(from), range.nth(to));
+        let tail = if left == 0 {
+            Some(*range)
+        } else {
+            cut(left, count - 1)
+        };
+        let head = if left == 0 { None } else { cut(0, left - 1) };
+        return tail
+            .into_iter()
+            .chain(hosts[i + 1..].iter().copied())
+            .chain(hosts[..i].iter().copied())
+            .chain(head)
+            .collect();
+    }
+    hosts.to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_addresses_from_another_one_on() {
+        let hosts: Vec<AddressRange> = ["10.0.0.1-10.0.0.4", "10.0.1.1", "10.0.2.1-10.0.2.2"]
+            .map(|r| r.parse().unwrap())
+            .to_vec();
+        let all = |ranges: &[AddressRange]| -> Vec<String> {
+            let each = |r: &AddressRange| {
+                (0..r.count())
+                    .map(|i| r.nth(i).to_string())
+                    .collect::<Vec<_>>()
+            };
+            ranges.iter().flat_map(each).collect()
+        };
+        let plain = all(&hosts);
+        for n in 0..7usize {
+            let mut expected = plain.clone();
+            expected.rotate_left(n);
+            assert_eq!(all(&rotated(&hosts, n as u128)), expected, "{n}");
+        }
+    }
+}

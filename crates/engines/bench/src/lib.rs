@@ -1,0 +1,86 @@
+//! Benchmark procedures: which trials are made, how each is judged, and what they amount to.
+//!
+//! Knows plans and reports, and the searches of `core/search`; whoever carries out a plan and reads
+//! the device is behind the trait [`Bench`], so that a whole benchmark runs in a test without a
+//! frame. Opens nothing, prints nothing, and takes the time from [`Bench::now_ns`].
+
+#![forbid(unsafe_code)]
+
+pub mod lb;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use wb_model::{
+    Plan, Report,
+    bench::{LbMetric, LbResult, LbTrial},
+};
+
+/// What a procedure needs: trials, the device's counters, and time.
+pub trait Bench {
+    /// Why a plan could not be run.
+    type Error;
+
+    /// Runs a plan, and reads the device before, during and after it.
+    ///
+    /// # Errors
+    /// When it could not begin, or broke off by a fault.
+    fn run(&mut self, plan: Plan) -> Result<Ran, Self::Error>;
+
+    /// The device now.
+    fn read(&mut self) -> Reading;
+
+    /// Lets time pass.
+    fn pause(&mut self, time: Duration);
+
+    /// Time since an arbitrary start, ns.
+    fn now_ns(&mut self) -> u64;
+
+    /// Whether the user wants it to end.
+    fn is_stopped(&mut self) -> bool;
+
+    /// What happens.
+    fn tell(&mut self, event: &Event<'_>);
+}
+
+/// One run of a plan.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What became of it.
+    pub report: Report,
+    /// Of the device, in order: before, during, after.
+    pub readings: Vec<Reading>,
+    /// It was ended early by a signal; nothing is to be concluded from it.
+    pub interrupted: bool,
+}
+
+/// The device's counters at an instant. Names are PROBE.COUNTER.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Values that only rise.
+    pub counters: BTreeMap<String, u64>,
+    /// Values that rise and fall.
+    pub gauges: BTreeMap<String, u64>,
+    /// Probes that could not be read.
+    pub failed: u32,
+}
+
+/// What happens in a benchmark.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A search begins.
+    Begin {
+        /// Which.
+        metric: LbMetric,
+        /// Frame size, of metrics of frames.
+        size: Option<u16>,
+    },
+    /// A trial ended.
+    Trial {
+        /// Of which search.
+        metric: LbMetric,
+        /// The trial.
+        trial: &'a LbTrial,
+    },
+    /// A search ended.
+    End(&'a LbResult),
+}

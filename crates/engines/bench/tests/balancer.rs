@@ -1,0 +1,337 @@
+//! A whole benchmark against a balancer that exists on paper only.
+
+use std::{convert::Infallible, time::Duration};
+
+use wb_bench::{
+    Bench, Event, Ran, Reading,
+    lb::{self, LbEnd},
+};
+use wb_model::{
+    Plan, Report, Summary, Totals, Verdict,
+    bench::{LbLimit, LbMetric, LbPlan, LbResult},
+    load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
+    report::{ClockReport, Rates},
+};
+
+const PLAN: &str = r#"
+    [client]
+    port = "wb-x-client/c0"
+    hosts = ["198.18.2.1-198.18.2.250"]
+    [server]
+    port = "wb-x-server/s0"
+    hosts = ["198.19.2.1"]
+    [device]
+    service = ["198.18.1.100"]
+    state_timeout = "1s"
+    must_not_rise = ["imissed"]
+    [[device.probe]]
+    kind = "ipvs"
+    [[device.probe]]
+    kind = "conntrack"
+"#;
+
+/// What the device carries: frames and connections per second, connections; and the tester.
+struct Paper {
+    pps: f64,
+    cps: f64,
+    cc: f64,
+    tester_pps: f64,
+    now: u64,
+    connections: u64,
+    missed: u64,
+    stop_after: usize,
+    runs: usize,
+}
+
+impl Paper {
+    fn new() -> Self {
+        Self {
+            pps: 500_000.0,
+            cps: 30_000.0,
+            cc: 100_000.0,
+            tester_pps: 5e6,
+            now: 0,
+            connections: 0,
+            missed: 0,
+            stop_after: usize::MAX,
+            runs: 0,
+        }
+    }
+
+    fn reading(&self, entries: u64) -> Reading {
+        Reading {
+            counters: [
+                ("ipvs.connections".to_owned(), self.connections),
+                ("ipvs.imissed".to_owned(), self.missed),
+            ]
+            .into(),
+            gauges: [("conntrack.entries".to_owned(), entries)].into(),
+            failed: 0,
+        }
+    }
+
+    /// Client and server of a run.
+    fn outcome(&mut self, plan: &Plan) -> (LoadJobReport, LoadJobReport) {
+        let client = &plan.loads[0];
+        let seconds = client.shape.duration.0.as_secs_f64();
+        let (mut c, mut s) = (
+            job("client", LoadEnd::Client),
+            job("server", LoadEnd::Server),
+        );
+        let mut steady = LoadPhaseReport {
+            phase: "steady".to_owned(),
+            to_ns: client.shape.duration.as_nanos(),
+            ..LoadPhaseReport::default()
+        };
+        if client.transport == LoadTransport::Udp {
+            let asked = client.rate.pps.unwrap() as f64;
+            let sent = asked.min(self.tester_pps);
+            let through = sent.min(self.pps);
+            steady.tx_pps = sent;
+            c.frames.offered_frames = Some((sent * seconds) as u64);
+            s.frames.received_frames = Some((through * seconds) as u64);
+        } else if client.requests == 1 {
+            let asked = client.rate.cps.unwrap() as f64;
+            let failed = ((asked - self.cps).max(0.0) * seconds) as u64;
+            let attempted = (asked * seconds) as u64;
+            c.totals = ConnectionTotals {
+                attempted_connections: attempted,
+                established_connections: attempted - failed,
+                completed_connections: attempted - failed,
+                failed_connections: failed,
+                ..ConnectionTotals::default()
+            };
+            self.connections += attempted - failed;
+        } else {
+            let asked = client.rate.cc.unwrap();
+            let failed = asked.saturating_sub(self.cc as u64);
+            c.totals = ConnectionTotals {
+                attempted_connections: asked,
+                established_connections: asked - failed,
+                completed_connections: asked - failed,
+                failed_connections: failed,
+                requests: 2 * (asked - failed),
+                responses: 2 * (asked - failed),
+                ..ConnectionTotals::default()
+            };
+            steady.totals.open_connections = asked - failed;
+        }
+        c.phases.push(steady);
+        (c, s)
+    }
+}
+
+fn job(name: &str, end: LoadEnd) -> LoadJobReport {
+    LoadJobReport {
+        name: name.to_owned(),
+        end,
+        ..LoadJobReport::default()
+    }
+}
+
+impl Bench for Paper {
+    type Error = Infallible;
+
+    fn run(&mut self, plan: Plan) -> Result<Ran, Infallible> {
+        self.runs += 1;
+        assert!(plan.validate().is_ok(), "{:?}", plan.validate());
+        let before = self.reading(0);
+        let (client, server) = self.outcome(&plan);
+        let shape = &plan.loads[0].shape;
+        self.now += (shape.ramp.0 + shape.duration.0 + shape.drain.0).as_nanos() as u64;
+        let held = client.phases[0].totals.open_connections;
+        let readings = vec![before, self.reading(held), self.reading(0)];
+        Ok(Ran {
+            report: Report {
+                schema: String::new(),
+                kind: plan.kind.clone(),
+                verdict: Verdict::Pass,
+                reason: String::new(),
+                limited_by: String::new(),
+                started: String::new(),
+                elapsed_ns: 0,
+                plan,
+                totals: Totals::default(),
+                rates: Rates::default(),
+                latency_ns: Summary::default(),
+                jitter_ns: Summary::default(),
+                jitter_rfc3550_ns: None,
+                ipdv_ns: Summary::default(),
+                pdv_ns: Summary::default(),
+                inter_arrival_ns: Summary::default(),
+                inter_departure_ns: None,
+                percentile_error: 0.0,
+                jobs: Vec::new(),
+                flows: Vec::new(),
+                flows_omitted: 0,
+                workers: Vec::new(),
+                ports: Vec::new(),
+                criteria: Vec::new(),
+                capture: None,
+                load: Some(LoadReport {
+                    jobs: vec![client, server],
+                }),
+                clock: ClockReport::default(),
+                warnings: Vec::new(),
+            },
+            readings,
+            interrupted: false,
+        })
+    }
+
+    fn read(&mut self) -> Reading {
+        self.reading(0)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.now += time.as_nanos() as u64;
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.now
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.runs >= self.stop_after
+    }
+
+    fn tell(&mut self, _: &Event<'_>) {}
+}
+
+fn plan(more: &str) -> LbPlan {
+    let plan = LbPlan::from_toml("plan", &format!("{PLAN}{more}")).unwrap();
+    assert_eq!(plan.problems(), []);
+    plan
+}
+
+fn of(results: &[LbResult], metric: LbMetric) -> &LbResult {
+    results.iter().find(|r| r.metric == metric).unwrap()
+}
+
+#[track_caller]
+fn assert_near(found: Option<f64>, truth: f64) {
+    let found = found.expect("a limit");
+    assert!(
+        found <= truth && found >= truth * 0.94,
+        "{found} of {truth}"
+    );
+}
+
+#[test]
+fn all_six_limits_are_found_in_time() {
+    let mut paper = Paper::new();
+    // One-way on paper, so nothing comes back and nothing is lost on the way back.
+    let run = lb::run(&mut paper, &plan(""));
+    assert!(matches!(run.end, LbEnd::Completed));
+    assert_eq!(run.results.len(), 7);
+    assert_near(of(&run.results, LbMetric::OnewayPps).limit, 500_000.0);
+    assert_near(of(&run.results, LbMetric::TwowayPps).limit, 1_000_000.0);
+    assert_near(
+        of(&run.results, LbMetric::Bps).limit,
+        500_000.0 * 1500.0 * 8.0,
+    );
+    assert_near(of(&run.results, LbMetric::Cps).limit, 30_000.0);
+    assert_near(of(&run.results, LbMetric::Cc).limit, 100_000.0);
+    for result in &run.results {
+        assert_eq!(result.limited_by, LbLimit::Device, "{result:?}");
+        assert!(result.confirmed);
+        let best = &result.trials[result.best_trial.unwrap()];
+        assert_eq!(best.ours.lost_frames + best.ours.failed, 0);
+    }
+    assert!(
+        paper.now <= 270_000_000_000,
+        "{} s",
+        paper.now / 1_000_000_000
+    );
+    assert_eq!(run.warnings, [""; 0]);
+    let cps = of(&run.results, LbMetric::Cps);
+    let pair = cps.trials[cps.best_trial.unwrap()].device.beside["connections"];
+    assert_eq!((pair.ours, pair.ratio), (pair.device, Some(1.0)));
+    let cc = of(&run.results, LbMetric::Cc);
+    let pair = cc.trials[cc.best_trial.unwrap()].device.beside["entries"];
+    assert_eq!(pair.ours, pair.device);
+}
+
+#[test]
+fn the_testers_limit_is_a_lower_bound() {
+    let mut paper = Paper {
+        tester_pps: 200_000.0,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan("[[test]]\nmetric = \"oneway-pps\"\n"));
+    assert_eq!(run.results[0].limited_by, LbLimit::Tester);
+    assert_near(run.results[0].limit, 200_001.0);
+}
+
+#[test]
+fn short_reuse_is_warned_of() {
+    let text = PLAN
+        .replace("198.18.2.1-198.18.2.250", "198.18.2.1")
+        .replace("\"1s\"", "\"7s\"");
+    let plan = LbPlan::from_toml("p", &format!("{text}[[test]]\nmetric = \"cps\"\n")).unwrap();
+    let run = lb::run(&mut Paper::new(), &plan);
+    let reuse = run.results[0].reuse_s.unwrap();
+    assert!(reuse > 2.0 && reuse < 2.4, "{reuse}");
+    assert!(
+        run.warnings[0].contains("4 times as many"),
+        "{:?}",
+        run.warnings
+    );
+}
+
+#[test]
+fn a_counter_that_must_not_rise_ends_a_trial() {
+    struct Missing(Paper);
+    impl Bench for Missing {
+        type Error = Infallible;
+        fn run(&mut self, plan: Plan) -> Result<Ran, Infallible> {
+            let too_much = plan.loads[0].rate.pps.unwrap() > 100_000;
+            let mut ran = self.0.run(plan)?;
+            if too_much {
+                self.0.missed += 3;
+                *ran.readings.last_mut().unwrap() = self.0.reading(0);
+            }
+            Ok(ran)
+        }
+        fn read(&mut self) -> Reading {
+            self.0.read()
+        }
+        fn pause(&mut self, time: Duration) {
+            self.0.pause(time);
+        }
+        fn now_ns(&mut self) -> u64 {
+            self.0.now
+        }
+        fn is_stopped(&mut self) -> bool {
+            false
+        }
+        fn tell(&mut self, _: &Event<'_>) {}
+    }
+    let run = lb::run(
+        &mut Missing(Paper::new()),
+        &plan("[[test]]\nmetric = \"oneway-pps\"\n"),
+    );
+    assert_near(run.results[0].limit, 100_000.0);
+    let broke = run.results[0]
+        .trials
+        .iter()
+        .find(|t| t.asked > 100_000.0)
+        .unwrap();
+    assert!(
+        broke.reason.contains("ipvs.imissed rose by 3"),
+        "{}",
+        broke.reason
+    );
+}
+
+#[test]
+fn what_was_measured_before_the_end_is_kept() {
+    let mut paper = Paper {
+        stop_after: 3,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(""));
+    assert!(matches!(run.end, LbEnd::Interrupted));
+    assert_eq!(run.results.len(), 1);
+    assert_eq!(run.results[0].trials.len(), 3);
+}

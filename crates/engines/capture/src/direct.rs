@@ -1,0 +1,378 @@
+//! Writing past the page cache: whole blocks from aligned memory.
+//!
+//! The file is never longer than what was put. What does not fill its last block is held back, less than a
+//! block, until more comes or [`Direct::settle`] brings it into the file, through the page cache.
+//!
+//! One write at a time: ext4 locks a file that grows for each, so several at once wait for each other. The
+//! disk is busy all the same, as a write is as large as a buffer.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
+
+use crate::pool::{BLOCK, HEAD, Memory};
+
+/// What does not lie in a buffer is copied in pieces of this size.
+const ROOM: usize = 1 << 20;
+/// stat.h: STATX_DIOALIGN, since Linux 6.1.
+const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
+
+/// A file that can be written to in two ways.
+pub(crate) trait Disk {
+    /// Past the page cache: whole blocks to whole blocks, or as much of them as goes.
+    fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
+
+    /// Through it.
+    fn write_cached(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+}
+
+/// A file with `O_DIRECT`.
+impl Disk for File {
+    fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.write_at(bytes, at)
+    }
+
+    fn write_cached(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let flags = fcntl_getfl(self)?;
+        fcntl_setfl(self, flags - OFlags::DIRECT)?;
+        let result = self.write_all_at(bytes, at);
+        fcntl_setfl(self, flags)?;
+        result
+    }
+}
+
+/// What is put into a file, block by block.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    end: End,
+    room: Memory,
+}
+
+/// Where the file ends.
+#[derive(Debug, Default)]
+struct End {
+    /// Where the block begins that is not full.
+    base: u64,
+    /// What is in it, and how many of these bytes are in the file already.
+    tail: Vec<u8>,
+    settled: usize,
+}
+
+impl Direct {
+    /// None if this file cannot be written to so, or, if it should be `sure`, may not gain by it.
+    pub(crate) fn new(file: &File, sure: bool) -> Option<Self> {
+        match statx(file, c"", AtFlags::EMPTY_PATH, DIOALIGN) {
+            Ok(told) if told.stx_mask & DIOALIGN.bits() != 0 => {
+                // Larger blocks than these are as right, and save the disk from reading what it does not know.
+                let fits = |align: u32| align.is_power_of_two() && align as usize <= BLOCK;
+                if !fits(told.stx_dio_offset_align) || !fits(told.stx_dio_mem_align) {
+                    return None;
+                }
+            }
+            // tmpfs takes the flag, too, and then writes to the page cache.
+            _ if sure => return None,
+            _ => {}
+        }
+        Self::empty()
+    }
+
+    fn empty() -> Option<Self> {
+        Some(Self {
+            end: End::default(),
+            room: Memory::new(HEAD + ROOM)?,
+        })
+    }
+
+    /// Goes on where the file ends after `len` bytes, which were written otherwise. `file` must be readable.
+    pub(crate) fn resume(&mut self, file: &File, len: u64) -> io::Result<()> {
+        let held = (len % BLOCK as u64) as usize;
+        let mut tail = vec![0; held];
+        file.read_exact_at(&mut tail, len - held as u64)?;
+        self.end = End {
+            base: len - held as u64,
+            tail,
+            settled: held,
+        };
+        Ok(())
+    }
+
+    /// Bytes that were put, also those that are held back.
+    pub(crate) fn len(&self) -> u64 {
+        self.end.base + self.end.tail.len() as u64
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn in_file(&self) -> u64 {
+        self.end.base + self.end.settled as u64
+    }
+
+    /// Puts all of it. After an error [`len`](Self::len) says how much was taken.
+    pub(crate) fn put(&mut self, disk: &impl Disk, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(ROOM) {
+            let mut place = HEAD..HEAD + piece.len();
+            self.room[place.clone()].copy_from_slice(piece);
+            self.end.put(disk, &mut self.room, &mut place)?;
+        }
+        Ok(())
+    }
+
+    /// Puts what is at this place of a memory. The [`HEAD`] before it is written over, and it may be moved in
+    /// there. After an error [`len`](Self::len) says how much was taken.
+    pub(crate) fn put_in_place(
+        &mut self,
+        disk: &impl Disk,
+        memory: &mut Memory,
+        place: &mut Range<usize>,
+    ) -> io::Result<()> {
+        self.end.put(disk, memory, place)
+    }
+
+    /// Brings into the file what is held back.
+    pub(crate) fn settle(&mut self, disk: &impl Disk) -> io::Result<()> {
+        let end = &mut self.end;
+        if end.settled < end.tail.len() {
+            disk.write_cached(&end.tail[end.settled..], end.base + end.settled as u64)?;
+            end.settled = end.tail.len();
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    fn put(
+        &mut self,
+        disk: &impl Disk,
+        memory: &mut Memory,
+        place: &mut Range<usize>,
+    ) -> io::Result<()> {
+        let held = self.tail.len();
+        let whole = (held + place.len()) / BLOCK * BLOCK;
+        if whole == 0 {
+            self.tail.extend_from_slice(&memory[place.clone()]);
+            return Ok(());
+        }
+        let astray = (place.start - held) % BLOCK;
+        if astray > 0 {
+            let to = place.start - astray;
+            memory.copy_within(place.clone(), to);
+            *place = to..place.end - astray;
+        }
+        let start = place.start - held;
+        memory[start..place.start].copy_from_slice(&self.tail);
+        let (done, result) = write_all(disk, &memory[start..start + whole], self.base);
+        if done > 0 {
+            self.base += done as u64;
+            self.settled = 0;
+            self.tail.clear();
+        }
+        if result.is_ok() {
+            self.tail
+                .extend_from_slice(&memory[start + whole..place.end]);
+        }
+        result
+    }
+}
+
+/// Writes whole blocks, and says how many bytes of them are in the file.
+fn write_all(disk: &impl Disk, blocks: &[u8], base: u64) -> (usize, io::Result<()>) {
+    let mut done = 0;
+    while done < blocks.len() {
+        match disk.write_blocks(&blocks[done..], base + done as u64) {
+            // The rest of a block is written once more.
+            Ok(n) if n < BLOCK => return (done, Err(io::ErrorKind::WriteZero.into())),
+            Ok(n) => done += n / BLOCK * BLOCK,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Err(error)),
+        }
+    }
+    (done, Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the next write of blocks comes to.
+    #[derive(Clone, Copy, Debug)]
+    enum Fate {
+        Whole,
+        /// So many bytes get into the file.
+        Short(usize),
+        Error(i32),
+    }
+
+    /// A disk that is particular about blocks, and fails when it is told to.
+    #[derive(Debug, Default)]
+    struct Fake {
+        file: RefCell<Vec<u8>>,
+        fates: RefCell<Vec<Fate>>,
+        /// Lengths of the writes of blocks.
+        writes: RefCell<Vec<usize>>,
+        full: RefCell<bool>,
+    }
+
+    impl Fake {
+        fn store(&self, bytes: &[u8], at: u64) {
+            let (mut file, at) = (self.file.borrow_mut(), at as usize);
+            assert!(at <= file.len(), "a hole before {at}");
+            let end = file.len().max(at + bytes.len());
+            file.resize(end, 0);
+            file[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    impl Disk for Fake {
+        fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+            assert_eq!(bytes.len() % BLOCK, 0);
+            assert_eq!(at % BLOCK as u64, 0);
+            assert_eq!(bytes.as_ptr().align_offset(BLOCK), 0);
+            self.writes.borrow_mut().push(bytes.len());
+            let n = match self.fates.borrow_mut().pop().unwrap_or(Fate::Whole) {
+                Fate::Whole => bytes.len(),
+                Fate::Short(n) => n.min(bytes.len()),
+                Fate::Error(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            };
+            self.store(&bytes[..n], at);
+            Ok(n)
+        }
+
+        fn write_cached(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+            if *self.full.borrow() {
+                return Err(io::Error::from_raw_os_error(full_errno()));
+            }
+            self.store(bytes, at);
+            Ok(())
+        }
+    }
+
+    fn full_errno() -> i32 {
+        rustix::io::Errno::NOSPC.raw_os_error()
+    }
+
+    fn noise(len: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    /// What was put so far is in the file, but for less than a block; and nothing else.
+    fn check(direct: &Direct, disk: &Fake, put: &[u8]) {
+        assert_eq!(direct.len(), put.len() as u64);
+        let file = disk.file.borrow();
+        let in_file = direct.in_file() as usize;
+        assert!(in_file <= put.len() && put.len() - in_file < BLOCK);
+        assert!(file.len() >= in_file && file[..in_file] == put[..in_file]);
+    }
+
+    #[test]
+    fn what_lies_right_is_not_copied() {
+        let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
+        let mut memory = Memory::new(HEAD + BLOCK + (1 << 20)).unwrap();
+        let mut put = Vec::new();
+        for len in [100_000usize, 5, 70_001, 4096, 1 << 20] {
+            let start = HEAD + direct.len() as usize % BLOCK;
+            let bytes = noise(len, len as u64);
+            memory[start..start + len].copy_from_slice(&bytes);
+            let mut place = start..start + len;
+            direct.put_in_place(&disk, &mut memory, &mut place).unwrap();
+            assert_eq!(place, start..start + len, "moved");
+            assert!(memory[place] == bytes);
+            put.extend_from_slice(&bytes);
+            check(&direct, &disk, &put);
+        }
+        // As few writes as there can be.
+        assert_eq!(*disk.writes.borrow(), [98_304, 69_632, 4096, 1 << 20]);
+        direct.settle(&disk).unwrap();
+        assert_eq!(direct.in_file(), direct.len());
+        assert!(*disk.file.borrow() == put);
+    }
+
+    #[test]
+    fn a_file_that_is_settled_goes_on() {
+        let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
+        let mut put = Vec::new();
+        for len in [10, 20, 5000, 1, 9000] {
+            let bytes = noise(len, 7);
+            direct.put(&disk, &bytes).unwrap();
+            put.extend_from_slice(&bytes);
+            direct.settle(&disk).unwrap();
+            assert!(*disk.file.borrow() == put, "{len}");
+        }
+        // Nothing to do.
+        *disk.full.borrow_mut() = true;
+        direct.settle(&disk).unwrap();
+        direct.put(&disk, b"held").unwrap();
+        assert!(direct.settle(&disk).is_err());
+        assert_eq!(direct.in_file() + 4, direct.len());
+        *disk.full.borrow_mut() = false;
+        direct.settle(&disk).unwrap();
+        assert!(disk.file.borrow().ends_with(b"held"));
+    }
+
+    fn fate() -> impl Strategy<Value = Fate> {
+        prop_oneof![
+            3 => Just(Fate::Whole),
+            2 => (0usize..40_000).prop_map(Fate::Short),
+            1 => Just(Fate::Error(full_errno())),
+            1 => Just(Fate::Error(rustix::io::Errno::INTR.raw_os_error())),
+            1 => Just(Fate::Error(rustix::io::Errno::IO.raw_os_error())),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Whatever becomes of the writes: what was taken goes into the file once, in order, and what was
+        /// not can be put again.
+        #[test]
+        fn nothing_is_lost_or_doubled_by_errors(
+            pieces in prop::collection::vec((1usize..60_000, 0usize..BLOCK, 0u8..4), 1..12),
+            fates in prop::collection::vec(fate(), 0..20),
+        ) {
+            let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
+            disk.fates.replace(fates);
+            let mut memory = Memory::new(HEAD + BLOCK + 60_000).unwrap();
+            let mut put = Vec::new();
+            for (len, guess, way) in pieces {
+                let bytes = noise(len, len as u64);
+                let start = HEAD + guess;
+                memory[start..start + len].copy_from_slice(&bytes);
+                let (mut place, mut done) = (start..start + len, 0);
+                loop {
+                    let before = direct.len();
+                    let mut rest = place.start + done..place.end;
+                    let result = match way {
+                        0 => direct.put(&disk, &bytes[done..]),
+                        _ => direct.put_in_place(&disk, &mut memory, &mut rest),
+                    };
+                    place = rest.start - done..rest.end;
+                    let taken = (direct.len() - before) as usize;
+                    put.extend_from_slice(&bytes[done..done + taken]);
+                    done += taken;
+                    check(&direct, &disk, &put);
+                    if result.is_ok() {
+                        prop_assert_eq!(done, len);
+                        break;
+                    }
+                }
+                if way == 3 {
+                    direct.settle(&disk).unwrap();
+                    prop_assert!(disk.file.borrow()[..] == put[..]);
+                }
+            }
+            direct.settle(&disk).unwrap();
+            prop_assert!(disk.file.borrow()[..put.len()] == put[..]);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The loop of the writer: buffers of records into files.
+
+mod ends;
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use wb_measure::Histogram;
+use wb_model::capture::CaptureOutput;
+
+use crate::compress::Compressor;
+use crate::encode::Encoding;
+use crate::held::{Open, confirm};
+use crate::names::Names;
+use crate::output::Opening;
+use crate::pool::Delivered;
+use crate::rotation::Rotation;
+use crate::shelf::Shelf;
+use crate::way::Way;
+use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
+
+/// The longest wait without a look at the flags.
+const LOOK: Duration = Duration::from_millis(100);
+/// Statistics are written so often.
+const STATISTICS_NS: u64 = 10_000_000_000;
+/// What a file holds back gets into it so often, if more came than is settled at once.
+const SETTLE_NS: u64 = 500_000_000;
+
+/// Which of the open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Current,
+    Late(usize),
+}
+
+/// The files of a capture, one of them open; or some, while frames may come for them.
+#[derive(Debug)]
+pub(crate) struct Files {
+    shared: Arc<CaptureShared>,
+    encoding: Encoding,
+    header: Vec<u8>,
+    rotation: Rotation,
+    /// None for standard output, of which there is one only.
+    names: Option<Names>,
+    opening: Opening,
+    /// None: the system decides when a file is on the disk.
+    sync_ns: Option<u64>,
+    finished: Option<Sender<PathBuf>>,
+    way: Way,
+    /// None after an error.
+    current: Option<Open>,
+    /// Files whose time is over, the oldest first.
+    late: VecDeque<Open>,
+    /// For each reader: with a stamp below this nothing comes any more.
+    clear_ns: Vec<u64>,
+    start_wall_ns: u64,
+    statistics_ns: u64,
+    synced_ns: u64,
+    settled_ns: u64,
+    scarce_since_ns: Option<u64>,
+    room_looked_octets: u64,
+    /// When the rate was looked at, and the bytes then.
+    rate_looked: (u64, u64),
+    rotations: u64,
+    scratch: Vec<u8>,
+    write_times: Histogram,
+    outcome: WriterOutcome,
+}
+
+impl Files {
+    pub(crate) fn open(
+        spec: &CaptureSpec,
+        output: &CaptureOutput,
+        encoding: Encoding,
+        shared: &Arc<CaptureShared>,
+        readers: usize,
+        now_wall_ns: u64,
+    ) -> Result<Self, OutputError> {
+        let compressor = Compressor::new(output.compress)
+            .map_err(|error| OutputError::Input(format!("compression: {error}")))?;
+        let names = (output.path != "-").then(|| Names::new(output, spec.utc_offset_s));
+        let ring = names.as_ref().is_some_and(|names| !names.recur());
+        let ring = if ring { output.files as usize } else { 0 };
+        let mut files = Self {
+            shared: shared.clone(),
+            encoding,
+            header: encoding.file_header(spec),
+            rotation: Rotation::new(output, readers),
+            names,
+            opening: Opening {
+                part: output.part,
+                direct: output.direct,
+                // Compressed, nobody knows how long it will be.
+                expected: if compressor.is_none() {
+                    output.rotate_bytes
+                } else {
+                    0
+                },
+            },
+            sync_ns: output.sync.map(|span| span.as_nanos()),
+            finished: spec.finished.clone(),
+            way: Way {
+                compressor,
+                shelf: Shelf::new(output, ring),
+            },
+            current: None,
+            late: VecDeque::new(),
+            clear_ns: vec![0; readers],
+            start_wall_ns: now_wall_ns,
+            statistics_ns: 0,
+            synced_ns: 0,
+            settled_ns: 0,
+            scarce_since_ns: None,
+            room_looked_octets: 0,
+            rate_looked: (0, 0),
+            rotations: 0,
+            scratch: Vec::new(),
+            write_times: Histogram::new(),
+            outcome: WriterOutcome {
+                interface_frames: vec![0; spec.interfaces.len()],
+                ..WriterOutcome::default()
+            },
+        };
+        let first = files.begin(now_wall_ns, &|| false)?;
+        files.current = Some(first);
+        files.show();
+        Ok(files)
+    }
+
+    pub(crate) fn run<C: Clock>(
+        mut self,
+        full: &Receiver<Delivered>,
+        control: &CaptureControl,
+        clock: &C,
+    ) -> WriterOutcome {
+        self.statistics_ns = clock.monotonic_ns();
+        (self.synced_ns, self.settled_ns) = (self.statistics_ns, self.statistics_ns);
+        self.rate_looked.0 = self.statistics_ns;
+        self.rotations = control.rotations();
+        let shared = self.shared.clone();
+        loop {
+            match full.recv_timeout(LOOK) {
+                Ok(delivered) => {
+                    if let (Some(mut buffer), Some(pool)) = (delivered.buffer, &shared.pool) {
+                        self.write_buffer(&mut buffer, control, clock);
+                        if let Some(file) = &self.current {
+                            let delivered = buffer.before + buffer.len() as u64;
+                            pool.learn(file.output.len(), delivered);
+                        }
+                        pool.give(buffer.memory);
+                    }
+                    self.clear(delivered.reader, delivered.clear_ns, control, clock);
+                }
+                Err(RecvTimeoutError::Timeout) => self.settle(control, clock),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tick(control, clock);
+            self.show();
+        }
+        self.end(control, clock);
+        self.show();
+        self.outcome.buffers_fewest = shared.pool.as_ref().map_or(0, |p| p.fewest() as u64);
+        self.outcome.write_p50_ns = self.write_times.percentile(50.0).unwrap_or(0);
+        self.outcome.write_p99_ns = self.write_times.percentile(99.0).unwrap_or(0);
+        self.outcome.files_removed = self.way.shelf.removed;
+        self.outcome.room_short = self.way.shelf.short;
+        self.outcome
+    }
+
+    /// What is due whether frames come or not.
+    fn tick<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+        let asked = control.rotations();
+        if asked != self.rotations {
+            self.rotations = asked;
+            let begun = self
+                .current
+                .as_ref()
+                .is_some_and(|file| file.fill.frames > 0);
+            if self.names.is_some() && begun {
+                self.rotate(Place::Current, clock.wall_ns(), control, clock);
+            }
+        }
+        let now_ns = clock.monotonic_ns();
+        if now_ns.saturating_sub(self.statistics_ns) >= STATISTICS_NS {
+            self.statistics_ns = now_ns;
+            self.write_statistics(control, clock);
+        }
+        if now_ns.saturating_sub(self.settled_ns) >= SETTLE_NS {
+            self.settled_ns = now_ns;
+            self.settle(control, clock);
+        }
+        let sync_ns = self.sync_ns.filter(|period_ns| *period_ns > 0);
+        if sync_ns.is_some_and(|period_ns| now_ns.saturating_sub(self.synced_ns) >= period_ns) {
+            self.synced_ns = now_ns;
+            self.settle(control, clock);
+            let synced = self
+                .current
+                .as_ref()
+                .map_or(Ok(()), |file| file.output.sync());
+            if let Err(error) = synced {
+                self.fail(error, Place::Current, control, clock);
+            }
+        }
+    }
+
+    /// Brings into the files what they hold back.
+    fn settle<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+        if let Some(mut file) = self.current.take() {
+            let settled = self.settle_file(&mut file);
+            self.current = Some(file);
+            if let Err(error) = settled {
+                return self.fail(error, Place::Current, control, clock);
+            }
+        }
+        for index in 0..self.late.len() {
+            let Some(file) = self.late.get_mut(index) else {
+                return;
+            };
+            let settled = self.way.settle(&mut file.output);
+            confirm(file, &mut self.outcome);
+            if let Err(error) = settled {
+                return self.fail(error, Place::Late(index), control, clock);
+            }
+        }
+    }
+
+    fn settle_file(&mut self, file: &mut Open) -> Result<(), OutputError> {
+        let settled = self.way.settle(&mut file.output);
+        confirm(file, &mut self.outcome);
+        settled
+    }
+
+    fn show(&self) {
+        let (slot, outcome) = (&self.shared.writer, &self.outcome);
+        for (counter, value) in [
+            (&slot.written_frames, outcome.written_frames),
+            (&slot.not_written_frames, outcome.not_written_frames),
+            (&slot.file_octets, outcome.file_octets),
+            (&slot.files, outcome.files),
+            (&slot.files_removed, self.way.shelf.removed),
+            (&slot.longest_write_ns, outcome.longest_write_ns),
+        ] {
+            counter.store(value, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Files begin and end, and the last word of each.
+
+use wb_pcapng::{Block, Statistics};
+
+use super::{Files, Place};
+use crate::encode::Encoding;
+use crate::held::{Open, confirm};
+use crate::names::Names;
+use crate::output::Output;
+use crate::{CaptureControl, Clock, OutputError};
+
+/// Files whose time is over that are kept open at most. Then the oldest is closed, whoever may still have a
+/// frame for it: that goes into the next.
+const MOST_LATE: usize = 8;
+
+impl Files {
+    /// Opens the next file and writes its header.
+    pub(super) fn begin(
+        &mut self,
+        stamp_ns: u64,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Open, OutputError> {
+        let mut output = match &mut self.names {
+            None => Output::standard()?,
+            Some(names) => {
+                let path = names.next(stamp_ns);
+                self.way.shelf.forget(&path);
+                loop {
+                    match Output::create(&path, self.opening) {
+                        Err(error) if error.is_full() && self.way.shelf.make_room() => {}
+                        opened => break opened?,
+                    }
+                }
+            }
+        };
+        self.shared.show_path(output.path().to_owned());
+        self.outcome.path = Some(output.path().to_owned());
+        self.outcome.files += 1;
+        self.outcome.direct_files += u64::from(output.is_direct());
+        self.way.shelf.keep_free(|| output.free_bytes());
+        if let Err(error) = self.way.put(&mut output, &self.header, false, gives_up) {
+            output.cut(0);
+            self.outcome.file_octets += output.len();
+            return Err(error);
+        }
+        self.outcome.file_octets += output.len();
+        let mut file = Open::new(output);
+        file.fill.bytes = self.header.len() as u64;
+        file.hold(file.output.len(), 0, 0);
+        self.way.settle(&mut file.output)?;
+        confirm(&mut file, &mut self.outcome);
+        Ok(file)
+    }
+
+    /// Begins the next file, then closes this one, or leaves it open for frames that are late.
+    pub(super) fn rotate<C: Clock>(
+        &mut self,
+        place: Place,
+        stamp_ns: u64,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        // A ring of one file writes over itself: so that is closed first.
+        if self.names.as_ref().is_some_and(Names::is_one) {
+            if let Some(last) = self.current.take() {
+                self.close(last, control, clock);
+            }
+            if self.outcome.error.is_some() {
+                return;
+            }
+        }
+        let next = match self.begin(stamp_ns, &|| control.hurried()) {
+            Ok(next) => next,
+            Err(error) => return self.fail(error, place, control, clock),
+        };
+        let last = match place {
+            Place::Current => self.current.replace(next),
+            Place::Late(index) => self
+                .late
+                .get_mut(index)
+                .map(|file| std::mem::replace(file, next)),
+        };
+        let Some(last) = last else { return };
+        let keeps = self.rotation.has_late_frames() && last.fill.is_past(stamp_ns);
+        if !keeps {
+            return self.close(last, control, clock);
+        }
+        self.late.push_back(last);
+        if self.late.len() > MOST_LATE
+            && let Some(oldest) = self.late.pop_front()
+        {
+            self.close(oldest, control, clock);
+        }
+    }
+
+    /// A reader says that nothing older than this comes from it.
+    pub(super) fn clear<C: Clock>(
+        &mut self,
+        reader: usize,
+        clear_ns: u64,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        if let Some(slot) = self.clear_ns.get_mut(reader) {
+            *slot = clear_ns.max(*slot);
+        }
+        let all_ns = self.clear_ns.iter().copied().min().unwrap_or(u64::MAX);
+        let is_over = |file: &Open| file.fill.is_past(all_ns);
+        while self.late.front().is_some_and(is_over)
+            && let Some(file) = self.late.pop_front()
+        {
+            self.close(file, control, clock);
+        }
+    }
+
+    /// Writes the last statistics, and gives the file its end and its name.
+    fn close<C: Clock>(&mut self, mut file: Open, control: &CaptureControl, clock: &C) {
+        let ended = self
+            .settle_file(&mut file)
+            .and_then(|()| self.put_statistics(&mut file, control, clock))
+            .and_then(|()| self.settle_file(&mut file));
+        if let Err(error) = ended {
+            return self.give_up(error, Some(file), control, clock);
+        }
+        match file.output.finish(self.sync_ns.is_some()) {
+            Ok(Some(finished)) if self.names.is_some() => {
+                if self
+                    .outcome
+                    .path
+                    .as_ref()
+                    .is_some_and(|path| path != &finished.path)
+                    && self.current.is_none()
+                    && self.late.is_empty()
+                {
+                    // The last file of all has another name now.
+                    self.shared.show_path(finished.path.clone());
+                    self.outcome.path = Some(finished.path.clone());
+                }
+                if let Some(listener) = &self.finished {
+                    // Who does not listen any more does not want to know.
+                    let _ = listener.send(finished.path.clone());
+                }
+                let open = usize::from(self.current.is_some()) + self.late.len();
+                self.way.shelf.put(finished, open);
+            }
+            Ok(_) => {}
+            Err(error) => self.fail(error, Place::Current, control, clock),
+        }
+    }
+
+    pub(super) fn end<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+        while let Some(file) = self.late.pop_front() {
+            self.close(file, control, clock);
+        }
+        if let Some(file) = self.current.take() {
+            self.close(file, control, clock);
+        }
+    }
+
+    /// What the interfaces counted, into the current file.
+    pub(super) fn write_statistics<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+        let Some(mut file) = self.current.take() else {
+            return;
+        };
+        let result = self
+            .settle_file(&mut file)
+            .and_then(|()| self.put_statistics(&mut file, control, clock));
+        self.current = Some(file);
+        if let Err(error) = result {
+            self.fail(error, Place::Current, control, clock);
+        }
+    }
+
+    /// What the interfaces counted, for a format that can say it.
+    fn put_statistics<C: Clock>(
+        &mut self,
+        file: &mut Open,
+        control: &CaptureControl,
+        clock: &C,
+    ) -> Result<(), OutputError> {
+        if self.encoding != Encoding::Pcapng {
+            return Ok(());
+        }
+        let mut blocks = std::mem::take(&mut self.scratch);
+        blocks.clear();
+        self.append_statistics(clock.wall_ns(), &mut blocks);
+        let len_before = file.output.len();
+        let gives_up = || control.hurried();
+        let result = self.way.put(&mut file.output, &blocks, false, gives_up);
+        file.fill.bytes += blocks.len() as u64;
+        self.outcome.file_octets += file.output.len() - len_before;
+        self.scratch = blocks;
+        if result.is_ok() {
+            file.hold(file.output.len(), 0, 0);
+            confirm(file, &mut self.outcome);
+        }
+        result
+    }
+
+    fn append_statistics(&self, now_wall_ns: u64, out: &mut Vec<u8>) {
+        for (interface, written) in (0..).zip(&self.outcome.interface_frames) {
+            let (passed, dropped) = self.shared.passed_and_dropped(interface);
+            let own = self.shared.interface(interface);
+            Statistics {
+                interface,
+                stamp_ns: now_wall_ns,
+                start_ns: Some(self.start_wall_ns),
+                end_ns: Some(now_wall_ns),
+                if_received: own.map(|(received, _)| received),
+                if_dropped: own.map(|(_, dropped)| dropped),
+                filter_accepted: Some(passed),
+                os_dropped: Some(dropped),
+                delivered: Some(*written),
+            }
+            .write(out);
+        }
+    }
+
+    /// No more output: what comes from now on is not written, and the capture ends.
+    #[cold]
+    pub(super) fn fail<C: Clock>(
+        &mut self,
+        error: OutputError,
+        place: Place,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        let failed = match place {
+            Place::Current => self.current.take(),
+            Place::Late(index) => self.late.remove(index),
+        };
+        self.give_up(error, failed, control, clock);
+    }
+
+    /// The same, with the file at which it ended.
+    fn give_up<C: Clock>(
+        &mut self,
+        error: OutputError,
+        failed: Option<Open>,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        if let Some(mut file) = failed {
+            confirm(&mut file, &mut self.outcome);
+            let held = file.held.drain(..).map(|mark| mark.records);
+            self.outcome.not_written_frames += held.sum::<u64>();
+            let octets = self.outcome.file_octets - file.output.len();
+            // Where a last word still fits, the file says what was lost.
+            if file.output.cut(file.whole) && self.encoding == Encoding::Pcapng {
+                let mut blocks = Vec::new();
+                self.append_statistics(clock.wall_ns(), &mut blocks);
+                if self
+                    .way
+                    .put(&mut file.output, &blocks, false, || true)
+                    .is_err()
+                {
+                    file.output.cut(file.whole);
+                }
+            }
+            self.outcome.file_octets = octets + file.output.len();
+        }
+        self.outcome.error.get_or_insert(error);
+        control.fail_output();
+        // The others are whole.
+        self.end(control, clock);
+    }
+}

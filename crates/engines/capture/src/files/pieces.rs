@@ -1,0 +1,220 @@
+//! Buffers into files, each frame into the one it belongs to.
+
+use std::ops::Range;
+
+use wb_model::capture::DirectWrites;
+
+use super::{Files, Place};
+use crate::held::{Open, confirm};
+use crate::pool::Buffer;
+use crate::{CaptureControl, Clock};
+
+/// When fewer than a quarter of the buffers were empty for so long, they are no longer compressed.
+const SCARCE_NS: u64 = 1_000_000_000;
+/// The room that is left is looked at when a file begins, and after so many bytes.
+const ROOM_LOOK: u64 = 16 << 20;
+/// How fast bytes come is looked at after so many, and above so many in a second they go past the page cache.
+const RATE_LOOK: u64 = 16 << 20;
+const FAST: u64 = 100_000_000;
+/// What a file holds back gets into it at once when so few bytes came that there is time.
+const FEW: usize = 256 << 10;
+
+/// Records of one buffer and one file.
+#[derive(Debug)]
+struct Piece {
+    /// Where in the buffer.
+    place: Range<usize>,
+    records: u64,
+    file: Place,
+}
+
+impl Files {
+    fn open_file(&mut self, place: Place) -> Option<&mut Open> {
+        match place {
+            Place::Current => self.current.as_mut(),
+            Place::Late(index) => self.late.get_mut(index),
+        }
+    }
+
+    /// The file that a frame of this stamp belongs to, if it is not the next one.
+    fn place_of(&self, stamp_ns: u64) -> Place {
+        let of_its_time = |file: &Open| !file.fill.is_past(stamp_ns);
+        let late = self.late.iter().position(of_its_time);
+        late.map_or(Place::Current, Place::Late)
+    }
+
+    /// Writes a buffer, over as many files as it belongs to.
+    pub(super) fn write_buffer<C: Clock>(
+        &mut self,
+        buffer: &mut Buffer,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        let mut piece = Piece {
+            place: buffer.start..buffer.start,
+            records: 0,
+            file: Place::Current,
+        };
+        if self.rotation.is_off() {
+            if let Some(file) = &mut self.current {
+                file.fill.bytes += buffer.len() as u64;
+                file.fill.frames += buffer.records;
+            }
+            piece.place.end = buffer.end;
+            piece.records = buffer.records;
+            return self.write_piece(buffer, piece, control, clock);
+        }
+        while let Some(record) = self
+            .encoding
+            .first_record(&buffer.memory[piece.place.end..buffer.end])
+        {
+            let of = self.place_of(record.stamp_ns);
+            let rotation = self.rotation;
+            let is_full = |file: &mut Open| rotation.is_due(&file.fill, record);
+            let due = self.open_file(of).is_some_and(is_full);
+            if due || of != piece.file {
+                let next = Piece {
+                    place: piece.place.end..piece.place.end,
+                    records: 0,
+                    file: of,
+                };
+                let piece = std::mem::replace(&mut piece, next);
+                self.write_piece(buffer, piece, control, clock);
+            }
+            if due {
+                self.rotate(of, record.stamp_ns, control, clock);
+            }
+            let file = match of {
+                Place::Current => self.current.as_mut(),
+                Place::Late(index) => self.late.get_mut(index),
+            };
+            if let Some(file) = file {
+                self.rotation.add(record, &mut file.fill);
+            }
+            piece.records += 1;
+            piece.place.end += record.len;
+        }
+        self.write_piece(buffer, piece, control, clock);
+    }
+
+    /// Writes records that belong to one file.
+    fn write_piece<C: Clock>(
+        &mut self,
+        buffer: &mut Buffer,
+        mut piece: Piece,
+        control: &CaptureControl,
+        clock: &C,
+    ) {
+        if piece.records == 0 {
+            return;
+        }
+        let begin_ns = clock.monotonic_ns();
+        let stores = self.buffers_are_scarce(begin_ns);
+        let file = match piece.file {
+            Place::Current => self.current.as_mut(),
+            Place::Late(index) => self.late.get_mut(index),
+        };
+        let Some(file) = file else {
+            self.outcome.not_written_frames += piece.records;
+            return;
+        };
+        let len_before = file.output.len();
+        let near = match piece.place == (buffer.start..buffer.end) {
+            true => buffer.near_its_end(),
+            false => (piece.place.start, 0),
+        };
+        let near = (near.0 - piece.place.start, near.1);
+        let mut result = self.way.put_records(
+            &mut file.output,
+            &mut buffer.memory,
+            &mut piece.place,
+            stores,
+            || control.hurried(),
+        );
+        if result.is_ok() && piece.place.len() < FEW {
+            result = self.way.settle(&mut file.output);
+        }
+        let took_ns = clock.monotonic_ns().saturating_sub(begin_ns);
+        self.outcome.file_octets += file.output.len() - len_before;
+        let taken = file.output.len();
+        // Where records are looked at one by one: what is before is in the file, or put as one.
+        let (at, mut records) = match &result {
+            Ok(()) if self.way.compressor.is_some() || file.output.in_file() == taken => {
+                (taken, piece.records)
+            }
+            Ok(()) => (len_before + near.0 as u64, near.1),
+            Err(_) => (len_before, 0),
+        };
+        file.hold(at, buffer.interface, records);
+        // A frame of a compressor is worth nothing without its end.
+        if at < taken && self.way.compressor.is_none() {
+            let skipped = (at - len_before) as usize;
+            let rest = &buffer.memory[piece.place.start + skipped..piece.place.end];
+            records += file.hold_each(self.encoding.records(rest), at, buffer.interface);
+        }
+        self.outcome.not_written_frames += piece.records - records;
+        confirm(file, &mut self.outcome);
+        self.write_times.record(took_ns);
+        self.outcome.writes += 1;
+        self.outcome.stored_writes += u64::from(stores);
+        self.outcome.write_ns += took_ns;
+        self.outcome.longest_write_ns = self.outcome.longest_write_ns.max(took_ns);
+        match result {
+            Ok(()) => {
+                if self.outcome.file_octets - self.room_looked_octets >= ROOM_LOOK {
+                    self.look_for_room();
+                }
+                if self.opening.direct == DirectWrites::Auto {
+                    self.look_at_rate(begin_ns + took_ns);
+                }
+            }
+            Err(error) => self.fail(error, piece.file, control, clock),
+        }
+    }
+
+    /// Whether there is no time to compress.
+    fn buffers_are_scarce(&mut self, now_ns: u64) -> bool {
+        let (Some(pool), Some(_)) = (&self.shared.pool, &self.way.compressor) else {
+            return false;
+        };
+        if pool.free() * 4 >= pool.total() {
+            self.scarce_since_ns = None;
+            return false;
+        }
+        let since_ns = *self.scarce_since_ns.get_or_insert(now_ns);
+        now_ns.saturating_sub(since_ns) >= SCARCE_NS
+    }
+
+    /// Goes past the page cache when bytes come fast.
+    fn look_at_rate(&mut self, now_ns: u64) {
+        let (then_ns, octets) = self.rate_looked;
+        let came = self.outcome.file_octets - octets;
+        if came < RATE_LOOK {
+            return;
+        }
+        self.rate_looked = (now_ns, self.outcome.file_octets);
+        let took_ns = now_ns.saturating_sub(then_ns);
+        if u128::from(came) * 1_000_000_000 < u128::from(FAST) * u128::from(took_ns) {
+            return;
+        }
+        let Some(file) = &mut self.current else {
+            return;
+        };
+        file.output.write_directly(self.opening.expected, true);
+        let went = file.output.is_direct();
+        self.outcome.direct_files += u64::from(went);
+        // The next files are in the same place.
+        self.opening.direct = match went {
+            true => DirectWrites::Always,
+            false => DirectWrites::Never,
+        };
+    }
+
+    /// Keeps the room free that is to be kept.
+    fn look_for_room(&mut self) {
+        self.room_looked_octets = self.outcome.file_octets;
+        if let Some(file) = &self.current {
+            self.way.shelf.keep_free(|| file.output.free_bytes());
+        }
+    }
+}

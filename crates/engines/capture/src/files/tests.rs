@@ -1,0 +1,135 @@
+//! How many records are whole in the files, at any time.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::Path;
+
+use proptest::prelude::*;
+use wb_model::capture::{DirectWrites, FileFormat};
+use wb_pcapng::{Decoder, Event};
+
+use super::*;
+use crate::InterfaceSpec;
+use crate::pool::{Buffer, Memory, Pool};
+
+/// Time that stands still.
+struct Still;
+
+impl Clock for Still {
+    fn monotonic_ns(&self) -> u64 {
+        0
+    }
+
+    fn wall_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// A buffer of a reader.
+#[derive(Clone, Debug)]
+struct Given {
+    interface: u32,
+    /// Bytes of its frames, over and over until it is full.
+    lens: Vec<usize>,
+    bytes: usize,
+    /// Where in a block it was thought to stand.
+    guess: usize,
+    /// What is held back is settled after it.
+    settles: bool,
+}
+
+const ROOM: usize = 600 << 10;
+/// After less than this, or not much less, nothing is held back.
+const FEW_AND_MORE: usize = 300 << 10;
+
+fn given() -> impl Strategy<Value = Given> {
+    (
+        0u32..2,
+        prop::collection::vec(1usize..9000, 1..20),
+        prop_oneof![1 => 1usize..FEW_AND_MORE, 3 => FEW_AND_MORE..ROOM],
+        0usize..4096,
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(interface, lens, bytes, guess, settles)| Given {
+            interface,
+            lens,
+            bytes,
+            guess,
+            settles,
+        })
+}
+
+/// A buffer full of records, and how many.
+fn buffer(given: &Given, encoding: Encoding, memory: Memory) -> Buffer {
+    let mut buffer = Buffer::new(memory, given.interface, 0, given.guess);
+    for len in given.lens.iter().cycle() {
+        if buffer.len() + encoding.record_len(*len, 0) > given.bytes.max(9100) {
+            break;
+        }
+        let frame = vec![*len as u8; *len];
+        let stamp_ns = buffer.records * 1000;
+        encoding.put(given.interface, stamp_ns, 9000, &frame, 0, &mut buffer);
+        buffer.count();
+    }
+    buffer
+}
+
+/// Whole records in all files of a directory.
+fn found(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).unwrap();
+    let count = |file: io::Result<DirEntry>| {
+        let mut decoder = Decoder::new();
+        decoder.push(&fs::read(file.unwrap().path()).unwrap());
+        let mut records = 0;
+        while let Ok(Some(item)) = decoder.next_item() {
+            records += u64::from(matches!(item.event, Event::Record(_)));
+        }
+        records
+    };
+    files.map(count).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// At any time so many frames are said to be written as someone finds who reads the files then, no more
+    /// and no fewer; all others are held back, and at the end none is.
+    #[test]
+    fn what_is_counted_is_what_a_reader_finds(
+        givens in prop::collection::vec(given(), 1..6),
+        pcapng in any::<bool>(),
+        rotate_bytes in prop_oneof![Just(0u64), 100_000u64..1_000_000],
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let output = CaptureOutput {
+            path: dir.path().join("out").to_str().unwrap().to_owned(),
+            format: if pcapng { FileFormat::Pcapng } else { FileFormat::PcapNs },
+            direct: DirectWrites::Always,
+            rotate_bytes,
+            ..CaptureOutput::default()
+        };
+        let encoding = Encoding::from(output.format);
+        let interfaces = vec![InterfaceSpec::new("wb0"), InterfaceSpec::new("wb1")];
+        let spec = CaptureSpec::new(interfaces, Some(output.clone()));
+        let shared = Arc::new(CaptureShared::new(2, 2, Some(Pool::new(1, ROOM).unwrap())));
+        let mut files = Files::open(&spec, &output, encoding, &shared, 2, 0).unwrap();
+        let (control, mut put) = (CaptureControl::new(), [0, 0]);
+        for given in &givens {
+            let memory = shared.pool.as_ref().and_then(Pool::take).unwrap();
+            let mut buffer = buffer(given, encoding, memory);
+            put[given.interface as usize] += buffer.records;
+            files.write_buffer(&mut buffer, &control, &Still);
+            if given.settles {
+                files.settle(&control, &Still);
+            }
+            shared.pool.as_ref().unwrap().give(buffer.memory);
+            files.show();
+            prop_assert_eq!(shared.snapshot().written_frames, found(dir.path()));
+            let held: u64 = files.current.iter().flat_map(|f| &f.held).map(|m| m.records).sum();
+            prop_assert_eq!(files.outcome.written_frames + held, put.iter().sum::<u64>());
+            prop_assert!(!given.settles || held == 0);
+        }
+        files.end(&control, &Still);
+        prop_assert_eq!(&files.outcome.interface_frames[..], &put[..]);
+        prop_assert_eq!(found(dir.path()), put.iter().sum::<u64>());
+    }
+}

@@ -1,0 +1,93 @@
+//! A file that is open: which records are whole in it, and which are held back.
+
+use std::collections::VecDeque;
+
+use crate::WriterOutcome;
+use crate::encode::Placed;
+use crate::output::Output;
+use crate::rotation::Fill;
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) output: Output,
+    pub(crate) fill: Fill,
+    /// What was put and is not, or not whole, in the file, in order.
+    pub(crate) held: VecDeque<Mark>,
+    /// Where the last of what is whole in the file ends.
+    pub(crate) whole: u64,
+}
+
+/// Records of one interface that were put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Where in the file they end.
+    pub(crate) end: u64,
+    pub(crate) interface: u32,
+    pub(crate) records: u64,
+}
+
+impl Open {
+    pub(crate) fn new(output: Output) -> Self {
+        Self {
+            output,
+            fill: Fill::default(),
+            held: VecDeque::new(),
+            whole: 0,
+        }
+    }
+
+    /// Up to here it was put, and so many records of this interface since the last time.
+    pub(crate) fn hold(&mut self, end: u64, interface: u32, records: u64) {
+        let in_file = self.output.in_file();
+        match self.held.back_mut() {
+            Some(last) if last.interface == interface && end <= in_file => {
+                last.end = end;
+                last.records += records;
+            }
+            _ => self.held.push_back(Mark {
+                end,
+                interface,
+                records,
+            }),
+        }
+    }
+
+    /// Records of this interface, of which the first begins at `at`, were put as far as the output took them.
+    /// How many were.
+    pub(crate) fn hold_each(
+        &mut self,
+        records: impl Iterator<Item = Placed>,
+        mut at: u64,
+        interface: u32,
+    ) -> u64 {
+        let mut taken = 0;
+        for record in records {
+            at += record.len as u64;
+            if at > self.output.len() {
+                break;
+            }
+            self.hold(at, interface, 1);
+            taken += 1;
+        }
+        taken
+    }
+}
+
+/// Counts the records of a file that are whole in it by now.
+pub(crate) fn confirm(file: &mut Open, outcome: &mut WriterOutcome) {
+    let in_file = file.output.in_file();
+    while let Some(mark) = file
+        .held
+        .front()
+        .filter(|mark| mark.end <= in_file)
+        .copied()
+    {
+        file.held.pop_front();
+        file.whole = mark.end;
+        outcome.written_frames += mark.records;
+        if let Some(count) = outcome.interface_frames.get_mut(mark.interface as usize) {
+            *count += mark.records;
+        }
+    }
+}

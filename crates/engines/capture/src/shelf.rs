@@ -1,0 +1,177 @@
+//! The finished files of a capture, and which of them may be given up for room.
+//!
+//! Knows only files that this capture began and finished itself: never the open one, never another's.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use wb_model::capture::{CaptureOutput, OnFull};
+
+/// A file that has its last byte and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) path: PathBuf,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// Finished files, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    files: VecDeque<Finished>,
+    /// Files that a ring keeps, the open ones too; 0: it does not remove any.
+    ring: usize,
+    keep_free: u64,
+    frees: bool,
+    /// Files removed for want of room.
+    pub(crate) removed: u64,
+    /// Whether there was less room than asked for, and nothing left to remove.
+    pub(crate) short: bool,
+}
+
+impl Shelf {
+    /// `ring`: files that are kept, where a ring does not write over them by itself.
+    pub(crate) fn new(output: &CaptureOutput, ring: usize) -> Self {
+        Self {
+            ring,
+            keep_free: output.keep_free,
+            frees: output.on_enospc == OnFull::RotateDelete,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a file, while so many others are open. A ring that has more than it keeps loses its oldest.
+    pub(crate) fn put(&mut self, file: Finished, open: usize) {
+        if self.ring == 0 && self.keep_free == 0 && !self.frees {
+            return;
+        }
+        self.files.push_back(file);
+        while self.ring > 0 && self.files.len() + open > self.ring {
+            self.remove_oldest();
+        }
+    }
+
+    /// A file of this name is begun anew.
+    pub(crate) fn forget(&mut self, path: &Path) {
+        self.files.retain(|file| file.path != path);
+    }
+
+    /// The disk is full: whether something was removed, and it is worth while to try again.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let made = self.frees && self.remove_oldest().is_some();
+        self.removed += u64::from(made);
+        made
+    }
+
+    /// Removes files until there is as much room as is to be kept. `free` says how much there is.
+    pub(crate) fn keep_free(&mut self, free: impl FnOnce() -> Option<u64>) {
+        if self.keep_free == 0 {
+            return;
+        }
+        let Some(mut free) = free() else {
+            return;
+        };
+        // A file system may take its time to show what was freed, so that is counted here: else asking
+        // again and again would remove more than needed.
+        while free < self.keep_free {
+            let Some(bytes) = self.remove_oldest() else {
+                self.short = true;
+                return;
+            };
+            self.removed += 1;
+            free = free.saturating_add(bytes);
+        }
+    }
+
+    /// Removes the oldest file that is still there, and says how many bytes it took on the disk.
+    fn remove_oldest(&mut self) -> Option<u64> {
+        while let Some(file) = self.files.pop_front() {
+            // Somebody may have taken it away, or put another one in its place.
+            let Ok(there) = fs::symlink_metadata(&file.path) else {
+                continue;
+            };
+            let ours = (there.dev(), there.ino()) == (file.device, file.inode);
+            if ours && fs::remove_file(&file.path).is_ok() {
+                return Some(there.blocks() * 512);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: PathBuf) -> Finished {
+        fs::write(&path, [1; 8192]).unwrap();
+        let there = fs::metadata(&path).unwrap();
+        Finished {
+            path,
+            device: there.dev(),
+            inode: there.ino(),
+        }
+    }
+
+    fn shelf(change: impl Fn(&mut CaptureOutput), ring: usize) -> Shelf {
+        let mut output = CaptureOutput::default();
+        change(&mut output);
+        Shelf::new(&output, ring)
+    }
+
+    #[test]
+    fn only_our_own_files_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mut shelf = shelf(|o| o.on_enospc = OnFull::RotateDelete, 0);
+        for name in ["gone", "anothers", "again", "ours", "last"] {
+            shelf.put(file(at(name)), 1);
+        }
+        fs::remove_file(at("gone")).unwrap();
+        // The new one exists before the old one goes, so it has another number.
+        file(at("new"));
+        fs::rename(at("new"), at("anothers")).unwrap();
+        shelf.forget(&at("again"));
+        assert!(shelf.make_room());
+        assert!(!at("ours").exists() && at("last").exists());
+        assert!(shelf.make_room());
+        assert!(!shelf.make_room());
+        assert_eq!(shelf.removed, 2);
+        assert!(at("anothers").exists() && at("again").exists());
+    }
+
+    #[test]
+    fn room_is_kept_by_removing_as_much_as_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shelf = shelf(|o| o.keep_free = 1 << 20, 0);
+        for i in 0..4 {
+            shelf.put(file(dir.path().join(i.to_string())), 1);
+        }
+        shelf.keep_free(|| Some(1 << 20));
+        shelf.keep_free(|| None);
+        assert_eq!(shelf.removed, 0);
+        shelf.keep_free(|| Some((1 << 20) - 8193));
+        assert_eq!((shelf.removed, shelf.short), (2, false));
+        // A full disk is another matter.
+        assert!(!shelf.make_room());
+        shelf.keep_free(|| Some(0));
+        assert_eq!((shelf.removed, shelf.short), (4, true));
+    }
+
+    #[test]
+    fn a_ring_counts_the_open_files_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shelf = shelf(|_| {}, 3);
+        for i in 0..4 {
+            shelf.put(file(dir.path().join(i.to_string())), 1);
+        }
+        let left = |i: u32| dir.path().join(i.to_string()).exists();
+        assert_eq!(
+            [left(0), left(1), left(2), left(3)],
+            [false, false, true, true]
+        );
+        assert_eq!(shelf.removed, 0);
+    }
+}

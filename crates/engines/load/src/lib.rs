@@ -1,0 +1,82 @@
+//! The load engine: opens connections, holds, answers and closes them at a rate, over any port.
+//!
+//! Knows ports by trait and time by trait; starts no thread and prints nothing. A job of the plan
+//! ([`wb_model::load::LoadJob`]) becomes a [`LoadSpec`] for each worker; what a worker does is one
+//! loop, [`run_load_worker`], compiled for each kind of port:
+//!
+//! ```text
+//!  RxQueue ──batch──> wb_tcp::Machine ──answers──> lent slots ──> TxQueue
+//!                      ^    \ not its own: ARP, ND, echo ──^
+//!  curve, limits ─> pace ─ launch          shared counters, once a tick
+//! ```
+//!
+//! **Rate first.** All limits hold together: new connections per second, open ones, requests, frames
+//! and bits per second. The launch k is due at a time that follows from k; whoever is late makes up
+//! at once, but for no more than `catch_up_ns`. Of a number for all workers each has the whole part,
+//! the first one the rest.
+//! Requests over connections that stay have a rate of their own, made in the same way: whichever has
+//! rested longest is asked next.
+//!
+//! **Times.** Wait and ramp, then the duration, then the drain, in which connections end. What is
+//! open after it is told as open, so `attempted = completed + failed + open` always holds.
+//!
+//! **Workers share nothing.** Each has its own machine and its own tuples: those whose answers come
+//! back to it. How they do is for the session to arrange (see [`LoadPlace::steering`]).
+//!
+//! ```
+//! use wb_load::*;
+//! use wb_model::load::*;
+//! use wb_port::{clock::VirtualClock, memory};
+//! use wb_wire::MacAddr;
+//!
+//! let clock = VirtualClock::new(0);
+//! let (mut a, mut b) = memory::link(&memory::LinkOptions::new("x", clock.clone().into()))?;
+//! let client = LoadJob {
+//!     clients: vec!["198.18.0.1".parse().unwrap()],
+//!     servers: vec!["198.18.0.2".parse().unwrap()],
+//!     rate: LoadRate { cps: Some(1000), ..LoadRate::default() },
+//!     shape: LoadShape { duration: "100ms".parse().unwrap(), ..LoadShape::default() },
+//!     ..LoadJob::default()
+//! };
+//! let server = LoadJob { end: LoadEnd::Server, ..client.clone() };
+//! let mut place = LoadPlace::single(MacAddr(a.facts.mac));
+//! place.gateway = Some(MacAddr(b.facts.mac));
+//! let client = LoadSpec::new(&client, &place).unwrap();
+//! let server = LoadSpec::new(&server, &LoadPlace::single(MacAddr(b.facts.mac))).unwrap();
+//!
+//! let (control, slot) = (LoadControl::new(), LoadSlot::default());
+//! control.start_at_mono_ns.store(0, std::sync::atomic::Ordering::Relaxed);
+//! let (mut client, mut server) = (LoadWorker::new(client, 1522).unwrap(), LoadWorker::new(server, 1522).unwrap());
+//! while !client.turn(&mut a.queues[0], &control, &slot, &clock)?.done {
+//!     server.turn(&mut b.queues[0], &control, &LoadSlot::default(), &clock)?;
+//!     clock.advance(10_000);
+//! }
+//! let totals = LoadTotals::of([&client.conclude(&mut a.queues[0], &slot, None)]);
+//! assert_eq!((totals.attempted_connections, totals.completed_connections), (100, 100));
+//! # Ok::<(), wb_port::PortError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod control;
+mod curve;
+mod message;
+mod outcome;
+mod pace;
+mod presence;
+mod rates;
+mod shared;
+mod sink;
+mod spec;
+mod worker;
+
+pub use clock::Clock;
+pub use control::LoadControl;
+pub use outcome::{LoadOutcome, LoadTotals, PhaseTotals};
+pub use pace::{Grouping, LaunchCounters};
+pub use presence::{PresenceCounters, Resolution, Resolver, resolve};
+pub use rates::{Cost, Limits, share};
+pub use shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
+pub use spec::{LoadPlace, LoadSpec, SpecError};
+pub use worker::{LoadWorker, Turn, run_load_worker};

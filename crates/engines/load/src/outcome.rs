@@ -1,0 +1,196 @@
+//! What a worker did, and what all of them did together.
+
+use wb_model::load::LoadEnd;
+use wb_port::{PortError, RxCounters, TxCounters};
+use wb_tcp::{Counters, Latencies};
+
+use crate::pace::LaunchCounters;
+use crate::presence::PresenceCounters;
+use crate::shared::{LoadPhase, add_rx, add_tx};
+
+/// One phase of a run.
+#[derive(Clone, Debug, Default)]
+pub struct PhaseTotals {
+    /// Which.
+    pub phase: LoadPhase,
+    /// When it began, in ns since the start.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// What was counted in it; `open` is how many were open at its end.
+    pub counters: Counters,
+    /// What was launched in it.
+    pub launch: LaunchCounters,
+    /// What became of requests that the rate asked for in it.
+    pub asks: LaunchCounters,
+    /// Times that became known in it.
+    pub latencies: Latencies,
+}
+
+impl PhaseTotals {
+    /// So many of something, per second of this phase; 0 in a phase without length.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        match self.to_ns.saturating_sub(self.from_ns) {
+            0 => 0.0,
+            ns => count as f64 * 1e9 / ns as f64,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.from_ns = self.from_ns.min(other.from_ns);
+        self.to_ns = self.to_ns.max(other.to_ns);
+        self.counters.merge(&other.counters);
+        self.launch.merge(&other.launch);
+        self.asks.merge(&other.asks);
+        self.latencies.merge(&other.latencies);
+    }
+}
+
+/// What one worker did.
+#[derive(Debug)]
+pub struct LoadOutcome {
+    /// Which end it was.
+    pub end: LoadEnd,
+    /// What the machine counted; connections that are open at the end stay counted as open.
+    pub counters: Counters,
+    /// Phase by phase, in order; those without length are left out.
+    pub phases: Vec<PhaseTotals>,
+    /// What became of launches.
+    pub launch: LaunchCounters,
+    /// What became of requests that the rate asked for.
+    pub asks: LaunchCounters,
+    /// ARP, ICMP and the like.
+    pub presence: PresenceCounters,
+    /// What the sending half of its queue pair counted.
+    pub tx: TxCounters,
+    /// What the receiving half counted.
+    pub rx: RxCounters,
+    /// Turns taken.
+    pub turns: u64,
+    /// Turns in which frames came or went.
+    pub busy_turns: u64,
+    /// Time in those, in ns.
+    pub busy_ns: u64,
+    /// From the first turn to the last, in ns.
+    pub ns: u64,
+    /// The longest time between two turns, in ns.
+    pub longest_turn_ns: u64,
+    /// How often the link went down.
+    pub link_downs: u64,
+    /// For how long, in ns.
+    pub link_down_ns: u64,
+    /// What ended it before its time.
+    pub fault: Option<PortError>,
+}
+
+/// The account of all workers of a job. `attempted = completed + failed + open` always holds.
+#[derive(Clone, Debug, Default)]
+pub struct LoadTotals {
+    /// Connections begun.
+    pub attempted_connections: u64,
+    /// Handshakes completed (UDP: first answer came).
+    pub established_connections: u64,
+    /// Connections that ended with all exchanged that was to be.
+    pub completed_connections: u64,
+    /// Connections that failed, whatever the cause.
+    pub failed_connections: u64,
+    /// Connections open at the end.
+    pub open_connections: u64,
+    /// Requests sent (client) or received (server).
+    pub requests: u64,
+    /// Responses received (client) or sent (server).
+    pub responses: u64,
+    /// Launches that were due and not made.
+    pub unsent_connections: u64,
+    /// Requests that the rate asked for and that were not made in time.
+    pub unsent_requests: u64,
+    /// Frames that the device dropped before the wire.
+    pub dropped_tx_frames: u64,
+    /// Everything the machines counted.
+    pub counters: Counters,
+    /// What became of launches.
+    pub launch: LaunchCounters,
+    /// What became of requests that the rate asked for.
+    pub asks: LaunchCounters,
+    /// ARP, ICMP and the like.
+    pub presence: PresenceCounters,
+    /// Sending halves.
+    pub tx: TxCounters,
+    /// Receiving halves.
+    pub rx: RxCounters,
+    /// The phases, of all workers together.
+    pub phases: Vec<PhaseTotals>,
+    /// Times of the whole run.
+    pub latencies: Latencies,
+}
+
+impl LoadTotals {
+    /// Adds workers up.
+    #[must_use]
+    pub fn of<'a>(workers: impl IntoIterator<Item = &'a LoadOutcome>) -> Self {
+        let mut totals = Self::default();
+        for worker in workers {
+            totals.counters.merge(&worker.counters);
+            totals.launch.merge(&worker.launch);
+            totals.asks.merge(&worker.asks);
+            totals.presence.merge(&worker.presence);
+            add_tx(&mut totals.tx, &worker.tx);
+            add_rx(&mut totals.rx, &worker.rx);
+            for phase in &worker.phases {
+                totals.latencies.merge(&phase.latencies);
+                match totals
+                    .phases
+                    .iter_mut()
+                    .find(|sum| sum.phase == phase.phase)
+                {
+                    Some(sum) => sum.merge(phase),
+                    None => totals.phases.push(phase.clone()),
+                }
+            }
+        }
+        totals.phases.sort_by_key(|phase| phase.phase);
+        let counters = &totals.counters;
+        totals.attempted_connections = counters.attempted;
+        totals.established_connections = counters.established;
+        totals.completed_connections = counters.completed;
+        totals.failed_connections = counters.failed();
+        totals.open_connections = counters.open;
+        totals.requests = counters.requests;
+        totals.responses = counters.responses;
+        totals.unsent_connections = totals.launch.unsent;
+        totals.unsent_requests = totals.asks.unsent;
+        totals.dropped_tx_frames = totals.tx.refused_frames;
+        totals
+    }
+
+    /// Whether every connection is accounted for.
+    #[must_use]
+    pub fn is_balanced(&self) -> bool {
+        self.attempted_connections
+            == self.completed_connections + self.failed_connections + self.open_connections
+    }
+
+    /// Failed connections by cause, with the names of reports; their sum is `failed_connections`.
+    #[must_use]
+    pub fn failures(&self) -> [(&'static str, u64); 9] {
+        let c = &self.counters;
+        [
+            ("connect_timeout", c.failed_connect_timeout),
+            ("response_timeout", c.failed_response_timeout),
+            ("close_timeout", c.failed_close_timeout),
+            ("idle_timeout", c.failed_idle_timeout),
+            ("refused", c.failed_refused),
+            ("reset", c.failed_reset),
+            ("short", c.failed_short),
+            ("malformed", c.failed_malformed),
+            ("aborted", c.failed_aborted),
+        ]
+    }
+
+    /// One phase of all workers.
+    #[must_use]
+    pub fn phase(&self, phase: LoadPhase) -> Option<&PhaseTotals> {
+        self.phases.iter().find(|totals| totals.phase == phase)
+    }
+}

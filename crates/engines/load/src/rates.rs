@@ -1,0 +1,166 @@
+//! What a worker has to do of what is asked of all.
+
+use wb_model::load::LoadRate;
+use wb_model::units::Rational;
+
+/// A worker's part of a number: each has the whole part, the first one the rest too. If there is
+/// less than one for each, the first ones have 1 (as dperf divides).
+pub fn share(total: u64, worker: u32, workers: u32) -> u64 {
+    let (worker, workers) = (u64::from(worker), u64::from(workers.max(1)));
+    if total <= workers {
+        return u64::from(worker < total);
+    }
+    total / workers + if worker == 0 { total % workers } else { 0 }
+}
+
+/// What one connection amounts to, to turn all rates into one of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Requests of a connection; `None`: no end.
+    pub requests: Option<u64>,
+    /// Bytes of a request's frame with FCS; `None`: frames and bits say nothing of requests (TCP).
+    pub frame_size: Option<u32>,
+}
+
+/// The limits of one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// New connections per second; `None`: as many as `open` lets.
+    pub launches: Option<Rational>,
+    /// Connections open at a time.
+    pub open: Option<u64>,
+    /// Requests per second over all connections that stay; `None`: as the interval says.
+    pub requests: Option<Rational>,
+}
+
+impl Limits {
+    /// One worker's part of a rate.
+    pub fn of(rate: &LoadRate, cost: Cost, worker: u32, workers: u32) -> Self {
+        let part = |total: Option<u64>| total.map(|total| share(total, worker, workers));
+        let whole = |total: Option<u64>| part(total).map(Rational::whole);
+        // Where connections come and go, a limit of requests is one of connections. Where some are
+        // held, they share it, and workers that hold none have no part.
+        let held = rate.cc.is_some() && cost.requests != Some(1);
+        let active = match rate.cc {
+            Some(cc) if held && cc < u64::from(workers) => cc as u32,
+            _ => workers,
+        };
+        let asked = |total: Option<u64>| match total {
+            Some(_) if worker >= active => Some(0),
+            total => total.map(|total| share(total, worker, active)),
+        };
+        let mut requests = asked(rate.rps).map(Rational::whole);
+        if let Some(size) = cost.frame_size {
+            requests = least(requests, asked(rate.pps).map(Rational::whole));
+            let bits =
+                asked(rate.bps).and_then(|bps| Rational::new(bps.into(), u128::from(size) * 8));
+            requests = least(requests, bits);
+        }
+        let open = part(rate.cc);
+        let mut launches = whole(rate.cps);
+        if let (false, Some(n)) = (held, cost.requests) {
+            let by_requests = requests.and_then(|rate| rate.over(Rational::whole(n)));
+            launches = least(launches, by_requests);
+            requests = None;
+        }
+        Self {
+            launches,
+            open,
+            requests,
+        }
+    }
+}
+
+fn least(a: Option<Rational>, b: Option<Rational>) -> Option<Rational> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let left = u128::from(a.numerator()) * u128::from(b.denominator());
+            let right = u128::from(b.numerator()) * u128::from(a.denominator());
+            Some(if left <= right { a } else { b })
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_as_dperf_divides() {
+        let shares = |total| (0..4).map(|w| share(total, w, 4)).collect::<Vec<_>>();
+        assert_eq!(shares(3), [1, 1, 1, 0]);
+        assert_eq!(shares(4), [1, 1, 1, 1]);
+        assert_eq!(shares(11), [5, 2, 2, 2]);
+        assert_eq!(shares(0), [0; 4]);
+    }
+
+    #[test]
+    fn the_tightest_limit_counts() {
+        let one = Cost {
+            requests: Some(1),
+            frame_size: Some(100),
+        };
+        let rate = LoadRate {
+            cps: Some(5000),
+            pps: Some(4000),
+            bps: Some(800_000),
+            ..LoadRate::default()
+        };
+        assert_eq!(
+            Limits::of(&rate, one, 0, 1).launches,
+            Some(Rational::whole(1000))
+        );
+        let tcp = Cost {
+            requests: Some(4),
+            frame_size: None,
+        };
+        let rate = LoadRate {
+            cps: Some(5000),
+            rps: Some(8000),
+            ..LoadRate::default()
+        };
+        assert_eq!(
+            Limits::of(&rate, tcp, 1, 2).launches,
+            Some(Rational::whole(1000))
+        );
+    }
+
+    #[test]
+    fn held_connections_share_the_requests() {
+        let held = Cost {
+            requests: None,
+            frame_size: None,
+        };
+        let rate = LoadRate {
+            cc: Some(100),
+            rps: Some(8000),
+            ..LoadRate::default()
+        };
+        let limits = Limits::of(&rate, held, 0, 1);
+        assert_eq!((limits.launches, limits.open), (None, Some(100)));
+        assert_eq!(limits.requests, Some(Rational::whole(8000)));
+    }
+
+    #[test]
+    fn requests_are_for_those_who_hold_connections() {
+        let held = Cost {
+            requests: None,
+            frame_size: Some(64),
+        };
+        let rate = LoadRate {
+            cc: Some(2),
+            pps: Some(9),
+            ..LoadRate::default()
+        };
+        let limits = |rate, worker| {
+            let limits = Limits::of(rate, held, worker, 4);
+            (limits.open, limits.requests.map(|rate| rate.numerator()))
+        };
+        let all = [0, 1, 2, 3].map(|worker| limits(&rate, worker));
+        let some = |open, rate| (Some(open), Some(rate));
+        assert_eq!(all, [some(1, 5), some(1, 4), some(0, 0), some(0, 0)]);
+        let none = LoadRate { cc: None, ..rate };
+        assert_eq!(limits(&none, 3), (None, Some(2)));
+    }
+}

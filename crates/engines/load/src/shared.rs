@@ -1,0 +1,224 @@
+//! What a running worker shows: one place, written by the worker once a tick, read by anyone.
+
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use crossbeam_utils::CachePadded;
+use wb_port::{RxCounters, TxCounters};
+use wb_tcp::Counters;
+
+use crate::pace::LaunchCounters;
+use crate::presence::PresenceCounters;
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoadPhase {
+    /// Not begun; servers answer already.
+    #[default]
+    Ready,
+    /// Nothing is opened yet.
+    Wait,
+    /// The rate rises.
+    Ramp,
+    /// The duration.
+    Steady,
+    /// Nothing more is opened.
+    Drain,
+    /// Over.
+    Done,
+}
+
+impl LoadPhase {
+    /// The name in reports: `ready`, `wait`, `ramp`, `steady`, `drain`, `done`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Wait => "wait",
+            Self::Ramp => "ramp",
+            Self::Steady => "steady",
+            Self::Drain => "drain",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// Times of one kind so far, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveTimes {
+    /// How many.
+    pub count: u64,
+    /// Their sum, modulo 2^64.
+    pub sum: u64,
+    /// The largest since the snapshot before.
+    pub max: u64,
+}
+
+impl LiveTimes {
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(ns);
+        self.max = self.max.max(ns);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// A worker at an instant, or many added up. All numbers of one worker are of the same instant, so
+/// sums that must hold do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadSnapshot {
+    /// The earliest phase that any of them is in.
+    pub phase: LoadPhase,
+    /// Since the start, in ns; the latest.
+    pub at_ns: u64,
+    /// What the machine counted.
+    pub counters: Counters,
+    /// ARP, ICMP and the like.
+    pub presence: PresenceCounters,
+    /// What became of launches.
+    pub launch: LaunchCounters,
+    /// What became of requests that the rate asked for.
+    pub asks: LaunchCounters,
+    /// The sending half of the queue pair.
+    pub tx: TxCounters,
+    /// The receiving half.
+    pub rx: RxCounters,
+    /// Share of the rate asked for now, in millionths; of many the mean.
+    pub share: u64,
+    /// From SYN to SYN-ACK.
+    pub connect: LiveTimes,
+    /// From request to first byte.
+    pub first_byte: LiveTimes,
+    /// From request to last byte.
+    pub request: LiveTimes,
+    /// Time in turns that did something, in ns.
+    pub busy_ns: u64,
+    /// The longest time between two turns, in ns.
+    pub longest_turn_ns: u64,
+}
+
+impl LoadSnapshot {
+    /// The workers together.
+    #[must_use]
+    pub fn sum<'a>(workers: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sum = Self::default();
+        let mut n = 0;
+        for worker in workers {
+            sum.phase = if n == 0 {
+                worker.phase
+            } else {
+                sum.phase.min(worker.phase)
+            };
+            n += 1;
+            sum.at_ns = sum.at_ns.max(worker.at_ns);
+            sum.counters.merge(&worker.counters);
+            sum.presence.merge(&worker.presence);
+            sum.launch.merge(&worker.launch);
+            sum.asks.merge(&worker.asks);
+            add_tx(&mut sum.tx, &worker.tx);
+            add_rx(&mut sum.rx, &worker.rx);
+            sum.share += worker.share;
+            sum.connect.merge(&worker.connect);
+            sum.first_byte.merge(&worker.first_byte);
+            sum.request.merge(&worker.request);
+            sum.busy_ns += worker.busy_ns;
+            sum.longest_turn_ns = sum.longest_turn_ns.max(worker.longest_turn_ns);
+        }
+        sum.share /= n.max(1);
+        sum
+    }
+}
+
+pub(crate) fn add_tx(sum: &mut TxCounters, other: &TxCounters) {
+    sum.submitted_frames += other.submitted_frames;
+    sum.sent_frames += other.sent_frames;
+    sum.sent_octets += other.sent_octets;
+    sum.refused_frames += other.refused_frames;
+    sum.withdrawn_frames += other.withdrawn_frames;
+    sum.kicks += other.kicks;
+    sum.full_events += other.full_events;
+}
+
+pub(crate) fn add_rx(sum: &mut RxCounters, other: &RxCounters) {
+    sum.received_frames += other.received_frames;
+    sum.dropped_frames += other.dropped_frames;
+    sum.passed_frames = match (sum.passed_frames, other.passed_frames) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+    sum.freezes += other.freezes;
+}
+
+/// One worker's place, alone on its cache lines.
+///
+/// It is a lock, but never one that a worker waits for: it tries once a tick, and shows its numbers
+/// a turn later if somebody was just reading. So all numbers read belong together.
+#[derive(Debug, Default)]
+pub struct LoadSlot(CachePadded<Mutex<LoadSnapshot>>);
+
+impl LoadSlot {
+    /// Shows a snapshot, unless somebody is reading at this very moment. Says whether it did. The
+    /// largest times are kept until they were read.
+    pub(crate) fn publish(&self, snapshot: &LoadSnapshot) -> bool {
+        let mut place = match self.0.try_lock() {
+            Ok(place) => place,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let before = *place;
+        *place = *snapshot;
+        place.connect.max = snapshot.connect.max.max(before.connect.max);
+        place.first_byte.max = snapshot.first_byte.max.max(before.first_byte.max);
+        place.request.max = snapshot.request.max.max(before.request.max);
+        true
+    }
+
+    /// What was shown last. The largest times begin anew.
+    #[must_use]
+    pub fn read(&self) -> LoadSnapshot {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = *place;
+        (place.connect.max, place.first_byte.max, place.request.max) = (0, 0, 0);
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_time_is_kept_until_it_is_read() {
+        let slot = LoadSlot::default();
+        let mut snapshot = LoadSnapshot::default();
+        snapshot.request.record(900);
+        assert!(slot.publish(&snapshot));
+        snapshot.request.max = 0;
+        snapshot.request.record(20);
+        assert!(slot.publish(&snapshot));
+        let seen = slot.read().request;
+        assert_eq!((seen.count, seen.sum, seen.max), (2, 920, 900));
+        assert_eq!(slot.read().request.max, 0);
+    }
+
+    #[test]
+    fn workers_are_added_up() {
+        let one = LoadSnapshot {
+            phase: LoadPhase::Steady,
+            share: 500_000,
+            ..LoadSnapshot::default()
+        };
+        let two = LoadSnapshot {
+            phase: LoadPhase::Ramp,
+            share: 1_000_000,
+            ..LoadSnapshot::default()
+        };
+        let sum = LoadSnapshot::sum([&one, &two]);
+        assert_eq!((sum.phase, sum.share), (LoadPhase::Ramp, 750_000));
+    }
+}

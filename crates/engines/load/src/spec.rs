@@ -1,0 +1,627 @@
+//! What one worker is to do, made from the job of the plan and the facts of the port.
+
+use wb_model::load::{
+    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadReading, LoadShape, LoadTransport, TupleOrder,
+};
+use wb_model::units::{AddressRange, PortRange, Span};
+use wb_tcp::{
+    Answer, Client, Close, Config, Destinations, Order, Pool, Reading, Retransmission, Role,
+    Server, Steering, TimeWait, Transport, Tunnel, Tuples,
+};
+use wb_wire::{AddrSet, MacAddr, Presence};
+
+use crate::message::Making;
+use crate::pace::Grouping;
+use crate::rates::{Cost, Limits};
+
+/// Destinations that are apart are kept one by one, and looked through for each frame.
+const MOST_DESTINATIONS: u128 = 65_536;
+/// What a tunnel adds to a frame.
+const TUNNEL: u32 = 50;
+
+/// Where a worker stands: what the session found out for it.
+#[derive(Clone, Debug)]
+pub struct LoadPlace<'a> {
+    /// The port's Ethernet address.
+    pub mac: MacAddr,
+    /// Largest IP packet of the port.
+    pub mtu: u32,
+    /// Ethernet address of the next hop. A server can do without: it answers to where a frame came
+    /// from.
+    pub gateway: Option<MacAddr>,
+    /// The port's own addresses, beside those of the load.
+    pub addresses: AddrSet,
+    /// Which worker of the job this is, from 0.
+    pub worker: u32,
+    /// How many share the job.
+    pub workers: u32,
+    /// Which tuples' answers come to this worker; `None`: those whose client port divided by the
+    /// number of workers leaves its number.
+    pub steering: Option<Steering>,
+    /// Bytes of the file that the job names as its request or answer.
+    pub file: Option<&'a [u8]>,
+    /// Where random choices come from.
+    pub seed: u64,
+}
+
+impl LoadPlace<'_> {
+    /// The one worker of a port with this address, an MTU of 1500 and no gateway.
+    #[must_use]
+    pub fn single(mac: MacAddr) -> Self {
+        Self {
+            mac,
+            mtu: 1500,
+            gateway: None,
+            addresses: AddrSet::default(),
+            worker: 0,
+            workers: 1,
+            steering: None,
+            file: None,
+            seed: 1,
+        }
+    }
+}
+
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// The machine's configuration. May be changed before the start.
+    pub config: Config,
+    /// Whom the worker answers for; empty: somebody else does.
+    pub presence: Presence,
+    /// Which end it is.
+    pub end: LoadEnd,
+    /// Times. A server follows them too: see [`LoadSpec::until_stopped`].
+    pub shape: LoadShape,
+    /// Of a connection, to make connections of all rates.
+    pub cost: Cost,
+    /// The worker's part of the rate.
+    pub limits: Limits,
+    /// How launches follow each other.
+    pub grouping: Grouping,
+    /// Which worker this is.
+    pub worker: u32,
+    /// How many there are.
+    pub workers: u32,
+    /// What a late worker makes up for at most, in ns.
+    pub catch_up_ns: u64,
+    /// Before a launch the worker is awake for so long, in ns, at most; 0: it only sleeps.
+    pub spin_ns: u64,
+    /// Between two snapshots, in ns.
+    pub tick_ns: u64,
+    /// Frames received in a turn.
+    pub batch: usize,
+}
+
+/// A job that cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("load {job}: {key}: {what}")]
+pub struct SpecError {
+    /// The job, by its name or port.
+    pub job: String,
+    /// The key of the plan.
+    pub key: &'static str,
+    /// What is wrong, and what is allowed.
+    pub what: String,
+}
+
+impl LoadSpec {
+    /// What worker `place.worker` does of a job.
+    ///
+    /// # Errors
+    /// The first thing that cannot be.
+    pub fn new(job: &LoadJob, place: &LoadPlace<'_>) -> Result<Self, SpecError> {
+        let build = Build { job, place };
+        let config = build.config()?;
+        let cost = build.cost(&config);
+        let limits = Limits::of(&job.rate, cost, place.worker, place.workers);
+        let mut spec = Self {
+            config,
+            presence: build.presence(),
+            end: job.end,
+            shape: job.shape.clone(),
+            cost,
+            limits,
+            grouping: if job.tcp.like_dperf && job.shape.profile.is_empty() {
+                Grouping::Dperf(job.rate.group)
+            } else {
+                Grouping::Even(job.rate.group)
+            },
+            worker: place.worker,
+            workers: place.workers,
+            catch_up_ns: 100_000_000,
+            spin_ns: 60_000,
+            tick_ns: 100_000_000,
+            batch: match job.batch {
+                0 => 64,
+                told => usize::from(told),
+            },
+        };
+        if job.end == LoadEnd::Client {
+            spec.pace_requests(&build)?;
+        }
+        Ok(spec)
+    }
+
+    /// The same without an end: the worker goes on until it is told to stop. For servers whose
+    /// clients belong to the same run.
+    #[must_use]
+    pub fn until_stopped(mut self) -> Self {
+        self.shape.wait = Span::default();
+        self.shape.ramp = self.shape.wait;
+        self.shape.duration = Span::from_nanos(u64::MAX / 4);
+        self
+    }
+
+    /// Whether requests go out at a rate of their own, over connections that stay: because there is
+    /// a limit of them, or because a flood over held connections has neither limit nor interval.
+    pub(crate) fn is_paced(&self, limits: &Limits) -> bool {
+        let Role::Client(client) = &self.config.role else {
+            return false;
+        };
+        let unlimited = client.flood && client.interval == 0 && limits.open.is_some();
+        client.requests != Some(1) && (limits.requests.is_some() || unlimited)
+    }
+
+    fn pace_requests(&mut self, build: &Build<'_>) -> Result<(), SpecError> {
+        if self.limits.launches.is_none() && self.limits.open.is_none() {
+            return Err(build.error(
+                "rate",
+                "one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held"
+                    .to_owned(),
+            ));
+        }
+        let paced = self.is_paced(&self.limits);
+        if let Role::Client(client) = &mut self.config.role {
+            client.paced = paced;
+        }
+        Ok(())
+    }
+}
+
+struct Build<'a> {
+    job: &'a LoadJob,
+    place: &'a LoadPlace<'a>,
+}
+
+impl Build<'_> {
+    fn error(&self, key: &'static str, what: String) -> SpecError {
+        let job = if self.job.name.is_empty() {
+            &self.job.port
+        } else {
+            &self.job.name
+        };
+        SpecError {
+            job: job.clone(),
+            key,
+            what,
+        }
+    }
+
+    fn pool(&self, key: &'static str, ranges: &[AddressRange]) -> Result<Pool, SpecError> {
+        let mut pool = Pool::default();
+        for range in ranges {
+            let count = u32::try_from(range.count()).unwrap_or(u32::MAX);
+            let before = pool.len();
+            pool.add(range.first(), count);
+            if u128::from(pool.len() - before) < range.count() {
+                return Err(self.error(
+                    key,
+                    format!("{range} and those before it are more than 4294967295 addresses"),
+                ));
+            }
+        }
+        if pool.is_empty() {
+            return Err(self.error(key, "at least one address is needed".to_owned()));
+        }
+        Ok(pool)
+    }
+
+    /// The addresses on our side.
+    fn ours(&self) -> &[AddressRange] {
+        match self.job.end {
+            LoadEnd::Client => &self.job.clients,
+            LoadEnd::Server => &self.job.servers,
+        }
+    }
+
+    fn is_v6(&self) -> bool {
+        self.ours().first().is_some_and(AddressRange::is_ipv6)
+    }
+
+    fn presence(&self) -> Presence {
+        let mut addresses = self.place.addresses.clone();
+        // In a tunnel nobody asks for the addresses inside.
+        let ours = match &self.job.vxlan {
+            Some(vxlan) => std::slice::from_ref(&vxlan.local),
+            None => self.ours(),
+        };
+        for range in ours {
+            match (range.first(), range.last()) {
+                (std::net::IpAddr::V4(a), std::net::IpAddr::V4(b)) => addresses.insert_v4(a..=b),
+                (std::net::IpAddr::V6(a), std::net::IpAddr::V6(b)) => addresses.insert_v6(a..=b),
+                _ => {}
+            }
+        }
+        Presence {
+            mac: self.place.mac,
+            addresses,
+        }
+    }
+
+    /// Largest IP packet of the load.
+    fn mtu(&self) -> u32 {
+        let outer = self.job.vxlan.as_ref().map_or(0, |_| TUNNEL);
+        self.place.mtu.saturating_sub(outer)
+    }
+
+    /// This worker's tunnel.
+    fn tunnel(&self) -> Result<Option<Tunnel>, SpecError> {
+        let Some(vxlan) = &self.job.vxlan else {
+            return Ok(None);
+        };
+        let (worker, workers) = (u128::from(self.place.worker), self.place.workers);
+        let end = |key, ends: &AddressRange, one_for_all: bool| {
+            let what = match (ends.count(), one_for_all) {
+                (1, true) => ends.first(),
+                (n, _) if worker < n => ends.nth(worker),
+                (n, _) => {
+                    let what = format!("{n} ends for {workers} workers; one for each");
+                    return Err(self.error(key, what));
+                }
+            };
+            match what {
+                std::net::IpAddr::V4(address) => Ok(address),
+                other => Err(self.error(key, format!("{other}; tunnels are over IPv4"))),
+            }
+        };
+        Ok(Some(Tunnel {
+            vni: vxlan.vni,
+            src_mac: MacAddr(vxlan.src_mac.0),
+            dst_mac: MacAddr(vxlan.dst_mac.0),
+            local: end("vxlan.local", &vxlan.local, false)?,
+            remote: end("vxlan.remote", &vxlan.remote, true)?,
+        }))
+    }
+
+    /// Largest segment of the port: what is left of a packet beside IP and TCP headers.
+    fn mss(&self) -> u16 {
+        let headers = if self.is_v6() { 60 } else { 40 };
+        let most = self.mtu().saturating_sub(headers).clamp(1, 8960) as u16;
+        match self.job.tcp.mss {
+            0 => most,
+            told => told.min(most),
+        }
+    }
+
+    fn config(&self) -> Result<Config, SpecError> {
+        let job = self.job;
+        let transport = match job.transport {
+            LoadTransport::Tcp => Transport::Tcp,
+            LoadTransport::Udp => Transport::Udp,
+        };
+        let role = match job.end {
+            LoadEnd::Client => Role::Client(self.client()?),
+            LoadEnd::Server => Role::Server(self.server()?),
+        };
+        let mut config = Config::new(role, transport, self.place.mac);
+        config.mss = self.mss();
+        let tcp = &job.tcp;
+        config.retransmission = Retransmission {
+            after: tcp.retransmit.as_nanos(),
+            tries: tcp.tries,
+            backoff: tcp.backoff,
+        };
+        if tcp.like_dperf {
+            config = config.dperf(tcp.retransmit.as_nanos());
+        } else {
+            (config.window, config.window_scale) = window(tcp.window);
+            config.most_in_flight = 1 << 14;
+        }
+        if tcp.in_flight > 0 {
+            config.most_in_flight = tcp.in_flight.min(1 << 14);
+        }
+        if !tcp.acknowledge {
+            config.ack_delay = u64::MAX;
+        }
+        config.connect_timeout = limit(tcp.connect_timeout);
+        config.response_timeout = limit(tcp.response_timeout);
+        config.close_timeout = limit(tcp.close_timeout);
+        config.idle_timeout = limit(tcp.idle_timeout);
+        config.time_wait = match tcp.time_wait.as_nanos() {
+            0 => TimeWait::Skip,
+            hold => TimeWait::Hold(hold),
+        };
+        config.reset_unknown = tcp.reset_unknown;
+        config.gateway = self.gateway();
+        config.vlan = job.vlan;
+        config.tunnel = self.tunnel()?;
+        config.tos = job.tos;
+        config.ttl = job.ttl;
+        config.seed = self
+            .place
+            .seed
+            .wrapping_add(u64::from(self.place.worker).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let open = job
+            .rate
+            .cc
+            .map(|cc| crate::share(cc, self.place.worker, self.place.workers));
+        config.expected = u32::try_from(open.unwrap_or(1 << 10)).unwrap_or(1 << 30);
+        config.expected = config.expected.clamp(1 << 10, 1 << 30);
+        config.most_open = config.most_open.max(config.expected);
+        self.check_frames(&config)?;
+        Ok(config)
+    }
+
+    /// Whether what is sent in one piece fits the port.
+    fn check_frames(&self, config: &Config) -> Result<(), SpecError> {
+        if config.transport == Transport::Tcp {
+            return Ok(());
+        }
+        let (key, len) = match &config.role {
+            Role::Client(client) => ("request", client.request.len()),
+            Role::Server(Server {
+                answer: Answer::Message(message),
+                ..
+            }) => ("answer", message.len()),
+            Role::Server(_) => return Ok(()),
+        };
+        let most = self
+            .mtu()
+            .saturating_sub(if self.is_v6() { 48 } else { 28 });
+        if len > most {
+            let mtu = self.mtu();
+            return Err(self.error(key, format!("{len} bytes do not fit a datagram of the port's MTU {mtu}; allowed are 0 to {most}")));
+        }
+        Ok(())
+    }
+
+    fn gateway(&self) -> Option<MacAddr> {
+        self.place
+            .gateway
+            .or(self.job.gateway_mac.map(|mac| MacAddr(mac.0)))
+    }
+
+    fn making<'b>(&'b self, host: &'b str, closes: bool) -> Making<'b> {
+        Making {
+            file: self.place.file,
+            host,
+            seed: self.place.seed,
+            like_dperf: self.job.tcp.like_dperf,
+            mss: self.mss(),
+            closes,
+            random: self.job.random_filler,
+        }
+    }
+
+    fn client(&self) -> Result<Client, SpecError> {
+        let job = self.job;
+        if self.gateway().is_none() {
+            return Err(self.error(
+                "port",
+                "the Ethernet address of its gateway is not known".to_owned(),
+            ));
+        }
+        let clients = self.pool("clients", &job.clients)?;
+        let (key, servers) = self.remote()?;
+        if clients.family_is_v4().is_none() || clients.family_is_v4() != servers.family_is_v4() {
+            return Err(self.error(
+                key,
+                "clients and servers must be of one family; a job for each".to_owned(),
+            ));
+        }
+        let is_v4 = clients.family_is_v4();
+        let tuples = self.tuples(clients, servers)?;
+        let host = job
+            .servers
+            .first()
+            .map_or(String::new(), |range| match range.first() {
+                std::net::IpAddr::V6(address) => format!("[{address}]"),
+                address => address.to_string(),
+            });
+        let request = self.making(&host, false).request(&job.request);
+        let requests = self.requests()?;
+        Ok(Client {
+            tuples,
+            request: request.ok_or_else(|| self.file_missing("request"))?,
+            answer: reading(job.reading),
+            requests,
+            interval: job.interval.as_nanos(),
+            pipeline: job.pipeline,
+            close: match job.close {
+                LoadClose::Fin => Close::Fin,
+                LoadClose::Reset => Close::Reset,
+            },
+            flood: job.flood,
+            paced: false,
+            destinations: self.destinations(is_v4)?,
+        })
+    }
+
+    /// Requests of a connection, or a server's answers; none: no end.
+    fn requests(&self) -> Result<Option<u16>, SpecError> {
+        match self.job.requests {
+            0 => Ok(None),
+            n => u16::try_from(n)
+                .ok()
+                .filter(|n| *n < u16::MAX)
+                .map(Some)
+                .ok_or_else(|| {
+                    self.error("requests", format!("{n}; allowed are 0 (no end) to 65534"))
+                }),
+        }
+    }
+
+    /// Where connections go.
+    fn remote(&self) -> Result<(&'static str, Pool), SpecError> {
+        let (job, place) = (self.job, self.place);
+        if let Some(first) = job.destinations.first().filter(|_| job.servers.is_empty()) {
+            return Ok(("destinations", Pool::range(first.addresses.first(), 1)));
+        }
+        let pool = self.pool("servers", &job.servers)?;
+        if !job.server_per_worker {
+            return Ok(("servers", pool));
+        }
+        if pool.len() != place.workers {
+            let what = format!(
+                "{} addresses for {} workers; one for each",
+                pool.len(),
+                place.workers
+            );
+            return Err(self.error("server_per_worker", what));
+        }
+        Ok(("servers", Pool::range(pool.at(place.worker).into(), 1)))
+    }
+
+    /// Where a flood's packets go in turn: each worker takes every so-manyth.
+    fn destinations(&self, is_v4: Option<bool>) -> Result<Option<Destinations>, SpecError> {
+        let (job, place) = (self.job, self.place);
+        if job.destinations.is_empty() {
+            return Ok(None);
+        }
+        let mut pool = Pool::default();
+        for range in &job.destinations {
+            if range.step == 1 {
+                let count = u32::try_from(range.addresses.count()).unwrap_or(u32::MAX);
+                pool.add(range.addresses.first(), count);
+                continue;
+            }
+            let count = range.addresses.count().div_ceil(range.step.max(1).into());
+            for i in 0..count.min(MOST_DESTINATIONS) {
+                pool.add(range.addresses.nth(i * u128::from(range.step)), 1);
+            }
+        }
+        if pool.family_is_v4() != is_v4 {
+            let what = "they must be of the family of the clients".to_owned();
+            return Err(self.error("destinations", what));
+        }
+        Ok(Some(Destinations {
+            first: place.worker % pool.len(),
+            step: place.workers.max(1),
+            pool,
+        }))
+    }
+
+    fn file_missing(&self, key: &'static str) -> SpecError {
+        self.error(key, "the file was not read".to_owned())
+    }
+
+    fn tuples(&self, clients: Pool, servers: Pool) -> Result<Tuples, SpecError> {
+        let (job, place) = (self.job, self.place);
+        let workers = u16::try_from(place.workers)
+            .map_err(|_| self.error("port", format!("{} workers; at most 65535", place.workers)))?;
+        let steering = match &place.steering {
+            Some(steering) => steering.clone(),
+            // Each has an address of its own to talk to.
+            None if job.server_per_worker => Steering::All,
+            None => Steering::ClientPort {
+                workers,
+                mine: place.worker as u16,
+            },
+        };
+        let PortRange { first, last } = job.client_ports;
+        let own_ports = match &steering {
+            Steering::ClientPort { workers, .. } => {
+                u64::from(job.client_ports.count()) / u64::from((*workers).max(1))
+            }
+            _ => u64::from(job.client_ports.count()),
+        };
+        let within = u64::from(servers.len()) * u64::from(job.server_ports.count());
+        let order = match job.order {
+            TupleOrder::Sequential => Order::Sequential,
+            // One client address and one client port on.
+            TupleOrder::Stride => Order::Stride((own_ports + 1).saturating_mul(within)),
+            TupleOrder::Random => Order::Random(place.seed ^ 0x7475_706c_6573),
+        };
+        let server_ports = (job.server_ports.first, job.server_ports.last);
+        Tuples::new(
+            clients,
+            (first, last),
+            servers,
+            server_ports,
+            order,
+            steering,
+        )
+        .ok_or_else(|| {
+            let (ports, workers) = (job.client_ports, place.workers);
+            self.error(
+                "client_ports",
+                format!(
+                    "{ports} has no port for worker {} of {workers}",
+                    place.worker
+                ),
+            )
+        })
+    }
+
+    fn server(&self) -> Result<Server, SpecError> {
+        let job = self.job;
+        let answers = self.requests()?;
+        let answer = match job.worker_answers.as_slice() {
+            [] => &job.answer,
+            answers => answers.get(self.place.worker as usize).ok_or_else(|| {
+                let (n, workers) = (answers.len(), self.place.workers);
+                self.error(
+                    "worker_answers",
+                    format!("{n} for {workers} workers; one for each"),
+                )
+            })?,
+        };
+        let made = self.making("", job.requests == 1).answer(answer);
+        Ok(Server {
+            addresses: self.pool("servers", &job.servers)?,
+            ports: (job.server_ports.first, job.server_ports.last),
+            request: reading(job.reading),
+            answer: made.ok_or_else(|| self.file_missing("answer"))?,
+            answers: answers.filter(|_| !matches!(answer, LoadAnswer::Echo | LoadAnswer::Sink)),
+            proxy: job.proxy,
+        })
+    }
+
+    fn cost(&self, config: &Config) -> Cost {
+        let Role::Client(client) = &config.role else {
+            return Cost {
+                requests: None,
+                frame_size: None,
+            };
+        };
+        let outer = self.job.vxlan.as_ref().map_or(0, |_| TUNNEL);
+        let headers = outer
+            + 14
+            + if self.job.vlan.is_some() { 4 } else { 0 }
+            + if self.is_v6() { 48 } else { 28 };
+        let size = (headers + client.request.len()).max(60) + 4;
+        Cost {
+            requests: client.requests.map(u64::from),
+            frame_size: (config.transport == Transport::Udp).then_some(size),
+        }
+    }
+}
+
+fn reading(reading: LoadReading) -> Reading {
+    match reading {
+        LoadReading::Http => Reading::Http,
+        LoadReading::Segment => Reading::Segment,
+        LoadReading::Bytes(n) => Reading::Fixed(n.max(1)),
+        LoadReading::Stream => Reading::UntilEnd,
+    }
+}
+
+/// A time of 0 is none.
+fn limit(time: Span) -> u64 {
+    match time.as_nanos() {
+        0 => u64::MAX / 4,
+        ns => ns,
+    }
+}
+
+/// A window as header field and scale: the smallest scale with which it fits (RFC 7323 section 2.2).
+fn window(bytes: u32) -> (u16, u8) {
+    let scale = (0..14)
+        .find(|scale| bytes >> scale <= u32::from(u16::MAX))
+        .unwrap_or(14);
+    ((bytes >> scale).min(u16::MAX.into()) as u16, scale)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,588 @@
+//! The one loop: look at what came and answer it, open what is due, let timers expire, hand over,
+//! say how it goes, wait.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use wb_model::load::LoadEnd;
+use wb_port::{PortError, QueuePair, RxQueue, TxQueue};
+use wb_tcp::{
+    Answer, ConfigError, Counters, FrameSink, Latencies, Machine, Observer, Received, Role,
+    Transport,
+};
+
+use crate::outcome::{LoadOutcome, PhaseTotals};
+use crate::pace::{Grouping, LaunchCounters, Pace};
+use crate::presence::{PresenceCounters, attend};
+use crate::rates::Limits;
+use crate::shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
+use crate::sink::Sink;
+use crate::{Clock, LoadControl, LoadSpec};
+
+/// The longest wait without a look at the flags, in ns.
+const LOOK_NS: u64 = 10_000_000;
+/// Between two tries while the link is down or the device full, in ns.
+const RETRY_NS: u64 = 1_000_000;
+const FULL_NS: u64 = 10_000;
+
+/// Takes the machine's times.
+#[derive(Debug, Default)]
+struct Times {
+    all: Latencies,
+    connect: LiveTimes,
+    first_byte: LiveTimes,
+    request: LiveTimes,
+}
+
+impl Observer for Times {
+    #[inline]
+    fn connected(&mut self, ns: u64) {
+        self.all.connected(ns);
+        self.connect.record(ns);
+    }
+
+    #[inline]
+    fn first_byte(&mut self, ns: u64) {
+        self.all.first_byte(ns);
+        self.first_byte.record(ns);
+    }
+
+    #[inline]
+    fn answered(&mut self, ns: u64) {
+        self.all.answered(ns);
+        self.request.record(ns);
+    }
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The monotonic time at its beginning.
+    pub now_ns: u64,
+    /// Whether frames came or went.
+    pub busy: bool,
+    /// When there is something to do at the latest, even if nothing comes; monotonic.
+    pub next_ns: u64,
+    /// Whether `next_ns` is a launch, which is worth to be awake for.
+    pub exact: bool,
+    /// All is over.
+    pub done: bool,
+}
+
+/// One worker, turn by turn. [`run_load_worker`] does all of it.
+///
+/// Call [`turn`](LoadWorker::turn) until it says `done` or fails for good, then
+/// [`conclude`](LoadWorker::conclude).
+pub struct LoadWorker {
+    spec: LoadSpec,
+    machine: Machine<Times>,
+    pace: Pace,
+    /// Of requests over connections that stay.
+    asks: Pace,
+    presence: PresenceCounters,
+    /// Longer frames are not looked at: an answer to them would not fit a slot.
+    longest: usize,
+    /// The monotonic time that is 0 for the machine.
+    zero: Option<u64>,
+    phase: LoadPhase,
+    /// When the drain is over, since the start.
+    drain_end: u64,
+    phases: Vec<PhaseTotals>,
+    phase_from: u64,
+    phase_counters: Counters,
+    phase_launch: LaunchCounters,
+    phase_asks: LaunchCounters,
+    rate_version: u64,
+    at: u64,
+    published: Option<u64>,
+    turns: u64,
+    busy_turns: u64,
+    busy_ns: u64,
+    longest_turn_ns: u64,
+    last: Option<(u64, bool)>,
+    /// When the link went down, and how many frames had been sent by then.
+    down_since: Option<(u64, u64)>,
+    link_downs: u64,
+    link_down_ns: u64,
+}
+
+impl LoadWorker {
+    /// A worker for a port whose frames may be `frame_capacity` bytes long, without FCS.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be.
+    pub fn new(spec: LoadSpec, frame_capacity: usize) -> Result<Self, ConfigError> {
+        let machine = Machine::new(spec.config.clone(), Times::default())?;
+        let echoes = spec.config.transport == Transport::Udp
+            && matches!(&spec.config.role, Role::Server(server) if matches!(server.answer, Answer::Echo));
+        let least = spec.config.longest_frame();
+        if least > frame_capacity && !echoes {
+            return Err(ConfigError::Range {
+                name: "room of the port for a frame",
+                value: frame_capacity as u64,
+                low: least as u64,
+                high: u64::MAX,
+            });
+        }
+        let pace = Pace::new(&spec.shape, spec.limits, spec.grouping, spec.catch_up_ns);
+        let asks = Pace::new(
+            &spec.shape,
+            requests_of(&spec.limits),
+            Grouping::Even(1),
+            spec.catch_up_ns,
+        );
+        Ok(Self {
+            // Receive offload may hand over more than was ever one frame; an echo of that has no room.
+            longest: if echoes {
+                frame_capacity - 4
+            } else {
+                usize::MAX
+            },
+            machine,
+            pace,
+            asks,
+            presence: PresenceCounters::default(),
+            zero: None,
+            phase: LoadPhase::Ready,
+            drain_end: u64::MAX,
+            phases: Vec::new(),
+            phase_from: 0,
+            phase_counters: Counters::default(),
+            phase_launch: LaunchCounters::default(),
+            phase_asks: LaunchCounters::default(),
+            rate_version: 0,
+            at: 0,
+            published: None,
+            turns: 0,
+            busy_turns: 0,
+            busy_ns: 0,
+            longest_turn_ns: 0,
+            last: None,
+            down_since: None,
+            link_downs: 0,
+            link_down_ns: 0,
+            spec,
+        })
+    }
+
+    /// Takes a turn.
+    ///
+    /// # Errors
+    /// What the port says; [`PortError::is_transient`] ones are dealt with here.
+    pub fn turn<Q: QueuePair, C: Clock>(
+        &mut self,
+        queue: &mut Q,
+        control: &LoadControl,
+        slot: &LoadSlot,
+        clock: &C,
+    ) -> Result<Turn, PortError> {
+        let mono = clock.monotonic_ns();
+        self.note_turn(mono);
+        let now = mono - *self.zero.get_or_insert(mono);
+        let start = control.start_at_mono_ns.load(Ordering::Acquire);
+        let at = mono.checked_sub(start);
+        let (tx, rx) = queue.split();
+        let mut sink = Sink::new(tx, self.spec.batch);
+        let received = self.receive(rx, now, &mut sink)?;
+        if let Some(at) = at {
+            self.at = at;
+            self.follow(at, now, control, &mut sink);
+        }
+        self.machine.poll(now, &mut sink);
+        sink.submit();
+        let sent = sink.sent;
+        let up = self.flush(tx, mono)?;
+        self.publish(mono, tx, rx, slot);
+        let busy = received > 0 || sent > 0;
+        self.busy_turns += u64::from(busy);
+        self.last = Some((mono, busy));
+        let mut turn = Turn {
+            now_ns: mono,
+            busy,
+            next_ns: mono + LOOK_NS,
+            exact: false,
+            done: self.is_done(tx, control),
+        };
+        if at.is_none() && start != u64::MAX {
+            turn.next_ns = turn.next_ns.min(start);
+        }
+        if let Some(due) = self.machine.next_due() {
+            turn.next_ns = turn.next_ns.min(mono + due.saturating_sub(now));
+        }
+        if let Some(at) = at.filter(|_| self.is_opening()) {
+            let counters = self.machine.counters();
+            let next = self.pace.next_due(at, counters.open).unwrap_or(u64::MAX);
+            let next = next.min(self.next_ask(at));
+            let next = next.min(self.phase_end(at)).saturating_sub(at);
+            turn.exact = mono.saturating_add(next) < turn.next_ns;
+            turn.next_ns = turn.next_ns.min(mono.saturating_add(next));
+        } else if at.is_some() {
+            turn.next_ns = turn
+                .next_ns
+                .min(mono + self.drain_end.saturating_sub(self.at));
+        }
+        if !up {
+            turn.next_ns = turn.next_ns.max(mono + RETRY_NS);
+            turn.exact = false;
+        } else if tx.in_flight() > 0 {
+            turn.next_ns = turn.next_ns.clamp(mono + FULL_NS, mono + RETRY_NS);
+        }
+        Ok(turn)
+    }
+
+    #[inline]
+    fn note_turn(&mut self, mono: u64) {
+        self.turns += 1;
+        if let Some((before, true)) = self.last {
+            let ns = mono - before;
+            self.busy_ns += ns;
+            self.longest_turn_ns = self.longest_turn_ns.max(ns);
+        }
+    }
+
+    /// Takes a batch and answers it into lent slots.
+    #[inline]
+    fn receive<R: RxQueue, T: TxQueue>(
+        &mut self,
+        rx: &mut R,
+        now: u64,
+        sink: &mut Sink<'_, T>,
+    ) -> Result<usize, PortError> {
+        let (machine, presence, counters) =
+            (&mut self.machine, &self.spec.presence, &mut self.presence);
+        let longest = self.longest;
+        let result = rx.receive(self.spec.batch, |frame| {
+            if frame.bytes.len() > longest {
+                counters.other_rx += 1;
+            } else if machine.receive(now, frame.bytes, sink) == Received::NotOurs
+                && let Some(len) = attend(presence, counters, frame, || sink.lend())
+            {
+                sink.commit(len);
+            }
+        });
+        match result {
+            Err(error) if error.is_transient() => Ok(0),
+            // A recorded port has no more; the run goes on to its end.
+            Err(PortError::EndOfFile { .. }) => Ok(0),
+            result => result,
+        }
+    }
+
+    /// Whether connections may still be opened.
+    fn is_opening(&self) -> bool {
+        self.phase < LoadPhase::Drain
+    }
+
+    /// When the phase at this time ends; during the drain never.
+    fn phase_end(&self, at: u64) -> u64 {
+        let shape = &self.spec.shape;
+        let (wait, ramp) = (shape.wait.as_nanos(), shape.ramp.as_nanos());
+        let steady = wait.max(ramp);
+        if at < wait {
+            wait
+        } else if at < steady {
+            steady
+        } else {
+            steady.saturating_add(shape.duration.as_nanos())
+        }
+    }
+
+    fn phase_at(&self, at: u64) -> LoadPhase {
+        let shape = &self.spec.shape;
+        let (wait, ramp) = (shape.wait.as_nanos(), shape.ramp.as_nanos());
+        let steady = wait.max(ramp);
+        if at < wait {
+            LoadPhase::Wait
+        } else if at < steady {
+            LoadPhase::Ramp
+        } else if at < steady.saturating_add(shape.duration.as_nanos()) {
+            LoadPhase::Steady
+        } else {
+            LoadPhase::Drain
+        }
+    }
+
+    /// Goes from phase to phase and opens what is due.
+    #[inline]
+    fn follow<T: TxQueue>(
+        &mut self,
+        at: u64,
+        now: u64,
+        control: &LoadControl,
+        sink: &mut Sink<'_, T>,
+    ) {
+        if !self.is_opening() {
+            return;
+        }
+        let stopped = control.stop.load(Ordering::Relaxed);
+        let phase = if stopped {
+            LoadPhase::Drain
+        } else {
+            self.phase_at(at)
+        };
+        if let Some(rate) = control.changed_rate(&mut self.rate_version) {
+            let (worker, workers) = (self.spec.worker, self.spec.workers);
+            let limits = Limits::of(&rate, self.spec.cost, worker, workers);
+            self.pace.set(limits, Some(at));
+            self.asks.set(requests_of(&limits), Some(at));
+            let paced = self.spec.is_paced(&limits);
+            self.machine.set_paced(now, paced);
+        }
+        if phase != self.phase && phase != LoadPhase::Drain {
+            self.enter(phase, at, now);
+        }
+        if self.spec.end == LoadEnd::Client && !stopped {
+            // What was due before the end is made up for even then, and belongs to what ends.
+            self.launch(at, now, sink);
+            self.ask(at, now, sink);
+            if let Some(most) = self.pace.open_limit(at) {
+                self.machine.close_down_to(now, most);
+            }
+        }
+        if phase == LoadPhase::Drain {
+            self.enter(phase, at, now);
+        }
+    }
+
+    #[inline]
+    fn launch<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+        let wanted = self.pace.wanted(at, self.machine.counters().open);
+        if wanted == 0 {
+            return;
+        }
+        let n = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let busy = self.machine.counters().tuples_busy;
+        let launched = self.machine.launch(now, n, sink);
+        self.pace.launched(launched.into());
+        let full = self.machine.held() >= self.machine.config().most_open;
+        if launched < n && (full || self.machine.counters().tuples_busy > busy) {
+            self.pace.no_tuple(u64::from(n - launched));
+        }
+    }
+
+    /// Sends the requests that are due over connections that rest.
+    #[inline]
+    fn ask<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+        let due = self.asks.wanted(at, 0);
+        if due > 0 {
+            let n = u32::try_from(due).unwrap_or(u32::MAX);
+            let asked = self.machine.ask(now, n, sink);
+            self.asks.launched(asked.into());
+        }
+    }
+
+    /// When the next request is due that somebody could be asked.
+    #[inline]
+    fn next_ask(&self, at: u64) -> u64 {
+        if !self.machine.can_ask() {
+            return u64::MAX;
+        }
+        self.asks.next_due(at, 0).unwrap_or(u64::MAX)
+    }
+
+    #[cold]
+    fn enter(&mut self, phase: LoadPhase, at: u64, now: u64) {
+        self.close_phase(at);
+        self.phase = phase;
+        if phase == LoadPhase::Drain {
+            self.drain_end = at.saturating_add(self.spec.shape.drain.as_nanos());
+            if self.spec.end == LoadEnd::Client {
+                // A server goes on answering until its connections have ended.
+                let half = self.spec.shape.drain.as_nanos() / 2;
+                self.machine.finish_by(now.saturating_add(half));
+            }
+        }
+    }
+
+    /// Books what was counted since the phase began.
+    #[cold]
+    fn close_phase(&mut self, at: u64) {
+        let counters = *self.machine.counters();
+        let (launch, asks) = (*self.pace.counters(), *self.asks.counters());
+        let latencies = std::mem::take(&mut self.machine.observer_mut().all);
+        let totals = PhaseTotals {
+            phase: self.phase,
+            from_ns: self.phase_from,
+            to_ns: at,
+            counters: counters.since(&self.phase_counters),
+            launch: launch.since(&self.phase_launch),
+            asks: asks.since(&self.phase_asks),
+            latencies,
+        };
+        let nothing = totals.counters == Counters::default();
+        if at > self.phase_from || !nothing {
+            self.phases.push(totals);
+        }
+        (self.phase_from, self.phase_counters) = (at, counters);
+        (self.phase_launch, self.phase_asks) = (launch, asks);
+    }
+
+    /// Hands over what was submitted. False while the link is down.
+    #[inline]
+    fn flush<T: TxQueue>(&mut self, tx: &mut T, mono: u64) -> Result<bool, PortError> {
+        if tx.in_flight() == 0 {
+            return Ok(true);
+        }
+        let result = tx.flush();
+        // The port counts them; TCP sends again what the device refused.
+        tx.take_refused(|_| ());
+        match result {
+            Ok(()) => {
+                // Having nothing to send is no sign of a link.
+                let sent = tx.counters().sent_frames;
+                if let Some((since, _)) = self.down_since.take_if(|(_, before)| sent > *before) {
+                    self.link_down_ns += mono - since;
+                }
+                Ok(true)
+            }
+            Err(error) if error.is_transient() => {
+                if self.down_since.is_none() {
+                    self.down_since = Some((mono, tx.counters().sent_frames));
+                    self.link_downs += 1;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Shows the counters once a tick.
+    #[inline]
+    fn publish<T: TxQueue, R: RxQueue>(&mut self, mono: u64, tx: &T, rx: &mut R, slot: &LoadSlot) {
+        let is_due = self
+            .published
+            .is_none_or(|last| mono - last >= self.spec.tick_ns);
+        if is_due && slot.publish(&self.snapshot(tx, rx)) {
+            self.published = Some(mono);
+            let times = self.machine.observer_mut();
+            (times.connect.max, times.first_byte.max, times.request.max) = (0, 0, 0);
+        }
+    }
+
+    #[cold]
+    fn snapshot<T: TxQueue, R: RxQueue>(&self, tx: &T, rx: &mut R) -> LoadSnapshot {
+        let times = self.machine.observer();
+        LoadSnapshot {
+            phase: self.phase,
+            at_ns: self.at,
+            counters: *self.machine.counters(),
+            presence: self.presence,
+            launch: *self.pace.counters(),
+            asks: *self.asks.counters(),
+            tx: tx.counters(),
+            rx: rx.counters(),
+            share: self.pace.share(self.at),
+            connect: times.connect,
+            first_byte: times.first_byte,
+            request: times.request,
+            busy_ns: self.busy_ns,
+            longest_turn_ns: self.longest_turn_ns,
+        }
+    }
+
+    fn is_done<T: TxQueue>(&self, tx: &T, control: &LoadControl) -> bool {
+        if control.hurry.load(Ordering::Relaxed) {
+            return true;
+        }
+        let stopped_before = self.phase == LoadPhase::Ready && control.stop.load(Ordering::Relaxed);
+        let drained = self.machine.is_idle() && tx.in_flight() == 0;
+        stopped_before || self.phase == LoadPhase::Drain && (drained || self.at >= self.drain_end)
+    }
+
+    /// The final account. What is still open is told as open.
+    pub fn conclude<Q: QueuePair>(
+        mut self,
+        queue: &mut Q,
+        slot: &LoadSlot,
+        fault: Option<PortError>,
+    ) -> LoadOutcome {
+        let (tx, rx) = queue.split();
+        tx.take_refused(|_| ());
+        tx.withdraw(|_| ());
+        self.close_phase(self.at);
+        self.phase = LoadPhase::Done;
+        let mono = self.last.map_or(0, |(mono, _)| mono);
+        if let Some((since, _)) = self.down_since.take() {
+            self.link_down_ns += mono.saturating_sub(since);
+        }
+        // Nobody holds it for longer than a copy takes.
+        while !slot.publish(&self.snapshot(tx, rx)) {
+            std::hint::spin_loop();
+        }
+        LoadOutcome {
+            end: self.spec.end,
+            counters: *self.machine.counters(),
+            phases: self.phases,
+            launch: *self.pace.counters(),
+            asks: *self.asks.counters(),
+            presence: self.presence,
+            tx: tx.counters(),
+            rx: rx.counters(),
+            turns: self.turns,
+            busy_turns: self.busy_turns,
+            busy_ns: self.busy_ns,
+            ns: mono - self.zero.unwrap_or(mono),
+            longest_turn_ns: self.longest_turn_ns,
+            link_downs: self.link_downs,
+            link_down_ns: self.link_down_ns,
+            fault,
+        }
+    }
+}
+
+/// The rate of requests as one of launches; without one, as many as there is room for.
+fn requests_of(limits: &Limits) -> Limits {
+    Limits {
+        launches: limits.requests,
+        open: limits.requests.is_none().then_some(u64::MAX),
+        requests: None,
+    }
+}
+
+/// Does the work of one worker: until its times are over and its connections have ended, or the
+/// drain has.
+///
+/// # Errors
+/// What of the configuration cannot be. Faults of the port are in the outcome.
+pub fn run_load_worker<Q: QueuePair, C: Clock>(
+    queue: &mut Q,
+    spec: LoadSpec,
+    control: &LoadControl,
+    slot: &LoadSlot,
+    clock: &C,
+) -> Result<LoadOutcome, ConfigError> {
+    let spin_ns = spec.spin_ns;
+    let mut worker = LoadWorker::new(spec, queue.tx().frame_capacity())?;
+    let fault = loop {
+        let result = worker.turn(queue, control, slot, clock).and_then(|turn| {
+            if !turn.busy && !turn.done {
+                wait(queue.rx(), &turn, spin_ns)?;
+            }
+            Ok(turn.done)
+        });
+        match result {
+            Ok(false) => {}
+            Ok(true) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    Ok(worker.conclude(queue, slot, fault))
+}
+
+/// Sleeps until a frame comes or something is due; the last bit before a launch is spent awake.
+#[inline]
+fn wait<R: RxQueue>(rx: &mut R, turn: &Turn, spin_ns: u64) -> Result<(), PortError> {
+    let mut gap = turn.next_ns.saturating_sub(turn.now_ns);
+    if turn.exact {
+        gap = gap.saturating_sub(spin_ns);
+    }
+    if gap == 0 {
+        std::hint::spin_loop();
+        return Ok(());
+    }
+    match rx.wait(Duration::from_nanos(gap)) {
+        Err(PortError::EndOfFile { .. }) => Ok(()),
+        Err(error) if !error.is_transient() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,215 @@
+//! Neighbours and pings are answered from within a worker; the gateway is found.
+
+mod common;
+
+use std::net::IpAddr;
+
+use common::{Lab, job, server_of};
+use wb_load::{Resolution, Resolver, resolve};
+use wb_port::{QueuePair, RxQueue, TxQueue, memory};
+use wb_wire::{
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, Network, Presence, Stack, Transport,
+    arp_request, neighbour_solicitation,
+};
+
+const ASKER: MacAddr = MacAddr([2, 9, 9, 9, 9, 9]);
+const SECOND: u64 = 1_000_000_000;
+
+fn send(port: &mut memory::MemoryPort, frame: &[u8]) {
+    let tx = port.queues[0].tx();
+    assert_eq!(tx.lend(1), 1);
+    let slot = tx.slot(0);
+    slot.bytes[..frame.len()].copy_from_slice(frame);
+    *slot.len = frame.len() as u32;
+    tx.submit(1);
+    tx.flush().unwrap();
+}
+
+fn arrived(port: &mut memory::MemoryPort) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let rx = port.queues[0].rx();
+    while rx
+        .receive(64, |frame| frames.push(frame.bytes.to_vec()))
+        .unwrap()
+        > 0
+    {}
+    frames
+}
+
+fn ping(src: &str, dst: &str) -> Vec<u8> {
+    let echo = Transport::Echo(Echo::request(7, 1));
+    let mut stack = Stack::over(match (src.parse().unwrap(), dst.parse().unwrap()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Network::Ipv4(Ipv4::new(src, dst), echo),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Network::Ipv6(Ipv6::new(src, dst), echo),
+        _ => panic!("one family"),
+    });
+    stack.ethernet.src = ASKER;
+    stack.ethernet.dst = MacAddr([2, 0x77, 0x62, 0, 0, 0x0b]);
+    stack.build(100)
+}
+
+/// What a server of these addresses answers to these frames, and what it counts.
+fn answers(
+    servers: &str,
+    clients: &str,
+    frames: &[Vec<u8>],
+) -> (Vec<Vec<u8>>, wb_load::LoadTotals) {
+    let mut lab = Lab::new(|_| ());
+    let mut job = job(1, 10);
+    job.servers = vec![servers.parse().unwrap()];
+    job.clients = vec![clients.parse().unwrap()];
+    let (_, server) = lab.specs(&job, &server_of(&job));
+    let mut worker = wb_load::LoadWorker::new(server, 1522).unwrap();
+    for frame in frames {
+        send(&mut lab.near, frame);
+    }
+    for _ in 0..3 {
+        worker
+            .turn(
+                &mut lab.far.queues[0],
+                &lab.server,
+                &lab.slots[1],
+                &lab.clock,
+            )
+            .unwrap();
+    }
+    let outcome = worker.conclude(&mut lab.far.queues[0], &lab.slots[1], None);
+    (arrived(&mut lab.near), wb_load::LoadTotals::of([&outcome]))
+}
+
+#[test]
+fn arp_and_pings_are_answered_before_the_start_too() {
+    let mut out = [0; 128];
+    let mut ask = |target: &str| {
+        let len = arp_request(
+            ASKER,
+            [198, 18, 0, 1].into(),
+            target.parse().unwrap(),
+            &[],
+            &mut out,
+        )
+        .unwrap();
+        out[..len].to_vec()
+    };
+    let frames = [
+        ask("198.18.1.1"),
+        ask("198.18.1.9"),
+        ping("198.18.0.1", "198.18.1.1"),
+        vec![0xff; 60],
+    ];
+    let (answers, totals) = answers("198.18.1.1", "198.18.0.1", &frames);
+    assert_eq!(answers.len(), 2);
+    let (_, _, arp) = Ethernet::parse(&answers[0]).unwrap();
+    let arp = Arp::parse(arp).unwrap().0;
+    assert_eq!(
+        (arp.operation, arp.sender_ip.to_string()),
+        (ArpOperation::Reply, "198.18.1.1".to_owned())
+    );
+    let presence = totals.presence;
+    assert_eq!((presence.arp_rx, presence.arp_tx), (2, 1));
+    assert_eq!(
+        (presence.icmp_rx, presence.icmp_tx, presence.other_rx),
+        (1, 1, 1)
+    );
+    common::check(&totals);
+}
+
+#[test]
+fn neighbour_discovery_and_pings_of_ipv6() {
+    let mut out = [0; 128];
+    let len = neighbour_solicitation(
+        ASKER,
+        "2001:2::1".parse().unwrap(),
+        "2001:2::9".parse().unwrap(),
+        &[],
+        &mut out,
+    )
+    .unwrap();
+    let frames = [out[..len].to_vec(), ping("2001:2::1", "2001:2::9")];
+    let (answers, totals) = answers("2001:2::9", "2001:2::1", &frames);
+    assert_eq!(answers.len(), 2);
+    let heard = Presence::new(ASKER, []).heard(&answers[0]).unwrap();
+    assert_eq!(heard.0, "2001:2::9".parse::<IpAddr>().unwrap());
+    assert_eq!((totals.presence.icmp_rx, totals.presence.icmp_tx), (2, 2));
+}
+
+fn resolver(tries: u32, announce: &[&str]) -> Resolver {
+    let addresses = announce.iter().map(|text| text.parse().unwrap());
+    Resolver::new(
+        ASKER,
+        "198.18.0.1".parse().unwrap(),
+        "198.18.0.254".parse().unwrap(),
+        None,
+        tries,
+        addresses,
+    )
+}
+
+#[test]
+fn questions_come_once_a_second() {
+    let mut asking = resolver(3, &["198.18.0.2", "198.18.0.1", "2001:2::1"]);
+    let mut out = [0; 128];
+    let mut asked = Vec::new();
+    for ms in 0..5000 {
+        let now = ms * 1_000_000;
+        while let Some(len) = asking.poll(now, &mut out) {
+            let (_, _, arp) = Ethernet::parse(&out[..len]).unwrap();
+            asked.push((ms, Arp::parse(arp).unwrap().0.sender_ip.octets()[3]));
+        }
+        if asking.state(now) == Resolution::Silent {
+            assert_eq!(ms, 3000);
+            break;
+        }
+    }
+    assert_eq!(asked, [(0, 1), (0, 2), (1000, 1), (2000, 1)]);
+    assert_eq!(asking.state(5 * SECOND), Resolution::Silent);
+}
+
+#[test]
+fn the_gateway_is_found_over_a_port() {
+    let mut lab = Lab::new(|_| ());
+    let gateway = MacAddr(lab.far.facts.mac);
+    let there = Presence::new(gateway, ["198.18.0.254".parse().unwrap()]);
+    let mut out = [0; 128];
+    // Another neighbour speaks first.
+    let other = MacAddr([2, 8, 8, 8, 8, 8]);
+    let n = arp_request(
+        other,
+        [198, 18, 0, 7].into(),
+        [198, 18, 0, 1].into(),
+        &[],
+        &mut out,
+    );
+    send(&mut lab.far, &out[..n.unwrap()]);
+    // The answer to a question that is yet to come waits already.
+    let len = arp_request(
+        ASKER,
+        [198, 18, 0, 1].into(),
+        [198, 18, 0, 254].into(),
+        &[],
+        &mut out,
+    )
+    .unwrap();
+    let mut answer = [0; 128];
+    let n = there.answer(&out[..len], &mut answer).unwrap();
+    send(&mut lab.far, &answer[..n]);
+    let ours = Presence::new(ASKER, ["198.18.0.1".parse().unwrap()]);
+    let found = resolve(
+        &mut lab.near.queues[0],
+        &mut resolver(3, &[]),
+        &ours,
+        &lab.clock,
+    );
+    assert_eq!(found.unwrap(), Some(gateway));
+    // Our question, and the answer to the neighbour's.
+    assert_eq!(arrived(&mut lab.far).len(), 2);
+
+    lab.near.control.remove();
+    let gone = resolve(
+        &mut lab.near.queues[0],
+        &mut resolver(3, &[]),
+        &ours,
+        &lab.clock,
+    );
+    assert!(common::is_gone(&gone.err()));
+}

@@ -1,0 +1,139 @@
+//! The plan of a benchmark for a lab `balancer` that is up.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, bail};
+use wb_model::{
+    bench::{
+        Count, LB_PLAN_SCHEMA, LbDevice, LbMetric, LbPlan, LbSide, LbTest, LbTimes, ProbeKind,
+        ProbePlan,
+    },
+    units::{AddressRange, PortRange, Span},
+};
+use wb_testbed::{Balancer, BalancerMode, BalancerSide};
+
+/// IPv4 of both families.
+const FAMILY: usize = 0;
+
+/// The plan for the lab of this name.
+pub(super) fn plan(name: &str) -> Result<LbPlan> {
+    let labs = wb_testbed::ls()?.labs;
+    let Some(lab) = labs.iter().find(|lab| lab.name == name) else {
+        bail!("there is no lab {name}; `wirebench lab up balancer --as {name}` makes it");
+    };
+    let Some(balancer) = &lab.balancer else {
+        bail!("lab {name} is no balancer; `wirebench lab up balancer` makes one");
+    };
+    let node = format!("wb-{name}-lb");
+    let wires: Vec<String> = lab
+        .links
+        .iter()
+        .flat_map(|link| [&link.a, &link.b])
+        .filter(|end| end.namespace == node)
+        .map(|end| end.interface.clone())
+        .collect();
+    of(balancer, &node, &wires)
+}
+
+fn of(balancer: &Balancer, node: &str, wires: &[String]) -> Result<LbPlan> {
+    let proxy = balancer.mode == BalancerMode::Haproxy;
+    let mut server = side(&balancer.server)?;
+    server.ports = Some(PortRange::single(balancer.backend_port));
+    server.peers = vec![range(&balancer.seen_by_servers[FAMILY])?];
+    // A proxy has TCP only.
+    let mut tests = match proxy {
+        true => vec![LbTest::new(LbMetric::Cps), LbTest::new(LbMetric::Cc)],
+        false => LbMetric::ALL.map(LbTest::new).to_vec(),
+    };
+    for test in tests.iter_mut().filter(|t| t.metric == LbMetric::Cc) {
+        // Enough to see the table of the kernel run full.
+        test.max = balancer.conntrack_max.map(|most| Count(most + most / 10));
+    }
+    let mut probes = vec![counters(balancer, node)];
+    if !proxy {
+        probes.push(ProbePlan {
+            node: Some(node.to_owned()),
+            ..of_kind(ProbeKind::Conntrack)
+        });
+    }
+    probes.push(ProbePlan {
+        node: Some(node.to_owned()),
+        interfaces: wires.to_vec(),
+        ..of_kind(ProbeKind::Netdev)
+    });
+    Ok(LbPlan {
+        schema: LB_PLAN_SCHEMA.to_owned(),
+        seed: 1,
+        i_own_this_network: false,
+        client: side(&balancer.client)?,
+        server,
+        device: LbDevice {
+            name: node.to_owned(),
+            service: vec![AddressRange::single(balancer.vips[FAMILY])],
+            ports: PortRange::single(balancer.vport),
+            state_timeout: Span::from_secs(1),
+            every: Span::from_millis(500),
+            must_not_rise: Vec::new(),
+            probes,
+        },
+        times: LbTimes::default(),
+        tests,
+    })
+}
+
+fn of_kind(kind: ProbeKind) -> ProbePlan {
+    ProbePlan {
+        kind,
+        timeout: Span::from_secs(2),
+        ..ProbePlan::default()
+    }
+}
+
+/// Where the balancer itself counts connections.
+fn counters(balancer: &Balancer, node: &str) -> ProbePlan {
+    let (name, command, counters): (_, _, &[(&str, &str)]) = match balancer.mode {
+        BalancerMode::Dnat => (
+            "nft",
+            "nft list table inet balancer",
+            &[
+                // A chain of type nat sees the first packet of each connection.
+                ("connections", r"dport \d+ counter packets (\d+)"),
+                ("invalid_drops", r"ct state invalid counter packets (\d+)"),
+            ],
+        ),
+        BalancerMode::Haproxy => (
+            "haproxy",
+            "curl -s 'http://127.0.0.1:8404/;csv'",
+            // Column stot of the lines of front ends.
+            &[("connections", r"^vip[^,]*,FRONTEND,(?:[^,]*,){5}(\d+),")],
+        ),
+    };
+    ProbePlan {
+        name: name.to_owned(),
+        node: Some(node.to_owned()),
+        command: Some(command.to_owned()),
+        counters: counters
+            .iter()
+            .map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned()))
+            .collect(),
+        ..of_kind(ProbeKind::Command)
+    }
+}
+
+fn side(side: &BalancerSide) -> Result<LbSide> {
+    let own = side.addresses.get(FAMILY).copied();
+    Ok(LbSide {
+        port: side.port.parse().context("the lab's port")?,
+        workers: 1,
+        cpus: Vec::new(),
+        addresses: own.map(AddressRange::single).into_iter().collect(),
+        gateway: side.gateways.get(FAMILY).copied().filter(IpAddr::is_ipv4),
+        hosts: vec![range(&side.ranges[FAMILY])?],
+        ports: None,
+        peers: Vec::new(),
+    })
+}
+
+fn range(text: &str) -> Result<AddressRange> {
+    text.parse().context("the lab's addresses")
+}

@@ -1,0 +1,253 @@
+//! Options that people are used to from other tools: tcpdump, dumpcap.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wb_host::{Ethtool, Namespace, link};
+use wb_model::{
+    Locator,
+    capture::{CaptureJob, FileFormat, Stamps},
+    units::Span,
+};
+
+/// What tcpdump and dumpcap have too.
+#[derive(Args, Debug)]
+pub(crate) struct HabitArgs {
+    /// Become this user as soon as the ports are open; the files are his.
+    #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER", conflicts_with_all = ["rt", "offloads"])]
+    user: Option<String>,
+    /// Link type; EN10MB is the only one.
+    #[arg(short = 'y', long = "linktype", value_name = "TYPE", value_parser = link_type)]
+    link_type: Option<String>,
+    /// List the link types of the port and end.
+    #[arg(short = 'L', long)]
+    list_data_link_types: bool,
+    /// Who stamps the frames: host, adapter (its clock is kept in step) or adapter_unsynced.
+    #[arg(short = 'j', long = "time-stamp-type", value_name = "TYPE", default_value = "host", value_parser = stamps)]
+    stamps: Stamps,
+    /// List who can stamp the frames of the port, and end.
+    #[arg(short = 'J', long)]
+    list_time_stamp_types: bool,
+    /// micro (pcap) or nano.
+    #[arg(long, value_name = "WHAT", value_parser = ["micro", "nano"], conflicts_with = "format")]
+    time_stamp_precision: Option<String>,
+    /// Stamps in nanoseconds, as they are anyway.
+    #[arg(long, conflicts_with_all = ["micro", "time_stamp_precision"])]
+    nano: bool,
+    /// Lines are never held back; for the habit.
+    #[arg(short = 'l')]
+    line_buffered: bool,
+    /// End, as dumpcap has it: duration:SECONDS, packets:N, or filesize:KB (soon after).
+    #[arg(short = 'a', long = "autostop", value_name = "WHEN", value_parser = stop)]
+    stop: Vec<Stop>,
+    /// The next file, as dumpcap has it: duration:SECONDS, filesize:KB, packets:N; keep files:N.
+    #[arg(short = 'b', long = "ring-buffer", value_name = "WHEN", value_parser = next)]
+    next: Vec<Next>,
+    #[arg(long, hide = true)]
+    print: bool,
+    #[arg(short = 'I', long = "monitor-mode", hide = true)]
+    monitor: bool,
+    #[arg(short = 'E', hide = true, value_name = "SECRET")]
+    decrypt: Option<String>,
+    #[arg(short = 'M', hide = true, value_name = "SECRET")]
+    digest: Option<String>,
+    #[arg(short = 'T', hide = true, value_name = "TYPE")]
+    interpret: Option<String>,
+    #[arg(short = 'K', long = "dont-verify-checksums", hide = true)]
+    unverified: bool,
+    #[arg(short = 'S', long = "absolute-tcp-sequence-numbers", hide = true)]
+    absolute: bool,
+    #[arg(short = 'O', long = "no-optimize", hide = true)]
+    no_optimize: bool,
+}
+
+/// When dumpcap would end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Duration(u64),
+    Packets(u64),
+    FileKb(u64),
+}
+
+/// When dumpcap would begin the next file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Duration(u64),
+    Packets(u64),
+    FileKb(u64),
+    Files(u32),
+}
+
+fn link_type(text: &str) -> Result<String, String> {
+    if text.eq_ignore_ascii_case("EN10MB") {
+        Ok(text.to_owned())
+    } else {
+        Err("frames are captured as EN10MB (Ethernet) only".to_owned())
+    }
+}
+
+fn stamps(text: &str) -> Result<Stamps, String> {
+    match text {
+        "host" => Ok(Stamps::Host),
+        "adapter" => Ok(Stamps::Adapter),
+        "adapter_unsynced" => Ok(Stamps::AdapterUnsynced),
+        _ => Err("it is host, adapter or adapter_unsynced; -J lists what the port has".to_owned()),
+    }
+}
+
+/// `what:N` with N above 0.
+fn numbered(text: &str) -> Option<(&str, u64)> {
+    let (what, number) = text.split_once(':')?;
+    Some((what, number.parse().ok().filter(|n| *n > 0)?))
+}
+
+fn stop(text: &str) -> Result<Stop, String> {
+    match numbered(text) {
+        Some(("duration", n)) => Ok(Stop::Duration(n)),
+        Some(("packets", n)) => Ok(Stop::Packets(n)),
+        Some(("filesize", n)) => Ok(Stop::FileKb(n)),
+        Some(("files", _)) => Err("not by a number of files; -b files:N keeps so many".to_owned()),
+        _ => Err("it is duration:N, packets:N or filesize:N, with N above 0".to_owned()),
+    }
+}
+
+fn next(text: &str) -> Result<Next, String> {
+    match numbered(text) {
+        Some(("duration", n)) => Ok(Next::Duration(n)),
+        Some(("packets", n)) => Ok(Next::Packets(n)),
+        Some(("filesize", n)) => Ok(Next::FileKb(n)),
+        Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Next::Files(n as u32)),
+        _ => Err("it is duration:N, filesize:N, packets:N or files:N, with N above 0".to_owned()),
+    }
+}
+
+/// dumpcap(1): 1 kB is 1000 bytes.
+const fn kilobytes(n: u64) -> u64 {
+    n.saturating_mul(1000)
+}
+
+impl HabitArgs {
+    /// Refuses what a test of Ethernet has no use for.
+    pub(crate) fn check(&self) -> Result<()> {
+        let foreign = [
+            ("-I", self.monitor, "monitor mode is for Wi-Fi"),
+            ("-E", self.decrypt.is_some(), "IPsec is not decrypted"),
+            (
+                "-M",
+                self.digest.is_some(),
+                "TCP signatures are not checked",
+            ),
+            (
+                "-T",
+                self.interpret.is_some(),
+                "packets are not interpreted",
+            ),
+            ("-K", self.unverified, "checksums are not checked anyway"),
+            ("-S", self.absolute, "TCP sequence numbers are not shown"),
+            (
+                "-O",
+                self.no_optimize,
+                "the filter is always optimized, as it has to fit in the kernel",
+            ),
+        ];
+        for (option, given, why) in foreign {
+            if given {
+                bail!("{option} of tcpdump is not for captures of Ethernet tests: {why}");
+            }
+        }
+        if self.print {
+            bail!("--print: a capture does not print; `-w - | wirebench read -n -` does");
+        }
+        Ok(())
+    }
+
+    /// What -L and -J print.
+    pub(crate) fn lists(&self, locators: &[Locator]) -> Result<Option<String>> {
+        let mut text = String::new();
+        for locator in locators.iter().filter(|l| l.is_interface()) {
+            if self.list_data_link_types {
+                text += &format!(
+                    "Data link types for {} (use option -y to set):\n  EN10MB (Ethernet)\n",
+                    locator.place()
+                );
+            }
+            if self.list_time_stamp_types {
+                text += &format!(
+                    "Time stamp types for {} (use option -j to set):\n  host (Host)\n",
+                    locator.place()
+                );
+                if stamps_by_itself(locator)? {
+                    text += "  adapter (Adapter)\n  adapter_unsynced (Adapter, not synced with system time)\n";
+                }
+            }
+        }
+        let asked = self.list_data_link_types || self.list_time_stamp_types;
+        Ok(asked.then_some(text))
+    }
+
+    /// Puts into the job what was asked for here.
+    pub(crate) fn complete(&self, job: &mut CaptureJob) -> Result<()> {
+        self.check()?;
+        job.user.clone_from(&self.user);
+        job.stamps = self.stamps;
+        for stop in &self.stop {
+            match *stop {
+                Stop::Duration(seconds) => job.duration = Some(Span::from_secs(seconds)),
+                Stop::Packets(n) => job.count = Some(n),
+                Stop::FileKb(n) => job.stop_octets = Some(kilobytes(n)),
+            }
+        }
+        let Some(output) = &mut job.output else {
+            if !self.next.is_empty() || job.stop_octets.is_some() {
+                bail!("-b and -a filesize are for files; name one with -w");
+            }
+            return Ok(());
+        };
+        if self.time_stamp_precision.as_deref() == Some("micro") {
+            output.format = FileFormat::Pcap;
+        }
+        for next in &self.next {
+            match *next {
+                Next::Duration(seconds) => output.rotate_time = Some(Span::from_secs(seconds)),
+                Next::Packets(n) => output.rotate_frames = n,
+                Next::FileKb(n) => output.rotate_bytes = kilobytes(n),
+                Next::Files(n) => output.files = n,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the network card can stamp what it receives.
+fn stamps_by_itself(locator: &Locator) -> Result<bool> {
+    let namespace = match &locator.node {
+        Some(node) => Namespace::named(node)?,
+        None => Namespace::current()?,
+    };
+    link::link_by_name(&namespace, &locator.name)?;
+    let can = Ethtool::open(&namespace)?.timestamping(&locator.name)?;
+    Ok(can.is_some_and(|can| can.hardware_rx))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumpcaps_words_are_understood() {
+        assert_eq!(stop("duration:5"), Ok(Stop::Duration(5)));
+        assert_eq!(stop("packets:7"), Ok(Stop::Packets(7)));
+        assert_eq!(stop("filesize:9"), Ok(Stop::FileKb(9)));
+        assert_eq!(next("files:3"), Ok(Next::Files(3)));
+        assert_eq!(next("filesize:3"), Ok(Next::FileKb(3)));
+        for bad in ["", "duration", "duration:0", "duration:x", "interval:5"] {
+            assert!(stop(bad).is_err() && next(bad).is_err(), "{bad}");
+        }
+        assert!(stop("files:3").unwrap_err().contains("-b files"));
+    }
+
+    #[test]
+    fn one_link_type_is_there() {
+        assert!(link_type("en10mb").is_ok());
+        assert!(link_type("LINUX_SLL").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! Where the frames go: the options of the files.
+
+use clap::Args;
+use wb_model::{
+    capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow},
+    units::Span,
+};
+
+/// The options of the output.
+#[derive(Args, Debug)]
+pub(crate) struct OutputArgs {
+    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap.
+    #[arg(short = 'w', value_name = "FILE")]
+    pub(crate) write: Option<String>,
+    /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
+    #[arg(short = 'C', value_name = "SIZE", value_parser = file_size)]
+    rotate_size: Option<u64>,
+    /// Begin the next file after so many seconds; % in the file name stands for time (strftime).
+    #[arg(short = 'G', value_name = "SECONDS")]
+    rotate_seconds: Option<u64>,
+    /// Begin the next file after so many frames.
+    #[arg(long, value_name = "N")]
+    rotate_packets: Option<u64>,
+    /// Keep so many files and write over the oldest.
+    #[arg(short = 'W', value_name = "N")]
+    files: Option<u32>,
+    /// Hand what was read to the file at least every 100 ms.
+    #[arg(short = 'U', long)]
+    packet_buffered: bool,
+    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds).
+    #[arg(long, value_name = "FORM", value_parser = format)]
+    format: Option<FileFormat>,
+    /// Stamps in microseconds (pcap).
+    #[arg(long, conflicts_with = "format")]
+    micro: bool,
+    /// Compress: zstd or lz4.
+    #[arg(long, value_name = "HOW", value_parser = compression)]
+    compress: Option<Compression>,
+    /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
+    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
+    pub(crate) overflow: Overflow,
+    /// When the disk is full: stop, or rotate-delete: remove the oldest finished file of this capture.
+    #[arg(long, value_name = "WHAT", default_value = "stop", value_parser = on_full)]
+    on_enospc: OnFull,
+    /// Remove the oldest finished files of this capture when the file system has less room than this;
+    /// sizes as with -C.
+    #[arg(long, value_name = "SIZE", value_parser = file_size)]
+    keep_free: Option<u64>,
+    /// Call a file NAME.part until it is finished and on the disk.
+    #[arg(long)]
+    part: bool,
+    /// Run this program for each finished file, with the file as its only argument.
+    #[arg(short = 'z', value_name = "PROGRAM")]
+    command: Option<String>,
+    /// Bring files to the disk so often and when they are finished; 0: only then.
+    #[arg(long, value_name = "SECONDS")]
+    sync: Option<u64>,
+    /// Write past the page cache (O_DIRECT), where the file system can: auto (above 100 MB/s), always
+    /// (also without a value), never.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+        default_missing_value = "always", default_value = "auto", value_parser = direct)]
+    direct: DirectWrites,
+}
+
+fn direct(text: &str) -> Result<DirectWrites, String> {
+    match text {
+        "auto" => Ok(DirectWrites::Auto),
+        "always" => Ok(DirectWrites::Always),
+        "never" => Ok(DirectWrites::Never),
+        _ => Err("it is auto, always or never".to_owned()),
+    }
+}
+
+fn on_full(text: &str) -> Result<OnFull, String> {
+    match text {
+        "stop" => Ok(OnFull::Stop),
+        "rotate-delete" => Ok(OnFull::RotateDelete),
+        _ => Err("it is stop or rotate-delete".to_owned()),
+    }
+}
+
+fn format(text: &str) -> Result<FileFormat, String> {
+    match text {
+        "pcapng" => Ok(FileFormat::Pcapng),
+        "pcap-ns" => Ok(FileFormat::PcapNs),
+        "pcap" => Ok(FileFormat::Pcap),
+        _ => Err("it is pcapng, pcap-ns or pcap".to_owned()),
+    }
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    match text {
+        "zstd" => Ok(Compression::Zstd),
+        "lz4" => Ok(Compression::Lz4),
+        "none" => Ok(Compression::None),
+        _ => Err("it is zstd, lz4 or none".to_owned()),
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, String> {
+    match text {
+        "wait" => Ok(Overflow::Wait),
+        "drop-newest" => Ok(Overflow::DropNewest),
+        _ => Err("it is wait or drop-newest".to_owned()),
+    }
+}
+
+/// tcpdump(8): millions of bytes; with a suffix, kibi-, mebi- or gibibytes.
+fn file_size(text: &str) -> Result<u64, String> {
+    let error = || "a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
+    let (number, unit) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
+        Some(number) => {
+            let shift = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+                Some(b'k') => 10,
+                Some(b'm') => 20,
+                _ => 30,
+            };
+            (number.to_owned(), 1_u64 << shift)
+        }
+        None => (text.to_owned(), 1_000_000),
+    };
+    let number: u64 = number.parse().map_err(|_| error())?;
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(error)
+}
+
+impl OutputArgs {
+    fn form_of(&self, path: &str) -> FileFormat {
+        let bare = path.trim_end_matches(".zst").trim_end_matches(".lz4");
+        match self.format {
+            Some(format) => format,
+            None if self.micro => FileFormat::Pcap,
+            None if bare.ends_with(".pcap") => FileFormat::PcapNs,
+            None => FileFormat::Pcapng,
+        }
+    }
+
+    /// The output of the plan; without -w there is none.
+    pub(crate) fn output(&self) -> Option<CaptureOutput> {
+        let path = self.write.clone()?;
+        let by_name = if path.ends_with(".zst") {
+            Compression::Zstd
+        } else if path.ends_with(".lz4") {
+            Compression::Lz4
+        } else {
+            Compression::None
+        };
+        Some(CaptureOutput {
+            format: self.form_of(&path),
+            compress: self.compress.unwrap_or(by_name),
+            rotate_bytes: self.rotate_size.unwrap_or(0),
+            rotate_time: self.rotate_seconds.map(Span::from_secs),
+            rotate_frames: self.rotate_packets.unwrap_or(0),
+            files: self.files.unwrap_or(0),
+            flush: if self.packet_buffered {
+                Span::from_millis(100)
+            } else {
+                Span::from_secs(1)
+            },
+            on_enospc: self.on_enospc,
+            keep_free: self.keep_free.unwrap_or(0),
+            part: self.part,
+            command: self.command.clone(),
+            sync: self.sync.map(Span::from_secs),
+            direct: self.direct,
+            path,
+            ..CaptureOutput::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_tcpdump() {
+        for (text, bytes) in [
+            ("1", 1_000_000),
+            ("5k", 5 << 10),
+            ("2M", 2 << 20),
+            ("1g", 1 << 30),
+        ] {
+            assert_eq!(file_size(text), Ok(bytes));
+        }
+        for bad in ["", "0", "k", "-1", "1x", "99999999999999999999"] {
+            assert!(file_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Where frames come from: the options of ports, rings and readers.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wb_host::Namespace;
+use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
+
+/// The options of the receiving side.
+#[derive(Args, Debug)]
+pub(crate) struct PortArgs {
+    /// Port to capture from; several times for several; any: all interfaces that are up. xdp:IF takes
+    /// the frames away from the host.
+    #[arg(short = 'i', long = "interface", value_name = "PORT", required_unless_present_any = ["self_test", "list", "dump"])]
+    pub(crate) interfaces: Vec<Locator>,
+    /// Receive ring in KiB, as tcpdump has it.
+    #[arg(short = 'B', long, value_name = "KIB")]
+    buffer_size: Option<u64>,
+    /// Receive ring for each reader, instead of the size that --stall asks for: MiB, or 512KiB, 2GiB,
+    /// 262144B.
+    #[arg(long, value_name = "SIZE", conflicts_with = "buffer_size", value_parser = ring_size)]
+    ring: Option<u64>,
+    /// Bytes of one block of the ring, a power of two from 4096; also 64KiB. Default 1 MiB.
+    #[arg(long, value_name = "BYTES", value_parser = block_size, conflicts_with = "xdp")]
+    block_size: Option<u64>,
+    /// How long a reader may stand still without a loss.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    stall: Span,
+    /// Frames per second to expect.
+    #[arg(long, value_name = "PPS")]
+    expect: Option<u64>,
+    /// When the kernel hands over a block that is not full.
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    block_timeout: Span,
+    /// Hand over frames at once: --block-timeout 1ms.
+    #[arg(long, conflicts_with = "block_timeout")]
+    immediate_mode: bool,
+    /// Readers for each port.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// CPUs for the readers: 2,3 or 2-5. Without it the system places them.
+    #[arg(long, visible_alias = "cpu", value_name = "LIST")]
+    cpus: Option<String>,
+    /// Give frames to the readers in turn: for traffic of a single flow.
+    #[arg(long)]
+    single_flow: bool,
+    /// Readers look for frames all the time and never sleep.
+    #[arg(long)]
+    busy: bool,
+    /// Readers run before all ordinary threads (SCHED_FIFO).
+    #[arg(long)]
+    rt: bool,
+    /// off: switch off GRO, LRO, TSO and GSO for as long as the capture runs, so that no segments are
+    /// joined.
+    #[arg(long, value_name = "off", value_parser = ["off"])]
+    offloads: Option<String>,
+    /// Receive by AF_XDP: faster, and the host does not see what it takes.
+    #[arg(long)]
+    pub(crate) xdp: bool,
+    /// Receive queues to take by AF_XDP: 0,2 or 0-3. The host gets the frames of the others.
+    #[arg(long, value_name = "LIST")]
+    queues: Option<String>,
+    /// Slots of the AF_XDP receive ring of a queue, a power of two. Default 65536, on small machines
+    /// 8192.
+    #[arg(long, value_name = "N")]
+    xdp_ring: Option<u32>,
+    /// Slots of the AF_XDP fill ring of a queue, a power of two. Default: room for all memory.
+    #[arg(long, value_name = "N")]
+    xdp_fill: Option<u32>,
+    /// Bytes of memory for a frame of AF_XDP, 2048 or 4096; 256 of them are the kernel's.
+    #[arg(long, value_name = "BYTES")]
+    xdp_chunk: Option<u32>,
+}
+
+const SIZES: &str = "a size such as 64 (MiB), 512KiB, 2MiB, 1GiB or 262144B";
+
+/// A number with a binary unit, or `unit` bytes.
+fn size(text: &str, unit: u64) -> Option<u64> {
+    let units = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("B", 1),
+    ];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(name, bytes)| Some((text.strip_suffix(name)?, *bytes)))
+        .unwrap_or((text, unit));
+    let number: u64 = number.parse().ok()?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0)
+}
+
+fn ring_size(text: &str) -> Result<u64, String> {
+    size(text, 1 << 20).ok_or_else(|| SIZES.to_owned())
+}
+
+fn block_size(text: &str) -> Result<u64, String> {
+    size(text, 1)
+        .filter(|bytes| bytes.is_power_of_two() && *bytes >= 4096)
+        .ok_or_else(|| "a power of two from 4096 bytes on, such as 65536 or 64KiB".to_owned())
+}
+
+impl PortArgs {
+    /// The interfaces, `any` replaced by all that are up and carry Ethernet frames, and a line for each
+    /// that is left out.
+    pub(crate) fn locators(&self) -> Result<(Vec<Locator>, Vec<String>)> {
+        let (mut locators, mut notes) = (Vec::new(), Vec::new());
+        for locator in &self.interfaces {
+            if !locator.is_interface() || locator.name != "any" {
+                locators.push(locator.clone());
+                continue;
+            }
+            if self.xdp || locator.driver == Some(Driver::Xdp) {
+                bail!(
+                    "-i any: by AF_XDP all interfaces would be taken from the host; name those to take"
+                );
+            }
+            let namespace = match &locator.node {
+                Some(node) => Namespace::named(node)?,
+                None => Namespace::current()?,
+            };
+            let before = locators.len();
+            for link in wb_host::link::links(&namespace)? {
+                let loopback = matches!(link.kind, wb_host::link::LinkKind::Loopback);
+                if !link.up {
+                    notes.push(format!("-i any: {} is down, and left out", link.name));
+                } else if !link.ethernet && !loopback {
+                    notes.push(format!(
+                        "-i any: {} carries no Ethernet frames, and is left out",
+                        link.name
+                    ));
+                } else {
+                    locators.push(Locator {
+                        name: link.name,
+                        ..locator.clone()
+                    });
+                }
+            }
+            if locators.len() == before {
+                bail!("-i any: no interface is up here");
+            }
+        }
+        Ok((locators, notes))
+    }
+
+    /// The ports of the plan.
+    pub(crate) fn ports(&self, locators: Vec<Locator>) -> Result<Vec<PortPlan>> {
+        let list = |option: &str, what: &str, text: &Option<String>| match text {
+            None => Ok(Vec::new()),
+            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+                anyhow::anyhow!("{option} {text:?} is not a list of {what} such as 2,3 or 2-5")
+            }),
+        };
+        let mut cpus = list("--cpus", "CPUs", &self.cpus)?;
+        let queues = list("--queues", "receive queues", &self.queues)?;
+        let wanted = self.threads as usize * locators.len();
+        if !cpus.is_empty() && cpus.len() < wanted {
+            bail!(
+                "--cpus names {} CPUs for {wanted} readers; name one for each",
+                cpus.len()
+            );
+        }
+        let mut ports = Vec::new();
+        for (number, mut locator) in (1..).zip(locators) {
+            let interface = locator.is_interface();
+            if self.xdp && interface {
+                locator.driver = Some(Driver::Xdp);
+            }
+            let taken = cpus.len().min(self.threads as usize);
+            ports.push(PortPlan {
+                workers: if interface { self.threads } else { 1 },
+                cpus: cpus.drain(..taken).collect(),
+                ring_bytes: match (self.buffer_size, self.ring) {
+                    (Some(kib), _) => kib << 10,
+                    (None, Some(bytes)) => bytes,
+                    (None, None) => 0,
+                },
+                block_bytes: self.block_size.unwrap_or(0),
+                queues: queues.clone(),
+                xdp_ring: self.xdp_ring.unwrap_or(0),
+                xdp_fill: self.xdp_fill.unwrap_or(0),
+                xdp_chunk: self.xdp_chunk.unwrap_or(0),
+                ..PortPlan::new(format!("port {number}"), locator)
+            });
+        }
+        Ok(ports)
+    }
+
+    /// What the job says of its readers.
+    pub(crate) fn complete(&self, job: &mut CaptureJob) {
+        job.stall = self.stall;
+        job.expect_pps = self.expect;
+        job.block_timeout = if self.immediate_mode {
+            Span::from_millis(1)
+        } else {
+            self.block_timeout
+        };
+        job.single_flow = self.single_flow;
+        job.busy = self.busy;
+        job.realtime = self.rt;
+        job.offloads_off = self.offloads.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_mib_unless_they_say_otherwise() {
+        for (text, bytes) in [
+            ("2", 2 << 20),
+            ("2MiB", 2 << 20),
+            ("512KiB", 512 << 10),
+            ("1GiB", 1 << 30),
+            ("262144B", 262_144),
+        ] {
+            assert_eq!(ring_size(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "0", "B", "-1", "2 MiB", "2mb", "99999999999999GiB"] {
+            assert!(ring_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_powers_of_two_from_a_page_on() {
+        assert_eq!(block_size("65536"), Ok(65_536));
+        assert_eq!(block_size("64KiB"), Ok(65_536));
+        for bad in ["2048", "65537", "0", "x"] {
+            assert!(block_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `wirebench load`: connections by the million, opened, held, answered and closed.
+
+mod dperf;
+mod native;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use wb_dperf::statistics::Block;
+use wb_model::{Plan, text::plan_to_toml};
+use wb_session::{
+    Environment, Signals,
+    load::{LoadView, client_shares, prepare_load},
+};
+
+use crate::{
+    args::OutputArgs,
+    run::{Fault, deliver, deliver_report, lab_hints, print, show},
+};
+
+/// Load a device with connections: clients, servers, or both ends at once.
+///
+/// With dperf's configuration files, as they are, or with options.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench lab up pair\n  \
+    wirebench load --client wb-pair-a/a0 --server wb-pair-b/b0 --cps 10k --duration 5s\n  \
+    wirebench load --server eth3 --servers 198.19.1.2 --answer http:1024      until Ctrl-C\n  \
+    wirebench load --client eth2 --udp --cc 1000 --every 100ms --duration 60s --json\n  \
+    wirebench load server.conf --port 0000:1b:00.0=eth3 --format dperf\n  \
+    wirebench load client.conf --check --strict      what dperf itself would say\n  \
+    wirebench load --ctl /run/load.sock rate cps=20k      another rate for a load with --control")]
+pub(crate) struct LoadArgs {
+    /// Configurations of dperf; those of both ends may run at once. With --ctl: what to say.
+    #[arg(value_name = "FILE.conf")]
+    files: Vec<String>,
+    #[command(flatten)]
+    dperf: dperf::DperfArgs,
+    #[command(flatten)]
+    native: native::NativeArgs,
+    #[command(flatten)]
+    change: ChangeArgs,
+    /// What is printed: our report, or dperf's lines each second.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Listen here (a local socket) for another rate while it runs.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Talk to a load that listens there: rate KEY=NUMBER …, show, stop.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["client", "server", "control"])]
+    ctl: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What can be said over a file too.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Load")]
+struct ChangeArgs {
+    /// New connections per second (10k, 1.5m).
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    cps: Option<u64>,
+    /// Connections open at a time.
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    cc: Option<u64>,
+    /// Requests per second, over all open connections.
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    rps: Option<u64>,
+    /// Datagrams per second (UDP).
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    pps: Option<u64>,
+    /// Bits per second, layer 2 (UDP).
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    bps: Option<u64>,
+    /// Time from request to request of a connection.
+    #[arg(long, value_name = "TIME")]
+    every: Option<wb_model::units::Span>,
+    /// Nothing is opened before this time.
+    #[arg(long, value_name = "TIME")]
+    wait: Option<wb_model::units::Span>,
+    /// From nothing to the full rate in this time, before the duration begins.
+    #[arg(long, value_name = "TIME")]
+    ramp: Option<wb_model::units::Span>,
+    /// How long at the full rate (default 10s; a server alone: until Ctrl-C).
+    #[arg(long, value_name = "TIME")]
+    duration: Option<wb_model::units::Span>,
+    /// After it, for connections to end.
+    #[arg(long, value_name = "TIME")]
+    drain: Option<wb_model::units::Span>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Dperf,
+}
+
+impl ChangeArgs {
+    /// Rates are of all clients together.
+    fn apply(&self, plan: &mut Plan) {
+        let shares = [self.cps, self.cc, self.rps, self.pps, self.bps]
+            .map(|told| client_shares(plan, told).into_iter());
+        let [mut cps, mut cc, mut rps, mut pps, mut bps] = shares;
+        for job in &mut plan.loads {
+            if job.end == wb_model::load::LoadEnd::Client {
+                let rate = &mut job.rate;
+                for (of_job, shares) in [
+                    (&mut rate.cps, &mut cps),
+                    (&mut rate.cc, &mut cc),
+                    (&mut rate.rps, &mut rps),
+                    (&mut rate.pps, &mut pps),
+                    (&mut rate.bps, &mut bps),
+                ] {
+                    *of_job = shares.next().flatten().or(*of_job);
+                }
+                if let Some(interval) = self.every {
+                    job.interval = interval;
+                }
+            }
+            let shape = &mut job.shape;
+            for (of_job, told) in [
+                (&mut shape.wait, self.wait),
+                (&mut shape.ramp, self.ramp),
+                (&mut shape.duration, self.duration),
+                (&mut shape.drain, self.drain),
+            ] {
+                *of_job = told.unwrap_or(*of_job);
+            }
+        }
+    }
+}
+
+pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
+    if let Some(path) = &args.ctl {
+        return talk(path, &args.files.join(" "));
+    }
+    let (mut plan, printer) = match args.files.as_slice() {
+        [] => (
+            args.native
+                .plan(&args.change, args.output.i_own_this_network)?,
+            None,
+        ),
+        files => {
+            if args.native.client.is_some() || args.native.server.is_some() {
+                bail!("give files, or --client and --server, not both");
+            }
+            match args.dperf.read(files)? {
+                dperf::Read::Checked(code) => return Ok(code),
+                dperf::Read::Plan(read) => {
+                    let (plan, printer) = *read;
+                    (plan, Some(printer))
+                }
+            }
+        }
+    };
+    args.change.apply(&mut plan);
+    if args.format == Format::Dperf && printer.is_none() {
+        bail!("--format dperf is for dperf's configuration files");
+    }
+    let base = args
+        .files
+        .first()
+        .and_then(|f| std::path::Path::new(f).parent().map(PathBuf::from));
+    let shown = Shown {
+        output: &args.output,
+        as_dperf: args.format == Format::Dperf,
+    };
+    run_load(plan, &shown, base, args.control.clone(), printer)
+}
+
+/// How a run is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    pub(crate) output: &'a OutputArgs,
+    /// In dperf's lines.
+    pub(crate) as_dperf: bool,
+}
+
+/// `text`, a JSON document, with what dperf calls its figures.
+fn with_compat(text: &str, block: Option<&Block>) -> Result<String> {
+    let Some(block) = block else {
+        return Ok(text.to_owned());
+    };
+    let mut value: serde_json::Value = serde_json::from_str(text)?;
+    value["compat"] = serde_json::to_value(block)?;
+    Ok(value.to_string())
+}
+
+/// Runs a plan of loads as the output options say; the result is the exit code.
+pub(crate) fn run_load(
+    mut plan: Plan,
+    shown: &Shown<'_>,
+    base: Option<PathBuf>,
+    control: Option<PathBuf>,
+    mut printer: Option<dperf::Printer>,
+) -> Result<u8> {
+    let output = shown.output;
+    output.apply(&mut plan)?;
+    if output.print_plan {
+        plan.validate()?;
+        print(&plan_to_toml(&plan));
+        return Ok(0);
+    }
+    let environment = Environment {
+        hints: lab_hints(&plan),
+        signals: Signals::install()?,
+        base,
+        control,
+    };
+    let prepared = prepare_load(plan, &environment)?;
+    if output.verbose {
+        prepared.port_lines().iter().for_each(|l| eprintln!("{l}"));
+    }
+    let mut observe = |view: &LoadView<'_>| {
+        let block = printer.as_mut().and_then(|printer| printer.second(view));
+        if output.live_json {
+            let line = wb_render::json::snapshot(&view.snapshot);
+            // A snapshot is JSON; it can be read again.
+            print(&with_compat(&line, block.as_ref()).unwrap_or(line));
+        } else if shown.as_dperf {
+            if let (Some(printer), Some(block)) = (&printer, &block) {
+                print(&printer.second_text(block));
+            }
+        } else if !output.quiet {
+            show(&view.snapshot);
+        }
+    };
+    let finished = prepared.run(&mut observe)?;
+    let delivered = match &printer {
+        Some(printer) if output.json => {
+            let report = wb_render::json::report(&finished.report);
+            deliver(&with_compat(&report, Some(&printer.total()))?)
+        }
+        Some(printer) if shown.as_dperf => deliver(&printer.total_text()),
+        _ => deliver_report(&finished.report, output),
+    };
+    if let wb_session::End::Fault(text) = &finished.end {
+        eprintln!("wirebench: the run ended by a fault: {text}");
+    }
+    delivered?;
+    Ok(finished.exit_code())
+}
+
+/// Says a line to a running load and prints what it answers.
+fn talk(path: &std::path::Path, line: &str) -> Result<u8> {
+    let place = path.display();
+    let mut stream = UnixStream::connect(path).with_context(|| {
+        format!("nobody listens at {place}; start a load with --control {place}")
+    })?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    writeln!(stream, "{line}").with_context(|| format!("cannot write to {place}"))?;
+    let mut answer = String::new();
+    BufReader::new(stream)
+        .read_line(&mut answer)
+        .map_err(|e| Fault(format!("no answer from {place}: {e}")))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&answer).map_err(|e| Fault(format!("no answer from {place}: {e}")))?;
+    if let Some(error) = value["error"].as_str() {
+        bail!("{error}");
+    }
+    deliver(answer.trim_end())?;
+    Ok(0)
+}

@@ -1,0 +1,368 @@
+//! dperf's configuration files, and its text.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use wb_dperf::{
+    Config, Problem, Severity, Translate, accepted,
+    config::{Device, Method},
+    statistics::{Block, Counters, Layout},
+};
+use wb_model::{Locator, Plan, load::LoadEnd};
+use wb_session::load::{LoadSnapshot, LoadView};
+
+use crate::run::print;
+
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "dperf")]
+pub(super) struct DperfArgs {
+    /// The interface for a device of a file: PCI=IF; client:PCI=IF or server:PCI=IF where the files of
+    /// both ends name the same device. May be given several times. Else the kernel's interface of that
+    /// device is taken.
+    #[arg(long = "port", value_name = "PCI=IF", value_parser = mapping)]
+    ports: Vec<Mapping>,
+    /// Check the files, say everything that is wrong with them, and end.
+    #[arg(long)]
+    check: bool,
+    /// With --check: by dperf's own rules and limits.
+    #[arg(long, requires = "check")]
+    strict: bool,
+}
+
+/// Which interface a device is.
+#[derive(Clone, Debug)]
+struct Mapping {
+    /// Only in the file of this end.
+    end: Option<LoadEnd>,
+    device: String,
+    locator: Locator,
+}
+
+fn mapping(text: &str) -> Result<Mapping, String> {
+    let (device, locator) = text
+        .split_once('=')
+        .ok_or("a device, =, and an interface: 0000:1b:00.0=eth3")?;
+    let (end, device) = match device.split_once(':') {
+        Some(("client", device)) => (Some(LoadEnd::Client), device),
+        Some(("server", device)) => (Some(LoadEnd::Server), device),
+        _ => (None, device),
+    };
+    Ok(Mapping {
+        end,
+        device: device.to_owned(),
+        locator: locator.parse().map_err(|e| format!("{e}"))?,
+    })
+}
+
+/// What came of the files.
+pub(super) enum Read {
+    /// They were only to be checked; the exit code.
+    Checked(u8),
+    /// They are a plan.
+    Plan(Box<(Plan, Printer)>),
+}
+
+impl DperfArgs {
+    pub(super) fn read(&self, files: &[String]) -> Result<Read> {
+        let texts = files
+            .iter()
+            .map(|file| {
+                let text =
+                    std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+                if !self.check && !wb_dperf::is_configuration(&text) {
+                    bail!("{file} is no configuration of dperf; a plan is run by `wirebench run`");
+                }
+                Ok((file, text))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if self.check {
+            return Ok(Read::Checked(self.check(&texts)));
+        }
+        let mut plan = Plan {
+            kind: "load".to_owned(),
+            // A file of dperf names its addresses on purpose; the default route is still looked at.
+            ..Plan::default()
+        };
+        let mut shown: Option<Config> = None;
+        let several = files.len() > 1;
+        for (file, text) in texts {
+            let stem = std::path::Path::new(file)
+                .file_stem()
+                .map_or_else(|| file.clone(), |s| s.to_string_lossy().into_owned());
+            let config = self.add(file, &text, several.then_some(&stem), &mut plan)?;
+            if shown.as_ref().is_none_or(|c| !c.is_client()) {
+                shown = Some(config);
+            }
+        }
+        told_apart(&plan)?;
+        let config = shown.context("there is no file")?;
+        Ok(Read::Plan(Box::new((plan, Printer::new(&config)))))
+    }
+
+    fn check(&self, texts: &[(&String, String)]) -> u8 {
+        let mut code = 0;
+        for (file, text) in texts {
+            let problems = wb_dperf::check(file, text, self.strict);
+            for problem in &problems {
+                print(&problem.to_string());
+            }
+            match accepted(&problems) {
+                true => print(&format!("{file}: ok")),
+                false => code = 2,
+            }
+        }
+        code
+    }
+
+    /// Adds a file to the plan.
+    fn add(
+        &self,
+        file: &str,
+        text: &str,
+        prefix: Option<&String>,
+        plan: &mut Plan,
+    ) -> Result<Config> {
+        let problems = wb_dperf::check(file, text, false);
+        let warnings = problems.iter().filter(|p| p.severity == Severity::Warning);
+        warnings.for_each(|p| eprintln!("wirebench: {p}"));
+        if !accepted(&problems) {
+            return Err(told(&problems));
+        }
+        let config = wb_dperf::parse(file, text)
+            .config
+            .context("the file was checked, and cannot be read")?;
+        let options = Translate {
+            locators: self.locators(&config),
+        };
+        let made = wb_dperf::translate(&config, &options).map_err(|p| told(&p))?;
+        made.notes.iter().for_each(|n| eprintln!("wirebench: {n}"));
+        let named = |name: &str| match prefix {
+            Some(prefix) => format!("{prefix} {name}"),
+            None => name.to_owned(),
+        };
+        let allowed = wb_host::cpu::allowed().unwrap_or_default();
+        for mut port in made.ports {
+            port.name = named(&port.name);
+            if port.cpus.iter().any(|cpu| !allowed.contains(cpu)) {
+                eprintln!(
+                    "wirebench: {file}: cpu {}: not all are there ({}); the workers run where there is room",
+                    wb_host::cpu::format_list(&port.cpus),
+                    wb_host::cpu::format_list(&allowed)
+                );
+                port.cpus.clear();
+            }
+            plan.ports.push(port);
+        }
+        for mut job in made.jobs {
+            job.port = named(&job.port);
+            job.name = named(&job.name);
+            plan.loads.push(job);
+        }
+        Ok(config)
+    }
+
+    /// What the command line says of devices, and what the kernel knows.
+    fn locators(&self, config: &Config) -> BTreeMap<String, Locator> {
+        let mut locators: BTreeMap<String, Locator> = config
+            .ports
+            .iter()
+            .filter_map(|port| match &port.device {
+                Device::Pci(address) => {
+                    let address = address.to_string();
+                    let interface = wb_host::pci::interface_at(&address)?;
+                    Some((address, interface.parse().ok()?))
+                }
+                _ => None,
+            })
+            .collect();
+        let end = match config.is_client() {
+            true => LoadEnd::Client,
+            false => LoadEnd::Server,
+        };
+        let told = |of: Option<LoadEnd>| {
+            let told = self.ports.iter().filter(move |m| m.end == of);
+            told.map(|m| (m.device.clone(), m.locator.clone()))
+        };
+        locators.extend(told(None));
+        locators.extend(told(Some(end)));
+        locators
+    }
+}
+
+/// An interface that is a port of several files.
+fn told_apart(plan: &Plan) -> Result<()> {
+    for (number, port) in plan.ports.iter().enumerate() {
+        let place = port.locator.place();
+        if let Some(other) = plan.ports[..number]
+            .iter()
+            .find(|p| p.locator.place() == place)
+        {
+            bail!(
+                "{place} is {} and {}; where files name the same device, --port client:DEVICE=IF and --port server:DEVICE=IF tell them apart",
+                other.name,
+                port.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// All problems, a line each.
+fn told(problems: &[Problem]) -> anyhow::Error {
+    let errors: Vec<String> = problems
+        .iter()
+        .filter(|p| p.severity == Severity::Error)
+        .map(ToString::to_string)
+        .collect();
+    anyhow::anyhow!("{}", errors.join("\n"))
+}
+
+/// A run in dperf's figures, for its lines and for the key `compat` of our JSON.
+pub(crate) struct Printer {
+    layout: Layout,
+    /// Requests are counted as GET or POST; not HTTP: as requests.
+    method: Option<Method>,
+    /// Round trips of TCP are those of handshakes.
+    udp: bool,
+    seconds: u64,
+    last: Counters,
+    /// The newest, for the whole run.
+    newest: Counters,
+}
+
+/// What is left of an interval at the end of a run is no second of its own if it is shorter, in ns.
+const MOMENT_NS: u64 = 500_000_000;
+
+impl Printer {
+    fn new(config: &Config) -> Self {
+        Self {
+            layout: Layout {
+                colour: crate::run::color(),
+                ..Layout::of(config)
+            },
+            method: config.speaks_http().then_some(config.http_method),
+            udp: config.is_udp(),
+            seconds: 0,
+            last: Counters::default(),
+            newest: Counters::default(),
+        }
+    }
+
+    /// The figures of an interval; none for the moment between the last one and the end.
+    pub(crate) fn second(&mut self, view: &LoadView<'_>) -> Option<Block> {
+        let now = self.counters(&view.sum, view.interfaces);
+        self.newest = now;
+        let (snapshot, done) = (&view.snapshot, wb_model::Phase::Done);
+        if snapshot.phase == done && snapshot.interval_ns < MOMENT_NS {
+            return None;
+        }
+        let block = Block {
+            seconds: self.seconds,
+            cpu_usage: view
+                .busy
+                .iter()
+                .map(|share| (share * 100.0).round() as u8)
+                .collect(),
+            counters: now.since(&self.last),
+        };
+        self.seconds += 1;
+        self.last = now;
+        Some(block)
+    }
+
+    /// The figures of the run.
+    pub(crate) fn total(&self) -> Block {
+        Block {
+            seconds: self.seconds,
+            cpu_usage: Vec::new(),
+            counters: self.newest,
+        }
+    }
+
+    /// As dperf prints an interval.
+    pub(crate) fn second_text(&self, block: &Block) -> String {
+        self.layout.second(block)
+    }
+
+    /// As dperf prints the run.
+    pub(crate) fn total_text(&self) -> String {
+        self.layout.total(&self.total())
+    }
+
+    fn counters(&self, s: &LoadSnapshot, interfaces: &[BTreeMap<String, u64>]) -> Counters {
+        let (c, p) = (&s.counters, &s.presence);
+        let nic = |key: &str| {
+            interfaces
+                .iter()
+                .map(|i| i.get(key).copied().unwrap_or(0))
+                .sum::<u64>()
+        };
+        let http = |method: Method| match self.method {
+            Some(m) if m == method => c.requests,
+            _ => 0,
+        };
+        let plain = self.method.is_none() && !self.udp;
+        let other_status = c.status_3xx + c.status_4xx + c.status_5xx + c.status_other;
+        let rtt = if self.udp { s.request } else { s.connect };
+        Counters {
+            pkt_rx: s.rx.received_frames,
+            pkt_tx: s.tx.submitted_frames,
+            bits_rx: 8 * c.rx_octets,
+            bits_tx: 8 * c.tx_octets,
+            drop_tx: s.tx.refused_frames,
+            tcp_rx: c.tcp_rx,
+            tcp_tx: c.tcp_tx,
+            udp_rx: c.udp_rx,
+            udp_tx: c.udp_tx,
+            arp_rx: p.arp_rx,
+            arp_tx: p.arp_tx,
+            icmp_rx: p.icmp_rx,
+            icmp_tx: p.icmp_tx,
+            tos_rx: c.rx_tos,
+            other_rx: p.other_rx,
+            bad_rx: c.rx_malformed + c.rx_fragments,
+            syn_rx: c.syn_rx,
+            syn_tx: c.syn_tx,
+            fin_rx: c.fin_rx,
+            fin_tx: c.fin_tx,
+            rst_rx: c.rst_rx,
+            rst_tx: c.rst_tx,
+            syn_rt: c.syn_again,
+            fin_rt: c.fin_again,
+            ack_rt: c.ack_again,
+            push_rt: c.data_again,
+            tcp_drop: c.tcp_dropped(),
+            udp_drop: c.drop_datagram,
+            ack_dup: c.duplicate_acks,
+            udp_rt: c.udp_lost,
+            sk_open: c.attempted,
+            sk_close: c.completed + c.failed(),
+            sk_con: c.open,
+            sk_err: c.failed_connect_timeout
+                + c.failed_response_timeout
+                + c.failed_close_timeout
+                + c.failed_idle_timeout,
+            http_get: http(Method::Get),
+            http_post: http(Method::Post),
+            http_2xx: if self.method.is_some() {
+                c.status_2xx
+            } else {
+                0
+            },
+            http_err: if self.method.is_some() {
+                other_status
+            } else {
+                0
+            },
+            tcp_req: if plain { c.requests } else { 0 },
+            tcp_rsp: if plain { c.responses } else { 0 },
+            ierrors: nic("rx_errors"),
+            oerrors: nic("tx_errors"),
+            imissed: nic("rx_missed_errors") + nic("rx_dropped"),
+            rtt_sum_ns: rtt.sum,
+            rtt_samples: rtt.count,
+            ..Counters::default()
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The limits of a load balancer as text and JSON.
+
+use wb_model::{
+    Verdict,
+    bench::{LbLimit, LbMetric, LbReport, LbResult, LbTrial},
+};
+
+use crate::{
+    figures::{count, exact_pps, rate_bps},
+    table::Table,
+};
+
+/// Words of counters that should not rise, whatever the probe.
+const TROUBLE: [&str; 6] = ["drop", "miss", "fail", "err", "invalid", "nombuf"];
+
+/// The report as one indented JSON document.
+///
+/// # Panics
+/// Never: a report has only types that JSON can hold.
+#[must_use]
+pub fn json(report: &LbReport) -> String {
+    let mut text =
+        serde_json::to_string_pretty(report).expect("a report has only types that JSON can hold");
+    text.push('\n');
+    text
+}
+
+/// A metric as the table and live lines call it.
+#[must_use]
+pub fn title(metric: LbMetric, size: Option<u16>) -> String {
+    match size {
+        Some(size) => format!("{} {size} B", metric.name()),
+        None => metric.name().to_owned(),
+    }
+}
+
+/// A load in the unit of its metric, with `pps` for all metrics of frames.
+#[must_use]
+pub fn load(metric: LbMetric, load: f64) -> String {
+    let n = count(load.round().max(0.0) as u64);
+    match metric {
+        LbMetric::Cps => format!("{n} cps"),
+        LbMetric::Cc => format!("{n} open"),
+        _ => exact_pps(load),
+    }
+}
+
+/// A trial as a live line.
+#[must_use]
+pub fn trial(metric: LbMetric, trial: &LbTrial) -> String {
+    use wb_model::bench::{LbOutcome, LbPurpose};
+    let outcome = match trial.outcome {
+        LbOutcome::Held => "held",
+        LbOutcome::Broke => "broke",
+        LbOutcome::Unoffered => "not offered",
+        LbOutcome::Unread => "not read",
+    };
+    let purpose = match trial.purpose {
+        LbPurpose::Search => "",
+        LbPurpose::Confirm => ", to confirm",
+    };
+    format!(
+        "  {:>16}  {outcome}: {}{purpose}",
+        load(metric, trial.asked),
+        trial.reason
+    )
+}
+
+/// The limit itself.
+fn limit(result: &LbResult) -> String {
+    let Some(limit) = result.limit else {
+        return "none held".to_owned();
+    };
+    match result.metric {
+        LbMetric::Bps => rate_bps(limit),
+        metric => load(metric, limit),
+    }
+}
+
+/// The limit in other words.
+fn other_words(result: &LbResult) -> Option<String> {
+    result.limit?;
+    match result.metric {
+        LbMetric::Bps => {
+            let size = f64::from(result.size?) * 8.0;
+            Some(exact_pps(result.limit? / size))
+        }
+        LbMetric::Cps => {
+            let reuse = result.reuse_s?;
+            Some(format!("tuples reused after {reuse:.0} s"))
+        }
+        LbMetric::Cc => None,
+        _ => Some(format!("{} L2", rate_bps(result.l2_bps?))),
+    }
+}
+
+fn by(result: &LbResult) -> String {
+    let by = match result.limited_by {
+        LbLimit::Device => "device",
+        LbLimit::Tester => "tester: at least",
+        LbLimit::Plan => "plan: at least",
+        LbLimit::Time => "time: at least",
+    };
+    by.to_owned()
+}
+
+/// What we counted beside what the device did: counter, ours, device's, ratio.
+fn beside(trial: &LbTrial) -> Vec<[String; 4]> {
+    let ours = &trial.ours;
+    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut own =
+        |name: &str, n: u64| rows.push([name.to_owned(), count(n), String::new(), String::new()]);
+    if ours.attempted > 0 && ours.established > 0 {
+        own("established", ours.established);
+        own("completed", ours.completed);
+        own("failed", ours.failed);
+    } else {
+        own("lost", ours.lost_frames + ours.lost_answer_frames);
+    }
+    if ours.tester_dropped_frames > 0 {
+        own("dropped by us", ours.tester_dropped_frames);
+    }
+    for (name, pair) in &trial.device.beside {
+        let ratio = pair.ratio.map_or_else(String::new, |r| format!("{r:.3}"));
+        rows.push([name.clone(), count(pair.ours), count(pair.device), ratio]);
+    }
+    for (name, n) in trial.device.rose.iter().filter(|(_, n)| **n > 0) {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        if TROUBLE.iter().any(|word| last.contains(word)) {
+            rows.push([name.clone(), String::new(), count(*n), String::new()]);
+        }
+    }
+    rows
+}
+
+fn table(results: &[LbResult]) -> Table {
+    let mut table = Table::new()
+        .left("metric")
+        .right("limit")
+        .left("limited by")
+        .right("trials")
+        .left("counter")
+        .right("ours")
+        .right("device's")
+        .right("ratio");
+    for result in results {
+        let trial = result.best_trial.or(result.trials.len().checked_sub(1));
+        let pairs = trial.map(|n| beside(&result.trials[n])).unwrap_or_default();
+        let confirmed =
+            (result.limit.is_some() && !result.confirmed).then(|| "not confirmed".to_owned());
+        let left = [
+            [
+                title(result.metric, result.size),
+                limit(result),
+                by(result),
+                result.trials.len().to_string(),
+            ],
+            [
+                String::new(),
+                other_words(result).unwrap_or_default(),
+                confirmed.unwrap_or_default(),
+                String::new(),
+            ],
+        ];
+        let used = if left[1].iter().all(String::is_empty) {
+            1
+        } else {
+            2
+        };
+        for row in 0..pairs.len().max(used) {
+            let cells = left.get(row).cloned().unwrap_or_default();
+            let pair = pairs.get(row).cloned().unwrap_or_default();
+            table.row(cells.into_iter().chain(pair));
+        }
+    }
+    table
+}
+
+/// The report for people.
+#[must_use]
+pub fn text(report: &LbReport) -> String {
+    let verdict = match report.verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+        Verdict::Invalid => "INVALID",
+    };
+    let mut text = format!(
+        "{verdict}  {}\n  {}, started {}, took {:.1} s\n\n",
+        report.reason,
+        report.kind,
+        report.started,
+        report.elapsed_ns as f64 / 1e9
+    );
+    text.push_str(&table(&report.results).text(2));
+    text.push_str(
+        "  ours and device's: in the trial that shows the limit; packets of both sides together\n",
+    );
+    for probe in &report.probes {
+        text.push_str(&format!("  probe {}: {}", probe.name, probe.command));
+        if let Some(failure) = &probe.last_failure {
+            text.push_str(&format!(
+                "\n    {} of {} readings failed, the last one: {failure}",
+                probe.failures, probe.readings
+            ));
+        }
+        text.push('\n');
+    }
+    if !report.warnings.is_empty() {
+        text.push_str("\nwarnings\n");
+        for warning in &report.warnings {
+            text.push_str(&format!("  {warning}\n"));
+        }
+    }
+    text
+}

@@ -1,0 +1,283 @@
+//! Benchmarks: the procedures of `wb_bench` on real ports, with the device's own counters.
+//!
+//! Each trial is a load of its own ([`crate::load`]). The device is read before it, at an interval
+//! while it runs, from a thread of its own, and after it. A reading that fails is counted and ends
+//! nothing.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use wb_bench::{
+    Bench, Event, Ran, Reading,
+    lb::{self, LbEnd},
+};
+use wb_host::{
+    clock::{monotonic_ns, wall_ns},
+    probe::Probe,
+};
+use wb_model::{
+    Plan, PlanError, Verdict,
+    bench::{LB_REPORT_SCHEMA, LbLimit, LbPlan, LbReport, LbResult, ProbeReport},
+};
+
+use crate::{End, Environment, StartError, load::prepare_load, rfc3339};
+
+/// How often a pause looks for signals.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A benchmark that is over.
+#[derive(Debug)]
+pub struct LbFinished {
+    /// What was found.
+    pub report: LbReport,
+    /// How it ended.
+    pub end: End,
+}
+
+impl LbFinished {
+    /// 0: every test found a limit. 1: one found none. 3: the tester was the limit of all. 4: a fault.
+    /// 128 + n after signal n.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match (&self.end, self.report.verdict) {
+            (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
+            (End::Fault(_), _) => 4,
+            (_, Verdict::Pass) => 0,
+            (_, Verdict::Fail) => 1,
+            (_, Verdict::Invalid) => 3,
+        }
+    }
+}
+
+/// A probe and how it did.
+struct Watched {
+    probe: Probe,
+    record: Mutex<ProbeReport>,
+}
+
+impl Watched {
+    fn read_into(&self, reading: &mut Reading) {
+        let sample = self.probe.read();
+        let mut record = self
+            .record
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        record.readings += 1;
+        match sample {
+            Ok(sample) => {
+                reading.counters.extend(sample.counters);
+                reading.gauges.extend(sample.gauges);
+            }
+            Err(error) => {
+                reading.failed += 1;
+                record.failures += 1;
+                record.last_failure = Some(error.to_string());
+            }
+        }
+    }
+}
+
+fn read_all(probes: &[Watched]) -> Reading {
+    let mut reading = Reading::default();
+    probes
+        .iter()
+        .for_each(|probe| probe.read_into(&mut reading));
+    reading
+}
+
+/// Why a trial was none.
+enum Trouble {
+    Start(StartError),
+    Fault(String),
+}
+
+/// Trials on real ports.
+struct Ports<'a> {
+    environment: &'a Environment,
+    probes: Vec<Watched>,
+    every: Duration,
+    warnings: BTreeSet<String>,
+    observe: &'a mut dyn FnMut(&Event<'_>),
+}
+
+/// Reads the device at an interval until `over`.
+fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<Reading> {
+    let mut readings = Vec::new();
+    let mut next = Instant::now() + every;
+    while !over.load(Ordering::Acquire) {
+        if Instant::now() >= next {
+            readings.push(read_all(probes));
+            next = Instant::now() + every;
+        }
+        std::thread::sleep(LOOK);
+    }
+    readings
+}
+
+impl Bench for Ports<'_> {
+    type Error = Trouble;
+
+    fn run(&mut self, plan: Plan) -> Result<Ran, Trouble> {
+        let prepared = prepare_load(plan, self.environment).map_err(Trouble::Start)?;
+        self.warnings.extend(prepared.warnings().iter().cloned());
+        let mut readings = vec![read_all(&self.probes)];
+        let over = AtomicBool::new(false);
+        let (probes, every) = (&self.probes, self.every);
+        let finished = std::thread::scope(|scope| {
+            let follower =
+                (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
+            let finished = prepared.run(&mut |_| {});
+            over.store(true, Ordering::Release);
+            if let Some(Ok(during)) = follower.map(std::thread::ScopedJoinHandle::join) {
+                readings.extend(during);
+            }
+            finished
+        })
+        .map_err(Trouble::Start)?;
+        readings.push(read_all(&self.probes));
+        match finished.end {
+            End::Fault(text) => Err(Trouble::Fault(text)),
+            end => Ok(Ran {
+                report: finished.report,
+                readings,
+                interrupted: end != End::Completed,
+            }),
+        }
+    }
+
+    fn read(&mut self) -> Reading {
+        read_all(&self.probes)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !self.is_stopped() {
+            std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.environment.signals.received().is_some()
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        (self.observe)(event);
+    }
+}
+
+/// Finds the limits of a load balancer.
+///
+/// # Errors
+/// When nothing could be started: a plan that is wrong, a port that is not there, a missing privilege.
+/// What breaks later is in [`LbFinished::end`].
+pub fn run_lb(
+    plan: &LbPlan,
+    environment: &Environment,
+    observe: &mut dyn FnMut(&Event<'_>),
+) -> Result<LbFinished, StartError> {
+    let problems = plan.problems();
+    if !problems.is_empty() {
+        return Err(PlanError(problems).into());
+    }
+    let (begin, started) = (monotonic_ns(), rfc3339(wall_ns()));
+    let mut ports = Ports {
+        environment,
+        probes: open_probes(plan)?,
+        every: plan.device.every.0,
+        warnings: BTreeSet::new(),
+        observe,
+    };
+    let run = lb::run(&mut ports, plan);
+    let end = match run.end {
+        LbEnd::Completed => End::Completed,
+        LbEnd::Interrupted => End::Signal(environment.signals.received().unwrap_or(2)),
+        // What was measured before is worth telling.
+        LbEnd::Failed(Trouble::Start(error)) if run.results.iter().all(|r| r.trials.is_empty()) => {
+            return Err(error);
+        }
+        LbEnd::Failed(Trouble::Start(error)) => End::Fault(error.to_string()),
+        LbEnd::Failed(Trouble::Fault(text)) => End::Fault(text),
+    };
+    let (verdict, reason) = verdict(plan, &run.results, &end);
+    let records = ports.probes.into_iter().map(|probe| {
+        let record = probe.record.into_inner();
+        record.unwrap_or_else(std::sync::PoisonError::into_inner)
+    });
+    let report = LbReport {
+        schema: LB_REPORT_SCHEMA.to_owned(),
+        kind: "bench lb".to_owned(),
+        verdict,
+        reason,
+        started,
+        elapsed_ns: monotonic_ns().saturating_sub(begin),
+        plan: plan.clone(),
+        results: run.results,
+        probes: records.collect(),
+        warnings: ports.warnings.into_iter().chain(run.warnings).collect(),
+    };
+    Ok(LbFinished { report, end })
+}
+
+fn open_probes(plan: &LbPlan) -> Result<Vec<Watched>, StartError> {
+    let open = |(n, plan)| {
+        let probe = Probe::new(plan)
+            .map_err(|e| StartError::stream(format!("device.probe {}", n + 1), e.to_string()))?;
+        let record = ProbeReport {
+            name: probe.name().to_owned(),
+            command: probe.command(),
+            readings: 0,
+            failures: 0,
+            last_failure: None,
+        };
+        Ok(Watched {
+            probe,
+            record: Mutex::new(record),
+        })
+    };
+    plan.device.probes.iter().enumerate().map(open).collect()
+}
+
+fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {
+    let without: Vec<&str> = results
+        .iter()
+        .filter(|r| r.limit.is_none())
+        .map(|r| r.metric.name())
+        .collect();
+    let of_device = results
+        .iter()
+        .filter(|r| r.limited_by == LbLimit::Device)
+        .count();
+    let device = &plan.device.name;
+    match end {
+        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
+        End::Signal(_) => (
+            Verdict::Invalid,
+            "ended early; this is what was measured until then".to_owned(),
+        ),
+        End::Completed if !without.is_empty() => (
+            Verdict::Fail,
+            format!("no load held: {}", without.join(", ")),
+        ),
+        End::Completed if results.iter().all(|r| r.limited_by == LbLimit::Tester) => (
+            Verdict::Invalid,
+            format!("the tester was the limit of all; {device} carries at least this"),
+        ),
+        End::Completed => (
+            Verdict::Pass,
+            format!(
+                "{of_device} of {} limits are those of {device}, the others at least so high",
+                results.len()
+            ),
+        ),
+    }
+}

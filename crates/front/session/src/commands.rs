@@ -1,0 +1,221 @@
+//! A program that is run for each finished file, beside the capture.
+//!
+//! Programs are started as they are, without a shell, with the file as the only argument, at the lowest
+//! priority and two at a time. What goes wrong with them is told at the end and stops nothing.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    io,
+    os::{
+        fd::AsFd,
+        unix::{fs::PermissionsExt, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use crate::{Signals, StartError};
+
+/// Programs that run at once.
+const AT_ONCE: usize = 2;
+/// The lowest priority there is.
+const LOWEST: i32 = 19;
+/// How often the signals are looked at while programs run.
+const LOOK: Duration = Duration::from_millis(10);
+/// Failures that are told one by one.
+const TOLD: usize = 5;
+
+/// Runs the programs.
+pub(crate) struct Commands {
+    program: String,
+    threads: Vec<JoinHandle<()>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    failures: Vec<String>,
+    failed: usize,
+    running: HashSet<PathBuf>,
+}
+
+impl Commands {
+    /// Waits for files; each that is sent is given to the program. It ends with the last sender.
+    ///
+    /// # Errors
+    /// There is no such program, or a thread cannot be started.
+    pub(crate) fn start(program: &str) -> Result<(Sender<PathBuf>, Self), StartError> {
+        if !is_program(program) {
+            let what = format!(
+                "{program:?} is not a program that can be run; it is given the file and nothing else"
+            );
+            return Err(StartError::stream("-z", what));
+        }
+        let (sender, files) = channel();
+        let files = Arc::new(Mutex::new(files));
+        let state = Arc::new(Mutex::new(State::default()));
+        let mut threads = Vec::new();
+        for number in 0..AT_ONCE {
+            let (program, files) = (program.to_owned(), Arc::clone(&files));
+            let state = Arc::clone(&state);
+            let thread = std::thread::Builder::new()
+                .name(format!("wb-command-{number}"))
+                .spawn(move || work(&program, &files, &state))
+                .map_err(StartError::thread)?;
+            threads.push(thread);
+        }
+        let program = program.to_owned();
+        Ok((
+            sender,
+            Self {
+                program,
+                threads,
+                state,
+            },
+        ))
+    }
+
+    /// Waits until all have ended, unless there is hurry, and says what went wrong.
+    pub(crate) fn finish(self, signals: &Signals) -> Vec<String> {
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            if signals.hurry() {
+                let mut said = self.failures();
+                said.push(format!(
+                    "-z {}: not waited for: {} still running, and later files were not given to it",
+                    self.program,
+                    lock(&self.state).running.len()
+                ));
+                return said;
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.failures()
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let mut said = state.failures.clone();
+        if state.failed > said.len() {
+            let more = state.failed - said.len();
+            said.push(format!("-z {}: {more} more failed", self.program));
+        }
+        said
+    }
+}
+
+fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
+    // On Linux the priority is that of the thread, and its children begin with it.
+    let _ = wb_host::cpu::set_nice(LOWEST);
+    loop {
+        let next = lock(files).recv();
+        let Ok(file) = next else { return };
+        lock(state).running.insert(file.clone());
+        let result = run(program, &file);
+        let mut state = lock(state);
+        state.running.remove(&file);
+        if let Err(why) = result {
+            state.failed += 1;
+            if state.failures.len() < TOLD {
+                let file = file.display();
+                state.failures.push(format!("-z {program} {file}: {why}"));
+            }
+        }
+    }
+}
+
+fn run(program: &str, file: &Path) -> Result<(), String> {
+    // Standard output may carry the frames or the report.
+    let said = io::stderr().as_fd().try_clone_to_owned();
+    let status = Command::new(program)
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(said.map_or_else(|_| Stdio::null(), Stdio::from))
+        // Ctrl-C ends the capture; what was begun for a file is done to the end.
+        .process_group(0)
+        .status()
+        .map_err(|cause| cause.to_string())?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(status.to_string()),
+    }
+}
+
+/// Whether there is something of this name that can be run, here or in the path.
+fn is_program(name: &str) -> bool {
+    let runs = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|told| told.is_file() && told.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return runs(Path::new(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| runs(&folder.join(OsStr::new(name))))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(dir: &Path, text: &str) -> String {
+        let path = dir.join("program");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    fn after(program: &str, files: impl IntoIterator<Item = PathBuf>) -> Vec<String> {
+        let (sender, commands) = Commands::start(program).unwrap();
+        files
+            .into_iter()
+            .for_each(|file| sender.send(file).unwrap());
+        drop(sender);
+        commands.finish(&Signals::none())
+    }
+
+    #[test]
+    fn each_file_is_the_only_argument_and_the_priority_is_low() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = script(dir.path(), "echo \"$# $(nice)\" > \"$1.done\"");
+        let files: Vec<_> = (0..5).map(|i| dir.path().join(format!("a ;{i}"))).collect();
+        assert_eq!(after(&program, files.clone()), [""; 0]);
+        for file in files {
+            let done = format!("{}.done", file.display());
+            assert_eq!(std::fs::read_to_string(done).unwrap(), "1 19\n");
+        }
+    }
+
+    #[test]
+    fn failures_are_told_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = script(dir.path(), "exit 3");
+        let said = after(&program, (0..9).map(|i| PathBuf::from(i.to_string())));
+        assert_eq!(said.len(), TOLD + 1);
+        assert!(said[0].ends_with(": exit status: 3"), "{}", said[0]);
+        assert!(said[TOLD].ends_with(": 4 more failed"), "{}", said[TOLD]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_refused() {
+        for name in [
+            "wb-no-such-program",
+            "/wb/no/such",
+            "/etc/passwd",
+            "gzip -9",
+        ] {
+            let error = Commands::start(name).err().expect("refused").to_string();
+            assert!(error.contains("not a program"), "{error}");
+        }
+    }
+}

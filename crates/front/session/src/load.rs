@@ -1,0 +1,475 @@
+//! Runs of loads: clients that open connections, servers that answer, each at a port of its own.
+//!
+//! The same steps as for traffic: everything that can fail is done by [`prepare_load`];
+//! [`PreparedLoad::run`] then starts a worker for each queue of each port, and ends with a report in
+//! which every connection has its place.
+//!
+//! **Who answers neighbours.** On a wire it is the attendant on a socket of its own; workers answer
+//! only where there is no wire (memory).
+//!
+//! **How answers find their worker.** A client worker opens only connections whose client port
+//! modulo the number of workers is its own. The packet driver steers by the same rule. With XDP a
+//! queue has a worker, and frames must come back on the queue that they left by: so it is on a veth
+//! pair between two of ours, and through a device that keeps queues apart.
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
+
+use wb_load::{LoadControl, LoadPlace, LoadSpec};
+use wb_model::{
+    Plan, PortPlan,
+    load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage},
+    units::{AddressRange, Mac, Span},
+};
+use wb_packet::{Fanout, PacketOptions, PortSteering, RxMode};
+use wb_port::memory::Registry;
+use wb_wire::{AddrSet, MacAddr, Vlan};
+
+use crate::{
+    Environment, Signals, StartError,
+    load::steering::Asked,
+    ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
+    prepare::{attend_all, check_cpus, control_socket},
+    presence::{Attendant, Known, Path, Question, customary_router, resolve},
+};
+
+mod control;
+mod report;
+mod run;
+mod steering;
+
+pub use control::client_shares;
+pub use run::LoadView;
+pub use wb_load::LoadSnapshot;
+
+/// A job and what its workers are told.
+struct JobSeat {
+    port: usize,
+    specs: Vec<LoadSpec>,
+    control: Arc<LoadControl>,
+}
+
+/// Loads with their ports open and their next hops known; the next step opens connections.
+pub struct PreparedLoad {
+    plan: Plan,
+    ports: Vec<OpenPort>,
+    jobs: Vec<JobSeat>,
+    /// They answer for as long as this lives.
+    _attendants: Vec<Attendant>,
+    neighbours: Vec<BTreeMap<String, String>>,
+    warnings: Vec<String>,
+    signals: Signals,
+    control: Option<PathBuf>,
+}
+
+/// Checks the plan against the machine, opens its ports, finds its next hops.
+///
+/// # Errors
+/// With the first thing that stands in the way; nothing is left open then.
+pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<PreparedLoad, StartError> {
+    let mut warnings = plan.validate()?;
+    check_cpus(&plan)?;
+    let uses = Use::of_plan(&plan);
+    plan.ports.retain(|p| uses.contains_key(&p.name));
+    for (number, job) in plan.loads.iter_mut().enumerate() {
+        if job.name.is_empty() {
+            job.name = format!("{} {}", end_name(job.end), number + 1);
+        }
+    }
+    let wires = plan
+        .ports
+        .iter()
+        .map(|port| find_own_wire(&plan, port))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut memory = Registry::default();
+    let mut ports = Vec::new();
+    for (port, wire) in plan.ports.iter().zip(wires) {
+        let open = open_port(&plan, port, uses[&port.name], wire, &mut memory)?;
+        warnings.extend(
+            open.facts
+                .warnings
+                .iter()
+                .map(|w| format!("{}: {w}", open.facts.locator)),
+        );
+        ports.push(open);
+    }
+    memory.drop_unopened();
+    let attendants = attend_all(&plan, &ports)?;
+    let mut neighbours = vec![BTreeMap::new(); ports.len()];
+    let mut jobs = Vec::new();
+    let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
+    for job in &mut plan.loads {
+        let port = ports.iter().position(|p| p.plan.name == job.port);
+        let port = port.expect("the plan was checked");
+        let mut finder = NextHop {
+            ports: &ports,
+            port,
+            environment,
+            neighbours: &mut neighbours[port],
+            warnings: &mut warnings,
+        };
+        job.gateway_mac = finder.find(job)?.map(Mac);
+        let file = read_file(job, environment)?;
+        let endless =
+            job.end == LoadEnd::Server && (has_clients || job.shape.duration == Span::default());
+        let specs = specs(job, &ports[port], plan.seed, file.as_deref(), endless)?;
+        jobs.push(JobSeat {
+            port,
+            specs,
+            control: Arc::new(LoadControl::new()),
+        });
+    }
+    warnings.extend(steering::warnings(&plan, &ports));
+    Ok(PreparedLoad {
+        plan,
+        ports,
+        jobs,
+        _attendants: attendants,
+        neighbours,
+        warnings,
+        signals: environment.signals.clone(),
+        control: environment.control.clone(),
+    })
+}
+
+const fn end_name(end: LoadEnd) -> &'static str {
+    match end {
+        LoadEnd::Client => "client",
+        LoadEnd::Server => "server",
+    }
+}
+
+/// The job of a port.
+fn job_of<'a>(plan: &'a Plan, port: &PortPlan) -> &'a LoadJob {
+    let job = plan.loads.iter().find(|j| j.port == port.name);
+    job.expect("ports without a job were left out")
+}
+
+/// The interface of a port, and that it may be used for a load.
+fn find_own_wire(plan: &Plan, port: &PortPlan) -> Result<Option<Wire>, StartError> {
+    if !port.locator.is_interface() {
+        return Ok(None);
+    }
+    let wire = find_wire(port)?;
+    let place = port.locator.to_string();
+    let leaves = wire
+        .netlink
+        .has_default_route(&wire.interface.name)
+        .unwrap_or(false);
+    if leaves && !plan.i_own_this_network {
+        return Err(StartError::stream(
+            place,
+            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
+        ));
+    }
+    let job = job_of(plan, port);
+    let own = own_addresses(job);
+    let shared = wire
+        .host_addresses
+        .iter()
+        .find(|address| own.iter().any(|range| range.contains(**address)));
+    if let Some(address) = shared {
+        return Err(StartError::stream(
+            place,
+            format!(
+                "{address} is an address of the host on {}, whose own TCP would answer too; take others for the load, or try `{}ip addr flush dev {}`",
+                wire.interface.name,
+                wire.namespace.command_prefix(),
+                wire.interface.name
+            ),
+        ));
+    }
+    Ok(Some(wire))
+}
+
+/// Addresses that the job's end has itself.
+pub(crate) fn own_addresses(job: &LoadJob) -> Vec<AddressRange> {
+    match (&job.vxlan, job.end) {
+        (Some(tunnel), _) => vec![tunnel.local],
+        (None, LoadEnd::Client) => job.clients.clone(),
+        (None, LoadEnd::Server) => job.servers.clone(),
+    }
+}
+
+fn open_port(
+    plan: &Plan,
+    port: &PortPlan,
+    used: Use,
+    wire: Option<Wire>,
+    memory: &mut Registry,
+) -> Result<OpenPort, StartError> {
+    let Some(wire) = wire else {
+        return open_virtual(port, used, memory);
+    };
+    let which = match job_of(plan, port).end {
+        LoadEnd::Client => PortSteering::Destination,
+        LoadEnd::Server => PortSteering::Source,
+    };
+    let packet = PacketOptions {
+        rx_mode: RxMode::LowLatency,
+        fanout: Fanout::Port(which),
+        promiscuous: false,
+        ..packet_options(port, used)
+    };
+    let longest = wire.interface.mtu as usize + 18;
+    let ours = plan
+        .loads
+        .iter()
+        .any(|job| job.end != job_of(plan, port).end);
+    let cut = !ours && has_large_frames(&wire);
+    let mut open = open_wire_as(port, used, wire, longest, &packet)?;
+    if cut && open.facts.driver == "packet" {
+        open.facts.warnings.push(
+            "a kernel at the other end of a veth pair may send segments that are longer than the MTU, which are cut here; `ethtool -K IF tso off gso off` there prevents it, the xdp driver too"
+                .to_owned(),
+        );
+    }
+    Ok(open)
+}
+
+/// Whether frames may be longer than the MTU: segments that never saw a wire.
+fn has_large_frames(wire: &Wire) -> bool {
+    wire.interface.kernel_driver == "veth"
+}
+
+/// What the file holds that is the job's message, if one is.
+fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>, StartError> {
+    let path = match (job.end, &job.request, &job.answer) {
+        (LoadEnd::Client, LoadMessage::File(path), _) => path,
+        (LoadEnd::Server, _, LoadAnswer::File(path)) => path,
+        _ => return Ok(None),
+    };
+    let file = match &environment.base {
+        Some(base) => base.join(path),
+        None => path.into(),
+    };
+    std::fs::read(&file)
+        .map(Some)
+        .map_err(|e| StartError::stream(job.name.clone(), format!("cannot read {path}: {e}")))
+}
+
+/// What each worker of a job is told.
+fn specs(
+    job: &LoadJob,
+    port: &OpenPort,
+    seed: u64,
+    file: Option<&[u8]>,
+    endless: bool,
+) -> Result<Vec<LoadSpec>, StartError> {
+    let workers = u32::try_from(port.queues.len()).unwrap_or(u32::MAX);
+    (0..workers)
+        .map(|worker| {
+            let place = LoadPlace {
+                mtu: port.facts.mtu,
+                gateway: job.gateway_mac.map(|mac| MacAddr(mac.0)),
+                worker,
+                workers,
+                steering: steering::own(port.facts.driver, worker, workers),
+                file,
+                seed,
+                ..LoadPlace::single(own_mac(port))
+            };
+            let mut spec = LoadSpec::new(job, &place).map_err(|e| {
+                StartError::stream(
+                    format!("load {}", job.name),
+                    format!("{}: {}", e.key, e.what),
+                )
+            })?;
+            if port.wire.is_some() {
+                // The attendant does.
+                spec.presence.addresses = AddrSet::default();
+            }
+            Ok(if endless { spec.until_stopped() } else { spec })
+        })
+        .collect()
+}
+
+/// Hardware address of an end where there is no wire to have any.
+const NO_WIRE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+fn own_mac(port: &OpenPort) -> MacAddr {
+    MacAddr(match port.facts.mac {
+        [0, 0, 0, 0, 0, 0] => NO_WIRE_MAC,
+        mac => mac,
+    })
+}
+
+/// Most client addresses that ping through the device before a run, so that it knows them.
+const MAX_ANNOUNCED: u128 = 64;
+
+/// Finds the next hop of a job.
+struct NextHop<'a> {
+    ports: &'a [OpenPort],
+    port: usize,
+    environment: &'a Environment,
+    neighbours: &'a mut BTreeMap<String, String>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl NextHop<'_> {
+    /// Its hardware address. A server without a gateway needs none: it answers to where a frame came
+    /// from.
+    fn find(&mut self, job: &LoadJob) -> Result<Option<[u8; 6]>, StartError> {
+        if let Some(mac) = job.gateway_mac {
+            return Ok(Some(mac.0));
+        }
+        let port = &self.ports[self.port];
+        if port.wire.is_none() {
+            return Ok(Some(self.memory_peer()));
+        }
+        let asked = Asked::of(job, &port.plan);
+        let gateway = port
+            .plan
+            .gateway
+            .filter(|g| g.is_ipv6() == asked.source.is_ipv6());
+        if job.end == LoadEnd::Server && gateway.is_none() {
+            return Ok(None);
+        }
+        let targets = match gateway {
+            Some(gateway) => vec![gateway],
+            None => self.next_hops(&asked),
+        };
+        let Some(mut socket) = control_socket(port)? else {
+            return Ok(None);
+        };
+        let question = Question {
+            source: asked.source,
+            targets,
+            vlans: job.vlan.map(Vlan::customer).into_iter().collect(),
+        };
+        let (found, known) = resolve(&mut socket, port.facts.mac, &question);
+        self.note(&known);
+        match found {
+            Some(mac) if job.end == LoadEnd::Client && !job.flood => {
+                self.announce(job, &asked, mac, &question.vlans)?;
+                Ok(Some(mac))
+            }
+            Some(mac) => Ok(Some(mac)),
+            // A server whose gateway is silent learns it from the first frame.
+            None if job.end == LoadEnd::Server => Ok(None),
+            None => self.silent(&question).map(Some),
+        }
+    }
+
+    /// The other end of a memory link.
+    fn memory_peer(&self) -> [u8; 6] {
+        let own = &self.ports[self.port];
+        self.ports
+            .iter()
+            .filter(|p| p.plan.name != own.plan.name && p.plan.locator == own.plan.locator)
+            .map(|p| p.facts.mac)
+            .find(|mac| *mac != [0; 6])
+            .unwrap_or([2, 0, 0, 0, 0, 2])
+    }
+
+    fn note(&mut self, known: &Known) {
+        let text = |mac: &[u8; 6]| Mac(*mac).to_string();
+        self.neighbours
+            .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
+    }
+
+    /// Who may know the way to the servers, best first.
+    fn next_hops(&self, asked: &Asked) -> Vec<IpAddr> {
+        let port = &self.ports[self.port];
+        let mut hops = vec![asked.destination];
+        if let Some(wire) = &port.wire
+            && !wire.host_addresses.is_empty()
+            && let Ok(Some(way)) = wire.netlink.way_to(asked.destination)
+            && way.interface == wire.interface.index
+            && let Some(gateway) = way.gateway
+        {
+            hops.push(gateway);
+        }
+        let router = customary_router(asked.source);
+        if router != asked.source && !hops.contains(&router) {
+            hops.push(router);
+        }
+        hops
+    }
+
+    /// Pings through the device from the first client addresses, so that it has found its neighbours
+    /// before the first connection.
+    fn announce(
+        &self,
+        job: &LoadJob,
+        asked: &Asked,
+        mac: [u8; 6],
+        vlans: &[Vlan],
+    ) -> Result<(), StartError> {
+        let port = &self.ports[self.port];
+        if job.vxlan.is_some() {
+            return Ok(());
+        }
+        let Some(mut socket) = control_socket(port)? else {
+            return Ok(());
+        };
+        let sources = job
+            .clients
+            .iter()
+            .flat_map(|range| (0..range.count().min(MAX_ANNOUNCED)).map(|i| range.nth(i)))
+            .take(MAX_ANNOUNCED as usize);
+        for source in sources {
+            let path = Path {
+                src_mac: port.facts.mac,
+                dst_mac: mac,
+                source,
+                destinations: vec![asked.destination],
+                vlans: vlans.to_vec(),
+            };
+            if path.warm_up(&mut socket) == 0 {
+                // Not everybody answers pings; the load will show.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody answered: the lab's hint, or the end.
+    fn silent(&mut self, question: &Question) -> Result<[u8; 6], StartError> {
+        let port = &self.ports[self.port];
+        let asked = question
+            .targets
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" or ");
+        let hint = self
+            .environment
+            .hints
+            .get(&port.plan.locator.place())
+            .and_then(|h| h.peer_mac);
+        if let Some(mac) = hint {
+            self.warnings.push(format!(
+                "{}: nobody answered for {asked}; frames go to {}, the other end of the lab's link",
+                port.plan.locator,
+                Mac(mac)
+            ));
+            return Ok(mac);
+        }
+        Err(StartError::stream(
+            port.plan.locator.to_string(),
+            format!(
+                "no next hop: nobody answered for {asked}; give --gateway with the router's address, or --gateway-mac"
+            ),
+        ))
+    }
+}
+
+impl PreparedLoad {
+    /// The plan with resolved addresses.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A line for each port: locator, driver, mode, and why.
+    #[must_use]
+    pub fn port_lines(&self) -> Vec<String> {
+        self.ports.iter().map(OpenPort::line).collect()
+    }
+
+    /// What the user should know before it starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}

@@ -1,0 +1,348 @@
+//! From what load workers counted to the report.
+
+use std::collections::BTreeMap;
+
+use wb_load::{LoadTotals, PhaseTotals};
+use wb_measure::Histogram;
+use wb_model::{
+    REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    load::{
+        ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadWorkerReport,
+    },
+    report::{ClockReport, CriterionReport, Rates},
+};
+use wb_tcp::Counters;
+
+use super::{
+    PreparedLoad,
+    run::{Ended, connections, totals_of},
+};
+use crate::{
+    End,
+    account::{judge, share, signal_name, summary},
+    clock::{clock_report, rfc3339},
+};
+
+/// Bytes of the FCS, which the machines do not see.
+const FCS: u64 = 4;
+/// Longer than any turn takes.
+const AWAY_NS: u64 = 100_000_000;
+/// A worker that is busy for more of its time is the limit.
+const BUSY: f64 = 0.95;
+
+/// Everything of one job that the report needs.
+struct Settled {
+    report: LoadJobReport,
+    totals: LoadTotals,
+}
+
+fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
+    let plan = &prepared.plan.loads[job];
+    let totals = totals_of(&ended.seats, job);
+    let outcomes = ended
+        .seats
+        .iter()
+        .filter(|s| s.job == job)
+        .filter_map(|s| Some((s, s.outcome.as_ref()?)));
+    let workers = outcomes
+        .map(|(seat, o)| LoadWorkerReport {
+            queue: seat.queue,
+            cpu: seat.cpu,
+            totals: connections(&o.counters),
+            tx_frames: o.tx.sent_frames,
+            rx_frames: o.counters.rx_frames,
+            busy: share(o.busy_ns, o.ns),
+            longest_turn_ns: o.longest_turn_ns,
+        })
+        .collect();
+    let links = || {
+        ended
+            .seats
+            .iter()
+            .filter(|s| s.job == job)
+            .filter_map(|s| s.outcome.as_ref())
+    };
+    let times = |histogram: &Histogram| summary(histogram.summary());
+    let report = LoadJobReport {
+        name: plan.name.clone(),
+        port: plan.port.clone(),
+        end: plan.end,
+        transport: plan.transport,
+        totals: connections(&totals.counters),
+        frames: frames(&totals),
+        unsent_connections: totals.unsent_connections,
+        unsent_requests: totals.unsent_requests,
+        no_tuple: totals.launch.no_tuple,
+        failures: named(totals.failures().into_iter()),
+        counters: named(totals.counters.fields()),
+        tuples: match plan.end {
+            LoadEnd::Client => u64::try_from(plan.tuples()).unwrap_or(u64::MAX),
+            LoadEnd::Server => 0,
+        },
+        connect_ns: times(&totals.latencies.connect),
+        first_byte_ns: times(&totals.latencies.first_byte),
+        request_ns: times(&totals.latencies.answer),
+        phases: totals.phases.iter().map(phase).collect(),
+        workers,
+        link_downs: links().map(|o| o.link_downs).max().unwrap_or(0),
+        link_down_ns: links().map(|o| o.link_down_ns).max().unwrap_or(0),
+    };
+    Settled { report, totals }
+}
+
+/// What is not 0.
+fn named(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    all.filter(|(_, n)| *n > 0)
+        .map(|(name, n)| (name.to_owned(), n))
+        .collect()
+}
+
+/// The load's frames. What the device refused was counted by the machines as sent, because it is
+/// for TCP to notice; here it is not.
+fn frames(totals: &LoadTotals) -> Totals {
+    let c = &totals.counters;
+    Totals {
+        offered_frames: Some(totals.tx.sent_frames),
+        offered_octets: Some(totals.tx.sent_octets + FCS * totals.tx.sent_frames),
+        received_frames: Some(c.rx_frames),
+        received_octets: Some(c.rx_octets + FCS * c.rx_frames),
+        rx_dropped_frames: Some(totals.rx.dropped_frames),
+        refused_frames: Some(totals.tx.refused_frames),
+        ..Totals::default()
+    }
+}
+
+fn phase(p: &PhaseTotals) -> LoadPhaseReport {
+    let c = &p.counters;
+    let bits = |octets: u64, frames: u64| 8.0 * p.per_second(octets + FCS * frames);
+    LoadPhaseReport {
+        phase: p.phase.name().to_owned(),
+        from_ns: p.from_ns,
+        to_ns: p.to_ns,
+        totals: connections(c),
+        unsent_connections: p.launch.unsent,
+        cps: p.per_second(c.attempted),
+        rps: p.per_second(c.requests),
+        tx_pps: p.per_second(c.tx_frames),
+        rx_pps: p.per_second(c.rx_frames),
+        tx_bps: bits(c.tx_octets, c.tx_frames),
+        rx_bps: bits(c.rx_octets, c.rx_frames),
+    }
+}
+
+pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
+    let settled: Vec<Settled> = (0..prepared.plan.loads.len())
+        .map(|job| settle(prepared, ended, job))
+        .collect();
+    let shown = match settled.iter().any(|s| s.report.end == LoadEnd::Client) {
+        true => LoadEnd::Client,
+        false => LoadEnd::Server,
+    };
+    let of_shown = || settled.iter().filter(|s| s.report.end == shown);
+    let connections = of_shown().fold(ConnectionTotals::default(), |sum, s| {
+        sum.plus(&s.report.totals)
+    });
+    let totals = Totals {
+        connections: Some(connections),
+        ..of_shown().fold(Totals::default(), |sum, s| sum.plus(&s.report.frames))
+    };
+    let mut times = Histogram::default();
+    for s in of_shown() {
+        times.merge(&s.totals.latencies.answer);
+    }
+    let latency = summary(times.summary());
+    let criteria: Vec<CriterionReport> = prepared
+        .plan
+        .criteria
+        .iter()
+        .map(|c| judge(c, &totals, &latency))
+        .collect();
+    let (verdict, reason) = verdict(ended, &criteria, &totals, &settled);
+    let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
+    let per_second = |n: Option<u64>| n.map(|n| n as f64 / seconds);
+    Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: prepared.plan.kind.clone(),
+        verdict,
+        reason,
+        limited_by: limited_by(ended, &settled, shown),
+        started: rfc3339(ended.started_wall_ns),
+        elapsed_ns: ended.elapsed_ns,
+        plan: prepared.plan.clone(),
+        totals,
+        rates: Rates {
+            offered_pps: per_second(totals.offered_frames),
+            received_pps: per_second(totals.received_frames),
+            offered_l2_bps: per_second(totals.offered_octets.map(|n| 8 * n)),
+            received_l2_bps: per_second(totals.received_octets.map(|n| 8 * n)),
+            ..Rates::default()
+        },
+        latency_ns: latency,
+        jitter_ns: Summary::default(),
+        jitter_rfc3550_ns: None,
+        ipdv_ns: Summary::default(),
+        pdv_ns: Summary::default(),
+        inter_arrival_ns: Summary::default(),
+        inter_departure_ns: None,
+        percentile_error: Histogram::RELATIVE_ERROR,
+        jobs: Vec::new(),
+        flows: Vec::new(),
+        flows_omitted: 0,
+        workers: Vec::new(),
+        ports: prepared
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(i, port)| wb_model::report::PortReport {
+                neighbours: prepared.neighbours[i].clone(),
+                ..port.report(&ended.before[i], &ended.after[i])
+            })
+            .collect(),
+        criteria,
+        capture: None,
+        warnings: warnings(prepared, ended, &settled),
+        load: Some(LoadReport {
+            jobs: settled.into_iter().map(|s| s.report).collect(),
+        }),
+        clock: ClockReport {
+            same_clock: true,
+            tx_stamp: "user, when a request is handed over".to_owned(),
+            rx_stamp: "user, when its answer is read".to_owned(),
+            ..clock_report(ended.clock_step_ns)
+        },
+    }
+}
+
+fn verdict(
+    ended: &Ended,
+    criteria: &[CriterionReport],
+    totals: &Totals,
+    settled: &[Settled],
+) -> (Verdict, String) {
+    let failed: Vec<&str> = criteria
+        .iter()
+        .filter(|c| !c.held)
+        .map(|c| c.criterion.as_str())
+        .collect();
+    let verdict = match failed.is_empty() {
+        true => Verdict::Pass,
+        false => Verdict::Fail,
+    };
+    match &ended.end {
+        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
+        _ if !totals.adds_up() || settled.iter().any(|s| !s.report.totals.adds_up()) => (
+            Verdict::Invalid,
+            "the connections do not add up; this is a defect of the program".to_owned(),
+        ),
+        End::Signal(n) => (verdict, format!("ended early by {}", signal_name(*n))),
+        End::Completed if failed.is_empty() && ended.stopped => {
+            (verdict, "ended early by stop over --control".to_owned())
+        }
+        End::Completed if !failed.is_empty() => {
+            (verdict, format!("did not hold: {}", failed.join(", ")))
+        }
+        End::Completed if criteria.is_empty() => (
+            verdict,
+            "it ran to its end; no criteria were given".to_owned(),
+        ),
+        End::Completed => (verdict, "all criteria held".to_owned()),
+    }
+}
+
+/// What kept the load from being higher.
+fn limited_by(ended: &Ended, settled: &[Settled], shown: LoadEnd) -> String {
+    if let End::Signal(n) = &ended.end {
+        return format!("{}: it ended the run", signal_name(*n));
+    }
+    if ended.stopped {
+        return "stop over --control: it ended the run".to_owned();
+    }
+    let of_shown = || settled.iter().filter(|s| s.report.end == shown);
+    let unsent: u64 = of_shown().map(|s| s.report.unsent_connections).sum();
+    let unasked: u64 = of_shown().map(|s| s.report.unsent_requests).sum();
+    let busiest = of_shown()
+        .flat_map(|s| s.report.workers.iter().map(|w| w.busy))
+        .fold(0.0, f64::max);
+    if of_shown().any(|s| s.report.no_tuple > 0) {
+        return "the plan: all its combinations of addresses and ports were in use; add addresses or ports".to_owned();
+    }
+    if unsent + unasked > 0 || busiest > BUSY {
+        return format!(
+            "the tester: its busiest worker had work for {:.0} % of the time; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+            busiest * 100.0
+        );
+    }
+    "the plan: the load that it asks for".to_owned()
+}
+
+fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<String> {
+    let mut warnings = prepared.warnings.clone();
+    for s in settled {
+        let (job, counters) = (&s.report, &s.totals.counters);
+        let mut say = |text: String| warnings.push(format!("{}: {text}", job.name));
+        if job.link_downs > 0 {
+            let times = match job.link_downs {
+                1 => "once".to_owned(),
+                n => format!("{n} times"),
+            };
+            say(format!(
+                "the link went down {times} during the run, for {} ms in all",
+                job.link_down_ns / 1_000_000
+            ));
+        }
+        if let Some(ns) = away(job) {
+            say(format!(
+                "a worker was away for {} ms: the tester had too little CPU time",
+                ns / 1_000_000
+            ));
+        }
+        if s.totals.rx.dropped_frames > 0 {
+            say(format!(
+                "{} frames reached the port and found no room: the tester was too slow",
+                s.totals.rx.dropped_frames
+            ));
+        }
+        if counters.rx_malformed > 0 {
+            say(format!(
+                "{} packets were not whole or not right",
+                counters.rx_malformed
+            ));
+        }
+        misdirected(counters, job.workers.len())
+            .into_iter()
+            .for_each(say);
+    }
+    if ended.clock_step_ns.unsigned_abs() > 1_000 {
+        warnings.push(format!(
+            "the wall clock was stepped by {} ns during the run; no time here depends on it",
+            ended.clock_step_ns
+        ));
+    }
+    warnings
+}
+
+/// The longest time, in ns, that a worker had nothing of the CPU, if it is worth a word.
+fn away(job: &LoadJobReport) -> Option<u64> {
+    let began = job
+        .phases
+        .iter()
+        .filter(|p| p.phase == "ready" && job.end == LoadEnd::Client)
+        .map(|p| p.to_ns);
+    let turns = job.workers.iter().map(|w| w.longest_turn_ns);
+    began.chain(turns).max().filter(|ns| *ns > AWAY_NS)
+}
+
+fn misdirected(c: &Counters, workers: usize) -> Option<String> {
+    let strange = c.drop_unknown + c.drop_datagram;
+    if strange <= c.attempted / 100 || strange <= 10 {
+        return None;
+    }
+    Some(match workers {
+        0 | 1 => format!(
+            "{strange} packets belonged to no connection: late or repeated, of connections that had ended"
+        ),
+        _ => format!(
+            "{strange} packets belonged to no connection of the worker that got them; where the port has several queues, answers may come back on the wrong one"
+        ),
+    })
+}

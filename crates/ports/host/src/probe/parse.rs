@@ -1,0 +1,328 @@
+//! What the commands print, read into counters.
+
+use std::collections::BTreeMap;
+
+/// A counter or gauge, without the probe's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) name: String,
+    pub(super) value: u64,
+    /// It rises and falls.
+    pub(super) gauge: bool,
+}
+
+type Values = Result<Vec<Value>, String>;
+
+fn value(name: impl Into<String>, value: u64, gauge: bool) -> Value {
+    Value {
+        name: name.into(),
+        value,
+        gauge,
+    }
+}
+
+fn counters(sums: BTreeMap<String, u64>) -> Vec<Value> {
+    sums.into_iter()
+        .map(|(name, n)| value(name, n, false))
+        .collect()
+}
+
+fn number(word: &str, what: &str) -> Result<u64, String> {
+    word.parse()
+        .map_err(|_| format!("{what}: {word:?} is no whole number"))
+}
+
+/// Columns of `ipvsadm -ln --stats`.
+const IPVS: [&str; 5] = [
+    "connections",
+    "in_packets",
+    "out_packets",
+    "in_bytes",
+    "out_bytes",
+];
+
+/// `ipvsadm -ln --stats --exact`: the sums over all services. The lines of real servers (`->`) are
+/// parts of them.
+pub(super) fn ipvs(text: &str) -> Values {
+    if !text.contains("Conns") {
+        return Err("no column Conns; ipvsadm -ln --stats --exact has one".to_owned());
+    }
+    let mut sums: BTreeMap<String, u64> = IPVS.map(|name| (name.to_owned(), 0)).into();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if !matches!(words.first(), Some(&("TCP" | "UDP" | "SCTP" | "FWM"))) {
+            continue;
+        }
+        let numbers = words
+            .get(2..7)
+            .ok_or_else(|| format!("{line:?} is too short"))?;
+        for (name, word) in IPVS.iter().zip(numbers) {
+            let n = number(word, name).map_err(|e| format!("{e}; --exact prints whole ones"))?;
+            *sums.entry((*name).to_owned()).or_default() += n;
+        }
+    }
+    Ok(counters(sums))
+}
+
+/// `dpip link show -s`: for each port, lines of names over lines of numbers.
+pub(super) fn dpvs(text: &str) -> Values {
+    let mut found = Vec::new();
+    let mut port: Option<&str> = None;
+    let mut names: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // "1: dpdk0: socket 0 mtu 1500 rx-queue 16 tx-queue 16"
+        if let [index, name, ..] = words.as_slice()
+            && index
+                .strip_suffix(':')
+                .is_some_and(|n| n.parse::<u32>().is_ok())
+        {
+            port = name.strip_suffix(':');
+            names.clear();
+            continue;
+        }
+        let Some(port) = port else { continue };
+        let numbers: Vec<u64> = words.iter().filter_map(|w| w.parse().ok()).collect();
+        if !numbers.is_empty() && numbers.len() == words.len() && numbers.len() == names.len() {
+            let of_port = names.iter().zip(numbers);
+            found.extend(
+                of_port
+                    .map(|(name, n)| value(format!("{port}.{name}"), n, name.starts_with("mbuf"))),
+            );
+        }
+        names = words;
+    }
+    match found.is_empty() {
+        true => Err("no port with counters; dpip link show -s has them".to_owned()),
+        false => Ok(found),
+    }
+}
+
+/// `nf_conntrack_count`, `nf_conntrack_max`, then the table of `/proc/net/stat/nf_conntrack`: a line of
+/// names and one of hexadecimal numbers for each CPU.
+pub(super) fn conntrack(text: &str) -> Values {
+    let mut lines = text.lines();
+    let mut single = |what: &str| {
+        let line = lines
+            .next()
+            .ok_or_else(|| format!("no line with the {what}"))?;
+        number(line.trim(), what)
+    };
+    let mut found = vec![
+        value("entries", single("count")?, true),
+        value("max", single("max")?, true),
+    ];
+    let names: Vec<&str> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let mut sums = BTreeMap::new();
+    for line in lines {
+        for (name, word) in names.iter().zip(line.split_whitespace()) {
+            let n = u64::from_str_radix(word, 16)
+                .map_err(|_| format!("{name}: {word:?} is no hexadecimal number"))?;
+            // The first column is the count again, on each line.
+            if *name != "entries" {
+                *sums.entry((*name).to_owned()).or_default() += n;
+            }
+        }
+    }
+    found.extend(counters(sums));
+    Ok(found)
+}
+
+/// Columns of `/proc/net/dev`.
+const NETDEV: [&str; 16] = [
+    "rx_bytes",
+    "rx_packets",
+    "rx_errors",
+    "rx_dropped",
+    "rx_fifo",
+    "rx_frame",
+    "rx_compressed",
+    "rx_multicast",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errors",
+    "tx_dropped",
+    "tx_fifo",
+    "tx_collisions",
+    "tx_carrier",
+    "tx_compressed",
+];
+
+/// `/proc/net/dev`: all interfaces but `lo`, or those that are asked for.
+pub(super) fn netdev(text: &str, interfaces: &[String]) -> Values {
+    let mut found = Vec::new();
+    for line in text.lines().skip(2) {
+        let Some((name, rest)) = line.split_once(':') else {
+            continue;
+        };
+        let name = name.trim();
+        let wanted = match interfaces {
+            [] => name != "lo",
+            some => some.iter().any(|i| i == name),
+        };
+        if !wanted {
+            continue;
+        }
+        for (column, word) in NETDEV.iter().zip(rest.split_whitespace()) {
+            found.push(value(
+                format!("{name}.{column}"),
+                number(word, column)?,
+                false,
+            ));
+        }
+    }
+    let missing = interfaces
+        .iter()
+        .find(|i| !found.iter().any(|v| v.name.starts_with(&format!("{i}."))));
+    match missing {
+        Some(name) => Err(format!("no interface {name}")),
+        None => Ok(found),
+    }
+}
+
+/// `ethtool -S`, each interface after a line `interface NAME`.
+pub(super) fn ethtool(text: &str) -> Values {
+    let mut found = Vec::new();
+    let mut interface = "";
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("interface ") {
+            interface = name.trim();
+        } else if let Some((name, word)) = line.rsplit_once(':')
+            && let Ok(n) = word.trim().parse()
+        {
+            let name: String = name.trim().replace(' ', "_");
+            found.push(value(format!("{interface}.{name}"), n, false));
+        }
+    }
+    match found.is_empty() {
+        true => Err("no counters; the driver has none".to_owned()),
+        false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(values: &[Value], name: &str) -> u64 {
+        let found = values.iter().find(|v| v.name == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {values:?}"))
+            .value
+    }
+
+    const IPVS_TEXT: &str = "\
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes
+  -> RemoteAddress:Port
+TCP  198.18.1.100:80              123456789  1000000   900000 64000000 57600000
+  -> 198.19.2.1:80                 61728395   500000   450000 32000000 28800000
+  -> 198.19.2.2:80                 61728394   500000   450000 32000000 28800000
+UDP  198.18.1.100:80                     11       22       33       44       55
+";
+
+    #[test]
+    fn services_are_added_and_their_servers_are_not() {
+        let values = ipvs(IPVS_TEXT).unwrap();
+        assert_eq!(get(&values, "connections"), 123_456_800);
+        assert_eq!(get(&values, "in_packets"), 1_000_022);
+        assert_eq!(get(&values, "out_bytes"), 57_600_055);
+        let none = "Prot LocalAddress:Port Conns InPkts OutPkts InBytes OutBytes\n";
+        assert_eq!(get(&ipvs(none).unwrap(), "connections"), 0);
+    }
+
+    #[test]
+    fn rounded_numbers_are_refused() {
+        let said = ipvs(&IPVS_TEXT.replace("123456789", "    123M")).unwrap_err();
+        assert!(said.contains("123M") && said.contains("--exact"), "{said}");
+        assert!(ipvs("sh: ipvsadm: not found").is_err());
+    }
+
+    #[test]
+    fn ports_of_dpvs() {
+        let text = "\
+1: dpdk0: socket 0 mtu 1500 rx-queue 16 tx-queue 16
+    UP 10000 Mbps full-duplex auto-nego
+    addr A0:36:9F:74:EC:F0
+    ipackets            opackets            ibytes              obytes
+    3539                57                  274730              5762
+    ierrors             oerrors             imissed             rx_nombuf
+    0                   1                   42                  0
+    mbuf-avail          mbuf-inuse
+    1030265             18310
+2: dpdk1: socket 0 mtu 1500 rx-queue 16 tx-queue 16
+    UP 10000 Mbps full-duplex auto-nego
+    ipackets            opackets            ibytes              obytes
+    1                   2                   3                   4
+";
+        let values = dpvs(text).unwrap();
+        assert_eq!(get(&values, "dpdk0.ipackets"), 3539);
+        assert_eq!(get(&values, "dpdk0.imissed"), 42);
+        assert_eq!(get(&values, "dpdk1.obytes"), 4);
+        let inuse = values
+            .iter()
+            .find(|v| v.name == "dpdk0.mbuf-inuse")
+            .unwrap();
+        assert!(inuse.gauge && inuse.value == 18_310);
+        assert_eq!(values.len(), 14, "{values:?}");
+        assert!(dpvs("").is_err());
+    }
+
+    #[test]
+    fn connection_tracking() {
+        let text = "\
+1207
+262144
+entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop
+000004b7  00000000 00000001 00000000 0000000a 00000000 00000000 00000000 00000000 00000002 00000003 00000000
+000004b7  00000000 00000002 00000000 00000010 00000000 00000000 00000000 00000000 00000000 0000001f 00000000
+";
+        let values = conntrack(text).unwrap();
+        assert_eq!(values[0], value("entries", 1207, true));
+        assert_eq!(get(&values, "max"), 262_144);
+        assert_eq!(get(&values, "invalid"), 26);
+        assert_eq!(get(&values, "drop"), 34);
+        assert_eq!(values.iter().filter(|v| v.name == "entries").count(), 1);
+        assert!(conntrack("x\n").is_err());
+    }
+
+    #[test]
+    fn interfaces_of_the_kernel() {
+        let text = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0
+    dc:    6000     100    0    7    0     0          0         0     1200      20    0    9    0     0       0          0
+";
+        let values = netdev(text, &[]).unwrap();
+        assert_eq!(get(&values, "dc.rx_packets"), 100);
+        assert_eq!(get(&values, "dc.tx_dropped"), 9);
+        assert_eq!(values.len(), 16);
+        assert_eq!(netdev(text, &["lo".to_owned()]).unwrap().len(), 16);
+        assert_eq!(
+            netdev(text, &["d".to_owned()]).unwrap_err(),
+            "no interface d"
+        );
+    }
+
+    #[test]
+    fn counters_of_drivers() {
+        let text = "\
+interface eth0
+NIC statistics:
+     rx_packets: 12
+     rx queue 0 drops: 3
+interface eth1
+NIC statistics:
+     rx_packets: 5
+";
+        let values = ethtool(text).unwrap();
+        assert_eq!(get(&values, "eth0.rx_queue_0_drops"), 3);
+        assert_eq!(get(&values, "eth1.rx_packets"), 5);
+        assert!(ethtool("interface lo\nno stats available\n").is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! The device under test of the lab `balancer`: connections to a virtual address and port go to
+//! several servers behind it.
+//!
+//! As `dnat` it is the kernel: nftables gives each new connection the next server's address in place
+//! of the virtual one, and what comes back is translated by the connection's entry (conntrack). As
+//! `haproxy` it is a proxy that ends the client's connection and opens one of its own.
+//!
+//! Client and server addresses are those of a tester that answers for them itself; the kernel of
+//! their nodes has none. The device reaches all of them by one neighbour on each side.
+
+mod haproxy;
+mod nat;
+
+use std::env;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use wb_host::{Namespace, sysctl};
+
+use crate::topology::v6;
+use crate::{End, LabKind, LabState, Process, Result, TestbedError};
+
+/// The addresses connections are opened to. The device's own, in the client's network, so that it
+/// answers ARP, neighbour discovery and echo for them.
+pub(crate) const VIRTUAL: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(198, 18, 1, 100), v6(1, 0x100));
+/// The virtual port and the servers' port, TCP and UDP.
+const PORT: u16 = 80;
+/// How many client addresses there are: with 64 thousand ports each more than a run needs.
+const CLIENTS: u8 = 250;
+
+/// How connections are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BalancerMode {
+    /// The kernel translates addresses, IPv4 and IPv6, TCP and UDP.
+    #[default]
+    Dnat,
+    /// haproxy ends the client's connection and opens another; TCP only.
+    Haproxy,
+}
+
+/// What the device of the `balancer` lab is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BalancerOptions {
+    /// How connections are spread.
+    pub mode: BalancerMode,
+    /// Server addresses of each family, 1 to 250. All are behind the one server port.
+    pub backends: u32,
+}
+
+impl Default for BalancerOptions {
+    fn default() -> Self {
+        Self {
+            mode: BalancerMode::Dnat,
+            backends: 2,
+        }
+    }
+}
+
+impl BalancerOptions {
+    /// What is wrong with them.
+    pub(crate) fn fault(self) -> Option<String> {
+        (!(1..=250).contains(&self.backends))
+            .then(|| format!("--backends is {}, allowed is 1 to 250", self.backends))
+    }
+
+    /// Says early what would be missed later.
+    ///
+    /// # Errors
+    /// [`TestbedError::Missing`].
+    pub(crate) fn require_program(self) -> Result<()> {
+        match self.mode {
+            BalancerMode::Dnat => nat::program().map(drop),
+            BalancerMode::Haproxy => haproxy::program().map(drop),
+        }
+    }
+
+    fn servers(self) -> impl Iterator<Item = (Ipv4Addr, Ipv6Addr)> {
+        (1..=self.backends as u8).map(server)
+    }
+}
+
+/// The n-th server, from 1.
+fn server(n: u8) -> (Ipv4Addr, Ipv6Addr) {
+    (Ipv4Addr::new(198, 19, 2, n), v6(0x8002, n.into()))
+}
+
+/// The n-th client, from 1.
+fn client(n: u8) -> (Ipv4Addr, Ipv6Addr) {
+    (Ipv4Addr::new(198, 18, 2, n), v6(2, n.into()))
+}
+
+/// What a load through the balancer has to know.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Balancer {
+    /// How connections are spread.
+    pub mode: BalancerMode,
+    /// Where clients connect to, IPv4 then IPv6.
+    pub vips: [IpAddr; 2],
+    /// The port there, TCP and, without haproxy, UDP.
+    pub vport: u16,
+    /// The side that opens connections.
+    pub client: BalancerSide,
+    /// The side that answers them.
+    pub server: BalancerSide,
+    /// Each server's addresses, IPv4 then IPv6; all are behind the server's port.
+    pub backends: Vec<[IpAddr; 2]>,
+    /// The port connections come to there.
+    pub backend_port: u16,
+    /// Whom the servers see as their clients: the clients, or haproxy. Ranges, IPv4 then IPv6.
+    pub seen_by_servers: [String; 2],
+    /// How many connections the kernel follows at most, where it follows them and that can be read.
+    /// The machine's setting, which the lab does not change.
+    pub conntrack_max: Option<u64>,
+    /// How many it follows now.
+    pub conntrack_count: Option<u64>,
+}
+
+/// One side of the balancer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BalancerSide {
+    /// The tester's port: `wb-balancer-client/c0`.
+    pub port: String,
+    /// Its hardware address.
+    pub mac: String,
+    /// The addresses it must answer ARP and neighbour discovery for, IPv4 then IPv6: the way to all
+    /// the others.
+    pub addresses: Vec<IpAddr>,
+    /// The device's addresses on that side, IPv4 then IPv6.
+    pub gateways: Vec<IpAddr>,
+    /// The device's hardware address on that side.
+    pub gateway_mac: String,
+    /// Addresses that connections come from, or are answered by; routed to `addresses`. Ranges, IPv4
+    /// then IPv6.
+    pub ranges: [String; 2],
+    /// How many addresses each range has.
+    pub count: usize,
+}
+
+impl Balancer {
+    /// That of a lab; nothing for other kinds.
+    pub(crate) fn of(lab: &LabState) -> Option<Self> {
+        if lab.kind != LabKind::Balancer {
+            return None;
+        }
+        let options = lab.options.balancer.unwrap_or_default();
+        let [near, far] = &lab.links[..] else {
+            return None;
+        };
+        let client = BalancerSide::of(&near.a, &near.b, client, CLIENTS);
+        let server = BalancerSide::of(&far.b, &far.a, server, options.backends as u8);
+        let seen_by_servers = match options.mode {
+            BalancerMode::Dnat => client.ranges.clone(),
+            BalancerMode::Haproxy => {
+                let [v4, v6] = &server.gateways[..] else {
+                    return None;
+                };
+                [v4.to_string(), v6.to_string()]
+            }
+        };
+        // haproxy's connections are sockets, and the kernel follows none.
+        let device = (options.mode == BalancerMode::Dnat)
+            .then(|| Namespace::named(&far.a.namespace).ok())
+            .flatten();
+        let number = |key: &str| {
+            let key = format!("net/netfilter/nf_conntrack_{key}");
+            sysctl::get(device.as_ref()?, &key).ok()?.parse().ok()
+        };
+        let both = |(v4, v6): (Ipv4Addr, Ipv6Addr)| [v4.into(), v6.into()];
+        Some(Self {
+            mode: options.mode,
+            vips: both(VIRTUAL),
+            vport: PORT,
+            client,
+            server,
+            backends: options.servers().map(both).collect(),
+            backend_port: PORT,
+            seen_by_servers,
+            conntrack_max: number("max"),
+            conntrack_count: number("count"),
+        })
+    }
+}
+
+impl BalancerSide {
+    fn of(port: &End, device: &End, nth: fn(u8) -> (Ipv4Addr, Ipv6Addr), count: u8) -> Self {
+        Self {
+            port: port.locator(),
+            mac: port.mac.clone(),
+            addresses: port.tester_addresses.clone(),
+            gateways: device.gateways(),
+            gateway_mac: device.mac.clone(),
+            ranges: range(nth(1), nth(count)),
+            count: count.into(),
+        }
+    }
+}
+
+fn range(first: (Ipv4Addr, Ipv6Addr), last: (Ipv4Addr, Ipv6Addr)) -> [String; 2] {
+    if first == last {
+        return [first.0.to_string(), first.1.to_string()];
+    }
+    [
+        format!("{}-{}", first.0, last.0),
+        format!("{}-{}", first.1, last.1),
+    ]
+}
+
+/// Makes the node of the device balance, and returns the process that does, if one does.
+///
+/// # Errors
+/// A program that is not there or complains.
+pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process>> {
+    let options = lab.options.balancer.unwrap_or_default();
+    match options.mode {
+        BalancerMode::Dnat => nat::apply(options, device).map(|()| None),
+        BalancerMode::Haproxy => haproxy::start(lab, options, device).map(Some),
+    }
+}
+
+/// Where a program is; those for administrators are often not on the path.
+fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+        .ok_or(TestbedError::Missing { program, package })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LabOptions;
+
+    fn facts(mode: BalancerMode, backends: u32) -> Balancer {
+        let options = LabOptions {
+            balancer: Some(BalancerOptions { mode, backends }),
+            ..LabOptions::default()
+        };
+        assert!(options.validate(LabKind::Balancer).is_ok());
+        Balancer::of(&LabState::planned(LabKind::Balancer, options)).unwrap()
+    }
+
+    #[test]
+    fn the_balancer_as_documented() {
+        let facts = facts(BalancerMode::Dnat, 3);
+        assert_eq!(
+            facts.vips.map(|a| a.to_string()),
+            ["198.18.1.100", "2001:2:0:1::100"]
+        );
+        assert_eq!(facts.client.port, "wb-balancer-client/c0");
+        assert_eq!(facts.server.port, "wb-balancer-server/s0");
+        assert_eq!(facts.client.gateways[0].to_string(), "198.18.1.1");
+        assert_eq!(facts.server.gateways[1].to_string(), "2001:2:0:8001::1");
+        assert_eq!(
+            facts.client.ranges,
+            ["198.18.2.1-198.18.2.250", "2001:2:0:2::1-2001:2:0:2::fa"]
+        );
+        assert_eq!(facts.server.ranges[0], "198.19.2.1-198.19.2.3");
+        assert_eq!(
+            facts.backends[2].map(|a| a.to_string()),
+            ["198.19.2.3", "2001:2:0:8002::3"]
+        );
+        assert_eq!(facts.seen_by_servers, facts.client.ranges);
+        assert_ne!(facts.client.gateway_mac, facts.server.gateway_mac);
+    }
+
+    #[test]
+    fn a_proxy_is_what_servers_see() {
+        let facts = facts(BalancerMode::Haproxy, 1);
+        assert_eq!(facts.seen_by_servers, ["198.19.1.1", "2001:2:0:8001::1"]);
+        assert_eq!(facts.server.ranges, ["198.19.2.1", "2001:2:0:8002::1"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let fault = |backends| {
+            let mode = BalancerMode::Dnat;
+            BalancerOptions { mode, backends }.fault()
+        };
+        assert!(fault(0).is_some() && fault(251).is_some());
+        assert!(fault(1).is_none() && fault(250).is_none());
+        let options = LabOptions {
+            balancer: Some(BalancerOptions::default()),
+            ..LabOptions::default()
+        };
+        let text = options.validate(LabKind::Router).unwrap_err().to_string();
+        assert!(
+            text.contains("--mode or --backends is for the lab balancer"),
+            "{text}"
+        );
+        let missing = find("no-such-program", "a-package").unwrap_err();
+        assert!(missing.is_input());
+        assert!(
+            missing.to_string().contains("apt-get install a-package"),
+            "{missing}"
+        );
+    }
+}

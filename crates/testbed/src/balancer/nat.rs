@@ -1,0 +1,126 @@
+//! The kernel as a balancer: nftables rules and how long connections are remembered.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use wb_host::{Namespace, in_namespace, sysctl};
+
+use super::{BalancerOptions, PORT, VIRTUAL, find};
+use crate::{Result, TestbedError};
+
+/// Seconds that an entry is kept after the last packet, by the name of the state. The kernel's own
+/// are minutes and days; a load that opens many thousands of connections a second would fill the
+/// table with those that have ended.
+const TIMEOUTS: [(&str, u32); 10] = [
+    ("tcp_timeout_syn_sent", 10),
+    ("tcp_timeout_syn_recv", 10),
+    ("tcp_timeout_established", 600),
+    ("tcp_timeout_fin_wait", 5),
+    ("tcp_timeout_close_wait", 5),
+    ("tcp_timeout_last_ack", 5),
+    ("tcp_timeout_time_wait", 1),
+    ("tcp_timeout_close", 1),
+    ("udp_timeout", 5),
+    ("udp_timeout_stream", 30),
+];
+
+/// Where `nft` is.
+pub(super) fn program() -> Result<PathBuf> {
+    find("nft", "nftables")
+}
+
+/// Loads the rules and sets the times.
+pub(super) fn apply(options: BalancerOptions, device: &Namespace) -> Result<()> {
+    let program = program()?;
+    let rules = rules(options);
+    let load = || {
+        let mut child = Command::new(program)
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut input = child.stdin.take().expect("its input is a pipe");
+        // Where it ended without reading, what it says is the better reason.
+        let _ = input.write_all(rules.as_bytes());
+        drop(input);
+        child.wait_with_output()
+    };
+    let output = in_namespace(device, load)?.map_err(TestbedError::io("run", "nft"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(TestbedError::Command {
+            command: format!("{}nft -f -", device.command_prefix()),
+            message: said.lines().next().unwrap_or_default().to_owned(),
+        });
+    }
+    // These exist once there are rules. In a user namespace they cannot be had.
+    for (key, seconds) in TIMEOUTS {
+        let key = format!("net/netfilter/nf_conntrack_{key}");
+        let _ = sysctl::set(device, &key, &seconds.to_string());
+    }
+    // What belongs to no connection is not taken for a new one in its middle.
+    let _ = sysctl::set(device, "net/netfilter/nf_conntrack_tcp_loose", "0");
+    Ok(())
+}
+
+/// The rules: each server is a chain of its own, so that each has a counter of its connections (a
+/// chain of type nat sees the first packet of each).
+fn rules(options: BalancerOptions) -> String {
+    let mut text = String::from("table inet balancer {\n");
+    let count = options.backends;
+    for (n, (v4, v6)) in options.servers().enumerate() {
+        let _ = write!(
+            text,
+            "  chain server{n} {{\n    meta nfproto ipv4 counter dnat ip to {v4}\n    \
+             meta nfproto ipv6 counter dnat ip6 to {v6}\n  }}\n"
+        );
+    }
+    let next: Vec<String> = (0..count)
+        .map(|n| format!("{n} : goto server{n}"))
+        .collect();
+    let next = format!("numgen inc mod {count} vmap {{ {} }}", next.join(", "));
+    let (v4, v6) = VIRTUAL;
+    let _ = write!(
+        text,
+        "  chain prerouting {{\n    type nat hook prerouting priority dstnat; policy accept;\n"
+    );
+    for address in [format!("ip daddr {v4}"), format!("ip6 daddr {v6}")] {
+        let _ = writeln!(
+            text,
+            "    {address} meta l4proto {{ tcp, udp }} th dport {PORT} counter {next}"
+        );
+    }
+    // A server's packet that belongs to no connection would leave with the server's address.
+    text.push_str(
+        "  }\n  chain forward {\n    type filter hook forward priority filter; policy accept;\n    \
+         ct state invalid counter drop\n  }\n}\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_take_turns_in_both_families() {
+        let text = rules(BalancerOptions {
+            backends: 3,
+            ..BalancerOptions::default()
+        });
+        let turns = "counter numgen inc mod 3 vmap { 0 : goto server0, 1 : goto server1, 2 : goto server2 }";
+        assert_eq!(text.matches(turns).count(), 2, "{text}");
+        for part in [
+            "chain server2 {\n    meta nfproto ipv4 counter dnat ip to 198.19.2.3\n    \
+             meta nfproto ipv6 counter dnat ip6 to 2001:2:0:8002::3\n  }",
+            "ip daddr 198.18.1.100 meta l4proto { tcp, udp } th dport 80",
+            "ip6 daddr 2001:2:0:1::100",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+    }
+}
