@@ -13,7 +13,7 @@ use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
 use crate::shaping::Limit;
 use crate::state::{self, LabState};
-use crate::topology::{Behind, PREFIX, networks_behind};
+use crate::topology::{Behind, PREFIX, ROUTER_V4, ROUTER_V6, networks_behind};
 use crate::{
     End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, process,
 };
@@ -267,7 +267,14 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         create_veth(&veth(a), &veth(b))?;
     }
     for end in lab.links.iter().flat_map(|link| [&link.a, &link.b]) {
-        configure(find(end), end)?;
+        // The impairing device takes frames as they are on the wire.
+        let offloads = lab.options.hosts && lab.kind != LabKind::Impair;
+        configure(find(end), end, offloads)?;
+    }
+    if lab.options.hosts && lab.kind.is_routed() {
+        for end in [&lab.links[0].a, &lab.links[1].b] {
+            route_through(find(end), end)?;
+        }
     }
     if lab.kind.is_routed() {
         route(find(&lab.links[1].a), lab)?;
@@ -297,6 +304,12 @@ fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Netlink::open(namespace)?.set_up("lo")?;
     let device = lab.kind.is_routed().then(|| &lab.links[1].a.namespace);
     if device.map(String::as_str) != namespace.name() {
+        let device = lab.nodes.get(1).filter(|_| lab.nodes.len() > 2);
+        let is_device = device.map(|node| node.namespace.as_str()) == namespace.name();
+        if lab.options.hosts && !is_device {
+            sysctl::silence_ipv6(namespace, "default")?;
+            return Ok(());
+        }
         sysctl::disable_ipv6(namespace, "default")?;
         return Ok(());
     }
@@ -334,14 +347,18 @@ fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
 }
 
 /// Frames cross a wire of the lab as they were sent: one by one, with their checksums.
-fn configure(namespace: &Namespace, end: &End) -> Result<()> {
+fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
     let ethtool = Ethtool::open(namespace)?;
-    for offload in [
-        Offload::TxChecksum,
-        Offload::Tso,
-        Offload::Gso,
-        Offload::Gro,
-    ] {
+    let off: &[Offload] = match offloads {
+        true => &[],
+        false => &[
+            Offload::TxChecksum,
+            Offload::Tso,
+            Offload::Gso,
+            Offload::Gro,
+        ],
+    };
+    for &offload in off {
         // Without checksums on the way out there is no segmentation; the kernel has then switched
         // it off by itself and refuses to hear of it again.
         if ethtool.offload(&end.interface, offload)? != Some(false) {
@@ -360,7 +377,8 @@ fn configure(namespace: &Namespace, end: &End) -> Result<()> {
             prefix_len.parse().expect("a number"),
         )?;
     }
-    if end.kernel_addresses.iter().any(|a| a.contains(':')) {
+    let has = |what: &str| end.kernel_addresses.iter().any(|a| a.contains(what));
+    if has(":") && !has("fe80:") {
         // The kernel asks for a neighbour from its link-local address; without one it cannot ask,
         // and forwards nothing (RFC 4861 section 7.2.2 wants a source on the interface).
         netlink.add_address(&end.interface, LINK_LOCAL, 64)?;
@@ -389,6 +407,25 @@ fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
             Some(tester),
             Some(interfaces[side].as_str()),
         )?;
+    }
+    Ok(())
+}
+
+/// A host reaches the other side of the router through it.
+fn route_through(namespace: &Namespace, end: &End) -> Result<()> {
+    let netlink = Netlink::open(namespace)?;
+    let side = usize::from(end.interface.starts_with('b'));
+    for Behind {
+        network,
+        prefix_len,
+        ..
+    } in networks_behind().into_iter().filter(|b| b.side != side)
+    {
+        let router: IpAddr = match network {
+            IpAddr::V4(_) => ROUTER_V4[side].into(),
+            IpAddr::V6(_) => ROUTER_V6[side].into(),
+        };
+        netlink.add_route(network, prefix_len, Some(router), Some(&end.interface))?;
     }
     Ok(())
 }

@@ -112,6 +112,9 @@ pub struct LabOptions {
     pub queues: u32,
     /// Largest IP packet on every link.
     pub mtu: u32,
+    /// `pair`, `router`, `impair`: the outer nodes are hosts: their kernels have the addresses, for
+    /// programs that use sockets. Where a kernel is at both ends of a wire, offloads stay on.
+    pub hosts: bool,
     /// `router`: bits per second on its way to node b, counted with the Ethernet header and without FCS.
     pub limit_bps: Option<u64>,
     /// `impair`: what the device does.
@@ -132,6 +135,7 @@ impl Default for LabOptions {
             links: 1,
             queues: 1,
             mtu: 1500,
+            hosts: false,
             limit_bps: None,
             impair: None,
             balancer: None,
@@ -169,6 +173,8 @@ impl LabOptions {
         let with_queues = [LabKind::Pair, LabKind::Balancer];
         only_for(&[LabKind::Pair], self.links != 1, "--links");
         only_for(&with_queues, self.queues != 1, "--queues");
+        let with_hosts = [LabKind::Pair, LabKind::Router, LabKind::Impair];
+        only_for(&with_hosts, self.hosts, "--hosts");
         only_for(&[LabKind::Router], self.limit_bps.is_some(), "--limit");
         only_for(&[LabKind::Impair], self.impair.is_some(), "an impairment");
         only_for(
@@ -348,6 +354,13 @@ impl Topology {
                 namespace: namespace_name(name, node),
             })
             .collect();
+        let tester_end = |name, kind, side, link| {
+            let mut end = tester_end(name, kind, side, link);
+            if options.hosts {
+                end.kernel_addresses = host_addresses(kind, side, link);
+            }
+            end
+        };
         let links = match kind {
             LabKind::Pair => (0..options.links as u8)
                 .map(|link| LinkEnds {
@@ -387,6 +400,20 @@ fn tester_end(lab: &str, kind: LabKind, side: u8, link: u8) -> End {
         kernel_addresses: Vec::new(),
         tester_addresses: vec![tester_v4(side, link).into(), tester_v6(side, link).into()],
     }
+}
+
+/// What a host's kernel has: of a wire, all of the benchmark networks are at hand; of a router, what
+/// is on this side. Further links have networks of their own, which must not overlap.
+fn host_addresses(kind: LabKind, side: u8, link: u8) -> Vec<String> {
+    let (v4, v6) = match (kind, link) {
+        (LabKind::Pair | LabKind::Impair, 0) => (15, 48),
+        _ => (24, 64),
+    };
+    vec![
+        format!("{}/{v4}", tester_v4(side, link)),
+        format!("{}/{v6}", tester_v6(side, link)),
+        format!("fe80::{:x}/64", 2 + side),
+    ]
 }
 
 fn device_end(lab: &str, kind: LabKind, side: usize) -> End {

@@ -25,6 +25,7 @@
 
 mod account;
 mod analyser;
+mod confidence;
 mod counters;
 mod flow;
 mod histogram;
@@ -37,6 +38,7 @@ mod table;
 
 pub use account::{Account, Imbalance, settle_flows};
 pub use analyser::Analyser;
+pub use confidence::{ConfidenceLevel, interval_width, mean_of};
 pub use counters::Counters;
 pub use flow::{FlowLatency, FlowStats};
 pub use histogram::{Bucket, Histogram, SignedHistogram};

@@ -13,6 +13,7 @@ use crate::{
     device::{DeviceJob, WatchJob},
     load::LoadJob,
     locator::Locator,
+    socket::{SocketJob, SocketServerJob},
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
     vary::Vary,
 };
@@ -60,6 +61,13 @@ pub struct Plan {
     /// others.
     #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadJob>,
+    /// Tests over sockets of the kernel, run one after another. A plan has socket tests, or the
+    /// others.
+    #[serde(default, rename = "socket", skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<SocketJob>,
+    /// A server for such tests, until a signal ends it. By itself in its plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_server: Option<SocketServerJob>,
     /// Conditions on the totals of the whole run; the run fails when one does not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
@@ -395,6 +403,8 @@ impl Default for Plan {
             watches: Vec::new(),
             captures: Vec::new(),
             loads: Vec::new(),
+            sockets: Vec::new(),
+            socket_server: None,
             criteria: Vec::new(),
         }
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
+    socket::SocketReport,
 };
 
 /// The value of `schema` in reports of this version.
@@ -82,6 +83,9 @@ pub struct Report {
     /// What became of connections, job by job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
+    /// What socket tests measured, test by test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketReport>,
     /// Clocks and stamps.
     pub clock: ClockReport,
     /// What the reader must know to trust the figures, a sentence each.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{load::LoadLive, report::Totals};
+use crate::{load::LoadLive, report::Totals, socket::SocketLive};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,4 +48,7 @@ pub struct Snapshot {
     /// Connections, in runs of loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadLive>,
+    /// The test that runs, in runs of socket tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<SocketLive>,
 }

@@ -71,7 +71,8 @@ impl Plan {
         self.check_ports(&mut found);
         let devices = !(self.devices.is_empty() && self.watches.is_empty());
         let others = devices || !self.traffic.is_empty() || !self.captures.is_empty();
-        if !others && self.loads.is_empty() {
+        let sockets = !self.sockets.is_empty() || self.socket_server.is_some();
+        if !others && self.loads.is_empty() && !sockets {
             found.problem("plan", "there is nothing to do; add a [[traffic]] job");
         }
         if !self.traffic.is_empty() && devices {
@@ -92,6 +93,16 @@ impl Plan {
                 "it has loads and does other things; make two plans of it",
             );
         }
+        if sockets && (others || !self.loads.is_empty()) {
+            found.problem(
+                "plan",
+                "it has socket tests and does other things; make two plans of it",
+            );
+        }
+        if !self.sockets.is_empty() && self.socket_server.is_some() {
+            found.problem("plan", "it is client and server; make two plans of it");
+        }
+        self.check_sockets(&mut found);
         self.check_loads(&mut found);
         self.check_devices(&mut found);
         self.check_rings(&mut found);
@@ -300,6 +311,26 @@ impl Plan {
             if output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) {
                 problem("output.rotate_time is below 1ms".to_owned());
             }
+        }
+    }
+
+    fn check_sockets(&self, found: &mut Findings) {
+        let mut add = |place: &str, problems: Vec<PlanProblem>| {
+            found
+                .problems
+                .extend(problems.into_iter().map(|problem| PlanProblem {
+                    place: format!("{place}, {}", problem.place),
+                    what: problem.what,
+                }));
+        };
+        for (i, job) in self.sockets.iter().enumerate() {
+            match self.sockets.len() {
+                1 => add("socket", job.problems()),
+                _ => add(&format!("socket {}", i + 1), job.problems()),
+            }
+        }
+        if let Some(server) = &self.socket_server {
+            add("socket_server", server.problems());
         }
     }
 

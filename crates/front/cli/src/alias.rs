@@ -12,10 +12,43 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
         .map(Path::new)
         .and_then(Path::file_name)
         .unwrap_or_default();
-    if name == "dperf" {
-        return dperf(&words[1..]);
+    match name.to_str() {
+        Some("dperf") => return dperf(&words[1..]),
+        Some(tool @ ("netperf" | "netserver")) => {
+            return Ok(socket_tool(tool, &[], &words[1..]));
+        }
+        _ => {}
     }
-    Ok(words.to_vec())
+    match words.get(1).and_then(|w| w.to_str()) {
+        Some(tool @ ("netperf" | "netserver")) => {
+            let (ours, theirs) = split(&words[2..]);
+            Ok(socket_tool(tool, ours, theirs))
+        }
+        _ => Ok(words.to_vec()),
+    }
+}
+
+/// Our options, which come first and begin with two dashes, and the tool's. Those of the tool have one
+/// dash, so the first word tells whether there are any of ours; they end at `--`.
+fn split(words: &[OsString]) -> (&[OsString], &[OsString]) {
+    let ours = words
+        .first()
+        .and_then(|w| w.to_str())
+        .is_some_and(|w| w.starts_with("--") && w.len() > 2);
+    match (ours, words.iter().position(|w| w == "--")) {
+        (true, Some(end)) => (&words[..end], &words[end + 1..]),
+        (true, None) => (words, &[]),
+        (false, Some(0)) => (&[], &words[1..]),
+        (false, _) => (&[], words),
+    }
+}
+
+fn socket_tool(tool: &str, ours: &[OsString], theirs: &[OsString]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["wirebench".into(), tool.into()];
+    words.extend_from_slice(ours);
+    words.push("--".into());
+    words.extend_from_slice(theirs);
+    words
 }
 
 /// `dperf -c FILE [-t]`, `-h`, `-v`.
@@ -72,5 +105,24 @@ mod tests {
             "wirebench load --duration 1s a.conf --format dperf"
         );
         assert!(line("dperf -t").unwrap_err().contains("-c FILE"));
+        for (typed, ours) in [
+            ("netperf -H h -- -m 1", "wirebench netperf -- -H h -- -m 1"),
+            (
+                "wirebench netperf -H h -- -m 1",
+                "wirebench netperf -- -H h -- -m 1",
+            ),
+            (
+                "wirebench netperf -- -H h -- -m 1",
+                "wirebench netperf -- -H h -- -m 1",
+            ),
+            (
+                "wirebench netperf --json -- -H h -- -m 1",
+                "wirebench netperf --json -- -H h -- -m 1",
+            ),
+            ("wirebench netperf --help", "wirebench netperf --help --"),
+            ("/x/netserver -D", "wirebench netserver -- -D"),
+        ] {
+            assert_eq!(line(typed).unwrap(), ours);
+        }
     }
 }

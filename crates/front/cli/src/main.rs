@@ -43,6 +43,9 @@ enum Command {
     Run(commands::run::RunArgs),
     Capture(Box<commands::capture::CaptureArgs>),
     Load(Box<commands::load::LoadArgs>),
+    Netperf(Box<commands::netperf::NetperfArgs>),
+    Netserver(commands::netserver::NetserverArgs),
+    Sweep(Box<commands::sweep::SweepArgs>),
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
     #[command(subcommand)]
@@ -82,6 +85,9 @@ fn main() -> ExitCode {
         Command::Run(a) => commands::run::run(&a),
         Command::Capture(a) => commands::capture::run(&a),
         Command::Load(a) => commands::load::run(&a),
+        Command::Netperf(a) => commands::netperf::run(&a),
+        Command::Netserver(a) => commands::netserver::run(&a),
+        Command::Sweep(a) => commands::sweep::run(&a),
         Command::Bench(c) => commands::bench::run(&c),
         Command::Pktgen(c) => commands::pktgen::run(c),
         Command::Linerate(a) => commands::linerate::run(&a),

@@ -11,7 +11,7 @@ use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepa
 
 use crate::{
     args::OutputArgs,
-    commands::{capture, load},
+    commands::{capture, load, sweep},
 };
 
 /// What is known about lab ends, by place.
@@ -137,6 +137,9 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
             as_dperf: false,
         };
         return load::run_load(plan, &shown, base, None, None);
+    }
+    if !plan.sockets.is_empty() || plan.socket_server.is_some() {
+        return sweep::run_sockets(plan, output);
     }
     let environment = Environment {
         hints: lab_hints(&plan),

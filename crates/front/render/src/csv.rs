@@ -8,6 +8,7 @@ use std::fmt::Display;
 use wb_model::{
     Report, Summary, Totals, Verdict,
     report::{JobReport, Rates},
+    socket::SocketJobReport,
 };
 
 /// One record under construction: names and values side by side, so that they cannot drift apart.
@@ -115,6 +116,9 @@ const fn verdict(v: Verdict) -> &'static str {
 /// because it is known for the whole run. A run that ended before any job has one row, too.
 #[must_use]
 pub fn report(report: &Report) -> String {
+    if let Some(socket) = &report.socket {
+        return tests(report, &socket.jobs);
+    }
     let whole;
     let jobs: &[JobReport] = if report.jobs.is_empty() {
         whole = [JobReport {
@@ -151,6 +155,53 @@ pub fn report(report: &Report) -> String {
         r
     };
     document(row(&jobs[0]), jobs.iter().map(row))
+}
+
+/// One row for each socket test; what varies in a sweep is a column of its own.
+fn tests(report: &Report, jobs: &[SocketJobReport]) -> String {
+    let row = |job: &SocketJobReport| {
+        let mut r = Record::default();
+        r.value("kind", &report.kind);
+        r.value("started", &report.started);
+        r.value("test", &job.name);
+        for (name, value) in &job.point {
+            r.value(name.replace(' ', "_"), value);
+        }
+        r.value("server", &job.server);
+        r.value("link", &job.link);
+        r.value("elapsed_s", job.result.elapsed_s);
+        r.value("throughput_bps", job.result.throughput_bps);
+        r.known("reverse_bps", job.result.reverse_bps);
+        r.value(
+            "transactions_per_second",
+            job.result.transactions_per_second,
+        );
+        r.value("runs", job.iterations.len());
+        r.known("confidence_level", job.confidence.map(|c| c.level));
+        r.known("confidence_width_percent", job.confidence.map(|c| c.result));
+        r.known("confidence_reached", job.confidence.map(|c| c.reached));
+        r.known("local_send_buffer", job.local.send_buffer[1]);
+        r.known("local_receive_buffer", job.local.receive_buffer[1]);
+        r.known("remote_send_buffer", job.remote.send_buffer[1]);
+        r.known("remote_receive_buffer", job.remote.receive_buffer[1]);
+        r.known("local_send_size", job.local.send_size);
+        r.known("remote_send_size", job.remote.send_size);
+        r.value("bytes_sent", job.local.bytes_sent);
+        r.value("bytes_received", job.local.bytes_received);
+        r.known("retransmissions", job.local.retransmissions);
+        r.known("local_cpu_percent", job.result.local_cpu.map(|c| c.total));
+        r.known("remote_cpu_percent", job.result.remote_cpu.map(|c| c.total));
+        r.known("datagrams_sent", job.datagrams.map(|d| d.sent));
+        r.known("datagrams_lost", job.datagrams.map(|d| d.lost));
+        r.summary("latency", Some(&job.latency_ns));
+        r.known("failure", job.failure.as_ref().map(|f| &f.what));
+        r
+    };
+    let first = match jobs.first() {
+        Some(job) => row(job),
+        None => row(&SocketJobReport::default()),
+    };
+    document(first, jobs.iter().map(row))
 }
 
 /// One row for each worker.

@@ -1,13 +1,15 @@
-//! Report and snapshots to text, JSON and CSV.
+//! Report and snapshots to text, JSON and CSV; charts and pages of them as SVG, PNG and HTML.
 //!
-//! Pure functions from typed values to text; nothing here prints, reads a clock or asks for the
-//! size of a terminal. Documents end with a line feed, single lines do not.
+//! Pure functions from typed values to text and bytes; nothing here prints, reads a clock or asks
+//! for the size of a terminal. Documents end with a line feed, single lines do not.
 
 #![forbid(unsafe_code)]
 
+pub mod chart;
 pub mod csv;
 pub mod figures;
 pub mod findings;
+pub mod html;
 pub mod json;
 pub mod lb;
 pub mod linerate;
@@ -15,4 +17,5 @@ pub mod live;
 pub mod table;
 pub mod text;
 
+mod markup;
 mod page;

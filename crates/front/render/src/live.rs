@@ -1,6 +1,6 @@
 //! One line for each snapshot, for a terminal or a log.
 
-use wb_model::{Phase, Snapshot, load::LoadLive};
+use wb_model::{Phase, Snapshot, load::LoadLive, socket::SocketLive};
 
 use crate::figures::{count, rate_bps, rate_pps, time_ns};
 
@@ -89,6 +89,10 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         parts.extend(connections(load, layout));
         return parts.join("  ").trim_end().to_owned();
     }
+    if let Some(socket) = &s.socket {
+        parts.push(exchange(socket));
+        return parts.join("  ").trim_end().to_owned();
+    }
     let rate = |name: &str, pps: Option<f64>, bps: Option<f64>| {
         let mut text = format!("{name} {:>9}", rate_pps(pps?));
         if let Some(bps) = bps.filter(|_| layout.bits) {
@@ -128,6 +132,25 @@ fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
         parts.push(format!("mean {}", time_ns(ns)));
     }
     parts
+}
+
+/// Which test and which repetition, and how fast it is; of a server, how many clients it has.
+fn exchange(socket: &SocketLive) -> String {
+    if socket.jobs == 0 {
+        return format!("{:>5} clients", count(socket.clients));
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let per_second = socket.units as f64 / socket.interval_s.max(1e-9);
+    let rate = match socket.transactions {
+        true => format!("{:>9}/s transactions", count(per_second.round() as u64)),
+        false => format!("{:>11}", rate_bps(per_second * 8.0)),
+    };
+    format!(
+        "test {} of {}  run {}  {rate}",
+        socket.job + 1,
+        socket.jobs,
+        socket.iteration
+    )
 }
 
 fn tenths(ns: u64) -> String {

@@ -753,6 +753,7 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         criteria,
         capture: None,
         load: None,
+        socket: None,
         clock: clock_report(prepared, ended),
         warnings,
     }

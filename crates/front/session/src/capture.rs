@@ -942,6 +942,7 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         criteria,
         capture: Some(capture_report(&ended, interface_drops)),
         load: None,
+        socket: None,
         clock: ClockReport {
             rx_stamp: ended
                 .ports

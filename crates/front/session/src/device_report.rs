@@ -415,6 +415,7 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         criteria,
         capture: None,
         load: None,
+        socket: None,
         clock: clock(ended),
         warnings,
     }

@@ -686,6 +686,7 @@ impl Live {
             progress: None,
             missing_frames: None,
             load: None,
+            socket: None,
             latency_mean_ns: None,
         };
         (self.last, self.last_watched, self.last_ns) = (sum, watched, now);

@@ -22,6 +22,7 @@ mod prepare;
 mod presence;
 mod run;
 mod signals;
+pub mod socket;
 
 pub use clock::{SystemClock, rfc3339};
 pub use error::StartError;

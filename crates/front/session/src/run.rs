@@ -492,6 +492,7 @@ impl Live {
                 .then(|| 8.0 * per_second(sum.received_octets, last.received_octets)),
             missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
             load: None,
+            socket: None,
             latency_mean_ns: (samples > 0).then(|| {
                 sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
             }),

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI32, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering},
 };
 
 use signal_hook::{
@@ -19,6 +19,7 @@ use crate::StartError;
 pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
+    asked: Arc<AtomicBool>,
     requests: Arc<Requests>,
 }
 
@@ -89,6 +90,7 @@ impl Signals {
         let _ = self
             .first
             .compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -99,6 +101,11 @@ impl Signals {
             0 => None,
             n => Some(n),
         }
+    }
+
+    /// Whether one came, for loops that look often.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.asked
     }
 
     /// How often counts, a flush and the next file were asked for.
@@ -127,9 +134,11 @@ mod tests {
     fn the_first_signal_counts_and_the_second_hurries() {
         let signals = Signals::none();
         assert_eq!((signals.received(), signals.hurry()), (None, false));
+        assert!(!signals.flag().load(Ordering::Relaxed));
         assert_eq!(signals.note(SIGINT), 1);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), false));
         assert_eq!(signals.note(SIGTERM), 2);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), true));
+        assert!(signals.flag().load(Ordering::Relaxed));
     }
 }

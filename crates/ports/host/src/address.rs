@@ -51,6 +51,24 @@ impl Netlink {
             .collect())
     }
 
+    /// Every address of every interface of the namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn all_addresses(&self) -> Result<Vec<InterfaceAddress>> {
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self
+            .ask(request, Ask::Dump)
+            .map_err(|refusal| refusal.on("list the addresses of", "all interfaces"))?;
+        Ok(answers
+            .iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewAddress(m) => read(m),
+                _ => None,
+            })
+            .collect())
+    }
+
     /// Gives the interface an address, or changes nothing where it has it. An IPv6 address can be
     /// used at once: duplicate detection is left out.
     ///

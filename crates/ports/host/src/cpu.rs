@@ -118,6 +118,30 @@ pub fn smt_active() -> bool {
     fs::read_to_string(format!("{CPUS}/smt/active")).is_ok_and(|text| text.trim() == "1")
 }
 
+/// Clock ticks that each CPU has spent since boot, with its number: user, nice, system, idle, iowait,
+/// irq, softirq, steal, guest, guest nice (proc(5), `/proc/stat`). Columns that the kernel does not
+/// have are 0. `None` where it does not tell.
+pub fn times() -> Option<Vec<(u32, [u64; 10])>> {
+    read_times(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn read_times(text: &str) -> Option<Vec<(u32, [u64; 10])>> {
+    let mut cpus = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next().and_then(|w| w.strip_prefix("cpu"));
+        let Some(number) = number.and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let mut ticks = [0; 10];
+        for (slot, word) in ticks.iter_mut().zip(words) {
+            *slot = word.parse().ok()?;
+        }
+        cpus.push((number, ticks));
+    }
+    (!cpus.is_empty()).then_some(cpus)
+}
+
 /// Keeps the calling thread on one CPU from now on.
 ///
 /// # Errors
@@ -385,6 +409,21 @@ mod tests {
                 allowed: true,
             })
             .collect()
+    }
+
+    #[test]
+    fn times_are_read_cpu_by_cpu() {
+        let text = "cpu  9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu3 10 0 0 1\nintr 5 0\n";
+        let times = read_times(text).unwrap();
+        assert_eq!(times[0], (0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
+        assert_eq!(times[1], (3, [10, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(read_times("cpu0 1 x"), None);
+        assert_eq!(read_times("intr 5"), None);
+        assert!(!times_of_this_machine_is_empty());
+    }
+
+    fn times_of_this_machine_is_empty() -> bool {
+        times().is_none_or(|cpus| cpus.is_empty())
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod privilege;
 pub mod probe;
 pub mod process;
 pub mod realtime;
+pub mod resolve;
 pub mod route;
 pub mod sysctl;
 pub mod user;

@@ -3,8 +3,10 @@
 
 mod output;
 mod ports;
+mod socket;
 mod stream;
 
 pub(crate) use output::OutputArgs;
 pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
+pub(crate) use socket::{Pair, SocketArgs};
 pub(crate) use stream::StreamArgs;

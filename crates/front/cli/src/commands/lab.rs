@@ -83,6 +83,10 @@ pub(crate) struct TopologyArgs {
     /// MTU of all links.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
+    /// pair, router, impair: the ends are hosts: their kernels have the addresses, for programs with
+    /// sockets (netserver, curl).
+    #[arg(long)]
+    hosts: bool,
     /// pair: wires between the nodes (a0-b0, a1-b1, …).
     #[arg(long, value_name = "N")]
     links: Option<u32>,
@@ -119,7 +123,7 @@ pub(crate) struct TopologyArgs {
     /// impair: treat the way from b to a alike.
     #[arg(long)]
     both: bool,
-    /// impair: treat every packet of TCP and UDP, not only test frames; for loads.
+    /// impair: treat every packet of TCP and UDP, not only test frames; for loads. --hosts implies it.
     #[arg(long)]
     all: bool,
     /// impair: where its random choices come from.
@@ -162,7 +166,8 @@ impl TopologyArgs {
             reorder_depth: self.reorder_depth.unwrap_or(none.reorder_depth),
             rate_bps: self.rate,
             both: self.both,
-            all: self.all,
+            // Hosts send nothing else.
+            all: self.all || self.hosts,
             seed: self.seed.unwrap_or(none.seed),
         };
         (asked != none || matches!(self.kind, Kind::Impair)).then_some(asked)
@@ -188,6 +193,7 @@ impl TopologyArgs {
             links: self.links.unwrap_or(standard.links),
             queues: self.queues.unwrap_or(standard.queues),
             mtu: self.mtu.unwrap_or(standard.mtu),
+            hosts: self.hosts,
             limit_bps: self.limit,
             impair: self.impair(),
             balancer: self.balancer(),
@@ -363,7 +369,7 @@ fn describe(lab: &LabStatus) -> String {
         .left("joined to");
     for link in &lab.links {
         for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
-            let addresses = if end.faces_tester() {
+            let addresses = if end.faces_tester() && end.kernel_addresses.is_empty() {
                 let list: Vec<String> = end
                     .tester_addresses
                     .iter()

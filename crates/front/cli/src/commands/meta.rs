@@ -68,6 +68,17 @@ pub(crate) fn plan_reference() -> String {
         ("WatchJob", "[[watch]]"),
         ("CaptureJob", "[[capture]]"),
         ("CaptureOutput", "[capture.output]"),
+        ("LoadJob", "[[load]]"),
+        ("LoadRate", "[load.rate]"),
+        ("LoadShape", "[load.shape]"),
+        ("LoadTcp", "[load.tcp]"),
+        ("SocketJob", "[[socket]]"),
+        ("SocketControl", "[socket.control]"),
+        ("SocketData", "[socket.data]"),
+        ("SocketSide", "[socket.local], [socket.remote]"),
+        ("SocketOptions", "[socket.options]"),
+        ("Confidence", "[socket.confidence]"),
+        ("SocketServerJob", "[socket_server]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }

@@ -7,6 +7,7 @@ mod load;
 mod plan;
 mod ports;
 mod rates;
+pub mod socket;
 mod times;
 mod workers;
 
@@ -50,6 +51,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     warnings(&mut page, &report.warnings);
     plan::section(&mut page, &report.plan);
     load::section(&mut page, report, options.verbose);
+    socket::section(&mut page, report, options.verbose);
     for job in &report.jobs {
         page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
         let both_ends = job.tx.is_some() && job.rx.is_some();
@@ -62,7 +64,8 @@ pub fn report(report: &Report, options: &Options) -> String {
             workers::streams(&mut page, &job.streams);
         }
     }
-    if report.jobs.len() != 1 && report.load.is_none() {
+    let frames = report.load.is_none() && report.socket.is_none();
+    if report.jobs.len() != 1 && frames {
         page.head(if report.jobs.is_empty() {
             "counts"
         } else {
@@ -71,7 +74,7 @@ pub fn report(report: &Report, options: &Options) -> String {
         counts::section(&mut page, &report.totals);
         rates::section(&mut page, &report.rates, &report.totals, true);
     }
-    if report.load.is_none() {
+    if frames {
         times::section(&mut page, report, options.verbose);
     }
     workers::flows(&mut page, report, options.max_flows);

@@ -243,6 +243,7 @@ pub(crate) fn lossy() -> Report {
         ],
         capture: None,
         load: None,
+        socket: None,
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),
@@ -409,5 +410,6 @@ pub(crate) fn snapshot() -> Snapshot {
         missing_frames: Some(600),
         latency_mean_ns: Some(6_575.0),
         load: None,
+        socket: None,
     }
 }

@@ -201,6 +201,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         criteria,
         capture: None,
         warnings: warnings(prepared, ended, &settled),
+        socket: None,
         load: Some(LoadReport {
             jobs: settled.into_iter().map(|s| s.report).collect(),
         }),

@@ -388,6 +388,7 @@ impl Live {
             received_l2_bps: Some(8.0 * per_second(rx(sum), rx(&self.last))),
             missing_frames: None,
             latency_mean_ns: None,
+            socket: None,
             load: Some(LoadLive {
                 phase: stage(sum.phase),
                 totals,

@@ -1,0 +1,359 @@
+//! The older messages: one layout per kind of test.
+//!
+//! Clients before netperf 2.5 send them for everything, those of today for TCP_CC, TCP_SENDFILE and
+//! TCP_MSS (the latter two as TCP_STREAM). All fit into 64 words. Such clients need care: they send no
+//! mark at the end of data, and keep their connection open while they wait for results, so a server
+//! ends a timed test by its own clock.
+
+use crate::error::BadMessage;
+use crate::framer::Generation;
+use crate::values::{Family, TestLength};
+use crate::words::{Words, Writer};
+
+mod answers;
+
+pub use answers::{ClassicResponse, ClassicResults};
+
+/// The kinds of classic tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClassicKind {
+    /// The client sends on one TCP connection.
+    TcpStream,
+    /// The server sends on one TCP connection.
+    TcpMaerts,
+    /// Requests and responses on one TCP connection.
+    TcpRr,
+    /// One TCP connection per request and response.
+    TcpCrr,
+    /// TCP connections that are opened and closed.
+    TcpCc,
+    /// The client sends datagrams.
+    UdpStream,
+    /// Requests and responses in datagrams.
+    UdpRr,
+}
+
+/// Which fields stand where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Stream,
+    Exchange,
+    Datagrams,
+}
+
+impl ClassicKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::TcpStream,
+        Self::TcpMaerts,
+        Self::TcpRr,
+        Self::TcpCrr,
+        Self::TcpCc,
+        Self::UdpStream,
+        Self::UdpRr,
+    ];
+
+    /// The kind with this request type.
+    pub fn of_request(kind: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.request_type() == kind)
+    }
+
+    /// The type of its request. Response and results have the next two numbers.
+    pub fn request_type(self) -> i32 {
+        match self {
+            Self::TcpStream => 10,
+            Self::TcpRr => 13,
+            Self::UdpStream => 16,
+            Self::UdpRr => 19,
+            Self::TcpCrr => 34,
+            Self::TcpMaerts => 94,
+            Self::TcpCc => 300,
+        }
+    }
+
+    /// The type of its response.
+    pub fn response_type(self) -> i32 {
+        self.request_type() + 1
+    }
+
+    /// The type of its results.
+    pub fn results_type(self) -> i32 {
+        self.request_type() + 2
+    }
+
+    fn layout(self) -> Layout {
+        match self {
+            Self::TcpStream | Self::TcpMaerts => Layout::Stream,
+            Self::TcpRr | Self::TcpCrr | Self::TcpCc | Self::UdpRr => Layout::Exchange,
+            Self::UdpStream => Layout::Datagrams,
+        }
+    }
+}
+
+/// A classic test. Sizes are in bytes; none stands for the default of the server's system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassicRequest {
+    /// The CPU to bind the server to.
+    pub cpu: Option<u32>,
+    /// What is to be done.
+    pub test: ClassicTest,
+    /// Measure CPU utilisation.
+    pub measure_cpu: bool,
+    /// What the client knows of the server's calibration, 0 for nothing.
+    pub cpu_rate: f32,
+    /// How long. Streams that end after a number of bytes send that number here as if it were seconds,
+    /// and end the data instead.
+    pub length: TestLength,
+    /// Receive without copying.
+    pub receive_avoid: bool,
+    /// Send without copying.
+    pub send_avoid: bool,
+    /// The port of the server's data socket, 0 for any.
+    pub data_port: u16,
+    /// Family of the data sockets.
+    pub family: Family,
+}
+
+/// The part of a classic request that depends on its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassicTest {
+    /// TCP_STREAM.
+    TcpStream(StreamTest),
+    /// TCP_MAERTS.
+    TcpMaerts(StreamTest),
+    /// TCP_RR.
+    TcpRr(ExchangeTest),
+    /// TCP_CRR.
+    TcpCrr(ExchangeTest),
+    /// TCP_CC.
+    TcpCc(ExchangeTest),
+    /// UDP_RR.
+    UdpRr(ExchangeTest),
+    /// UDP_STREAM.
+    UdpStream(DatagramTest),
+}
+
+/// A stream over TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTest {
+    /// SO_SNDBUF.
+    pub send_buffer: Option<u32>,
+    /// SO_RCVBUF.
+    pub receive_buffer: Option<u32>,
+    /// Bytes of one receive, or of one send of TCP_MAERTS; at least 1.
+    pub call_size: Option<u32>,
+    /// Buffers begin at multiples of this …
+    pub alignment: u32,
+    /// … plus this.
+    pub offset: u32,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+    /// Words to write in each buffer before the call, 0 for none.
+    pub dirty: u32,
+    /// Words to read in each buffer before the call, 0 for none.
+    pub clean: u32,
+    /// Asynchronous receives, since 2.7.1; 0 for none.
+    pub receive_aio: u32,
+}
+
+/// Requests and responses, or connections only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeTest {
+    /// SO_RCVBUF.
+    pub receive_buffer: Option<u32>,
+    /// SO_SNDBUF.
+    pub send_buffer: Option<u32>,
+    /// Receive buffers begin at multiples of this …
+    pub receive_alignment: u32,
+    /// … plus this.
+    pub receive_offset: u32,
+    /// Send buffers begin at multiples of this …
+    pub send_alignment: u32,
+    /// … plus this.
+    pub send_offset: u32,
+    /// Bytes of a request.
+    pub request_size: u32,
+    /// Bytes of a response.
+    pub response_size: u32,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+}
+
+/// Datagrams one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramTest {
+    /// SO_RCVBUF.
+    pub receive_buffer: Option<u32>,
+    /// Bytes of a datagram; one of another size ends the test.
+    pub message_size: u32,
+    /// Connect the server's socket.
+    pub connect: bool,
+    /// Buffers begin at multiples of this …
+    pub alignment: u32,
+    /// … plus this.
+    pub offset: u32,
+    /// Without checksums.
+    pub checksum_off: bool,
+}
+
+impl ClassicTest {
+    /// Which kind it is.
+    pub fn kind(&self) -> ClassicKind {
+        match self {
+            Self::TcpStream(_) => ClassicKind::TcpStream,
+            Self::TcpMaerts(_) => ClassicKind::TcpMaerts,
+            Self::TcpRr(_) => ClassicKind::TcpRr,
+            Self::TcpCrr(_) => ClassicKind::TcpCrr,
+            Self::TcpCc(_) => ClassicKind::TcpCc,
+            Self::UdpRr(_) => ClassicKind::UdpRr,
+            Self::UdpStream(_) => ClassicKind::UdpStream,
+        }
+    }
+
+    fn read(kind: ClassicKind, words: Words<'_>) -> Result<Self, BadMessage> {
+        Ok(match kind {
+            ClassicKind::TcpStream => Self::TcpStream(StreamTest::read(words, "receive_size")?),
+            ClassicKind::TcpMaerts => Self::TcpMaerts(StreamTest::read(words, "send_size")?),
+            ClassicKind::TcpRr => Self::TcpRr(ExchangeTest::read(words)?),
+            ClassicKind::TcpCrr => Self::TcpCrr(ExchangeTest::read(words)?),
+            ClassicKind::TcpCc => Self::TcpCc(ExchangeTest::read(words)?),
+            ClassicKind::UdpRr => Self::UdpRr(ExchangeTest::read(words)?),
+            ClassicKind::UdpStream => Self::UdpStream(DatagramTest::read(words)?),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::TcpStream(test) | Self::TcpMaerts(test) => test.write(writer),
+            Self::TcpRr(test) | Self::TcpCrr(test) | Self::TcpCc(test) | Self::UdpRr(test) => {
+                test.write(writer);
+            }
+            Self::UdpStream(test) => test.write(writer),
+        }
+    }
+}
+
+/// The first of the words that all requests share, and the word of the data port; the family follows.
+/// In between are measure_cpu, cpu_rate, test_length, so_rcvavoid and so_sndavoid.
+fn shared_words(kind: ClassicKind) -> (usize, usize) {
+    match kind.layout() {
+        // Words 13 and 14 are dirty and clean.
+        Layout::Stream => (8, 15),
+        Layout::Exchange => (11, 16),
+        Layout::Datagrams => (8, 13),
+    }
+}
+
+impl ClassicRequest {
+    pub(crate) fn read(kind: ClassicKind, words: Words<'_>) -> Result<Self, BadMessage> {
+        let (first, port) = shared_words(kind);
+        Ok(Self {
+            cpu: words.optional(1),
+            test: ClassicTest::read(kind, words)?,
+            measure_cpu: words.switch(first),
+            cpu_rate: words.float(first + 1),
+            length: words.length(first + 2),
+            receive_avoid: words.switch(first + 3),
+            send_avoid: words.switch(first + 4),
+            data_port: words.port(port, "port")?,
+            family: words.family(port + 1, "ipfamily")?,
+        })
+    }
+
+    pub(crate) fn write(&self, generation: Generation) -> Vec<u8> {
+        let kind = self.test.kind();
+        let (first, port) = shared_words(kind);
+        let mut writer = Writer::request(generation, kind.request_type(), self.cpu);
+        self.test.write(&mut writer);
+        writer
+            .switch(first, self.measure_cpu)
+            .float(first + 1, self.cpu_rate)
+            .length(first + 2, self.length)
+            .switch(first + 3, self.receive_avoid)
+            .switch(first + 4, self.send_avoid)
+            .unsigned(port, self.data_port.into())
+            .unsigned(port + 1, self.family.to_wire());
+        writer.finish()
+    }
+}
+
+impl StreamTest {
+    fn read(words: Words<'_>, size: &'static str) -> Result<Self, BadMessage> {
+        Ok(Self {
+            send_buffer: words.size(2, "send_buf_size")?,
+            receive_buffer: words.size(3, "recv_buf_size")?,
+            call_size: words.classic_call_size(4, size)?,
+            alignment: words.amount(5, "alignment")?,
+            offset: words.amount(6, "offset")?,
+            no_delay: words.switch(7),
+            dirty: words.optional(13).unwrap_or(0),
+            clean: words.optional(14).unwrap_or(0),
+            receive_aio: words.optional(17).unwrap_or(0),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer
+            .optional(2, self.send_buffer)
+            .optional(3, self.receive_buffer)
+            .unsigned(4, self.call_size.unwrap_or(0))
+            .unsigned(5, self.alignment)
+            .unsigned(6, self.offset)
+            .switch(7, self.no_delay)
+            .unsigned(13, self.dirty)
+            .unsigned(14, self.clean)
+            .unsigned(17, self.receive_aio);
+    }
+}
+
+impl ExchangeTest {
+    fn read(words: Words<'_>) -> Result<Self, BadMessage> {
+        Ok(Self {
+            receive_buffer: words.size(2, "recv_buf_size")?,
+            send_buffer: words.size(3, "send_buf_size")?,
+            receive_alignment: words.amount(4, "recv_alignment")?,
+            receive_offset: words.amount(5, "recv_offset")?,
+            send_alignment: words.amount(6, "send_alignment")?,
+            send_offset: words.amount(7, "send_offset")?,
+            request_size: words.amount(8, "request_size")?,
+            response_size: words.amount(9, "response_size")?,
+            no_delay: words.switch(10),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer
+            .optional(2, self.receive_buffer)
+            .optional(3, self.send_buffer)
+            .unsigned(4, self.receive_alignment)
+            .unsigned(5, self.receive_offset)
+            .unsigned(6, self.send_alignment)
+            .unsigned(7, self.send_offset)
+            .unsigned(8, self.request_size)
+            .unsigned(9, self.response_size)
+            .switch(10, self.no_delay);
+    }
+}
+
+impl DatagramTest {
+    fn read(words: Words<'_>) -> Result<Self, BadMessage> {
+        Ok(Self {
+            receive_buffer: words.size(2, "recv_buf_size")?,
+            message_size: words.amount(3, "message_size")?,
+            connect: words.switch(4),
+            alignment: words.amount(5, "recv_alignment")?,
+            offset: words.amount(6, "recv_offset")?,
+            checksum_off: words.switch(7),
+        })
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer
+            .optional(2, self.receive_buffer)
+            .unsigned(3, self.message_size)
+            .switch(4, self.connect)
+            .unsigned(5, self.alignment)
+            .unsigned(6, self.offset)
+            .switch(7, self.checksum_off);
+    }
+}

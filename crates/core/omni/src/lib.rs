@@ -1,0 +1,77 @@
+//! The control messages of socket tests: those of netperf 2.7, and what two of ours add to them.
+//!
+//! A client and a server share one TCP connection beside the data (port [`PORT`]). Each message on it
+//! has the same length, which depends on the age of the peer ([`Generation`]). The client sends a
+//! [`Request`]; the server answers with a response when it is ready, and with results when the test is
+//! over. Pure: bytes in, bytes out; no sockets, no clock.
+//!
+//! | message | client | server |
+//! |---|---|---|
+//! | cut the byte stream into messages | [`Framer`] | [`Framer`] |
+//! | request | [`Request::encode`] | [`Request::parse`] |
+//! | response to an omni request | [`OmniResponse::parse`] | [`OmniResponse::encode`] |
+//! | results of an omni test | [`OmniResults::parse`] | [`OmniResults::encode`] |
+//! | the same for older tests | [`ClassicResponse`], [`ClassicResults`] | the same |
+//! | calibration, system, debugging | [`Calibration`], [`SystemText`] | the same, [`debug_ok`] |
+//! | anything that went wrong | [`AnswerError::Refused`] | [`Refusal::encode`] |
+//!
+//! What arrives is read leniently, because the original leaves remains of older messages in what it
+//! does not use. Values that would hurt a server (a buffer of 2 GiB, an unknown direction) are a
+//! [`BadMessage`] that names the field. Type words of answers are never looked at: the results of the
+//! original carry theirs with the bytes swapped.
+//!
+//! Two of ours find each other by marks in the tail of these messages, which the original never uses
+//! ([`RequestExtension`]).
+//!
+//! ```
+//! use wb_omni::*;
+//!
+//! let request = Request::from(OmniRequest { length: TestLength::Seconds(2), ..OmniRequest::default() });
+//! let mut framer = Framer::new(Generation::Words164);
+//! framer.push(&request.encode(Generation::Words164));
+//! let message = framer.next_message().expect("a whole message");
+//! assert_eq!(Request::parse(&message), Ok(request));
+//!
+//! let response = OmniResponse { data_port: 38841, ..OmniResponse::default() };
+//! let bytes = response.encode(framer.generation());
+//! assert_eq!(OmniResponse::parse(&bytes).expect("not refused").data_port, 38841);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod classic;
+mod error;
+mod extension;
+mod flags;
+mod framer;
+mod notes;
+mod request;
+mod response;
+mod results;
+mod values;
+mod words;
+
+pub use classic::{
+    ClassicKind, ClassicRequest, ClassicResponse, ClassicResults, ClassicTest, DatagramTest,
+    ExchangeTest, StreamTest,
+};
+pub use error::{AnswerError, BadMessage, Refusal};
+pub use extension::{
+    DatagramFigures, EXTENSION_AT, EXTENSION_VERSION, LatencyFigures, RequestExtension,
+    ResponseExtension, ResultsExtension, TcpFigures,
+};
+pub use flags::{Features, Flags};
+pub use framer::{Framer, Generation};
+pub use notes::{Calibration, Passphrase, SystemText, debug_ok};
+pub use request::{OmniRequest, Request};
+pub use response::OmniResponse;
+pub use results::{CpuFigures, CpuSplit, OmniResults, ResultsLayout};
+pub use values::{
+    CpuMethod, Direction, Family, MAX_SIZE, Name, SocketType, TestLength, WireAddress,
+};
+
+/// The port a server listens on unless told otherwise.
+pub const PORT: u16 = 12865;
+
+/// How much longer than asked a server of netperf waits for the end of a timed test, in seconds.
+pub const PADDING_SECONDS: u32 = 4;

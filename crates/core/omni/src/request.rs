@@ -1,0 +1,357 @@
+//! Requests: everything a client can send.
+
+use crate::classic::{ClassicKind, ClassicRequest};
+use crate::error::BadMessage;
+use crate::extension::RequestExtension;
+use crate::flags::Flags;
+use crate::framer::Generation;
+use crate::notes::Passphrase;
+use crate::values::{Direction, Family, Name, SocketType, TestLength, WireAddress};
+use crate::words::{Words, Writer, bad};
+
+const DEBUG_ON: i32 = 1;
+const DEBUG_OFF: i32 = 2;
+pub(crate) const DEBUG_OK: i32 = 3;
+pub(crate) const CPU_CALIBRATE: i32 = 5;
+const PASSPHRASE: i32 = 6;
+const OMNI: i32 = 97;
+pub(crate) const OMNI_RESPONSE: i32 = 98;
+pub(crate) const OMNI_RESULTS: i32 = 99;
+const SYSTEM: i32 = 600;
+pub(crate) const SYSTEM_RESPONSE: i32 = 601;
+/// Ours. The upper half keeps clear of all numbers netperf ever used.
+const END: i32 = 0x7762_0001;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// 97: a test as all of netperf since 2.5.0 do it.
+    Omni(Box<OmniRequest>),
+    /// 10 to 300: a test as older ones do it.
+    Classic(ClassicRequest),
+    /// 6: a passphrase. There is no answer.
+    Passphrase(Passphrase),
+    /// 5: the speed of the CPU. The answer is a [`Calibration`](crate::Calibration).
+    CpuCalibrate,
+    /// 600: a description of the system. The answer is a [`SystemText`](crate::SystemText).
+    System,
+    /// 1: more to tell. The answer is [`debug_ok`](crate::debug_ok).
+    DebugOn,
+    /// 2: less to tell. The answer is [`debug_ok`](crate::debug_ok).
+    DebugOff,
+    /// Ours: the test is over. There is no answer but the results. Only for servers that granted
+    /// [`Features::EXPLICIT_END`](crate::Features::EXPLICIT_END).
+    End,
+    /// A type nobody here knows; refuse it with
+    /// [`Refusal::UNKNOWN_REQUEST`](crate::Refusal::UNKNOWN_REQUEST).
+    Unknown(i32),
+}
+
+impl Request {
+    /// Reads a message of either generation.
+    ///
+    /// # Errors
+    /// If the length is that of no generation, or a field holds what would hurt.
+    pub fn parse(message: &[u8]) -> Result<Self, BadMessage> {
+        let words = Words::new(message)?;
+        Ok(match words.signed(0) {
+            OMNI => Self::Omni(Box::new(OmniRequest::read(words)?)),
+            PASSPHRASE => Self::Passphrase(Passphrase::read(words)),
+            CPU_CALIBRATE => Self::CpuCalibrate,
+            SYSTEM => Self::System,
+            DEBUG_ON => Self::DebugOn,
+            DEBUG_OFF => Self::DebugOff,
+            END => Self::End,
+            kind => match ClassicKind::of_request(kind) {
+                Some(kind) => Self::Classic(ClassicRequest::read(kind, words)?),
+                None => Self::Unknown(kind),
+            },
+        })
+    }
+
+    /// The type of a message, whether or not the rest of it makes sense. 0 for less than 4 bytes.
+    pub fn type_of(message: &[u8]) -> i32 {
+        message
+            .first_chunk()
+            .map_or(0, |word| i32::from_be_bytes(*word))
+    }
+
+    /// The message. What its generation has no room for is left out: of omni requests with 64 words
+    /// priority, TOS, names and extension; of a passphrase what is beyond 247 bytes.
+    pub fn encode(&self, generation: Generation) -> Vec<u8> {
+        match self {
+            Self::Omni(omni) => omni.write(generation),
+            Self::Classic(classic) => classic.write(generation),
+            Self::Passphrase(passphrase) => {
+                let mut writer = Writer::request(generation, PASSPHRASE, None);
+                let room = generation.len() - 9;
+                let bytes = passphrase.as_bytes();
+                writer.bytes(8, &bytes[..bytes.len().min(room)]);
+                writer.finish()
+            }
+            other => Writer::request(generation, other.kind(), None).finish(),
+        }
+    }
+
+    /// The type of the request.
+    fn kind(&self) -> i32 {
+        match self {
+            Self::Omni(_) => OMNI,
+            Self::Classic(classic) => classic.test.kind().request_type(),
+            Self::Passphrase(_) => PASSPHRASE,
+            Self::CpuCalibrate => CPU_CALIBRATE,
+            Self::System => SYSTEM,
+            Self::DebugOn => DEBUG_ON,
+            Self::DebugOff => DEBUG_OFF,
+            Self::End => END,
+            Self::Unknown(kind) => *kind,
+        }
+    }
+
+    /// The type of the first answer to a request of this type, for [`Refusal::encode`]. One that
+    /// nobody knows is answered with its own.
+    ///
+    /// [`Refusal::encode`]: crate::Refusal::encode
+    pub fn answer_type(request_type: i32) -> i32 {
+        match request_type {
+            OMNI => OMNI_RESPONSE,
+            SYSTEM => SYSTEM_RESPONSE,
+            DEBUG_ON | DEBUG_OFF => DEBUG_OK,
+            kind => ClassicKind::of_request(kind).map_or(kind, ClassicKind::response_type),
+        }
+    }
+}
+
+impl From<OmniRequest> for Request {
+    fn from(request: OmniRequest) -> Self {
+        Self::Omni(Box::new(request))
+    }
+}
+
+impl From<ClassicRequest> for Request {
+    fn from(request: ClassicRequest) -> Self {
+        Self::Classic(request)
+    }
+}
+
+/// A test. Sizes are in bytes; none stands for the default of the server's system.
+///
+/// All is seen from the server: `send_buffer` is the server's, and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OmniRequest {
+    /// The CPU to bind the server to.
+    pub cpu: Option<u32>,
+    /// SO_SNDBUF.
+    pub send_buffer: Option<u32>,
+    /// Bytes of one send in stream tests, at least 1.
+    pub send_size: Option<u32>,
+    /// Send buffers begin at multiples of this …
+    pub send_alignment: u32,
+    /// … plus this.
+    pub send_offset: u32,
+    /// Buffers in the client's own send ring; 0 to let the server choose. Whoever allocates has to
+    /// bound it: large socket buffers and small sends make it millions.
+    pub send_width: u32,
+    /// Bytes of a request in request/response tests; netperf sends 1 by default.
+    pub request_size: Option<u32>,
+    /// SO_RCVBUF.
+    pub receive_buffer: Option<u32>,
+    /// Bytes of one receive in stream tests, at least 1.
+    pub receive_size: Option<u32>,
+    /// As for sending.
+    pub receive_alignment: u32,
+    /// As for sending.
+    pub receive_offset: u32,
+    /// As for sending.
+    pub receive_width: u32,
+    /// Bytes of a response in request/response tests.
+    pub response_size: Option<u32>,
+    /// Switches.
+    pub flags: Flags,
+    /// What the client knows of the server's calibration, 0 for nothing.
+    pub cpu_rate: f32,
+    /// How long.
+    pub length: TestLength,
+    /// Receive without copying.
+    pub receive_avoid: bool,
+    /// Send without copying.
+    pub send_avoid: bool,
+    /// Words to write in each buffer before it is sent.
+    pub send_dirty: Option<u32>,
+    /// Words to write in each buffer before receiving into it.
+    pub receive_dirty: Option<u32>,
+    /// Words to read in each buffer before receiving into it.
+    pub receive_clean: Option<u32>,
+    /// The port of the server's data socket, 0 for any.
+    pub data_port: u16,
+    /// Family of the data sockets.
+    pub family: Family,
+    /// Kind of the data sockets.
+    pub socket_type: SocketType,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// The port of the client's data socket, 0 if it is not bound yet.
+    pub client_port: u16,
+    /// Operations in one burst, 0 for no pacing.
+    pub interval_burst: u32,
+    /// Time from burst to burst in µs.
+    pub interval_us: u32,
+    /// The address of the client's data socket.
+    pub client_address: WireAddress,
+    /// The address the server's data socket is to be bound to.
+    pub server_address: WireAddress,
+    /// SO_PRIORITY.
+    pub priority: Option<u32>,
+    /// IP_TOS or IPV6_TCLASS.
+    pub tos: Option<u32>,
+    /// Congestion control.
+    pub congestion_control: Name<16>,
+    /// File whose content is to be sent. A name from outside: think twice before opening it.
+    pub fill_file: Name<32>,
+    /// What a client of ours wants beyond.
+    pub extension: Option<RequestExtension>,
+}
+
+impl Default for OmniRequest {
+    /// What netperf sends for its default test, TCP_STREAM over 10 s.
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            send_buffer: None,
+            send_size: None,
+            send_alignment: 8,
+            send_offset: 0,
+            send_width: 0,
+            request_size: None,
+            receive_buffer: None,
+            receive_size: None,
+            receive_alignment: 8,
+            receive_offset: 0,
+            receive_width: 0,
+            response_size: None,
+            flags: Flags::ROUTING_ALLOWED,
+            cpu_rate: 0.0,
+            length: TestLength::Seconds(10),
+            receive_avoid: false,
+            send_avoid: false,
+            send_dirty: None,
+            receive_dirty: None,
+            receive_clean: None,
+            data_port: 0,
+            family: Family::V4,
+            socket_type: SocketType::Stream,
+            protocol: 6,
+            direction: Direction::ServerReceives,
+            client_port: 0,
+            interval_burst: 0,
+            interval_us: 0,
+            client_address: WireAddress::ANY,
+            server_address: WireAddress::ANY,
+            priority: None,
+            tos: None,
+            congestion_control: Name::NONE,
+            fill_file: Name::NONE,
+            extension: None,
+        }
+    }
+}
+
+impl OmniRequest {
+    fn read(words: Words<'_>) -> Result<Self, BadMessage> {
+        let is_long = words.generation == Generation::Words164;
+        let late = |word| if is_long { words.optional(word) } else { None };
+        Ok(Self {
+            cpu: words.optional(1),
+            send_buffer: words.size(2, "send_buf_size")?,
+            send_size: words.call_size(3, "send_size")?,
+            send_alignment: words.amount(4, "send_alignment")?,
+            send_offset: words.amount(5, "send_offset")?,
+            send_width: words.optional(6).unwrap_or(0),
+            request_size: words.size(7, "request_size")?,
+            receive_buffer: words.size(8, "recv_buf_size")?,
+            receive_size: words.call_size(9, "receive_size")?,
+            receive_alignment: words.amount(10, "recv_alignment")?,
+            receive_offset: words.amount(11, "recv_offset")?,
+            receive_width: words.optional(12).unwrap_or(0),
+            response_size: words.size(13, "response_size")?,
+            flags: Flags(words.unsigned(14)),
+            cpu_rate: words.float(15),
+            length: words.length(16),
+            receive_avoid: words.switch(17),
+            send_avoid: words.switch(18),
+            send_dirty: words.optional(19),
+            receive_dirty: words.optional(20),
+            receive_clean: words.optional(21),
+            data_port: words.port(22, "data_port")?,
+            family: words.family(23, "ipfamily")?,
+            socket_type: SocketType::from_wire(words.unsigned(24)).ok_or_else(|| {
+                let allowed = "1 (stream), 2 (datagram), 3 (dccp) or 4 (seqpacket)";
+                bad("socket_type", words.signed(24), allowed)
+            })?,
+            protocol: u8::try_from(words.unsigned(25))
+                .map_err(|_| bad("protocol", words.signed(25), "0 to 255"))?,
+            direction: Direction::from_wire(words.unsigned(26)).ok_or_else(|| {
+                let allowed = "0 (connect), 2 (server sends), 4 (server receives) or 6 (both)";
+                bad("direction", words.signed(26), allowed)
+            })?,
+            client_port: words.port(27, "netperf_port")?,
+            interval_burst: words.count(28, "interval_burst")?,
+            interval_us: words.count(29, "interval_usecs")?,
+            client_address: words.address(120),
+            server_address: words.address(136),
+            priority: late(38),
+            tos: late(39),
+            congestion_control: if is_long { words.name(160) } else { Name::NONE },
+            fill_file: if is_long { words.name(176) } else { Name::NONE },
+            extension: RequestExtension::read(words),
+        })
+    }
+
+    fn write(&self, generation: Generation) -> Vec<u8> {
+        let mut writer = Writer::request(generation, OMNI, self.cpu);
+        writer
+            .optional(2, self.send_buffer)
+            .optional(3, self.send_size)
+            .unsigned(4, self.send_alignment)
+            .unsigned(5, self.send_offset)
+            .unsigned(6, self.send_width)
+            .optional(7, self.request_size)
+            .optional(8, self.receive_buffer)
+            .optional(9, self.receive_size)
+            .unsigned(10, self.receive_alignment)
+            .unsigned(11, self.receive_offset)
+            .unsigned(12, self.receive_width)
+            .optional(13, self.response_size)
+            .unsigned(14, self.flags.0)
+            .float(15, self.cpu_rate)
+            .length(16, self.length)
+            .switch(17, self.receive_avoid)
+            .switch(18, self.send_avoid)
+            .optional(19, self.send_dirty)
+            .optional(20, self.receive_dirty)
+            .optional(21, self.receive_clean)
+            .unsigned(22, self.data_port.into())
+            .unsigned(23, self.family.to_wire())
+            .unsigned(24, self.socket_type.to_wire())
+            .unsigned(25, self.protocol.into())
+            .unsigned(26, self.direction.to_wire())
+            .unsigned(27, self.client_port.into())
+            .unsigned(28, self.interval_burst)
+            .unsigned(29, self.interval_us)
+            .bytes(120, &self.client_address.0)
+            .bytes(136, &self.server_address.0);
+        if generation == Generation::Words164 {
+            writer
+                .optional(38, self.priority)
+                .optional(39, self.tos)
+                .bytes(160, self.congestion_control.padded())
+                .bytes(176, self.fill_file.padded());
+            if let Some(extension) = &self.extension {
+                extension.write(&mut writer);
+            }
+        }
+        writer.finish()
+    }
+}

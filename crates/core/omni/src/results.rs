@@ -1,0 +1,237 @@
+//! The results of an omni test.
+
+use crate::error::AnswerError;
+use crate::extension::ResultsExtension;
+use crate::framer::Generation;
+use crate::request::OMNI_RESULTS;
+use crate::values::{CpuMethod, Name};
+use crate::words::{Words, Writer};
+
+/// Where things are in results. Releases differ, and no field says which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResultsLayout {
+    /// netperf 2.5: 64 words, no retransmissions, no congestion control.
+    V25,
+    /// netperf 2.6: 164 words, CPU utilisation as one figure.
+    V26,
+    /// netperf 2.7 and ours: 164 words, CPU utilisation in parts.
+    V27,
+}
+
+impl ResultsLayout {
+    /// The generation of peers that use it.
+    pub fn generation(self) -> Generation {
+        match self {
+            Self::V25 => Generation::Words64,
+            Self::V26 | Self::V27 => Generation::Words164,
+        }
+    }
+
+    /// Guesses the layout of a message from what can only be meant in one way.
+    ///
+    /// A 2.6 server shows itself where 2.7 has nothing: by the name of a congestion control 20 bytes
+    /// earlier, or, if CPU was asked for, by a method number where 2.7 has a percentage, which as an
+    /// integer is 0 or above a thousand million. Where neither is there the two agree in all that counts
+    /// but the retransmissions, which a test without a congestion control has not.
+    pub fn guess(message: &[u8], cpu_asked: bool) -> Self {
+        let Ok(words) = Words::new(message) else {
+            return Self::V27;
+        };
+        if words.generation == Generation::Words64 {
+            return Self::V25;
+        }
+        let early: Name<16> = words.name(256);
+        let late: Name<16> = words.name(276);
+        let is_old = late.is_none() && early.as_str().is_some()
+            || cpu_asked && (1..=12).contains(&words.unsigned(15));
+        if is_old { Self::V26 } else { Self::V27 }
+    }
+
+    /// The word of cpu_method; num_cpus, peak_cpu_id and peak_cpu_util follow.
+    fn method_word(self) -> usize {
+        match self {
+            Self::V25 | Self::V26 => 15,
+            Self::V27 => 20,
+        }
+    }
+
+    /// The word of transport_retrans and the offset of cong_control.
+    fn transport(self) -> Option<(usize, usize)> {
+        match self {
+            Self::V25 => None,
+            Self::V26 => Some((23, 256)),
+            Self::V27 => Some((28, 276)),
+        }
+    }
+}
+
+/// What the server counted. Facts about its network interface, which no server since 2.7.0 fills in,
+/// are neither read nor written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OmniResults {
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Receive calls that succeeded; wraps at 2³².
+    pub receive_calls: u32,
+    /// SO_RCVBUF at the end, bytes.
+    pub receive_buffer: Option<u32>,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Send calls that succeeded; wraps at 2³².
+    pub send_calls: u32,
+    /// SO_SNDBUF at the end, bytes.
+    pub send_buffer: Option<u32>,
+    /// Sends that failed; netperf never sets it.
+    pub failed_sends: u32,
+    /// Transactions; wraps at 2³².
+    pub transactions: u32,
+    /// Seconds on the server's clock. As the peer wrote it, so it may be no number.
+    pub elapsed: f32,
+    /// CPU utilisation, if it was asked for.
+    pub cpu: Option<CpuFigures>,
+    /// Retransmitted segments; none if the protocol or the peer has no such count, or each transaction
+    /// had a connection of its own.
+    pub retransmissions: Option<u32>,
+    /// The congestion control in use.
+    pub congestion_control: Name<16>,
+    /// What a server of ours adds.
+    pub extension: Option<ResultsExtension>,
+}
+
+/// CPU utilisation of the server during the test, in percent over all CPUs. As the peer wrote them, so
+/// they may be no numbers, and above 100 where the original waited longer than the test took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuFigures {
+    /// Busy.
+    pub total: f32,
+    /// By kind of work; none from peers before 2.7.
+    pub split: Option<CpuSplit>,
+    /// How it was measured.
+    pub method: CpuMethod,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// The busiest CPU.
+    pub peak_id: i32,
+    /// Utilisation of the busiest CPU.
+    pub peak: f32,
+}
+
+/// Parts of the CPU utilisation, percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuSplit {
+    /// User space.
+    pub user: f32,
+    /// Kernel.
+    pub system: f32,
+    /// Waiting for disks.
+    pub iowait: f32,
+    /// Interrupts.
+    pub irq: f32,
+    /// Soft interrupts.
+    pub softirq: f32,
+}
+
+impl OmniResults {
+    /// Reads a message of this layout; [`ResultsLayout::guess`] tells which it may be. `cpu_asked`: the
+    /// request had [`Flags::MEASURE_CPU`](crate::Flags::MEASURE_CPU); without it the original leaves
+    /// remains of its response in the CPU fields.
+    ///
+    /// # Errors
+    /// If the server refused, or the length is that of no generation.
+    pub fn parse(
+        message: &[u8],
+        layout: ResultsLayout,
+        cpu_asked: bool,
+    ) -> Result<Self, AnswerError> {
+        let words = Words::answer(message)?;
+        let (retransmissions, congestion_control) = match layout.transport() {
+            Some((word, offset)) => (words.optional(word), words.name(offset)),
+            None => (None, Name::NONE),
+        };
+        Ok(Self {
+            bytes_received: words.long(8),
+            receive_calls: words.unsigned(4),
+            receive_buffer: words.optional(5),
+            bytes_sent: words.long(24),
+            send_calls: words.unsigned(8),
+            send_buffer: words.optional(9),
+            failed_sends: words.unsigned(10),
+            transactions: words.unsigned(11),
+            elapsed: words.float(12),
+            cpu: cpu_asked.then(|| CpuFigures::read(words, layout)),
+            retransmissions,
+            congestion_control,
+            extension: ResultsExtension::read(words),
+        })
+    }
+
+    /// The message, with a clean type and zeros in what is not known. What the layout has no room for
+    /// is left out.
+    pub fn encode(&self, layout: ResultsLayout) -> Vec<u8> {
+        let mut writer = Writer::new(layout.generation(), OMNI_RESULTS, 0);
+        writer
+            .long(8, self.bytes_received)
+            .unsigned(4, self.receive_calls)
+            .optional(5, self.receive_buffer)
+            .long(24, self.bytes_sent)
+            .unsigned(8, self.send_calls)
+            .optional(9, self.send_buffer)
+            .unsigned(10, self.failed_sends)
+            .unsigned(11, self.transactions)
+            .float(12, self.elapsed);
+        if let Some(cpu) = self.cpu {
+            cpu.write(&mut writer, layout);
+        }
+        if let Some((word, offset)) = layout.transport() {
+            writer
+                .optional(word, self.retransmissions)
+                .bytes(offset, self.congestion_control.padded());
+        }
+        if let Some(extension) = &self.extension
+            && layout.generation() == Generation::Words164
+        {
+            extension.write(&mut writer);
+        }
+        writer.finish()
+    }
+}
+
+impl CpuFigures {
+    fn read(words: Words<'_>, layout: ResultsLayout) -> Self {
+        let at = layout.method_word();
+        Self {
+            total: words.float(13),
+            split: (layout == ResultsLayout::V27).then(|| CpuSplit {
+                user: words.float(14),
+                system: words.float(15),
+                iowait: words.float(16),
+                irq: words.float(17),
+                softirq: words.float(18),
+            }),
+            method: CpuMethod(words.unsigned(at)),
+            cpus: words.unsigned(at + 1),
+            peak_id: words.signed(at + 2),
+            peak: words.float(at + 3),
+        }
+    }
+
+    fn write(self, writer: &mut Writer, layout: ResultsLayout) {
+        let at = layout.method_word();
+        writer
+            .float(13, self.total)
+            .unsigned(at, self.method.0)
+            .unsigned(at + 1, self.cpus)
+            .signed(at + 2, self.peak_id)
+            .float(at + 3, self.peak);
+        if layout == ResultsLayout::V27
+            && let Some(split) = self.split
+        {
+            writer
+                .float(14, split.user)
+                .float(15, split.system)
+                .float(16, split.iowait)
+                .float(17, split.irq)
+                .float(18, split.softirq);
+        }
+    }
+}

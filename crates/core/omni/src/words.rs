@@ -1,0 +1,214 @@
+//! Words of a message by their number, big-endian, and the checks that fields share.
+
+use crate::error::{AnswerError, BadMessage, Refusal};
+use crate::framer::Generation;
+use crate::values::{Family, MAX_SIZE, Name, TestLength, WireAddress};
+
+/// What fits a word that is -1 for "default".
+const SIZE: &str = "-1 (default) or 0 to 1 GiB";
+
+/// A message of one of the two lengths. What is beyond its end reads as zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    bytes: &'a [u8],
+    pub(crate) generation: Generation,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, BadMessage> {
+        let generation = Generation::of_len(bytes.len()).ok_or(BadMessage::Length(bytes.len()))?;
+        Ok(Self { bytes, generation })
+    }
+
+    /// The message as an answer, unless it is a refusal.
+    pub(crate) fn answer(bytes: &'a [u8]) -> Result<Self, AnswerError> {
+        let words = Self::new(bytes)?;
+        match Refusal::new(words.signed(1)) {
+            Some(refusal) => Err(refusal.into()),
+            None => Ok(words),
+        }
+    }
+
+    /// `N` bytes from `offset` on.
+    pub(crate) fn bytes<const N: usize>(self, offset: usize) -> [u8; N] {
+        self.bytes
+            .get(offset..)
+            .and_then(|rest| rest.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
+    }
+
+    /// All from `offset` to the first zero byte, which may be missing.
+    pub(crate) fn text(self, offset: usize) -> &'a [u8] {
+        let rest = self.bytes.get(offset..).unwrap_or_default();
+        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    pub(crate) fn name<const N: usize>(self, offset: usize) -> Name<N> {
+        Name::from_wire(self.bytes(offset))
+    }
+
+    pub(crate) fn address(self, offset: usize) -> WireAddress {
+        WireAddress(self.bytes(offset))
+    }
+
+    pub(crate) fn signed(self, word: usize) -> i32 {
+        i32::from_be_bytes(self.bytes(4 * word))
+    }
+
+    pub(crate) fn unsigned(self, word: usize) -> u32 {
+        u32::from_be_bytes(self.bytes(4 * word))
+    }
+
+    pub(crate) fn long(self, offset: usize) -> u64 {
+        u64::from_be_bytes(self.bytes(offset))
+    }
+
+    pub(crate) fn float(self, word: usize) -> f32 {
+        f32::from_be_bytes(self.bytes(4 * word))
+    }
+
+    /// A switch: the original writes 1 for on, 0 for off, and -1 where it could not find out.
+    pub(crate) fn switch(self, word: usize) -> bool {
+        self.signed(word) > 0
+    }
+
+    /// A number that is negative when there is none, and harmless otherwise.
+    pub(crate) fn optional(self, word: usize) -> Option<u32> {
+        u32::try_from(self.signed(word)).ok()
+    }
+
+    /// A size in bytes, -1 for the default.
+    pub(crate) fn size(self, word: usize, field: &'static str) -> Result<Option<u32>, BadMessage> {
+        match self.signed(word) {
+            -1 => Ok(None),
+            value => match u32::try_from(value) {
+                Ok(size) if size <= MAX_SIZE => Ok(Some(size)),
+                _ => Err(bad(field, value, SIZE)),
+            },
+        }
+    }
+
+    /// The bytes of one call, -1 for the default. Nothing at all would be a loop without an end.
+    pub(crate) fn call_size(
+        self,
+        word: usize,
+        field: &'static str,
+    ) -> Result<Option<u32>, BadMessage> {
+        match self.size(word, field)? {
+            Some(0) => Err(bad(field, 0, "-1 (default) or 1 to 1 GiB")),
+            size => Ok(size),
+        }
+    }
+
+    /// The bytes of one call in classic messages, where 0 is the default. -1 is taken as that too.
+    pub(crate) fn classic_call_size(
+        self,
+        word: usize,
+        field: &'static str,
+    ) -> Result<Option<u32>, BadMessage> {
+        Ok(self.size(word, field)?.filter(|size| *size > 0))
+    }
+
+    /// A size that has no default.
+    pub(crate) fn amount(self, word: usize, field: &'static str) -> Result<u32, BadMessage> {
+        match self.unsigned(word) {
+            size if size <= MAX_SIZE => Ok(size),
+            _ => Err(bad(field, self.signed(word), "0 to 1 GiB")),
+        }
+    }
+
+    /// A number of a kind that cannot be negative.
+    pub(crate) fn count(self, word: usize, field: &'static str) -> Result<u32, BadMessage> {
+        self.optional(word)
+            .ok_or_else(|| bad(field, self.signed(word), "0 or more"))
+    }
+
+    pub(crate) fn port(self, word: usize, field: &'static str) -> Result<u16, BadMessage> {
+        u16::try_from(self.unsigned(word)).map_err(|_| bad(field, self.signed(word), "0 to 65535"))
+    }
+
+    pub(crate) fn family(self, word: usize, field: &'static str) -> Result<Family, BadMessage> {
+        Family::from_wire(self.unsigned(word))
+            .ok_or_else(|| bad(field, self.signed(word), "0 (any), 4, 6 or 7 (RDS)"))
+    }
+
+    pub(crate) fn length(self, word: usize) -> TestLength {
+        TestLength::from_wire(self.signed(word))
+    }
+}
+
+pub(crate) fn bad(field: &'static str, value: i32, allowed: &'static str) -> BadMessage {
+    BadMessage::Field {
+        field,
+        value: value.into(),
+        allowed,
+    }
+}
+
+/// A message in the making; all that is not set is zero.
+///
+/// What lies beyond the end of a short message is left out: the callers put only fields of the other
+/// generation there.
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new(generation: Generation, kind: i32, second: i32) -> Self {
+        let mut writer = Self {
+            bytes: vec![0; generation.len()],
+        };
+        writer.signed(0, kind).signed(1, second);
+        writer
+    }
+
+    /// A request that binds the server to this CPU.
+    pub(crate) fn request(generation: Generation, kind: i32, cpu: Option<u32>) -> Self {
+        Self::new(generation, kind, or_minus_one(cpu))
+    }
+
+    pub(crate) fn bytes(&mut self, offset: usize, bytes: &[u8]) -> &mut Self {
+        if let Some(place) = self.bytes.get_mut(offset..offset + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+        self
+    }
+
+    pub(crate) fn signed(&mut self, word: usize, value: i32) -> &mut Self {
+        self.bytes(4 * word, &value.to_be_bytes())
+    }
+
+    pub(crate) fn unsigned(&mut self, word: usize, value: u32) -> &mut Self {
+        self.bytes(4 * word, &value.to_be_bytes())
+    }
+
+    pub(crate) fn long(&mut self, offset: usize, value: u64) -> &mut Self {
+        self.bytes(offset, &value.to_be_bytes())
+    }
+
+    pub(crate) fn float(&mut self, word: usize, value: f32) -> &mut Self {
+        self.bytes(4 * word, &value.to_be_bytes())
+    }
+
+    pub(crate) fn switch(&mut self, word: usize, value: bool) -> &mut Self {
+        self.unsigned(word, value.into())
+    }
+
+    pub(crate) fn optional(&mut self, word: usize, value: Option<u32>) -> &mut Self {
+        self.signed(word, or_minus_one(value))
+    }
+
+    pub(crate) fn length(&mut self, word: usize, value: TestLength) -> &mut Self {
+        self.signed(word, value.to_wire())
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// -1 for none. Numbers that no signed word holds become the largest it does.
+fn or_minus_one(value: Option<u32>) -> i32 {
+    value.map_or(-1, |value| i32::try_from(value).unwrap_or(i32::MAX))
+}

@@ -1,0 +1,202 @@
+//! What is printed when a test fails, and the exit status.
+
+use std::net::IpAddr;
+
+use wb_model::socket::{
+    Family, SocketFailure, SocketJob, SocketJobReport, SocketProtocol, SocketStage, SocketTest,
+    SocketType,
+};
+
+use super::{Ending, errno, values};
+use crate::Show;
+
+/// Status of what failed before or between the ends.
+const CONTROL: u8 = 255;
+/// Status of what failed in a test.
+const TEST: u8 = 1;
+
+/// What the original says of a failure. Where it would say less than is known, a line of our own
+/// follows, but not where we are to be strict.
+#[must_use]
+pub fn failure(
+    show: &Show,
+    job: &SocketJob,
+    report: &SocketJobReport,
+    failure: &SocketFailure,
+) -> Ending {
+    let mut ending = match failure.stage {
+        SocketStage::Resolve => resolve(show, failure),
+        SocketStage::Connect => connect(show),
+        SocketStage::Remote => remote(failure),
+        SocketStage::Control => control(failure),
+        SocketStage::Socket => socket(job, report, failure),
+        SocketStage::Data => data(job, failure),
+    };
+    let said = ending.stdout.contains(&failure.what) || ending.stderr.contains(&failure.what);
+    if !show.strict && !said {
+        ending
+            .stderr
+            .push_str(&format!("netperf: {}\n", failure.what));
+    }
+    ending
+}
+
+/// The words for a failure: the system's for its number, else what was said.
+fn words(failure: &SocketFailure) -> &str {
+    failure
+        .errno
+        .and_then(errno::words)
+        .unwrap_or(&failure.what)
+}
+
+/// The server of the control connection as typed.
+fn server(show: &Show) -> &str {
+    match (&show.control.host, show.control.family) {
+        (Some(host), _) => host,
+        (None, Family::Ipv6) => "::1",
+        (None, Family::Any | Family::Ipv4) => "localhost",
+    }
+}
+
+const fn family(family: Family) -> &'static str {
+    match family {
+        Family::Any => "AF_UNSPEC",
+        Family::Ipv4 => "AF_INET",
+        Family::Ipv6 => "AF_INET6",
+    }
+}
+
+/// A family asked for, or that of a host given as an address.
+fn family_of(asked: Family, host: &str) -> Family {
+    match (asked, values::address_of(host)) {
+        (Family::Any, Some(IpAddr::V4(_))) => Family::Ipv4,
+        (Family::Any, Some(IpAddr::V6(_))) => Family::Ipv6,
+        (asked, _) => asked,
+    }
+}
+
+fn resolve(show: &Show, failure: &SocketFailure) -> Ending {
+    let host = server(show);
+    let family = family(family_of(show.control.family, host));
+    let number = failure.errno.map_or_else(String::new, |n| format!("{n} "));
+    Ending {
+        stdout: format!(
+            "resolve_host: could not resolve host '{host}' port '(null)' af {family}\n\
+             \tgetaddrinfo returned {number}{}\n\
+             Netperf could not resolve {host} as a host name\n",
+            failure.what
+        ),
+        stderr: String::new(),
+        status: CONTROL,
+    }
+}
+
+fn connect(show: &Show) -> Ending {
+    let host = server(show);
+    let port = show.control.port;
+    let remote = family_of(show.control.family, host);
+    let local = match &show.control_local.host {
+        Some(host) => host,
+        None if remote == Family::Ipv6 => "::0",
+        None => "0.0.0.0",
+    };
+    Ending {
+        stdout: format!(
+            "establish control: are you sure there is a netserver listening on {host} at port \
+             {port}?\n\
+             establish_control could not establish the control connection from {local} port {} \
+             address family {} to {host} port {port} address family {}\n",
+            show.control_local.port,
+            family(show.control_local.family),
+            family(remote)
+        ),
+        stderr: String::new(),
+        status: CONTROL,
+    }
+}
+
+fn remote(failure: &SocketFailure) -> Ending {
+    match failure.errno {
+        Some(number) => Ending {
+            stdout: format!("netperf: remote error {number}"),
+            stderr: format!("{}\n", words(failure)),
+            status: CONTROL,
+        },
+        None => Ending {
+            stderr: format!("netperf: {}\n", failure.what),
+            status: CONTROL,
+            ..Ending::default()
+        },
+    }
+}
+
+fn control(failure: &SocketFailure) -> Ending {
+    let stderr = match failure.errno {
+        Some(_) => format!("recv_response: {}\n", words(failure)),
+        None => "recv_response: partial response received: 0 bytes\n".to_owned(),
+    };
+    Ending {
+        stderr,
+        status: TEST,
+        ..Ending::default()
+    }
+}
+
+fn socket(job: &SocketJob, report: &SocketJobReport, failure: &SocketFailure) -> Ending {
+    // Numbers that socket(2) gives for what the kernel does not have.
+    let lacking = matches!(failure.errno, Some(93..=97));
+    let Some(number) = failure.errno.filter(|_| lacking) else {
+        return Ending {
+            stderr: format!(
+                "netperf: send_omni: create_data_socket failed: {}\n",
+                words(failure)
+            ),
+            status: TEST,
+            ..Ending::default()
+        };
+    };
+    let family = match values::address_of(&report.data_server)
+        .or_else(|| values::address_of(&report.server))
+    {
+        Some(IpAddr::V6(_)) => "AF_INET6",
+        _ => "AF_INET",
+    };
+    let kind = match (job.socket_type, job.protocol) {
+        (Some(SocketType::Dccp), _) | (None, SocketProtocol::Dccp) => "SOCK_DCCP",
+        (Some(SocketType::SeqPacket), _) => "SOCK_SEQPACKET",
+        (Some(SocketType::Dgram), _) => "SOCK_DGRAM",
+        (None, protocol) if protocol.is_datagram() => "SOCK_DGRAM",
+        _ => "SOCK_STREAM",
+    };
+    let protocol = match job.protocol {
+        SocketProtocol::Tcp => "IPPROTO_TCP",
+        SocketProtocol::Udp => "IPPROTO_UDP",
+        SocketProtocol::Sctp => "IPPROTO_SCTP",
+        SocketProtocol::Dccp => "IPPROTO_DCCP",
+        SocketProtocol::UdpLite => "IPPROTO_UDPLITE",
+        SocketProtocol::Mptcp => "IPPROTO_MPTCP",
+    };
+    Ending {
+        stdout: format!(
+            "netperf: create_data_socket: socket: errno {number} fam {family} type {kind} prot \
+             {protocol} errmsg {}\n",
+            words(failure)
+        ),
+        stderr: String::new(),
+        status: TEST,
+    }
+}
+
+fn data(job: &SocketJob, failure: &SocketFailure) -> Ending {
+    let call = match failure.errno {
+        // Network unreachable, timed out, refused, no route.
+        Some(101 | 110 | 111 | 113) => "connect_data_socket",
+        _ if job.test == SocketTest::Receive => "recv_data",
+        _ => "send_data",
+    };
+    Ending {
+        stderr: format!("netperf: send_omni: {call} failed: {}\n", words(failure)),
+        status: TEST,
+        ..Ending::default()
+    }
+}

@@ -1,0 +1,113 @@
+//! Selected figures: lines of `NAME=value`, comma-separated values, columns.
+
+use super::selection::Selection;
+use super::selectors::{HEADER_LINES, Selector};
+use super::values::View;
+use crate::Form;
+
+/// The figures of a selection in one of the forms.
+pub(crate) fn selected(view: View<'_>, form: Form, selection: &Selection) -> String {
+    let blocks: Vec<Vec<Figure>> = selection
+        .blocks
+        .iter()
+        .map(|block| block.iter().map(|one| Figure::of(view, *one)).collect())
+        .collect();
+    match form {
+        Form::KeyValue => key_value(&blocks),
+        Form::Csv => csv(view, &blocks),
+        Form::Human | Form::Classic => human(view, &blocks),
+    }
+}
+
+/// A selector with its value. Both are missing where the name is not known.
+struct Figure {
+    selector: Option<&'static Selector>,
+    value: Option<String>,
+}
+
+impl Figure {
+    fn of(view: View<'_>, selector: Option<&'static Selector>) -> Self {
+        Self {
+            selector,
+            value: selector.and_then(|one| view.text(one.item)),
+        }
+    }
+
+    fn word(&self, line: usize) -> &'static str {
+        self.selector.map_or("", |one| one.word(line))
+    }
+
+    /// Columns that it takes among others: its longest word, and a blank after its value.
+    fn width(&self) -> usize {
+        let words = (0..HEADER_LINES).map(|line| self.word(line).chars().count());
+        let value = self
+            .value
+            .as_ref()
+            .map_or(0, |text| text.chars().count() + 1);
+        words.fold(value, usize::max)
+    }
+}
+
+fn key_value(blocks: &[Vec<Figure>]) -> String {
+    let mut text = String::new();
+    for figure in blocks.iter().flatten() {
+        if let (Some(selector), Some(value)) = (figure.selector, &figure.value) {
+            text.push_str(&format!("{}={value}\n", selector.name));
+        }
+    }
+    text
+}
+
+fn csv(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
+    if blocks.is_empty() {
+        return String::new();
+    }
+    let mut text = String::new();
+    if view.show.headers {
+        let titles: Vec<String> = blocks
+            .iter()
+            .flatten()
+            .filter_map(|figure| figure.selector)
+            .map(Selector::title)
+            .collect();
+        text.push_str(&titles.join(","));
+        text.push('\n');
+    }
+    // The original puts a blank after the comma that follows a missing value.
+    let missing = if view.show.strict { ", " } else { "," };
+    let mut values = String::new();
+    for figure in blocks.iter().flatten() {
+        match &figure.value {
+            Some(value) => {
+                values.push_str(value);
+                values.push(',');
+            }
+            None => values.push_str(missing),
+        }
+    }
+    values.pop();
+    text + &values + "\n"
+}
+
+fn human(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
+    let mut text = String::new();
+    for (index, block) in blocks.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        let mut line = |cell: &dyn Fn(&Figure) -> String| {
+            for figure in block {
+                let width = figure.width();
+                text.push_str(&format!("{:<width$} ", cell(figure)));
+            }
+            text.push('\n');
+        };
+        if view.show.headers {
+            for number in 0..HEADER_LINES {
+                line(&|figure| figure.word(number).to_owned());
+            }
+        }
+        line(&|figure| figure.value.clone().unwrap_or_default());
+    }
+    text
+}

@@ -1,0 +1,225 @@
+//! Which figures are printed: the word after `-o`, `-O` or `-k`.
+
+use wb_model::socket::{SocketJob, SocketTest};
+
+use super::Ending;
+use super::selectors::{self, ALL, BLOCK_STARTS, BLOCKS, Item, OURS, Selector};
+use crate::{Form, Show};
+
+/// The figures to print, block by block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// At most four. `None` is a name that the original does not know and passes over.
+    pub(crate) blocks: Vec<Vec<Option<&'static Selector>>>,
+}
+
+/// What a selection wants to be measured besides the usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The time of each operation: the job's `latency`.
+    pub latency: bool,
+    /// Names of congestion controls.
+    pub congestion: bool,
+    /// TCP's own figures at the end of the test.
+    pub tcp: bool,
+}
+
+impl Selection {
+    /// The file that a word after `-o`, `-O` or `-k` names, which the caller reads into
+    /// [`Show::selection_file`]. `None` where the word is `?`, `all`, a name or a list.
+    #[must_use]
+    pub fn file_of(word: &str) -> Option<&str> {
+        let other = word.is_empty()
+            || word == "?"
+            || word.eq_ignore_ascii_case("all")
+            || word.contains([',', ';'])
+            || selectors::find(word).is_some();
+        (!other).then_some(word)
+    }
+
+    /// What is printed where that file cannot be read; `errno` is the system's number.
+    #[must_use]
+    pub fn unreadable(file: &str, errno: i32) -> Ending {
+        Ending {
+            stdout: format!("Could not open output selection file '{file}' errno {errno}\n"),
+            status: 255,
+            ..Ending::default()
+        }
+    }
+
+    /// What a command line selects.
+    ///
+    /// # Errors
+    ///
+    /// `?` asks for the list of names, which ends the program. So do names that nobody knows;
+    /// the original passes over them, and so do we where it is to be strict.
+    pub fn of(show: &Show, job: &SocketJob) -> Result<Self, Ending> {
+        if show.form == Form::Classic {
+            return Ok(Self::default());
+        }
+        let Some(word) = show.selection.as_deref().filter(|word| !word.is_empty()) else {
+            return Ok(Self::usual(show, job.test));
+        };
+        if word == "?" {
+            return Err(Ending {
+                stdout: names(show),
+                status: 1,
+                ..Ending::default()
+            });
+        }
+        if word.eq_ignore_ascii_case("all") {
+            return Ok(Self::all(show));
+        }
+        match (Self::file_of(word), &show.selection_file) {
+            (Some(file), None) => Err(Self::unreadable(file, ENOENT)),
+            (Some(_), Some(content)) => Self::listed(content.lines(), show.strict),
+            (None, _) => Self::listed(word.split(';'), show.strict),
+        }
+    }
+
+    /// What has to be measured for it.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        for one in self.blocks.iter().flatten().flatten() {
+            match one.item {
+                Item::MinLatency
+                | Item::MaxLatency
+                | Item::P50Latency
+                | Item::P90Latency
+                | Item::P95Latency
+                | Item::P99Latency
+                | Item::P999Latency
+                | Item::P9999Latency
+                | Item::MeanLatency
+                | Item::StddevLatency => needs.latency = true,
+                Item::CongControl(_) => needs.congestion = true,
+                Item::Rtt
+                | Item::RttVar
+                | Item::Cwnd
+                | Item::PacingRate
+                | Item::DeliveryRate
+                | Item::TransportRetrans(_) => needs.tcp = true,
+                _ => (),
+            }
+        }
+        needs
+    }
+
+    /// Names block by block, parted by commas. Empty blocks and those beyond the fourth do not
+    /// count.
+    fn listed<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Result<Self, Ending> {
+        let mut unknown = Vec::new();
+        let mut picked = Vec::new();
+        for block in blocks {
+            let mut names = Vec::new();
+            for name in block
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+            {
+                match selectors::find(name) {
+                    Some(one) if one.item == Item::End => break,
+                    Some(one) => names.push(Some(one)),
+                    None if strict => names.push(None),
+                    None => unknown.push(name),
+                }
+            }
+            if !names.is_empty() {
+                picked.push(names);
+            }
+        }
+        picked.truncate(BLOCKS);
+        if unknown.is_empty() {
+            return Ok(Self { blocks: picked });
+        }
+        let names = unknown.join("', '");
+        Err(Ending {
+            stderr: format!(
+                "netperf: unknown output selectors: '{names}' ('?' lists those there are)\n"
+            ),
+            status: 1,
+            ..Ending::default()
+        })
+    }
+
+    fn all(show: &Show) -> Self {
+        let mut blocks: Vec<Vec<Option<&'static Selector>>> = Vec::new();
+        for one in &ALL {
+            if BLOCK_STARTS.contains(&one.name) {
+                blocks.push(Vec::new());
+            }
+            if let Some(block) = blocks.last_mut() {
+                block.push(Some(one));
+            }
+        }
+        if let (false, Some(last)) = (show.strict, blocks.last_mut()) {
+            last.extend(OURS.iter().map(Some));
+        }
+        Self { blocks }
+    }
+
+    /// Where nothing is selected.
+    fn usual(show: &Show, test: SocketTest) -> Self {
+        let ends: &[&str] = match test {
+            SocketTest::Send | SocketTest::Mss | SocketTest::ServerCpu => {
+                &["LSS_SIZE_END", "RSR_SIZE_END", "LOCAL_SEND_SIZE"]
+            }
+            SocketTest::Receive => &["RSS_SIZE_END", "LSR_SIZE_END", "REMOTE_SEND_SIZE"],
+            SocketTest::Both | SocketTest::Rr | SocketTest::Crr | SocketTest::Cc => &[
+                "LSS_SIZE_END",
+                "LSR_SIZE_END",
+                "RSR_SIZE_END",
+                "RSS_SIZE_END",
+                "REQUEST_SIZE",
+                "RESPONSE_SIZE",
+            ],
+        };
+        let result = ["ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS"];
+        let cpu = [
+            "LOCAL_CPU_UTIL",
+            "LOCAL_CPU_PERCENT_USER",
+            "LOCAL_CPU_PERCENT_SYSTEM",
+            "LOCAL_CPU_PERCENT_IOWAIT",
+            "LOCAL_CPU_PERCENT_IRQ",
+            "LOCAL_CPU_PERCENT_SWINTR",
+            "LOCAL_CPU_METHOD",
+            "REMOTE_CPU_UTIL",
+            "REMOTE_CPU_PERCENT_USER",
+            "REMOTE_CPU_PERCENT_SYSTEM",
+            "REMOTE_CPU_PERCENT_IOWAIT",
+            "REMOTE_CPU_PERCENT_IRQ",
+            "REMOTE_CPU_PERCENT_SWINTR",
+            "REMOTE_CPU_METHOD",
+            "LOCAL_SD",
+            "REMOTE_SD",
+            "SD_UNITS",
+        ];
+        let cpu: &[&str] = if show.local_cpu || show.remote_cpu {
+            &cpu
+        } else {
+            &[]
+        };
+        let names = ends.iter().chain(&result).chain(cpu);
+        Self {
+            blocks: vec![names.map(|name| selectors::find(name)).collect()],
+        }
+    }
+}
+
+/// "No such file or directory".
+const ENOENT: i32 = 2;
+
+/// All names: one in a line for people, else in one line.
+fn names(show: &Show) -> String {
+    let ours: &[Selector] = if show.strict { &[] } else { &OURS };
+    let names: Vec<&str> = [&selectors::NOTHING]
+        .into_iter()
+        .chain(&ALL)
+        .chain(ours)
+        .chain([&selectors::END])
+        .map(|one| one.name)
+        .collect();
+    let between = if show.form == Form::Human { "\n" } else { "," };
+    names.join(between) + "\n"
+}

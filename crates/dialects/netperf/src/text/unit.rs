@@ -1,0 +1,92 @@
+//! Units of rates: `-f`.
+
+use wb_model::socket::{SocketFigures, SocketJob};
+
+use crate::{Show, TestKind};
+
+/// A unit that rates are printed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bits,
+    KiloBits,
+    MegaBits,
+    GigaBits,
+    Bytes,
+    KiBytes,
+    MiBytes,
+    GiBytes,
+    Transactions,
+    Microseconds,
+}
+
+impl Unit {
+    /// The unit of the main result: as asked; transactions for what counts them, else megabits. A
+    /// stream has no transactions.
+    pub(crate) fn of(show: &Show, job: &SocketJob) -> Self {
+        match show.unit {
+            None if job.test.counts_transactions() => Self::Transactions,
+            Some('x') if job.test.counts_transactions() => Self::Transactions,
+            None | Some('x' | 'm') => Self::MegaBits,
+            Some('b') => Self::Bits,
+            Some('k') => Self::KiloBits,
+            Some('g') => Self::GigaBits,
+            Some('B') => Self::Bytes,
+            Some('M') => Self::MiBytes,
+            Some('G') => Self::GiBytes,
+            Some('u') => Self::Microseconds,
+            // The original takes any other letter for this one.
+            Some(_) => Self::KiBytes,
+        }
+    }
+
+    /// The same for a rate of bytes beside the main result.
+    pub(crate) const fn for_bytes(self) -> Self {
+        match self {
+            Self::Transactions => Self::MegaBits,
+            other => other,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bits => "10^0bits",
+            Self::KiloBits => "10^3bits",
+            Self::MegaBits => "10^6bits",
+            Self::GigaBits => "10^9bits",
+            Self::Bytes => "Bytes",
+            Self::KiBytes => "KBytes",
+            Self::MiBytes => "MBytes",
+            Self::GiBytes => "GBytes",
+            Self::Transactions => "Trans",
+            Self::Microseconds => "Usec",
+        }
+    }
+
+    /// A rate of bits in this unit. The original prints bytes where bits are asked for.
+    pub(crate) fn rate(self, bps: f64, strict: bool) -> f64 {
+        let bytes = bps / 8.0;
+        match self {
+            Self::Bits if strict => bytes,
+            Self::Bits => bps,
+            Self::KiloBits => bps / 1e3,
+            Self::MegaBits | Self::Transactions => bps / 1e6,
+            Self::GigaBits => bps / 1e9,
+            Self::Bytes => bytes,
+            Self::KiBytes => bytes / 1024.0,
+            Self::MiBytes => bytes / (1024.0 * 1024.0),
+            Self::GiBytes => bytes / (1024.0 * 1024.0 * 1024.0),
+            Self::Microseconds => 1e6 / bytes,
+        }
+    }
+}
+
+/// The main result of a test in its unit.
+pub(crate) fn result(show: &Show, job: &SocketJob, figures: &SocketFigures) -> f64 {
+    let unit = Unit::of(show, job);
+    // TCP_CC exchanges nothing, so there is nothing but its transactions.
+    if unit == Unit::Transactions || show.kind == TestKind::TcpCc {
+        figures.transactions_per_second
+    } else {
+        unit.rate(figures.throughput_bps, show.strict)
+    }
+}

@@ -1,0 +1,175 @@
+//! An option with the text behind it, and that text read as what the option needs.
+
+use std::{fmt::Display, ops::RangeInclusive};
+
+use wb_model::socket::Family;
+
+use super::{Note, Refusal, number};
+
+/// An option as given.
+pub(super) struct Given<'a> {
+    /// What stands before the option in messages: the program, and `-- ` for options of a test.
+    pub(super) place: &'static str,
+    pub(super) letter: char,
+    /// Its argument.
+    pub(super) text: Option<&'a str>,
+}
+
+impl<'a> Given<'a> {
+    /// The argument; empty if there is none.
+    pub(super) fn text(&self) -> &'a str {
+        self.text.unwrap_or_default()
+    }
+
+    /// Says what is wrong with the argument, and what is allowed.
+    pub(super) fn refuse(&self, what: impl Display) -> Refusal {
+        Refusal::usage(format_args!(
+            "{}-{} {}: {what}",
+            self.place,
+            self.letter,
+            self.text().escape_debug()
+        ))
+    }
+
+    /// The argument as a number in `range`.
+    pub(super) fn number(&self, range: RangeInclusive<i64>) -> Result<i64, Refusal> {
+        self.number_of(self.text(), range)
+    }
+
+    /// A part of the argument as a number in `range`.
+    pub(super) fn number_of(&self, text: &str, range: RangeInclusive<i64>) -> Result<i64, Refusal> {
+        number::number(text)
+            .ok_or_else(|| {
+                self.refuse(
+                    "not a whole number; K M G (2^10, 2^20, 2^30) or k m g (10^3, 10^6, 10^9) \
+                     may follow",
+                )
+            })
+            .and_then(|n| {
+                if range.contains(&n) {
+                    Ok(n)
+                } else {
+                    Err(self.refuse(format_args!(
+                        "{n} is out of range; {} to {} are allowed",
+                        range.start(),
+                        range.end()
+                    )))
+                }
+            })
+    }
+
+    /// The argument as a number from 0 that fits.
+    pub(super) fn unsigned<N: TryFrom<i64>>(&self, max: i64) -> Result<N, Refusal> {
+        self.unsigned_of(self.text(), max)
+    }
+
+    /// A part of the argument as a number from 0 that fits.
+    pub(super) fn unsigned_of<N: TryFrom<i64>>(&self, text: &str, max: i64) -> Result<N, Refusal> {
+        let n = self.number_of(text, 0..=max)?;
+        N::try_from(n).map_err(|_| self.refuse(format_args!("{n} is too large")))
+    }
+
+    /// The two values of an argument of which one without a comma sets both.
+    pub(super) fn both(&self) -> Result<[Option<&'a str>; 2], Refusal> {
+        self.some_of(number::both(self.text()))
+    }
+
+    /// The two values of an argument of which one without a comma sets the first.
+    pub(super) fn first(&self) -> Result<[Option<&'a str>; 2], Refusal> {
+        self.some_of(number::first(self.text()))
+    }
+
+    fn some_of(&self, pair: [Option<&'a str>; 2]) -> Result<[Option<&'a str>; 2], Refusal> {
+        if pair == [None, None] {
+            Err(self.refuse("it holds no value; `a`, `a,b`, `a,` and `,b` are allowed"))
+        } else {
+            Ok(pair)
+        }
+    }
+
+    /// Sets those of two numbers that the argument holds.
+    pub(super) fn set<N: TryFrom<i64>>(
+        &self,
+        pair: [Option<&str>; 2],
+        max: i64,
+        to: [&mut N; 2],
+    ) -> Result<(), Refusal> {
+        for (text, to) in pair.into_iter().zip(to) {
+            if let Some(text) = text {
+                *to = self.unsigned_of(text, max)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets those of two settings that the argument holds. -1, and `none`, mean the system's.
+    pub(super) fn set_or_default<N: TryFrom<i64>>(
+        &self,
+        pair: [Option<&str>; 2],
+        none: i64,
+        max: i64,
+        to: [&mut Option<N>; 2],
+    ) -> Result<(), Refusal> {
+        for (text, to) in pair.into_iter().zip(to) {
+            let Some(text) = text else { continue };
+            let n = self.number_of(text, -1..=max)?;
+            *to = if n == -1 || n == none {
+                None
+            } else {
+                Some(self.unsigned_of(text, max)?)
+            };
+        }
+        Ok(())
+    }
+
+    /// The argument as seconds with a fraction.
+    pub(super) fn seconds_of(&self, text: &str) -> Result<f64, Refusal> {
+        text.parse::<f64>()
+            .ok()
+            .filter(|s| s.is_finite())
+            .ok_or_else(|| self.refuse("not a number of seconds, such as 1 or 0.25"))
+    }
+
+    /// A port of the client; where it is none, the exit status is the original's, which has looked
+    /// for its name by then.
+    pub(super) fn client_port_of(&self, text: &str, least: i64) -> Result<u16, Refusal> {
+        self.port_of(text, least).map_err(|refusal| Refusal {
+            code: 255,
+            ..refusal
+        })
+    }
+
+    /// A port.
+    pub(super) fn port_of(&self, text: &str, least: i64) -> Result<u16, Refusal> {
+        let port = text.parse::<u16>().ok().filter(|p| i64::from(*p) >= least);
+        port.ok_or_else(|| {
+            self.refuse(format_args!(
+                "not the number of a port; {least} to 65535 are allowed"
+            ))
+        })
+    }
+
+    /// A family of addresses; a word that is none gives either, and a note.
+    pub(super) fn family_of(&self, text: &str, notes: &mut Vec<Note>) -> Family {
+        number::family(text).unwrap_or_else(|| {
+            notes.push(Note {
+                text: format!(
+                    "WARNING! {} not recognized as an address family; 4, 6 and 0 (either, which is \
+                     used) are known\n",
+                    text.escape_debug()
+                ),
+                to_stdout: true,
+            });
+            Family::Any
+        })
+    }
+
+    /// A host and a family, either of which may be missing.
+    pub(super) fn host(
+        &self,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Option<&'a str>, Option<Family>), Refusal> {
+        let [host, family] = self.first()?;
+        Ok((host, family.map(|f| self.family_of(f, notes))))
+    }
+}

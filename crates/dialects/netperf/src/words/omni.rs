@@ -1,0 +1,576 @@
+//! The options of a test: of OMNI, and of the tests that are made of it.
+
+use wb_model::{
+    socket::{Family, ReceiveBy, SendBy, SocketProtocol, SocketType},
+    units::{PortRange, Span},
+};
+
+use super::{
+    Direction, Form, Given, Note, Refusal, Typed,
+    getopt::{Argument::*, Opt, usage},
+};
+
+type Row = Opt<Typed>;
+type Done = Result<(), Refusal>;
+
+/// Messages and buffers: 1 GiB.
+pub(super) const LARGEST: i64 = 1 << 30;
+/// Longest word after `-u`.
+const LONGEST_UUID: usize = 37;
+/// Longest name of a congestion control: what the kernel and the control message hold.
+const LONGEST_CONGESTION: usize = 15;
+
+/// The options in the order of the usage text.
+pub(super) const OPTIONS: &[Row] = &[
+    Opt {
+        letter: '4',
+        argument: Alone,
+        help: "IPv4 for data",
+        apply: |t, _| family(t, Family::Ipv4),
+    },
+    Opt {
+        letter: '6',
+        argument: Alone,
+        help: "IPv6 for data",
+        apply: |t, _| family(t, Family::Ipv6),
+    },
+    Opt {
+        letter: 'a',
+        argument: Alone,
+        help: "the server accepts when data has come (TCP_DEFER_ACCEPT)",
+        apply: |t, _| {
+            t.job.options.defer_accept = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'b',
+        argument: One("number"),
+        help: "requests under way besides the one that is waited for (0)",
+        apply: |t, g| {
+            t.job.first_burst = g.unsigned(65_536)?;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'B',
+        argument: Alone,
+        help: "the server answers datagrams from where they were sent to",
+        apply: |t, _| {
+            t.job.options.packet_info = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'c',
+        argument: Alone,
+        help: "a connection for each transaction",
+        apply: |t, _| {
+            t.connect_each = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'C',
+        argument: Alone,
+        help: "TCP_CORK at our end",
+        apply: |t, _| {
+            t.job.options.cork = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'd',
+        argument: One("direction"),
+        help: "of OMNI: send, recv, rr, or send|recv; stream, xmit, transmit and 2\n\
+               are send, maerts, receive and 4 are recv, 6 is rr",
+        apply: |t, g| {
+            t.direction = direction(g)?;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'D',
+        argument: Alone,
+        help: "TCP_NODELAY at both ends",
+        apply: |t, _| {
+            t.job.options.no_delay = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'e',
+        argument: One("seconds"),
+        help: "how long a datagram is waited for; then the exchange begins anew",
+        apply: |t, g| {
+            let seconds = g.unsigned(i64::from(i32::MAX))?;
+            t.job.timeout = (seconds > 0).then(|| Span::from_secs(seconds));
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'f',
+        argument: Alone,
+        help: "do not fragment (IP_MTU_DISCOVER)",
+        apply: |t, _| {
+            t.job.options.dont_fragment = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'F',
+        argument: Alone,
+        help: "TCP Fast Open",
+        apply: |t, _| {
+            t.job.options.fast_open = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'g',
+        argument: Alone,
+        help: "SO_DEBUG at our end",
+        apply: |t, _| {
+            t.job.options.debug = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'G',
+        argument: One("bytes"),
+        help: "TCP_MAXSEG at our end",
+        apply: |t, g| {
+            let bytes = g.unsigned(65_535)?;
+            t.job.options.max_segment = (bytes > 0).then_some(bytes);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'h',
+        argument: Alone,
+        help: "show this",
+        apply: |_, _| Err(Refusal::out(usage_text(), 1)),
+    },
+    Opt {
+        letter: 'H',
+        argument: One("host[/bits],family"),
+        help: "the server's end of data connections; with bits, those behind them\n\
+               are drawn for each iteration  (*)",
+        apply: |t, g| {
+            let (host, family) = g.host(&mut t.notes)?;
+            if let Some(host) = host {
+                let (host, bits) = prefix(g, host)?;
+                t.job.data.server = Some(host.to_owned());
+                t.job.data.server_prefix = bits;
+            }
+            if let Some(family) = family {
+                t.data_family = family;
+            }
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'i',
+        argument: One("number"),
+        help: "no effect",
+        apply: |t, g| {
+            t.notes.push(Note {
+                text: format!(
+                    "netperf: -- -i {} has no effect: it was removed in netperf 2.5\n",
+                    g.text().escape_debug()
+                ),
+                to_stdout: false,
+            });
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'I',
+        argument: Alone,
+        help: "send with write(2)",
+        apply: |t, _| {
+            t.job.local.send_by = SendBy::Write;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'j',
+        argument: One("number"),
+        help: "no effect; the global -j is meant",
+        apply: |_, _| Ok(()),
+    },
+    Opt {
+        letter: 'k',
+        argument: NextWord("selectors"),
+        help: "results as NAME=value; `?` lists the selectors, `all` takes all,\n\
+               else a list with commas, or a file of such lists",
+        apply: |t, g| form(t, g, Form::KeyValue),
+    },
+    Opt {
+        letter: 'K',
+        argument: One("local,remote"),
+        help: "TCP's congestion control",
+        apply: |t, g| {
+            let [local, remote] = g.both()?;
+            for (name, to) in [
+                (local, &mut t.job.local.congestion),
+                (remote, &mut t.job.remote.congestion),
+            ] {
+                let Some(name) = name else { continue };
+                if name.len() > LONGEST_CONGESTION {
+                    return Err(g.refuse("a name has at most 15 bytes"));
+                }
+                *to = Some(name.to_owned());
+            }
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'l',
+        argument: One("number"),
+        help: "time to live of multicasts",
+        apply: |t, g| {
+            t.job.options.multicast_ttl = Some(g.unsigned(255)?);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'L',
+        argument: One("host[/bits],family"),
+        help: "our end of data connections  (*)",
+        apply: |t, g| {
+            let (host, family) = g.host(&mut t.notes)?;
+            if let Some(host) = host {
+                let (host, bits) = prefix(g, host)?;
+                t.job.data.local = Some(host.to_owned());
+                t.job.data.local_prefix = bits;
+            }
+            if let Some(family) = family {
+                t.data_local_family = family;
+            }
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'm',
+        argument: One("local,remote"),
+        help: "bytes of a send (SO_SNDBUF)  (*)",
+        apply: |t, g| {
+            let pair = g.first()?;
+            t.imply(pair[0].is_some(), pair[1].is_some());
+            let to = [&mut t.job.local.send_size, &mut t.job.remote.send_size];
+            g.set_or_default(pair, 0, LARGEST, to)
+        },
+    },
+    Opt {
+        letter: 'M',
+        argument: One("remote,local"),
+        help: "bytes of a receive (SO_RCVBUF); the server's comes first  (*)",
+        apply: |t, g| {
+            let pair = g.first()?;
+            t.imply(pair[0].is_some(), pair[1].is_some());
+            let to = [
+                &mut t.job.remote.receive_size,
+                &mut t.job.local.receive_size,
+            ];
+            g.set_or_default(pair, 0, LARGEST, to)
+        },
+    },
+    Opt {
+        letter: 'n',
+        argument: Alone,
+        help: "connect(2) our datagram socket",
+        apply: |t, _| {
+            t.job.options.connect_local = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'N',
+        argument: Alone,
+        help: "connect(2) the server's datagram socket",
+        apply: |t, _| {
+            t.job.options.connect_remote = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'o',
+        argument: NextWord("selectors"),
+        help: "results as CSV",
+        apply: |t, g| form(t, g, Form::Csv),
+    },
+    Opt {
+        letter: 'O',
+        argument: NextWord("selectors"),
+        help: "results as a table",
+        apply: |t, g| form(t, g, Form::Human),
+    },
+    Opt {
+        letter: 'p',
+        argument: One("min,max"),
+        help: "our ports where each transaction connects (5000,65535)",
+        apply: client_ports,
+    },
+    Opt {
+        letter: 'P',
+        argument: One("local,remote"),
+        help: "ports of the data connection (any)",
+        apply: data_ports,
+    },
+    Opt {
+        letter: 'q',
+        argument: One("bytes/s"),
+        help: "SO_MAX_PACING_RATE at our end",
+        apply: |t, g| {
+            let rate: u64 = g.unsigned(i64::MAX / 8)?;
+            t.job.local.pacing_bps = (rate > 0).then_some(rate * 8);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'r',
+        argument: One("request,response"),
+        help: "bytes of a request and of its response (1,1)",
+        apply: |t, g| {
+            t.imply(true, true);
+            let pair = g.both()?;
+            for text in pair.into_iter().flatten() {
+                g.number_of(text, 1..=LARGEST)?;
+            }
+            let to = [&mut t.job.request_size, &mut t.job.response_size];
+            g.set(pair, LARGEST, to)
+        },
+    },
+    Opt {
+        letter: 'R',
+        argument: One("0|1"),
+        help: "whether data may be routed (1; 0 for one-way UDP)",
+        apply: |t, g| {
+            t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 's',
+        argument: One("send,recv"),
+        help: "our socket buffers: SO_SNDBUF, SO_RCVBUF",
+        apply: |t, g| buffers(t, g, false),
+    },
+    Opt {
+        letter: 'S',
+        argument: One("send,recv"),
+        help: "the server's socket buffers",
+        apply: |t, g| buffers(t, g, true),
+    },
+    Opt {
+        letter: 't',
+        argument: One("stream|dgram"),
+        help: "type of the sockets (by the protocol)",
+        apply: |t, g| {
+            t.job.socket_type = Some(match g.text().to_ascii_lowercase().as_str() {
+                "stream" => SocketType::Stream,
+                "dgram" => SocketType::Dgram,
+                _ => return Err(g.refuse("unknown socket type; stream and dgram are known")),
+            });
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'T',
+        argument: One("protocol"),
+        help: "tcp, udp, sctp, dccp or udplite",
+        apply: |t, g| {
+            t.job.protocol = match g.text().to_ascii_lowercase().as_str() {
+                "tcp" => SocketProtocol::Tcp,
+                "udp" => SocketProtocol::Udp,
+                "sctp" => SocketProtocol::Sctp,
+                "dccp" => SocketProtocol::Dccp,
+                "udplite" => SocketProtocol::UdpLite,
+                _ => {
+                    return Err(
+                        g.refuse("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
+                    );
+                }
+            };
+            t.protocol_given = true;
+            // It brings its usual type along.
+            t.job.socket_type = None;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'u',
+        argument: One("text"),
+        help: "the selector UUID",
+        apply: |t, g| {
+            if g.text().len() > LONGEST_UUID {
+                return Err(g.refuse("at most 37 bytes are allowed"));
+            }
+            g.text().clone_into(&mut t.show.uuid);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'U',
+        argument: Alone,
+        help: "try another port where a connection cannot be made",
+        apply: |t, _| {
+            t.job.options.retry_connect = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'V',
+        argument: Alone,
+        help: "avoid copies: receivers splice(2) to the null device",
+        apply: |t, _| {
+            t.show.copy_avoidance = true;
+            t.job.local.receive_by = ReceiveBy::Splice;
+            t.job.remote.receive_by = ReceiveBy::Splice;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'w',
+        argument: One("number"),
+        help: "no effect; the global -w is meant",
+        apply: |_, _| Ok(()),
+    },
+    Opt {
+        letter: 'W',
+        argument: One("number"),
+        help: "buffers for sends used in turn",
+        apply: |t, g| {
+            t.job.local.send_width = g.unsigned(LARGEST)?;
+            Ok(())
+        },
+    },
+];
+
+/// What `-h` shows.
+fn usage_text() -> String {
+    format!(
+        "\nUsage: netperf [global options] -- [options of the test]\n\n\
+         Options of OMNI and of the tests made of it:\n{}\n\
+         Of a pair, `a,` sets the first and `,b` the second value. One value without a comma\n\
+         sets both; where (*) stands, only the first.\n",
+        usage(OPTIONS)
+    )
+}
+
+impl Typed {
+    /// Notes which ways data must go for an option to make sense.
+    fn imply(&mut self, send: bool, receive: bool) {
+        self.implied.send |= send;
+        self.implied.receive |= receive;
+    }
+}
+
+pub(super) fn family(typed: &mut Typed, family: Family) -> Done {
+    typed.data_family = family;
+    typed.data_local_family = family;
+    Ok(())
+}
+
+/// Words joined by bars. 0 asks for nothing, which leaves the choice to the other options.
+fn direction(given: &Given<'_>) -> Result<Option<Direction>, Refusal> {
+    let mut direction = Direction::default();
+    for word in given.text().split('|') {
+        let word = word.trim().to_ascii_lowercase();
+        let (send, receive) = match word.as_str() {
+            "send" | "stream" | "xmit" | "transmit" => (true, false),
+            "recv" | "receive" | "maerts" => (false, true),
+            "rr" => (true, true),
+            number => match bits(number) {
+                Some(n @ (0 | 2 | 4 | 6)) => (n & 2 != 0, n & 4 != 0),
+                _ => {
+                    return Err(given.refuse(
+                        "unknown direction; send, recv, rr, or two of them with a bar between, or \
+                         2, 4, 6",
+                    ));
+                }
+            },
+        };
+        direction.send |= send;
+        direction.receive |= receive;
+    }
+    Ok(Some(direction).filter(|d| *d != Direction::default()))
+}
+
+fn bits(text: &str) -> Option<u32> {
+    text.strip_prefix("0x")
+        .map_or_else(|| text.parse(), |hex| u32::from_str_radix(hex, 16))
+        .ok()
+}
+
+/// Takes `/bits` off a host.
+fn prefix<'a>(given: &Given<'_>, host: &'a str) -> Result<(&'a str, Option<u8>), Refusal> {
+    let Some((host, length)) = host.split_once('/') else {
+        return Ok((host, None));
+    };
+    // Of a name the family is not known yet; who resolves it looks again.
+    let (most, family) = if host.parse::<std::net::Ipv4Addr>().is_ok() {
+        (32, "AF_INET")
+    } else {
+        (128, "AF_INET6")
+    };
+    match length.parse::<u8>() {
+        _ if host.is_empty() => Err(given.refuse("no host stands before the mask length")),
+        Ok(n) if n <= most => Ok((host, Some(n))),
+        Ok(_) => Err(Refusal::out(
+            format!("Mask length must be between 0 and {most} inclusive for {family}\n"),
+            255,
+        )),
+        Err(_) => Err(given.refuse("the mask length after / is not a number")),
+    }
+}
+
+fn form(typed: &mut Typed, given: &Given<'_>, form: Form) -> Done {
+    typed.show.form = form;
+    typed.show.selection = given.text.map(str::to_owned);
+    Ok(())
+}
+
+pub(super) fn client_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
+    let [min, max] = given.both()?;
+    let mut ports = typed.job.client_ports.unwrap_or(PortRange {
+        first: 5000,
+        last: 65_535,
+    });
+    if let Some(min) = min {
+        ports.first = given.port_of(min, 1)?;
+    }
+    if let Some(max) = max {
+        ports.last = given.port_of(max, 1)?;
+    }
+    if ports.first > ports.last {
+        return Err(given.refuse(format_args!(
+            "ports {} to {}; the least comes first",
+            ports.first, ports.last
+        )));
+    }
+    typed.job.client_ports = Some(ports);
+    Ok(())
+}
+
+pub(super) fn data_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
+    let [local, remote] = given.both()?;
+    if let Some(local) = local {
+        typed.job.data.local_port = given.client_port_of(local, 0)?;
+    }
+    if let Some(remote) = remote {
+        typed.job.data.server_port = given.client_port_of(remote, 0)?;
+    }
+    Ok(())
+}
+
+pub(super) fn buffers(typed: &mut Typed, given: &Given<'_>, remote: bool) -> Done {
+    let side = if remote {
+        &mut typed.job.remote
+    } else {
+        &mut typed.job.local
+    };
+    let to = [&mut side.send_buffer, &mut side.receive_buffer];
+    given.set_or_default(given.both()?, 0, LARGEST, to)
+}

@@ -1,0 +1,340 @@
+//! netserver's command line.
+
+use wb_model::socket::{Family, SocketServerJob};
+
+use super::{
+    Note, Refusal, VERSION,
+    getopt::{Argument::*, Opt, scan, usage},
+};
+
+/// What a command line of netserver asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCommand {
+    /// The server.
+    pub job: SocketServerJob,
+    /// `-D`: stay in the foreground; else the program is to go on in the background.
+    pub foreground: bool,
+    /// An option says that it listens itself. Without one, and with a socket as standard input, it
+    /// is to serve that one connection, as inetd has it.
+    pub stand_alone: bool,
+    /// How often `-d` was given.
+    pub debug: u32,
+    /// `-v`.
+    pub verbosity: u32,
+    /// `-N`: no file of messages, even with `-d`.
+    pub no_debug_file: bool,
+    /// `-n`: CPUs to assume where they cannot be counted.
+    pub cpus: Option<u32>,
+    /// Lines to print before anything else, in this order.
+    pub notes: Vec<Note>,
+}
+
+type Row = Opt<ServerCommand>;
+
+const OPTIONS: &[Row] = &[
+    Opt {
+        letter: '4',
+        argument: Alone,
+        help: "IPv4 only",
+        apply: |s, _| {
+            s.job.family = Family::Ipv4;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: '6',
+        argument: Alone,
+        help: "IPv6 only",
+        apply: |s, _| {
+            s.job.family = Family::Ipv6;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'd',
+        argument: Alone,
+        help: "say more of what happens; may be repeated",
+        apply: |s, _| {
+            s.debug += 1;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'D',
+        argument: Alone,
+        help: "stay in the foreground",
+        apply: |s, _| {
+            s.foreground = true;
+            s.stand_alone = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'f',
+        argument: Alone,
+        help: "serve one client after another",
+        apply: |s, _| {
+            s.job.one_by_one = true;
+            s.stand_alone = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'h',
+        argument: Alone,
+        help: "show this",
+        apply: |_, _| Err(Refusal::err(usage_text(), 1)),
+    },
+    Opt {
+        letter: 'L',
+        argument: One("host,family"),
+        help: "where to listen (everywhere); family is 4, 6 or 0",
+        apply: |s, g| {
+            s.stand_alone = true;
+            let (host, family) = g.host(&mut s.notes)?;
+            if let Some(host) = host {
+                s.job.listen = Some(host.to_owned());
+            }
+            if let Some(family) = family {
+                s.job.family = family;
+            }
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'n',
+        argument: One("number"),
+        help: "how many CPUs to assume where they cannot be counted",
+        apply: |s, g| {
+            s.cpus = Some(g.unsigned(1 << 30)?);
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'N',
+        argument: Alone,
+        help: "no file of messages, even with -d",
+        apply: |s, _| {
+            s.no_debug_file = true;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'p',
+        argument: One("port"),
+        help: "port to listen at (12865)",
+        apply: |s, g| {
+            s.stand_alone = true;
+            s.job.port = g.port_of(g.text(), 0)?;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'v',
+        argument: One("level"),
+        help: "how much to say",
+        apply: |s, g| {
+            s.verbosity = g.unsigned(1 << 30)?;
+            Ok(())
+        },
+    },
+    Opt {
+        letter: 'V',
+        argument: Alone,
+        help: "show the version",
+        apply: |_, _| Err(Refusal::out(VERSION, 0)),
+    },
+    Opt {
+        letter: 'Z',
+        argument: One("passphrase"),
+        help: "what a client must say first; goes in clear text",
+        apply: |s, g| {
+            s.job.passphrase = Some(g.text().to_owned());
+            Ok(())
+        },
+    },
+];
+
+/// Reads the words after `netserver`, as [`netperf`](super::netperf()) does its own.
+///
+/// # Errors
+/// What to print and the exit status, where no server is to be started.
+pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
+    let mut command = ServerCommand::default();
+    let result = scan(OPTIONS, words, "netserver: ", &mut command, |_, bad| {
+        Err(Refusal::err(
+            format!("netserver: {bad}\n{}", usage_text()),
+            1,
+        ))
+    });
+    match result {
+        Ok(_) => Ok(command),
+        Err(refusal) => Err(Refusal {
+            notes: command.notes,
+            ..refusal
+        }),
+    }
+}
+
+/// The line on standard output once it listens, with its line end.
+#[must_use]
+pub fn start_line(command: &ServerCommand) -> String {
+    let (host, port, family) = place(command);
+    format!("Starting netserver with host '{host}' port '{port}' and family {family}\n")
+}
+
+/// The line on standard error where it can listen nowhere, with its line end; exit status 1.
+#[must_use]
+pub fn cannot_start(command: &ServerCommand) -> String {
+    let (host, port, family) = place(command);
+    format!("Unable to start netserver with  '{host}' port '{port}' and family {family}\n")
+}
+
+fn place(command: &ServerCommand) -> (&str, u16, &'static str) {
+    let host = command.job.listen.as_deref().unwrap_or("IN(6)ADDR_ANY");
+    let family = match command.job.family {
+        Family::Any => "AF_UNSPEC",
+        Family::Ipv4 => "AF_INET",
+        Family::Ipv6 => "AF_INET6",
+    };
+    (host, command.job.port, family)
+}
+
+fn usage_text() -> String {
+    format!(
+        "\nUsage: netserver [options]\n\nOptions:\n{}",
+        usage(OPTIONS)
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<ServerCommand, Refusal> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        netserver(&words)
+    }
+
+    /// Letters of the table.
+    pub(crate) fn letters() -> String {
+        OPTIONS.iter().map(|o| o.letter).collect()
+    }
+
+    #[test]
+    fn every_option() {
+        let all = read("-D -d -f -d -L h,4 -n 3 -N -p 4444 -v 2 -Z word").unwrap();
+        assert_eq!(
+            all,
+            ServerCommand {
+                job: SocketServerJob {
+                    listen: Some("h".to_owned()),
+                    family: Family::Ipv4,
+                    port: 4444,
+                    passphrase: Some("word".to_owned()),
+                    one_by_one: true,
+                    ..SocketServerJob::default()
+                },
+                foreground: true,
+                stand_alone: true,
+                debug: 2,
+                verbosity: 2,
+                no_debug_file: true,
+                cpus: Some(3),
+                notes: Vec::new(),
+            }
+        );
+        assert_eq!(read("").unwrap(), ServerCommand::default());
+        assert_eq!(read("-4").unwrap().job.family, Family::Ipv4);
+        assert_eq!(read("-4 -6").unwrap().job.family, Family::Ipv6);
+        assert_eq!(read("-p0").unwrap().job.port, 0);
+    }
+
+    #[test]
+    fn which_options_mean_stand_alone() {
+        for line in ["-D", "-f", "-L ::1", "-p 1"] {
+            assert!(read(line).unwrap().stand_alone, "{line}");
+        }
+        for line in ["", "-d", "-N", "-4", "-6", "-n 2", "-v 1", "-Z abc", "word"] {
+            assert!(!read(line).unwrap().stand_alone, "{line}");
+        }
+    }
+
+    /// Lines of the original.
+    #[test]
+    fn start_lines() {
+        for (line, said) in [
+            (
+                "-p 24001",
+                "'IN(6)ADDR_ANY' port '24001' and family AF_UNSPEC",
+            ),
+            (
+                "-4 -p 24002",
+                "'IN(6)ADDR_ANY' port '24002' and family AF_INET",
+            ),
+            (
+                "-6 -p 24003",
+                "'IN(6)ADDR_ANY' port '24003' and family AF_INET6",
+            ),
+            (
+                "-L 127.0.0.1 -p 1",
+                "'127.0.0.1' port '1' and family AF_UNSPEC",
+            ),
+            (
+                "-L 127.0.0.1,4",
+                "'127.0.0.1' port '12865' and family AF_INET",
+            ),
+            ("-L ,4", "'IN(6)ADDR_ANY' port '12865' and family AF_INET"),
+            ("-4 -L h", "'h' port '12865' and family AF_INET"),
+        ] {
+            let command = read(line).unwrap();
+            assert_eq!(
+                start_line(&command),
+                format!("Starting netserver with host {said}\n")
+            );
+            assert_eq!(
+                cannot_start(&command),
+                format!("Unable to start netserver with  {said}\n")
+            );
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        let refusal = |line| read(line).unwrap_err();
+        assert_eq!(refusal("-V"), Refusal::out("Netperf version 2.7.0\n", 0));
+        for (line, begin) in [
+            ("-h", "\nUsage: netserver "),
+            (
+                "-q",
+                "netserver: invalid option -- 'q'\n\nUsage: netserver ",
+            ),
+            (
+                "-p",
+                "netserver: option requires an argument -- 'p'\n\nUsage: ",
+            ),
+            (
+                "-p abc",
+                "netserver: -p abc: not the number of a port; 0 to 65535 are allowed\n",
+            ),
+            ("-p 65536", "netserver: -p 65536: not the number of a port"),
+            ("-n x", "netserver: -n x: not a whole number"),
+            ("-v -1", "netserver: -v -1: -1 is out of range; 0 to "),
+        ] {
+            let refusal = refusal(line);
+            assert!(refusal.text.starts_with(begin), "{line}: {}", refusal.text);
+            assert_eq!((refusal.code, refusal.to_stdout), (1, false), "{line}");
+        }
+        let odd = read("-L h,blah").unwrap();
+        assert_eq!(odd.notes.len(), 1);
+        assert_eq!(odd.job.family, Family::Any);
+    }
+
+    #[test]
+    fn usage_names_every_letter() {
+        let text = usage_text();
+        for letter in letters().chars() {
+            assert!(text.contains(&format!("\n    -{letter} ")), "{letter}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! From what was typed to what is done: all that depends on more than one option.
+
+use wb_model::{
+    Plan,
+    socket::{Confidence, Family, SendBy, SocketJob, SocketProtocol, SocketTest, SocketType},
+    units::Span,
+};
+
+use super::{Command, Direction, Refusal, Special, Typed, tests_known::Known};
+use crate::{ShownEnd, TestKind};
+
+/// Ports of the services that stand in for a server (RFC 863, 864, 862).
+const DISCARD: u16 = 9;
+const CHARGEN: u16 = 19;
+const ECHO: u16 = 7;
+
+/// Makes the command of all that was typed.
+///
+/// # Errors
+/// What does not go together, and what a plan cannot hold.
+pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal> {
+    let settled = settle_job(&mut typed, known);
+    let refuse = |refusal: Refusal, typed: Typed| Refusal {
+        notes: typed.notes,
+        ..refusal
+    };
+    if let Err(refusal) = settled {
+        return Err(refuse(refusal, typed));
+    }
+    settle_show(&mut typed);
+    let mut problems: Vec<String> = typed
+        .job
+        .problems()
+        .into_iter()
+        .map(|p| format!("netperf: {}: {}", option_of(&p.place), p.what))
+        .collect();
+    // A pair may be wrong in both halves.
+    problems.dedup();
+    if !problems.is_empty() {
+        return Err(refuse(Refusal::usage(problems.join("\n")), typed));
+    }
+    Ok(Command {
+        plan: Plan {
+            kind: "netperf".to_owned(),
+            sockets: vec![typed.job],
+            ..Plan::default()
+        },
+        show: typed.show,
+        special: known.special,
+        notes: typed.notes,
+        debug: typed.debug,
+        cpus: typed.cpus,
+    })
+}
+
+fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
+    typed.job.control.classic = known.classic;
+    if known.kind == TestKind::TcpSendfile {
+        typed.job.local.send_by = SendBy::Sendfile;
+    }
+    settle_type(typed);
+    if known.special == Special::Normal {
+        settle_test(typed, known)?;
+    }
+    settle_families(typed)?;
+    let Typed {
+        job,
+        iterations,
+        length,
+        interval,
+        routing,
+        ..
+    } = typed;
+    if job.test.connects_each() {
+        job.first_burst = 0;
+    }
+    // A stream of datagrams that got out by accident would go on through the network.
+    let one_way = !job.test.counts_transactions();
+    let routed = routing.unwrap_or(!(job.protocol == SocketProtocol::Udp && one_way));
+    job.options.dont_route = !routed;
+    if let Some(length) = *length {
+        job.duration = u64::try_from(length)
+            .ok()
+            .filter(|s| *s > 0)
+            .map(Span::from_secs);
+        job.amount = (length < 0).then(|| length.unsigned_abs());
+    }
+    for (side, us) in [&mut job.local, &mut job.remote].into_iter().zip(interval) {
+        let us = us.unwrap_or(if side.burst > 0 { 1_000 } else { 0 });
+        side.burst_interval = Span::from_nanos(us.saturating_mul(1_000));
+    }
+    if iterations.level > 0 {
+        job.confidence = Some(Confidence {
+            level: iterations.level,
+            width: iterations.width,
+            min: iterations.min,
+            max: iterations.max.max(iterations.min),
+            result_only: iterations.result_only,
+        });
+    }
+    if job.control.none {
+        settle_without_control(job);
+    }
+    Ok(())
+}
+
+/// A type by itself names the protocol of OMNI; one that is the protocol's own needs no word.
+fn settle_type(typed: &mut Typed) {
+    let job = &mut typed.job;
+    if typed.show.kind == TestKind::Omni
+        && !typed.protocol_given
+        && job.socket_type == Some(SocketType::Dgram)
+    {
+        job.protocol = SocketProtocol::Udp;
+    }
+    let usual = match job.protocol {
+        SocketProtocol::Tcp | SocketProtocol::Sctp | SocketProtocol::Mptcp => SocketType::Stream,
+        SocketProtocol::Udp | SocketProtocol::UdpLite => SocketType::Dgram,
+        SocketProtocol::Dccp => SocketType::Dccp,
+    };
+    job.socket_type = job.socket_type.filter(|t| *t != usual);
+}
+
+fn settle_test(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
+    let job = &mut typed.job;
+    if known.kind == TestKind::Omni {
+        let nothing = Direction::default();
+        // An explicit direction holds whatever else was given.
+        let mut way = typed.direction.unwrap_or(typed.implied);
+        if way == nothing && !typed.connect_each {
+            way.send = true;
+        }
+        job.test = match (way.send, way.receive) {
+            (true, true) => SocketTest::Rr,
+            (true, false) => SocketTest::Send,
+            (false, true) => SocketTest::Receive,
+            (false, false) => SocketTest::Cc,
+        };
+    }
+    if typed.connect_each {
+        job.test = match job.test {
+            SocketTest::Rr | SocketTest::Crr => SocketTest::Crr,
+            SocketTest::Cc => SocketTest::Cc,
+            _ => {
+                return Err(Refusal::usage(
+                    "netperf: -- -c: a connection for each transaction needs requests and \
+                     responses (-d rr), or of OMNI no direction at all",
+                ));
+            }
+        };
+    }
+    if job.test.connects_each() && !job.protocol.connects() {
+        return Err(Refusal::usage(
+            "netperf: -- -T: a connection for each transaction needs a protocol with connections",
+        ));
+    }
+    Ok(())
+}
+
+fn settle_families(typed: &mut Typed) -> Result<(), Refusal> {
+    let (server, local) = (typed.data_family, typed.data_local_family);
+    typed.job.data.family = match (server, local) {
+        (Family::Any, family) | (family, Family::Any) => family,
+        (server, local) if server == local => server,
+        _ => {
+            return Err(Refusal::usage(
+                "netperf: -- -H, -L: the two ends of a data connection are of one family",
+            ));
+        }
+    };
+    let control = &mut typed.job.control;
+    control.server = match (&typed.show.control.host, control.family) {
+        (Some(host), _) => host.clone(),
+        (None, Family::Ipv6) => "::1".to_owned(),
+        (None, Family::Any | Family::Ipv4) => "localhost".to_owned(),
+    };
+    Ok(())
+}
+
+/// Nobody can be told of sizes, and what is sent comes back as it is.
+fn settle_without_control(job: &mut SocketJob) {
+    job.response_size = job.request_size;
+    if job.data.server_port == 0 {
+        job.data.server_port = match job.test {
+            SocketTest::Receive => CHARGEN,
+            SocketTest::Rr | SocketTest::Crr | SocketTest::Both => ECHO,
+            SocketTest::Send | SocketTest::Cc | SocketTest::Mss | SocketTest::ServerCpu => DISCARD,
+        };
+    }
+}
+
+/// What the texts repeat of the job.
+fn settle_show(typed: &mut Typed) {
+    let Typed { job, show, .. } = typed;
+    show.control.port = job.control.port;
+    show.control.family = job.control.family;
+    show.control_local = ShownEnd {
+        host: job.control.local.clone(),
+        port: job.control.local_port,
+        family: job.control.local_family,
+    };
+    let inherited = |family: Family, of: Family| match family {
+        Family::Any => of,
+        own => own,
+    };
+    show.local = ShownEnd {
+        host: job.data.local.clone().or_else(|| job.control.local.clone()),
+        port: job.data.local_port,
+        family: inherited(job.data.family, job.control.local_family),
+    };
+    show.remote = ShownEnd {
+        host: job
+            .data
+            .server
+            .clone()
+            .or_else(|| show.control.host.clone()),
+        port: job.data.server_port,
+        family: inherited(job.data.family, job.control.family),
+    };
+    show.local_fill_file.clone_from(&job.local.fill_file);
+    show.remote_fill_file.clone_from(&job.remote.fill_file);
+}
+
+/// The option by which a key of the job is set.
+fn option_of(place: &str) -> &str {
+    match place {
+        "control.server" => "-H",
+        "control.port" => "-p",
+        "duration" | "amount" => "-l",
+        "interim" => "-D",
+        "request_size" | "response_size" => "-- -r",
+        "first_burst" => "-- -b",
+        "local.send_size" | "remote.send_size" => "-- -m",
+        "local.receive_size" | "remote.receive_size" => "-- -M",
+        "local.send_buffer" | "local.receive_buffer" => "-- -s",
+        "remote.send_buffer" | "remote.receive_buffer" => "-- -S",
+        "local.send_align" | "local.receive_align" => "-a",
+        "remote.send_align" | "remote.receive_align" => "-A",
+        "local.burst_interval" | "remote.burst_interval" => "-w",
+        "local.pacing_bps" => "-- -q",
+        "confidence.level" | "confidence.width" => "-I",
+        "confidence.max" => "-i",
+        other => other,
+    }
+}

@@ -1,0 +1,88 @@
+//! The tests by name.
+
+use wb_model::socket::{SocketProtocol, SocketTest};
+
+use super::{Parser, Special};
+use crate::TestKind;
+
+/// A test that is known.
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    pub(super) kind: TestKind,
+    /// What is exchanged; of OMNI, what it is if nothing else is asked for.
+    pub(super) test: SocketTest,
+    pub(super) protocol: SocketProtocol,
+    pub(super) parser: Parser,
+    /// It uses the messages of the time before OMNI.
+    pub(super) classic: bool,
+    pub(super) special: Special,
+}
+
+const fn omni(
+    name: &'static str,
+    kind: TestKind,
+    test: SocketTest,
+    protocol: SocketProtocol,
+) -> Known {
+    Known {
+        name,
+        kind,
+        test,
+        protocol,
+        parser: Parser::Omni,
+        classic: false,
+        special: Special::Normal,
+    }
+}
+
+const fn older(name: &'static str, kind: TestKind, test: SocketTest) -> Known {
+    Known {
+        parser: Parser::Sockets,
+        classic: true,
+        ..omni(name, kind, test, SocketProtocol::Tcp)
+    }
+}
+
+const fn other(name: &'static str, kind: TestKind, parser: Parser, special: Special) -> Known {
+    Known {
+        parser,
+        special,
+        ..omni(name, kind, SocketTest::ServerCpu, SocketProtocol::Tcp)
+    }
+}
+
+use SocketProtocol::{Sctp, Tcp, Udp};
+
+/// All of them, in the order of the usage text.
+pub(super) const KNOWN: &[Known] = &[
+    omni("TCP_STREAM", TestKind::TcpStream, SocketTest::Send, Tcp),
+    omni("TCP_MAERTS", TestKind::TcpMaerts, SocketTest::Receive, Tcp),
+    older("TCP_SENDFILE", TestKind::TcpSendfile, SocketTest::Send),
+    omni("TCP_RR", TestKind::TcpRr, SocketTest::Rr, Tcp),
+    omni("TCP_CRR", TestKind::TcpCrr, SocketTest::Crr, Tcp),
+    older("TCP_CC", TestKind::TcpCc, SocketTest::Cc),
+    older("TCP_MSS", TestKind::TcpMss, SocketTest::Mss),
+    omni("UDP_STREAM", TestKind::UdpStream, SocketTest::Send, Udp),
+    omni("UDP_RR", TestKind::UdpRr, SocketTest::Rr, Udp),
+    omni("SCTP_STREAM", TestKind::SctpStream, SocketTest::Send, Sctp),
+    omni("SCTP_RR", TestKind::SctpRr, SocketTest::Rr, Sctp),
+    omni("OMNI", TestKind::Omni, SocketTest::Send, Tcp),
+    other(
+        "LOC_CPU",
+        TestKind::LocalCpu,
+        Parser::Ignored,
+        Special::LocalCpu,
+    ),
+    other(
+        "REM_CPU",
+        TestKind::RemoteCpu,
+        Parser::Ignored,
+        Special::RemoteCpu,
+    ),
+    other("UUID", TestKind::Uuid, Parser::Omni, Special::Uuid),
+];
+
+/// The test of this name, which is in capitals.
+pub(super) fn find(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|k| k.name == name)
+}

@@ -1,0 +1,510 @@
+//! The client of a socket test: agrees with a server about it, moves the data, reports.
+//!
+//! A control thread, the one that calls [`run_job`], speaks with the servers, looks at the clock and
+//! at the wish to stop, and reads counters. Each stream has a thread and a control connection of its
+//! own; all begin together.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use wb_measure::{ConfidenceLevel, Histogram, interval_width};
+use wb_model::{
+    socket::{
+        ConfidenceReport, CpuUse, SocketFigures, SocketJob, SocketJobReport, SocketLive,
+        SocketStage, SocketStreamReport, SocketTest,
+    },
+    units::Span,
+};
+use wb_omni::{Calibration, Passphrase, Request};
+
+use crate::host::Host;
+use control::{Control, Silence};
+use failure::{answer, failure};
+use figures::{add_datagrams, datagrams, judged, means, summary, together};
+use random::Random;
+use request::Length;
+use role::Role;
+use round::{Round, Settings, Stream, Turn};
+use target::Target;
+use watch::Patience;
+use window::fairness;
+
+mod answer;
+mod connects;
+mod control;
+mod drive;
+mod failure;
+mod figures;
+mod grants;
+mod lane;
+mod ports;
+mod prepare;
+mod random;
+mod request;
+mod role;
+mod round;
+mod target;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod window;
+
+/// Which job of a plan it is, and what its random numbers begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobPlace {
+    /// From 0.
+    pub index: u32,
+    /// Jobs in all.
+    pub count: u32,
+    /// The same seed draws the same ports and addresses.
+    pub seed: u64,
+}
+
+/// Carries out a job, from the resolution of names to the means of its iterations.
+///
+/// Never fails as a function: `failure` of the report says what ended the test before its time, and
+/// what was measured until then stands. `stop` ends it normally, with the results of the shorter time.
+/// `observe` is called at the end of each interval of `job.interim`.
+pub fn run_job(
+    job: &SocketJob,
+    place: JobPlace,
+    host: &dyn Host,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(&SocketLive),
+) -> SocketJobReport {
+    run_patiently(job, place, host, stop, observe, Patience::default())
+}
+
+fn run_patiently(
+    job: &SocketJob,
+    place: JobPlace,
+    host: &dyn Host,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(&SocketLive),
+    patience: Patience,
+) -> SocketJobReport {
+    let mut report = SocketJobReport {
+        name: if job.name.is_empty() {
+            format!("test {}", place.index + 1)
+        } else {
+            job.name.clone()
+        },
+        point: job.point.clone(),
+        test: job.test,
+        protocol: job.protocol,
+        ..SocketJobReport::default()
+    };
+    let target = match Target::resolve(job, host) {
+        Ok(target) => target,
+        Err(failed) => {
+            report.failure = Some(failed);
+            return report;
+        }
+    };
+    report.server_name.clone_from(&target.name);
+    let settings = Settings {
+        job,
+        place,
+        host,
+        stop,
+        target: &target,
+        patience,
+    };
+    let mut course = Course {
+        settings,
+        random: Random::new(place.seed),
+        report,
+        histogram: Histogram::new(),
+        idle: Histogram::new(),
+    };
+    match course.connect() {
+        Ok(mut streams) => {
+            course.all(&mut streams, observe);
+            for control in streams.into_iter().filter_map(|stream| stream.control) {
+                control.close(patience.drain, stop);
+            }
+        }
+        Err(silence) => course.silent(silence),
+    }
+    course.report
+}
+
+/// A job on its way.
+struct Course<'a> {
+    settings: Settings<'a>,
+    random: Random,
+    report: SocketJobReport,
+    /// Time of operations over all iterations.
+    histogram: Histogram,
+    /// The same before the path was loaded.
+    idle: Histogram,
+}
+
+impl Course<'_> {
+    fn silent(&mut self, silence: Silence) {
+        match silence {
+            Silence::Stopped => self.warn("the test was ended before it had begun"),
+            Silence::Failed(failed) => self.report.failure = Some(failed),
+        }
+    }
+
+    fn warn(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.report.warnings.contains(&what) {
+            self.report.warnings.push(what);
+        }
+    }
+
+    /// All control connections, made one after another, with the passphrase said on each.
+    fn connect(&mut self) -> Result<Vec<Stream>, Silence> {
+        let job = self.settings.job;
+        if job.control.none && job.test == SocketTest::Receive && !job.protocol.connects() {
+            let what = "a service that answers each datagram with one gives no stream";
+            return Err(Silence::Failed(failure(SocketStage::Data, what)));
+        }
+        let mut roles = Vec::new();
+        for number in 0..job.streams {
+            let of_one = Role::of(job.test).iter();
+            roles.extend(of_one.map(|role| (*role, false, number)));
+        }
+        // Every other stream loads the way back.
+        for number in 0..job.load_streams {
+            let role = if number % 2 == 0 {
+                Role::Up
+            } else {
+                Role::Down
+            };
+            roles.push((role, true, number));
+        }
+        if roles.is_empty() {
+            roles.push((Role::Cc, false, 0));
+        }
+        let mut streams = Vec::with_capacity(roles.len());
+        for (place, (role, load, number)) in roles.into_iter().enumerate() {
+            let control = if job.control.none {
+                None
+            } else {
+                Some(self.control()?)
+            };
+            let kind = if load { "load " } else { "" };
+            streams.push(Stream {
+                role,
+                load,
+                // At most 3 · 512.
+                number: u16::try_from(place).unwrap_or(u16::MAX),
+                name: format!("{kind}{} {}", role.name(), number + 1),
+                control,
+            });
+        }
+        Ok(streams)
+    }
+
+    fn control(&mut self) -> Result<Control, Silence> {
+        let Settings {
+            job, stop, target, ..
+        } = self.settings;
+        let mut control = Control::connect(target, stop)?;
+        if self.report.server.is_empty() {
+            self.report.server = control.peer.to_string();
+            self.report.client = control.local.ip().to_string();
+        }
+        if let Some(passphrase) = &job.control.passphrase {
+            let passphrase = Passphrase::new(passphrase.as_bytes()).ok_or_else(|| {
+                let what = format!(
+                    "the passphrase is longer than {} bytes",
+                    Passphrase::MAX_LEN
+                );
+                Silence::Failed(failure(SocketStage::Control, what))
+            })?;
+            control.send(&Request::Passphrase(passphrase), stop)?;
+        }
+        Ok(control)
+    }
+
+    fn all(&mut self, streams: &mut [Stream], observe: &mut dyn FnMut(&SocketLive)) {
+        let job = self.settings.job;
+        if job.test == SocketTest::ServerCpu {
+            if let Err(silence) = self.calibrate(streams) {
+                self.silent(silence);
+            }
+            return;
+        }
+        if job.warm_up > Span::default() && !self.warm_up(streams) {
+            return;
+        }
+        let (least, most) = match &job.confidence {
+            Some(confidence) => (confidence.min.max(1), confidence.max.max(confidence.min)),
+            None => (1, 1),
+        };
+        for iteration in 1..=most.max(1) {
+            if iteration > 1 && self.settings.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if !self.iteration(streams, iteration, observe) {
+                break;
+            }
+            let reached = self.confidence();
+            if iteration >= least && reached {
+                break;
+            }
+        }
+        self.finish();
+    }
+
+    /// How long a stream of this job lasts.
+    fn length(&self) -> Length {
+        let job = self.settings.job;
+        match (job.test, job.amount, job.duration) {
+            (_, Some(amount), _) => Length::Amount(amount),
+            (_, None, Some(duration)) => Length::Time(duration.0),
+            (_, None, None) => Length::Open,
+        }
+    }
+
+    /// A run that does not count. Whether the test goes on.
+    fn warm_up(&mut self, streams: &mut [Stream]) -> bool {
+        let turn = Turn {
+            length: Length::Time(self.settings.job.warm_up.0),
+            omit: Duration::ZERO,
+            interim: None,
+            record: false,
+            iteration: 0,
+        };
+        let chosen = foreground(streams);
+        let round = round::run(self.settings, chosen, turn, &mut self.random, &mut |_| {});
+        let goes_on = round.failure.is_none() && !round.wished;
+        if let Some(mut failed) = round.failure {
+            failed.what = format!("warm-up: {}", failed.what);
+            self.report.failure = Some(failed);
+        } else if round.wished {
+            self.warn("the test was ended before it had begun");
+        }
+        goes_on
+    }
+
+    /// Whether there may be another.
+    fn iteration(
+        &mut self,
+        streams: &mut [Stream],
+        iteration: u32,
+        observe: &mut dyn FnMut(&SocketLive),
+    ) -> bool {
+        let job = self.settings.job;
+        let turn = Turn {
+            length: self.length(),
+            omit: if job.amount.is_some() {
+                Duration::ZERO
+            } else {
+                job.omit.0
+            },
+            interim: job.interim.map(|interim| interim.0),
+            record: job.latency || job.load_streams > 0,
+            iteration,
+        };
+        if job.load_streams > 0 {
+            let idle = Turn {
+                interim: None,
+                ..turn
+            };
+            let chosen = foreground(streams);
+            let round = round::run(self.settings, chosen, idle, &mut self.random, &mut |_| {});
+            for measured in &round.measured {
+                if let Some(histogram) = &measured.outcome.histogram {
+                    self.idle.merge(histogram);
+                }
+            }
+            self.report.idle_latency_ns = Some(summary(&self.idle));
+            if round.failure.is_some() || round.wished {
+                self.take(round);
+                return false;
+            }
+        }
+        let round = round::run(self.settings, streams, turn, &mut self.random, observe);
+        let goes_on = round.failure.is_none() && !round.wished;
+        for measured in &round.measured {
+            if let Some(histogram) = &measured.outcome.histogram {
+                self.histogram.merge(histogram);
+            }
+        }
+        self.take(round);
+        goes_on
+    }
+
+    /// Puts an iteration into the report. One that failed gives what it has, but is none that counts.
+    fn take(&mut self, round: Round) {
+        let job = self.settings.job;
+        let figures = together(job.test, &round.measured, round.local_cpu, round.remote_cpu);
+        for warning in &round.warnings {
+            self.warn(warning.clone());
+        }
+        let report = &mut self.report;
+        report.extended = round.extended;
+        report.data_server = text(round.data_server);
+        report.data_client = text(round.data_client);
+        let mut rows: Vec<SocketStreamReport> = Vec::new();
+        let mut shares = Vec::new();
+        let mut load = 0.0;
+        report.datagrams = None;
+        for (measured, name) in round.measured.iter().zip(round.names) {
+            let share = measured.share();
+            let tally = &measured.outcome.tally;
+            let known = measured.outcome.effective.as_ref();
+            let tcp = known.and_then(|known| known.tcp);
+            rows.push(SocketStreamReport {
+                name,
+                throughput_bps: share.bits_per_second,
+                transactions_per_second: share.transactions_per_second,
+                bytes_sent: tally.bytes_sent,
+                bytes_received: tally.bytes_received,
+                retransmissions: tcp.map(|tcp| tcp.retransmissions.into()),
+                tcp,
+                latency_ns: measured
+                    .outcome
+                    .histogram
+                    .as_ref()
+                    .map(summary)
+                    .unwrap_or_default(),
+            });
+            if measured.load {
+                load += share.bits_per_second;
+                continue;
+            }
+            shares.push(if measured.role.is_stream() {
+                share.bits_per_second
+            } else {
+                share.transactions_per_second
+            });
+            report.segment_bytes = report
+                .segment_bytes
+                .or(known.and_then(|known| known.segment));
+            let seen = measured
+                .told
+                .as_ref()
+                .and_then(|told| told.extension?.datagrams);
+            let of_one = match (&measured.outcome.tags, &measured.told, seen) {
+                (Some(tags), Some(told), _) => Some(tags.report(told.send_calls)),
+                (None, _, Some(seen)) => Some(datagrams(tally.send_calls, &seen)),
+                _ => None,
+            };
+            if let Some(of_one) = of_one {
+                report.datagrams = Some(add_datagrams(report.datagrams, of_one));
+            }
+        }
+        report.load_bps = (job.load_streams > 0).then_some(load);
+        report.fairness = fairness(&shares);
+        report.streams = rows;
+        report.local = round.local;
+        report.remote = round.remote;
+        report.intervals = round.intervals;
+        match round.failure {
+            None => report.iterations.push(figures),
+            Some(failed) => {
+                report.failure = Some(failed);
+                if report.iterations.is_empty() {
+                    report.result = figures;
+                }
+            }
+        }
+        if round.measured.is_empty() && report.failure.is_none() {
+            report.iterations.pop();
+            self.warn("the test was ended before it had begun");
+        }
+    }
+
+    /// Whether the means are known well enough. Without repetitions nobody asks.
+    fn confidence(&mut self) -> bool {
+        let job = self.settings.job;
+        let Some(asked) = &job.confidence else {
+            return true;
+        };
+        let Some(level) = ConfidenceLevel::from_percent(asked.level) else {
+            return true;
+        };
+        let iterations = &self.report.iterations;
+        let width = |of: &dyn Fn(&SocketFigures) -> f64| {
+            let values: Vec<f64> = iterations.iter().map(of).collect();
+            interval_width(level, &values)
+        };
+        let use_of = |cpu: &Option<CpuUse>| cpu.map_or(-1.0, |cpu| cpu.total);
+        let found = (
+            width(&|figures| judged(job.test, figures)),
+            width(&|figures| use_of(&figures.local_cpu)),
+            width(&|figures| use_of(&figures.remote_cpu)),
+        );
+        let (Some(result), Some(local_cpu), Some(remote_cpu)) = found else {
+            // One repetition says nothing about its neighbours.
+            return false;
+        };
+        let cpus = asked.result_only || local_cpu <= asked.width && remote_cpu <= asked.width;
+        let reached = result <= asked.width && cpus;
+        self.report.confidence = Some(ConfidenceReport {
+            level: asked.level,
+            width: asked.width,
+            reached,
+            result,
+            local_cpu,
+            remote_cpu,
+        });
+        reached
+    }
+
+    fn finish(&mut self) {
+        let report = &mut self.report;
+        if !report.iterations.is_empty() {
+            report.result = means(&report.iterations);
+        }
+        report.latency_ns = summary(&self.histogram);
+        let percentile = |percent| {
+            let value = self.histogram.percentile(percent)?;
+            i64::try_from(value).ok()
+        };
+        report.latency_p95_ns = percentile(95.0);
+        report.latency_p9999_ns = percentile(99.99);
+    }
+
+    /// Asks the server how it measures its CPUs.
+    fn calibrate(&mut self, streams: &mut [Stream]) -> Result<(), Silence> {
+        let Settings { stop, patience, .. } = self.settings;
+        let Some(control) = streams
+            .first_mut()
+            .and_then(|stream| stream.control.as_mut())
+        else {
+            let what = "the server's CPUs are asked for on the control connection";
+            return Err(Silence::Failed(failure(SocketStage::Control, what)));
+        };
+        control.send(&Request::CpuCalibrate, stop)?;
+        // netperf 2.7 waits longer for this one, as it took the machines of old a while.
+        let patience = patience.answer + patience.answer / 3;
+        let message = control.receive("calibration", patience, stop)?;
+        let said = Calibration::parse(&message)
+            .map_err(|error| Silence::Failed(answer("calibration", &error)))?;
+        let figures = SocketFigures {
+            remote_cpu: Some(CpuUse {
+                // What netperf prints: the rate of an idle CPU, on Linux ticks per second.
+                total: said.rate.into(),
+                cpus: said.cpus,
+                peak_cpu: -1,
+                ..CpuUse::default()
+            }),
+            ..SocketFigures::default()
+        };
+        self.report.result = figures;
+        self.report.iterations = vec![figures];
+        Ok(())
+    }
+}
+
+/// The streams without those that load the path, which stand at the end.
+fn foreground(streams: &mut [Stream]) -> &mut [Stream] {
+    let count = streams.iter().filter(|stream| !stream.load).count();
+    &mut streams[..count]
+}
+
+fn text(address: Option<SocketAddr>) -> String {
+    address
+        .map(|address| address.to_string())
+        .unwrap_or_default()
+}

@@ -1,0 +1,204 @@
+//! What the server said, in whichever words.
+
+use wb_model::socket::{CpuUse, SocketEndReport, TcpSample};
+use wb_omni::{
+    AnswerError, ClassicKind, ClassicResponse, ClassicResults, CpuFigures, Flags, OmniResponse,
+    OmniResults, ResponseExtension, ResultsExtension, ResultsLayout, TcpFigures,
+};
+
+/// Its response: it is ready.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ready {
+    /// Port of the data.
+    pub(super) port: u16,
+    /// The server's end as it says it is.
+    pub(super) end: SocketEndReport,
+    /// Whether it sends without copying, as it was asked.
+    pub(super) send_avoid: bool,
+    /// Whether it receives without copying.
+    pub(super) receive_avoid: bool,
+    /// What a server of ours grants.
+    pub(super) extension: Option<ResponseExtension>,
+}
+
+impl Ready {
+    pub(super) fn parse(message: &[u8], kind: Option<ClassicKind>) -> Result<Self, AnswerError> {
+        Ok(match kind {
+            None => Self::omni(&OmniResponse::parse(message)?),
+            Some(kind) => Self::classic(&ClassicResponse::parse(message, kind)?, kind),
+        })
+    }
+
+    fn omni(said: &OmniResponse) -> Self {
+        let end = SocketEndReport {
+            send_buffer: [None, said.send_buffer, None],
+            receive_buffer: [None, said.receive_buffer, None],
+            send_size: said.send_size,
+            receive_size: said.receive_size,
+            send_width: said.send_width,
+            receive_width: said.receive_width,
+            no_delay: said.flags.contains(Flags::NO_DELAY),
+            priority: said.priority.map(u32::cast_signed),
+            tos: said.tos.map(u32::cast_signed),
+            burst: said.interval_burst,
+            burst_interval_us: said.interval_us,
+            ..SocketEndReport::default()
+        };
+        Self {
+            port: said.data_port,
+            end,
+            send_avoid: said.send_avoid,
+            receive_avoid: said.receive_avoid,
+            extension: said.extension,
+        }
+    }
+
+    fn classic(said: &ClassicResponse, kind: ClassicKind) -> Self {
+        let sends = kind == ClassicKind::TcpMaerts;
+        let end = SocketEndReport {
+            send_buffer: [None, said.send_buffer, None],
+            receive_buffer: [None, said.receive_buffer, None],
+            send_size: said.call_size.filter(|_| sends),
+            receive_size: said.call_size.filter(|_| !sends),
+            no_delay: said.no_delay,
+            ..SocketEndReport::default()
+        };
+        Self {
+            port: said.data_port,
+            end,
+            send_avoid: said.send_avoid,
+            receive_avoid: said.receive_avoid,
+            extension: None,
+        }
+    }
+}
+
+/// Its results.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    pub(super) bytes_received: u64,
+    pub(super) receive_calls: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) send_calls: u64,
+    pub(super) failed_sends: u64,
+    pub(super) receive_buffer: Option<u32>,
+    pub(super) send_buffer: Option<u32>,
+    pub(super) cpu: Option<CpuUse>,
+    pub(super) retransmissions: Option<u64>,
+    pub(super) congestion: String,
+    /// What a server of ours adds.
+    pub(super) extension: Option<ResultsExtension>,
+}
+
+impl Told {
+    /// `cpu`: whether the server was asked to measure its CPUs.
+    pub(super) fn parse(
+        message: &[u8],
+        kind: Option<ClassicKind>,
+        cpu: bool,
+    ) -> Result<Self, AnswerError> {
+        Ok(match kind {
+            None => {
+                let layout = ResultsLayout::guess(message, cpu);
+                Self::omni(&OmniResults::parse(message, layout, cpu)?)
+            }
+            Some(kind) => Self::classic(&ClassicResults::parse(message, kind, cpu)?, kind),
+        })
+    }
+
+    fn omni(said: &OmniResults) -> Self {
+        Self {
+            bytes_received: said.bytes_received,
+            receive_calls: said.receive_calls.into(),
+            bytes_sent: said.bytes_sent,
+            send_calls: said.send_calls.into(),
+            failed_sends: said.failed_sends.into(),
+            receive_buffer: said.receive_buffer,
+            send_buffer: said.send_buffer,
+            cpu: said.cpu.as_ref().map(cpu_use),
+            retransmissions: said.retransmissions.map(u64::from),
+            congestion: String::from_utf8_lossy(said.congestion_control.as_bytes()).into_owned(),
+            extension: said.extension,
+        }
+    }
+
+    fn classic(said: &ClassicResults, kind: ClassicKind) -> Self {
+        let (bytes, calls) = (said.bytes, u64::from(said.calls));
+        let cpu = said.cpu_total.map(|total| CpuUse {
+            total: total.into(),
+            cpus: said.cpus,
+            peak_cpu: -1,
+            ..CpuUse::default()
+        });
+        let mut told = Self {
+            receive_buffer: said.receive_buffer,
+            send_buffer: said.send_buffer,
+            cpu,
+            ..Self::default()
+        };
+        if kind == ClassicKind::TcpMaerts {
+            (told.bytes_sent, told.send_calls) = (bytes, calls);
+        } else {
+            (told.bytes_received, told.receive_calls) = (bytes, calls);
+        }
+        told
+    }
+
+    /// Adds what it says to the server's end; the sums are over the streams.
+    pub(super) fn add_to(&self, end: &mut SocketEndReport) {
+        end.bytes_received += self.bytes_received;
+        end.bytes_sent += self.bytes_sent;
+        end.receive_calls += self.receive_calls;
+        end.send_calls += self.send_calls;
+        end.failed_sends += self.failed_sends;
+        end.receive_buffer[2] = end.receive_buffer[2].or(self.receive_buffer);
+        end.send_buffer[2] = end.send_buffer[2].or(self.send_buffer);
+        if end.congestion.is_empty() {
+            end.congestion.clone_from(&self.congestion);
+        }
+        if let Some(again) = self.retransmissions {
+            end.retransmissions = Some(end.retransmissions.unwrap_or(0) + again);
+        }
+        if end.tcp.is_none() {
+            end.tcp = self.extension.and_then(|more| more.tcp).map(tcp_sample);
+        }
+    }
+}
+
+fn cpu_use(said: &CpuFigures) -> CpuUse {
+    let split = said.split.unwrap_or_default();
+    CpuUse {
+        total: said.total.into(),
+        user: split.user.into(),
+        system: split.system.into(),
+        iowait: split.iowait.into(),
+        irq: split.irq.into(),
+        softirq: split.softirq.into(),
+        cpus: said.cpus,
+        peak_cpu: said.peak_id,
+        peak: said.peak.into(),
+    }
+}
+
+fn tcp_sample(said: TcpFigures) -> TcpSample {
+    TcpSample {
+        rtt_us: said.rtt_us,
+        rtt_var_us: said.rttvar_us,
+        min_rtt_us: said.min_rtt_us,
+        cwnd: said.snd_cwnd,
+        retransmissions: said.total_retrans,
+        mss: said.snd_mss,
+        path_mtu: said.pmtu,
+        receive_ssthresh: said.rcv_ssthresh,
+        // Bytes to bits.
+        pacing_bps: said.pacing_rate.saturating_mul(8),
+        delivery_bps: said.delivery_rate.saturating_mul(8),
+        bytes_received: said.bytes_received,
+        busy_us: said.busy_us,
+        receiver_limited_us: said.rwnd_limited_us,
+        buffer_limited_us: said.sndbuf_limited_us,
+        receive_rtt_us: said.rcv_rtt_us,
+        receive_space: said.rcv_space,
+        ..TcpSample::default()
+    }
+}

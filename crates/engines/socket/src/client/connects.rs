@@ -1,0 +1,298 @@
+//! Transactions that have a connection each.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use wb_model::socket::SocketJob;
+
+use super::{ports::PortWalk, role::Role};
+use crate::{
+    flow::{Ended, Recorder, Requester, Run, Tally, drain, finish},
+    open::{Effective, SocketPlan, connect, effective, errno, open},
+    stop::Stopper,
+};
+
+/// How long a port is looked for when all of the range are taken: connections in TIME_WAIT leave
+/// theirs after a minute, but a test that waits for them measures that.
+const LOOKING: Duration = Duration::from_secs(5);
+
+/// What all connections of a stream have in common.
+#[derive(Debug)]
+pub(super) struct Connects<'a> {
+    pub(super) job: &'a SocketJob,
+    pub(super) role: Role,
+    pub(super) from: IpAddr,
+    pub(super) to: SocketAddr,
+    pub(super) walk: PortWalk,
+    /// Transactions, if they end it.
+    pub(super) limit: Option<u64>,
+    /// The server ends each connection; else we do.
+    pub(super) server_closes: bool,
+}
+
+/// A socket of ours that has a port.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) fd: OwnedFd,
+    pub(super) send_buffer: u32,
+    pub(super) receive_buffer: u32,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A port that is taken: another one will do.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(errno(error), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
+}
+
+impl Connects<'_> {
+    /// A socket bound to the next port that is free.
+    pub(super) fn seat(&mut self) -> io::Result<Seat> {
+        let mut last = io::Error::from_raw_os_error(libc::EADDRINUSE);
+        for _ in 0..self.walk.len() {
+            let bind = SocketAddr::new(self.from, self.walk.advance());
+            let opened = open(&SocketPlan {
+                bind: Some(bind),
+                ipv6: self.to.is_ipv6(),
+                protocol: self.job.protocol,
+                socket_type: self.job.socket_type,
+                side: &self.job.local,
+                options: &self.job.options,
+                server: false,
+                join: None,
+                speaks_first: self.role.speaks_first(),
+                busy_poll: self.job.busy_poll,
+            });
+            match opened {
+                Ok(opened) => {
+                    return Ok(Seat {
+                        fd: opened.fd,
+                        send_buffer: opened.send_buffer,
+                        receive_buffer: opened.receive_buffer,
+                        warnings: opened.warnings,
+                    });
+                }
+                Err(error) if is_taken(&error) => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// Transactions until it is stopped, the limit is reached or one cannot be done. `seat` is the
+    /// first connection's. Gives too what was in effect on the last connection.
+    pub(super) fn run(
+        &mut self,
+        seat: OwnedFd,
+        mut requester: Option<&mut Requester>,
+        run: &mut Run<'_>,
+    ) -> (Tally, Option<Effective>) {
+        let mut tally = Tally::default();
+        let mut last = None;
+        let mut seat = Some(seat);
+        let bytes = match self.role {
+            Role::Crr => (self.job.request_size.into(), self.job.response_size.into()),
+            _ => (0_u64, 0_u64),
+        };
+        while !run.stop.stopped() && self.limit.is_none_or(|limit| tally.transactions < limit) {
+            let began = Instant::now();
+            match self.transaction(seat.take(), requester.as_deref_mut(), run, &mut last) {
+                Ok(()) => {}
+                Err(ended) => {
+                    tally.ended = ended;
+                    return (tally, last);
+                }
+            }
+            record(run.recorder.as_deref_mut(), began);
+            tally.transactions += 1;
+            tally.bytes_sent += bytes.0;
+            tally.bytes_received += bytes.1;
+            tally.send_calls += u64::from(bytes.0 > 0);
+            tally.receive_calls += u64::from(bytes.1 > 0);
+            run.counters.add(1, bytes.0 + bytes.1);
+            run.counters.add_transaction();
+        }
+        if !run.stop.stopped() {
+            tally.ended = Ended::Limit;
+        }
+        (tally, last)
+    }
+
+    fn transaction(
+        &mut self,
+        seat: Option<OwnedFd>,
+        requester: Option<&mut Requester>,
+        run: &mut Run<'_>,
+        last: &mut Option<Effective>,
+    ) -> Result<(), Ended> {
+        let fd = self.connected(seat, run.stop)?;
+        if last.is_none() {
+            *last = Some(effective(fd.as_fd()));
+        }
+        if let Some(requester) = requester {
+            requester.exchange(fd.as_fd(), run)?;
+        }
+        self.end(fd.as_fd(), run.stop)
+            .map_err(|error| ended(error, run.stop))
+    }
+
+    /// A connection from the next port from which one can be made.
+    fn connected(&mut self, mut seat: Option<OwnedFd>, stop: &Stopper) -> Result<OwnedFd, Ended> {
+        let until = Instant::now() + LOOKING;
+        loop {
+            let fd = match seat.take() {
+                Some(fd) => fd,
+                None => match self.seat() {
+                    Ok(seat) => seat.fd,
+                    // The whole range is taken at this moment.
+                    Err(error) if is_taken(&error) && Instant::now() < until => {
+                        if stop.stopped() {
+                            return Err(Ended::Stopped);
+                        }
+                        std::thread::sleep(Duration::from_millis(1));
+                        continue;
+                    }
+                    Err(error) => return Err(Ended::Failed(error)),
+                },
+            };
+            match connect(fd.as_fd(), self.to, stop) {
+                Ok(()) => return Ok(fd),
+                Err(error) => {
+                    let again = is_taken(&error) || self.job.options.retry_connect;
+                    if !again || stop.stopped() || Instant::now() >= until {
+                        return Err(ended(error, stop));
+                    }
+                    if !is_taken(&error) {
+                        // A server that refuses is not asked as fast as it can refuse.
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&self, fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<()> {
+        let rest = if self.server_closes {
+            drain(fd, stop)
+        } else {
+            finish(fd, stop)
+        };
+        rest.map(drop)
+    }
+}
+
+fn record(recorder: Option<&mut Recorder>, began: Instant) {
+    if let Some(recorder) = recorder {
+        recorder.record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// What an error means for a loop that may have been told to end.
+pub(super) fn ended(error: io::Error, stop: &Stopper) -> Ended {
+    if stop.stopped() {
+        Ended::Stopped
+    } else {
+        Ended::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use wb_model::units::PortRange;
+
+    use super::*;
+    use crate::flow::Counters;
+
+    fn free_range(length: u16) -> PortRange {
+        // Ports in a row that nobody has, below those the kernel gives out by itself.
+        for first in (20_000..30_000).step_by(usize::from(length) + 1) {
+            let range = PortRange {
+                first,
+                last: first + length - 1,
+            };
+            if (range.first..=range.last).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+            {
+                return range;
+            }
+        }
+        panic!("no free ports in a row");
+    }
+
+    #[test]
+    fn ports_that_are_taken_are_passed_over() {
+        let range = free_range(4);
+        let taken = TcpListener::bind(("127.0.0.1", range.first + 1)).unwrap();
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let clients = std::thread::spawn(move || {
+            let mut ports = Vec::new();
+            for _ in 0..5 {
+                let (stream, peer) = server.accept().unwrap();
+                ports.push(peer.port());
+                drop(stream);
+            }
+            ports
+        });
+        let job = SocketJob::default();
+        let mut connects = Connects {
+            job: &job,
+            role: Role::Cc,
+            from: "127.0.0.1".parse().unwrap(),
+            to,
+            // A random number that begins at the first.
+            walk: PortWalk::new(range, 0),
+            limit: Some(5),
+            server_closes: true,
+        };
+        let (stop, counters) = (Stopper::new(), Counters::default());
+        let mut recorder = Recorder::new(false);
+        let mut run = Run {
+            stop: &stop,
+            counters: &counters,
+            recorder: Some(&mut recorder),
+        };
+        let seat = connects.seat().unwrap();
+        let (tally, last) = connects.run(seat.fd, None, &mut run);
+        assert!(matches!(tally.ended, Ended::Limit), "{:?}", tally.ended);
+        assert_eq!((tally.transactions, counters.transactions()), (5, 5));
+        assert_eq!(recorder.histogram().count(), 5);
+        assert!(last.unwrap().segment.is_some());
+        let first = range.first;
+        // The second is somebody else's; the first comes again after the last.
+        let expected = [first, first + 2, first + 3, first, first + 2];
+        assert_eq!(clients.join().unwrap(), expected);
+        drop(taken);
+    }
+
+    #[test]
+    fn a_closed_port_is_a_failure_and_counts_nothing() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = gone.local_addr().unwrap();
+        drop(gone);
+        let job = SocketJob::default();
+        let mut connects = Connects {
+            job: &job,
+            role: Role::Cc,
+            from: "127.0.0.1".parse().unwrap(),
+            to,
+            walk: PortWalk::new(super::super::ports::USUAL, 77),
+            limit: None,
+            server_closes: true,
+        };
+        let (stop, counters) = (Stopper::new(), Counters::default());
+        let mut run = Run {
+            stop: &stop,
+            counters: &counters,
+            recorder: None,
+        };
+        let seat = connects.seat().unwrap();
+        let (tally, _) = connects.run(seat.fd, None, &mut run);
+        let errno = tally.failure().and_then(errno);
+        assert_eq!((errno, tally.transactions), (Some(libc::ECONNREFUSED), 0));
+    }
+}

@@ -1,0 +1,303 @@
+//! The control connection: messages of one length, and waits that a stop wish ends at once.
+
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt},
+};
+use wb_model::socket::{SocketFailure, SocketStage};
+use wb_omni::{AnswerError, Framer, Generation, OmniResults, Request, ResultsLayout};
+
+use super::{
+    failure::{answer, failure, system},
+    target::Target,
+};
+
+/// How soon a stop wish is noticed.
+pub(super) const NOTICE: Duration = Duration::from_millis(10);
+/// How long the kernel may try to connect. Its own patience is more than two minutes.
+const CONNECT: Duration = Duration::from_secs(60);
+/// Bytes read in one go: some messages.
+const CHUNK: usize = 4096;
+
+/// Why there is no message.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// Somebody wants the test to end.
+    Stopped,
+    /// The connection is of no more use.
+    Failed(SocketFailure),
+}
+
+/// One control connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    stream: TcpStream,
+    framer: Framer,
+    /// Messages that came and were not asked for yet.
+    messages: VecDeque<Vec<u8>>,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    /// Set when the server has closed it, or it broke.
+    ended: Option<String>,
+}
+
+/// Waits until one of `fds` is ready or it is `until`. Whether one is.
+pub(super) fn wait(fds: &mut [PollFd<'_>], until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout = Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    // An interrupted wait is a short one; whoever calls it looks at the clock anyway.
+    matches!(poll(fds, Some(&timeout)), Ok(ready) if ready > 0)
+}
+
+enum Wait {
+    Ready,
+    Late,
+    Stopped,
+}
+
+fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, until: Instant, stop: &AtomicBool) -> Wait {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Wait::Stopped;
+        }
+        let now = Instant::now();
+        if wait(
+            &mut [PollFd::from_borrowed_fd(fd, flags)],
+            until.min(now + NOTICE),
+        ) {
+            return Wait::Ready;
+        }
+        if Instant::now() >= until {
+            return Wait::Late;
+        }
+    }
+}
+
+impl Control {
+    /// Connects to the first of the server's addresses that answers.
+    pub(super) fn connect(target: &Target, stop: &AtomicBool) -> Result<Self, Silence> {
+        let pairs = target.control();
+        let mut last = failure(
+            SocketStage::Connect,
+            format!(
+                "{}: our end has no address of the server's family",
+                target.name
+            ),
+        );
+        for (local, server) in pairs {
+            match connect_to(local, server, stop) {
+                Ok(control) => return Ok(control),
+                Err(Silence::Stopped) => return Err(Silence::Stopped),
+                Err(Silence::Failed(failed)) => last = failed,
+            }
+        }
+        Err(Silence::Failed(last))
+    }
+
+    /// Sends a request, all of it.
+    pub(super) fn send(&mut self, request: &Request, stop: &AtomicBool) -> Result<(), Silence> {
+        let bytes = request.encode(self.framer.generation());
+        let until = Instant::now() + CONNECT;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.stream.write(&bytes[sent..]) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    match wait_for(self.stream.as_fd(), PollFlags::OUT, until, stop) {
+                        Wait::Ready => {}
+                        Wait::Stopped => return Err(Silence::Stopped),
+                        Wait::Late => return Err(Silence::Failed(no_answer("request", CONNECT))),
+                    }
+                }
+                Err(error) => {
+                    let what = "cannot send on the control connection";
+                    return Err(Silence::Failed(system(SocketStage::Control, what, &error)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a message; `what` it is, for the text of a failure.
+    pub(super) fn receive(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Vec<u8>, Silence> {
+        let until = Instant::now() + patience;
+        loop {
+            self.read();
+            if let Some(message) = self.messages.pop_front() {
+                return Ok(message);
+            }
+            if self.ended.is_some() {
+                return Err(Silence::Failed(self.broken(what)));
+            }
+            match wait_for(self.stream.as_fd(), PollFlags::IN, until, stop) {
+                Wait::Ready => {}
+                Wait::Stopped => return Err(Silence::Stopped),
+                Wait::Late => return Err(Silence::Failed(no_answer(what, patience))),
+            }
+        }
+    }
+
+    /// Takes what has come, without waiting.
+    fn read(&mut self) {
+        let mut bytes = [0; CHUNK];
+        while self.ended.is_none() {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.ended = Some("the server closed the control connection".to_owned()),
+                Ok(n) => {
+                    self.framer.push(&bytes[..n]);
+                    while let Some(message) = self.framer.next_message() {
+                        self.messages.push_back(message);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let told = system(SocketStage::Control, "the control connection broke", &error);
+                    self.ended = Some(told.what);
+                }
+            }
+        }
+    }
+
+    /// Looks, without waiting, whether the server has given up the test: its connection ended, or
+    /// it says what went wrong. Results that came early stay for [`receive`](Self::receive).
+    pub(super) fn trouble(&mut self) -> Option<SocketFailure> {
+        self.read();
+        match self.messages.front() {
+            Some(message) => refusal(message),
+            None => self.ended.is_some().then(|| self.broken("results")),
+        }
+    }
+
+    /// Whether there is a message to be received.
+    pub(super) fn has_message(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    /// Whether nothing more can come.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn broken(&self, what: &str) -> SocketFailure {
+        let why = self
+            .ended
+            .as_deref()
+            .unwrap_or("the control connection broke");
+        let (came, of) = (self.framer.waiting(), self.framer.generation().len());
+        failure(
+            SocketStage::Control,
+            format!("{why}; {came} of {of} bytes of its {what} came"),
+        )
+    }
+
+    /// Ends the connection as netperf does: says that there is no more, and waits for the server
+    /// to say so too.
+    pub(super) fn close(mut self, patience: Duration, stop: &AtomicBool) {
+        if self.ended.is_some() || self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return;
+        }
+        let until = Instant::now() + patience;
+        while self.ended.is_none() {
+            match wait_for(self.stream.as_fd(), PollFlags::IN, until, stop) {
+                Wait::Ready => self.read(),
+                Wait::Late | Wait::Stopped => return,
+            }
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// What a message says if it is a "no". That stands in the same place in all of them.
+fn refusal(message: &[u8]) -> Option<SocketFailure> {
+    match OmniResults::parse(message, ResultsLayout::V27, false) {
+        Err(error @ AnswerError::Refused(_)) => Some(answer("results", &error)),
+        _ => None,
+    }
+}
+
+fn no_answer(what: &str, patience: Duration) -> SocketFailure {
+    failure(
+        SocketStage::Control,
+        format!(
+            "no {what} from the server within {} s",
+            patience.as_secs_f64()
+        ),
+    )
+}
+
+fn connect_to(
+    local: Option<SocketAddr>,
+    server: SocketAddr,
+    stop: &AtomicBool,
+) -> Result<Control, Silence> {
+    let what = match local {
+        Some(local) => format!("cannot connect from {local} to {server}"),
+        None => format!("cannot connect to {server}"),
+    };
+    let failed = |error: io::Error| Silence::Failed(system(SocketStage::Connect, &what, &error));
+    let socket = begin(local, server).map_err(failed)?;
+    match wait_for(
+        socket.as_fd(),
+        PollFlags::OUT,
+        Instant::now() + CONNECT,
+        stop,
+    ) {
+        Wait::Ready => {}
+        Wait::Stopped => return Err(Silence::Stopped),
+        Wait::Late => return Err(failed(rustix::io::Errno::TIMEDOUT.into())),
+    }
+    let outcome = sockopt::socket_error(&socket).map_err(|error| failed(error.into()))?;
+    outcome.map_err(|error| failed(error.into()))?;
+    let stream = TcpStream::from(socket);
+    Ok(Control {
+        peer: stream.peer_addr().map_err(failed)?,
+        local: stream.local_addr().map_err(failed)?,
+        framer: Framer::new(Generation::Words164),
+        messages: VecDeque::new(),
+        stream,
+        ended: None,
+    })
+}
+
+/// A socket that is about to be connected.
+fn begin(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match server {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if let Some(local) = local {
+        // A fixed port is still in TIME_WAIT when a test is repeated.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &local)?;
+    }
+    match connect(&socket, &server) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}

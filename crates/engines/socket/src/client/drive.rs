@@ -1,0 +1,325 @@
+//! The thread of one stream: connects, moves data until it is told to end, takes the connection down.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use wb_measure::Histogram;
+use wb_model::socket::{SocketFailure, SocketStage};
+
+use super::{
+    connects::{Connects, ended},
+    failure::{failure, system},
+    lane::{Gate, Lane, Phase},
+    role::Role,
+};
+use crate::{
+    flow::{
+        DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, Ended,
+        ReceivePlan, Receiver, Recorder, RequestPlan, Requester, Run, SendPlan, Sender, TagReport,
+        Tally, end_datagrams, finish,
+    },
+    host::Host,
+    open::{Effective, connect, effective},
+};
+
+/// What a thread is to do.
+#[derive(Debug)]
+pub(super) enum Task<'a> {
+    Send(SendPlan),
+    Receive(ReceivePlan),
+    SendDatagrams(DatagramSendPlan),
+    ReceiveDatagrams(DatagramReceivePlan),
+    Request(RequestPlan),
+    /// With the first connection's socket.
+    Connect(Connects<'a>, OwnedFd, Option<RequestPlan>),
+    /// Only looks at the connection.
+    Look,
+}
+
+/// All that a thread needs.
+pub(super) struct Drive<'a> {
+    pub(super) task: Task<'a>,
+    pub(super) lane: &'a Lane,
+    pub(super) gate: &'a Gate,
+    pub(super) host: &'a dyn Host,
+    pub(super) cpu: Option<u32>,
+    pub(super) to: SocketAddr,
+    /// Datagrams whose end is a datagram too.
+    pub(super) connectionless: bool,
+    /// The data socket is connected, before or after the start.
+    pub(super) connect: Option<When>,
+    pub(super) recorder: Option<Recorder>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    BeforeStart,
+    AfterStart,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Before the first operation.
+    pub(super) began: Instant,
+    /// No more data.
+    pub(super) looped: Instant,
+    /// The connection was down.
+    pub(super) ended: Instant,
+    pub(super) tally: Tally,
+    /// Whether there was a connection, where there is to be one.
+    pub(super) connected: bool,
+    /// What was in effect before the connection was taken down.
+    pub(super) effective: Option<Effective>,
+    pub(super) histogram: Option<Histogram>,
+    pub(super) tags: Option<TagReport>,
+    pub(super) failure: Option<SocketFailure>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Outcome {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            looped: now,
+            ended: now,
+            tally: Tally::default(),
+            connected: false,
+            effective: None,
+            histogram: None,
+            tags: None,
+            failure: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// From before the first operation until the connection was down.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.ended.saturating_duration_since(self.began)
+    }
+}
+
+/// A task with its buffers.
+enum Loop<'a> {
+    Send(Sender),
+    Receive(Receiver),
+    SendDatagrams(DatagramSender),
+    ReceiveDatagrams(DatagramReceiver),
+    Request(Requester),
+    Connect(Connects<'a>, Option<OwnedFd>, Option<Requester>),
+    Look,
+}
+
+impl<'a> Loop<'a> {
+    fn new(task: Task<'a>) -> io::Result<Self> {
+        Ok(match task {
+            Task::Send(plan) => Self::Send(Sender::new(&plan)?),
+            Task::Receive(plan) => Self::Receive(Receiver::new(&plan)?),
+            Task::SendDatagrams(plan) => Self::SendDatagrams(DatagramSender::new(&plan)?),
+            Task::ReceiveDatagrams(plan) => Self::ReceiveDatagrams(DatagramReceiver::new(&plan)?),
+            Task::Request(plan) => Self::Request(Requester::new(&plan)?),
+            Task::Connect(connects, seat, plan) => {
+                let requester = plan.as_ref().map(Requester::new).transpose()?;
+                Self::Connect(connects, Some(seat), requester)
+            }
+            Task::Look => Self::Look,
+        })
+    }
+}
+
+impl Drive<'_> {
+    /// Runs it. Never fails as a function: the outcome says what went wrong.
+    pub(super) fn run(self) -> Outcome {
+        let lane = self.lane;
+        let outcome = self.all();
+        if outcome.failure.is_some() {
+            lane.failed.store(true, Ordering::Relaxed);
+        }
+        lane.enter(Phase::Done);
+        outcome
+    }
+
+    fn all(mut self) -> Outcome {
+        let (lane, gate) = (self.lane, self.gate);
+        let mut outcome = Outcome::new();
+        let looping = lane.run.enter();
+        let _draining = lane.drain.enter();
+        if let Some(cpu) = self.cpu
+            && let Err(why) = self.host.bind_cpu(cpu)
+        {
+            outcome
+                .warnings
+                .push(format!("not bound to CPU {cpu}: {why}"));
+        }
+        let task = std::mem::replace(&mut self.task, Task::Look);
+        let mut work = match Loop::new(task) {
+            Ok(work) => work,
+            Err(error) => {
+                outcome.failure = Some(system(SocketStage::Socket, "cannot prepare", &error));
+                return outcome;
+            }
+        };
+        if self.connect == Some(When::BeforeStart) && !self.connected(&mut outcome) {
+            return outcome;
+        }
+        lane.enter(Phase::Ready);
+        if !gate.pass() {
+            return outcome;
+        }
+        outcome.began = Instant::now();
+        lane.enter(Phase::Begun);
+        if self.connect == Some(When::AfterStart) && !self.connected(&mut outcome) {
+            outcome.looped = Instant::now();
+            outcome.ended = outcome.looped;
+            return outcome;
+        }
+        outcome.connected = true;
+        lane.enter(Phase::Moving);
+        self.moves(&mut work, &mut outcome);
+        outcome.looped = Instant::now();
+        self.judge(&mut outcome);
+        if outcome.failure.is_some() {
+            lane.failed.store(true, Ordering::Relaxed);
+        }
+        // What still interrupts calls is told to end the tear-down.
+        drop(looping);
+        lane.enter(Phase::Looped);
+        if let Some(socket) = &lane.socket {
+            outcome.effective = Some(effective(socket.as_fd()));
+            if outcome.failure.is_none() {
+                self.take_down(&mut work, socket.as_fd(), &mut outcome);
+            }
+            self.last_look(socket.as_fd(), &mut outcome);
+        }
+        outcome.ended = Instant::now();
+        if let Loop::ReceiveDatagrams(receiver) = &work {
+            outcome.tags = receiver.tags();
+        }
+        outcome.histogram = self
+            .recorder
+            .as_ref()
+            .map(|recorder| recorder.histogram().clone());
+        outcome
+    }
+
+    /// Whether the data socket is connected now. Told to end meanwhile is no failure.
+    fn connected(&self, outcome: &mut Outcome) -> bool {
+        let Some(socket) = &self.lane.socket else {
+            return true;
+        };
+        match connect(socket.as_fd(), self.to, &self.lane.run) {
+            Ok(()) => true,
+            Err(error) => {
+                if let Ended::Failed(error) = ended(error, &self.lane.run) {
+                    let what = format!("cannot connect the data to {}", self.to);
+                    outcome.failure = Some(system(SocketStage::Data, &what, &error));
+                }
+                false
+            }
+        }
+    }
+
+    fn moves(&mut self, work: &mut Loop<'_>, outcome: &mut Outcome) {
+        let mut run = Run {
+            stop: &self.lane.run,
+            counters: &self.lane.counters,
+            recorder: self.recorder.as_mut(),
+        };
+        let unconnected = self.connect.is_none().then_some(self.to);
+        let socket = self.lane.socket.as_ref().map(AsFd::as_fd);
+        outcome.tally = match (work, socket) {
+            (Loop::Send(sender), Some(fd)) => sender.run(fd, &mut run),
+            (Loop::Receive(receiver), Some(fd)) => receiver.run(fd, &mut run),
+            (Loop::SendDatagrams(sender), Some(fd)) => sender.run(fd, unconnected, &mut run),
+            (Loop::ReceiveDatagrams(receiver), Some(fd)) => receiver.run(fd, &mut run),
+            (Loop::Request(requester), Some(fd)) => requester.run(fd, unconnected, &mut run),
+            (Loop::Connect(connects, seat, requester), _) => {
+                let seat = seat.take().expect("a loop is run once");
+                let (tally, last) = connects.run(seat, requester.as_mut(), &mut run);
+                outcome.effective = last;
+                tally
+            }
+            (_, _) => Tally::default(),
+        };
+    }
+
+    /// Tells a fault from an end.
+    fn judge(&self, outcome: &mut Outcome) {
+        let to = self.to;
+        outcome.failure = match (&outcome.tally.ended, self.lane.role) {
+            (Ended::Failed(error), role) => {
+                let doing = match role {
+                    Role::Up => format!("sending to {to}"),
+                    Role::Down => format!("receiving from {to}"),
+                    Role::Rr => format!("request and response with {to}"),
+                    Role::Crr | Role::Cc | Role::Mss => format!("a connection with {to}"),
+                };
+                Some(system(SocketStage::Data, &doing, error))
+            }
+            (Ended::Eof, Role::Rr | Role::Crr) if !self.lane.run.stopped() => {
+                let what = format!("{to} ended the data connection before its time");
+                Some(failure(SocketStage::Data, what))
+            }
+            _ => None,
+        };
+    }
+
+    fn take_down(&self, work: &mut Loop<'_>, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
+        let lane = self.lane;
+        let stop = &lane.drain;
+        match work {
+            Loop::Send(sender) => sender.settle(fd, stop, &mut outcome.tally),
+            Loop::SendDatagrams(sender) => sender.settle(fd, stop, &mut outcome.tally),
+            _ => {}
+        }
+        if lane.abort.load(Ordering::Relaxed) {
+            // What still comes is answered with a reset, so a server that would send on ends.
+            let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
+            return;
+        }
+        if self.connectionless {
+            if lane.role != Role::Down {
+                end_datagrams(fd, self.connect.is_none().then_some(self.to));
+            }
+            return;
+        }
+        match finish(fd, stop) {
+            Ok(rest) if lane.role == Role::Down => outcome.tally.bytes_received += rest,
+            Ok(_) => {}
+            Err(_) if lane.abort.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                let what = format!("taking down the data connection with {}", self.to);
+                outcome.failure = Some(match ended(error, stop) {
+                    Ended::Failed(error) => system(SocketStage::Data, &what, &error),
+                    _ => failure(
+                        SocketStage::Data,
+                        format!("{what}: the server does not end it"),
+                    ),
+                });
+            }
+        }
+    }
+
+    /// Retransmissions go on until the last byte is acknowledged; the windows and times of a closed
+    /// connection say nothing.
+    fn last_look(&self, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
+        let Some(tcp) = outcome
+            .effective
+            .as_mut()
+            .and_then(|known| known.tcp.as_mut())
+        else {
+            return;
+        };
+        if let Some(later) = crate::sys::tcp_sample(fd) {
+            tcp.retransmissions = tcp.retransmissions.max(later.retransmissions);
+            tcp.bytes_acked = tcp.bytes_acked.max(later.bytes_acked);
+            tcp.bytes_received = tcp.bytes_received.max(later.bytes_received);
+        }
+    }
+}

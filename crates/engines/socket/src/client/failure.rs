@@ -1,0 +1,79 @@
+//! What ended a test, in a line.
+
+use std::io;
+
+use wb_model::socket::{SocketFailure, SocketStage};
+use wb_omni::{AnswerError, Refusal};
+
+use crate::open::errno;
+
+pub(super) fn failure(stage: SocketStage, what: impl Into<String>) -> SocketFailure {
+    SocketFailure {
+        stage,
+        what: what.into(),
+        errno: None,
+    }
+}
+
+/// With the system's words for an error.
+pub(super) fn system(stage: SocketStage, what: &str, error: &io::Error) -> SocketFailure {
+    SocketFailure {
+        stage,
+        what: format!("{what}: {}", without_number(error)),
+        errno: errno(error),
+    }
+}
+
+/// The system's words without its number, which has a place of its own.
+fn without_number(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" (os error") {
+        text.truncate(end);
+    }
+    text
+}
+
+/// An answer that is none. `what` names the answer that was expected.
+pub(super) fn answer(what: &str, error: &AnswerError) -> SocketFailure {
+    match error {
+        AnswerError::Refused(refusal) => refused(*refusal),
+        AnswerError::Bad(bad) => {
+            failure(SocketStage::Control, format!("the server's {what}: {bad}"))
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> SocketFailure {
+    let what = match refusal.errno() {
+        Some(number) => format!(
+            "the server could not do the test: {} (remote error {number})",
+            without_number(&io::Error::from_raw_os_error(number))
+        ),
+        None => format!("the server could not do the test: {refusal}"),
+    };
+    SocketFailure {
+        stage: SocketStage::Remote,
+        what,
+        errno: Some(refusal.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_the_servers_system_said() {
+        let refusal = Refusal::new(98).unwrap();
+        let told = answer("response", &AnswerError::Refused(refusal));
+        assert_eq!(told.stage, SocketStage::Remote);
+        assert_eq!(told.errno, Some(98));
+        assert!(
+            told.what.contains("Address already in use"),
+            "{}",
+            told.what
+        );
+        let told = answer("response", &AnswerError::Refused(Refusal::UNKNOWN_REQUEST));
+        assert!(told.what.contains("unknown request"), "{}", told.what);
+    }
+}

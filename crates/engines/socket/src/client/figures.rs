@@ -1,0 +1,334 @@
+//! From what the streams did to the figures of an iteration, and from those to their means.
+
+use std::time::Duration;
+
+use wb_measure::{Histogram, mean_of};
+use wb_model::{
+    report::Summary,
+    socket::{CpuUse, DatagramReport, SocketFigures, SocketProtocol, SocketTest},
+};
+use wb_omni::{DatagramFigures, LatencyFigures};
+
+use super::{answer::Told, drive::Outcome, request::Length, role::Role, window::Span};
+use crate::{cpu::service_demand, flow::Ended};
+
+/// What is known of one stream after an iteration.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) role: Role,
+    pub(super) load: bool,
+    pub(super) protocol: SocketProtocol,
+    pub(super) length: Length,
+    pub(super) omit: Duration,
+    pub(super) outcome: Outcome,
+    /// The time it had in common with the others, if that is what counts.
+    pub(super) span: Option<Span>,
+    /// The server's results.
+    pub(super) told: Option<Told>,
+}
+
+/// One stream's share.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Share {
+    /// What the receiver got; of transactions, both ways.
+    pub(super) bits_per_second: f64,
+    /// What this end sent.
+    pub(super) sent_bits_per_second: f64,
+    pub(super) transactions_per_second: f64,
+    pub(super) transactions: u64,
+}
+
+fn per(units: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        units as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+impl Measured {
+    /// From before the first operation until the connection was down, s.
+    pub(super) fn elapsed(&self) -> f64 {
+        let elapsed = self.outcome.elapsed();
+        let waited_for_the_end = self.role == Role::Down
+            && !self.protocol.connects()
+            && matches!(self.outcome.tally.ended, Ended::Stopped);
+        match self.length.time() {
+            // The mark that ends datagrams was lost; the wait for it does not count.
+            Some(time) if waited_for_the_end => elapsed.min(time).as_secs_f64(),
+            _ => elapsed.as_secs_f64(),
+        }
+    }
+
+    pub(super) fn share(&self) -> Share {
+        match &self.span {
+            Some(span) => self.in_common(span),
+            None => self.alone(),
+        }
+    }
+
+    /// Over its own time.
+    fn alone(&self) -> Share {
+        let seconds = self.elapsed();
+        let tally = &self.outcome.tally;
+        let sent_bits_per_second = 8.0 * per(tally.bytes_sent, seconds);
+        let bits_per_second = match self.role {
+            Role::Up => 8.0 * per(self.arrived(), seconds),
+            Role::Down | Role::Mss => 8.0 * per(tally.bytes_received, seconds),
+            Role::Rr | Role::Crr | Role::Cc => {
+                8.0 * per(tally.bytes_received + tally.bytes_sent, seconds)
+            }
+        };
+        Share {
+            bits_per_second,
+            sent_bits_per_second,
+            transactions_per_second: per(tally.transactions, seconds),
+            transactions: tally.transactions,
+        }
+    }
+
+    /// Bytes that reached the server: by its results, else by what TCP saw acknowledged, else all
+    /// that was sent.
+    fn arrived(&self) -> u64 {
+        let acked = self
+            .outcome
+            .effective
+            .as_ref()
+            .and_then(|known| known.tcp.as_ref());
+        match (&self.told, acked) {
+            (Some(told), _) => told.bytes_received,
+            (None, Some(tcp)) if self.protocol == SocketProtocol::Tcp => {
+                // The SYN counts as a byte in some kernels.
+                tcp.bytes_acked.min(self.outcome.tally.bytes_sent)
+            }
+            (None, _) => self.outcome.tally.bytes_sent,
+        }
+    }
+
+    /// Over the time in common.
+    fn in_common(&self, span: &Span) -> Share {
+        let both_ways = (span.bits_per_second(), span.transactions_per_second());
+        let tally = &self.outcome.tally;
+        let sent_part = match self.role {
+            Role::Up => 1.0,
+            Role::Down | Role::Mss | Role::Cc => 0.0,
+            Role::Rr | Role::Crr => {
+                let all = (tally.bytes_sent + tally.bytes_received).max(1);
+                tally.bytes_sent as f64 / all as f64
+            }
+        };
+        Share {
+            bits_per_second: match self.role {
+                Role::Up => self.up_in_common(span),
+                _ => both_ways.0,
+            },
+            sent_bits_per_second: both_ways.0 * sent_part,
+            transactions_per_second: both_ways.1,
+            transactions: span.transactions(),
+        }
+    }
+
+    /// TCP tells what was acknowledged. Else the server's count is taken, whose time is nearly the
+    /// same, as all begin together and are ended together.
+    fn up_in_common(&self, span: &Span) -> f64 {
+        if self.protocol == SocketProtocol::Tcp
+            && let Some(acked) = span.acked_bits_per_second()
+        {
+            return acked;
+        }
+        let Some(told) = &self.told else {
+            return span.bits_per_second();
+        };
+        let elapsed = self.elapsed();
+        match told.extension.filter(|_| self.omit > Duration::ZERO) {
+            Some(more) => 8.0 * per(more.bytes_after_omit, elapsed - self.omit.as_secs_f64()),
+            None => 8.0 * per(told.bytes_received, elapsed),
+        }
+    }
+}
+
+/// The figures of all streams together. CPU use is added where it is known.
+pub(super) fn together(
+    test: SocketTest,
+    streams: &[Measured],
+    local_cpu: Option<CpuUse>,
+    remote_cpu: Option<CpuUse>,
+) -> SocketFigures {
+    let mut figures = SocketFigures::default();
+    let mut reverse = 0.0;
+    let mut seconds = Vec::new();
+    for stream in streams.iter().filter(|stream| !stream.load) {
+        let share = stream.share();
+        if test == SocketTest::Both && stream.role == Role::Down {
+            reverse += share.bits_per_second;
+        } else {
+            figures.throughput_bps += share.bits_per_second;
+        }
+        figures.sent_bps += share.sent_bits_per_second;
+        figures.transactions_per_second += share.transactions_per_second;
+        figures.transactions += share.transactions;
+        seconds.push(
+            stream
+                .span
+                .map_or_else(|| stream.elapsed(), |span| span.seconds()),
+        );
+    }
+    figures.elapsed_s = mean_of(&seconds);
+    figures.reverse_bps = (test == SocketTest::Both).then_some(reverse);
+    figures.local_cpu = local_cpu;
+    figures.remote_cpu = remote_cpu;
+    // CPUs were measured over the whole run of all streams, so the work is that too.
+    let work: f64 = streams
+        .iter()
+        .map(|stream| {
+            let tally = &stream.outcome.tally;
+            let kibibytes = (tally.bytes_sent + tally.bytes_received) as f64 / 1024.0;
+            let units = if test.counts_transactions() {
+                if stream.load {
+                    0.0
+                } else {
+                    tally.transactions as f64
+                }
+            } else {
+                kibibytes
+            };
+            let elapsed = stream.elapsed();
+            if elapsed > 0.0 { units / elapsed } else { 0.0 }
+        })
+        .sum();
+    figures.local_service_demand = local_cpu.map(|cpu| service_demand(&cpu, work));
+    figures.remote_service_demand = remote_cpu.map(|cpu| service_demand(&cpu, work));
+    figures
+}
+
+/// Means of the iterations; which CPU was the busiest, and how many there are, is the last's.
+pub(super) fn means(iterations: &[SocketFigures]) -> SocketFigures {
+    let mean = |of: fn(&SocketFigures) -> f64| {
+        let values: Vec<f64> = iterations.iter().map(of).collect();
+        mean_of(&values)
+    };
+    let optional = |of: fn(&SocketFigures) -> Option<f64>| {
+        let values: Vec<f64> = iterations.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| mean_of(&values))
+    };
+    let transactions = mean(|figures| figures.transactions as f64).round();
+    SocketFigures {
+        elapsed_s: mean(|figures| figures.elapsed_s),
+        throughput_bps: mean(|figures| figures.throughput_bps),
+        reverse_bps: optional(|figures| figures.reverse_bps),
+        sent_bps: mean(|figures| figures.sent_bps),
+        transactions_per_second: mean(|figures| figures.transactions_per_second),
+        // A mean of counts is not negative.
+        transactions: transactions as u64,
+        local_cpu: mean_cpu(iterations.iter().filter_map(|figures| figures.local_cpu)),
+        remote_cpu: mean_cpu(iterations.iter().filter_map(|figures| figures.remote_cpu)),
+        local_service_demand: optional(|figures| figures.local_service_demand),
+        remote_service_demand: optional(|figures| figures.remote_service_demand),
+    }
+}
+
+/// The mean of several readings of a host's CPUs.
+pub(super) fn mean_cpu(readings: impl Iterator<Item = CpuUse>) -> Option<CpuUse> {
+    let readings: Vec<CpuUse> = readings.collect();
+    let last = *readings.last()?;
+    let mean = |of: fn(&CpuUse) -> f64| {
+        let values: Vec<f64> = readings.iter().map(of).collect();
+        mean_of(&values)
+    };
+    Some(CpuUse {
+        total: mean(|cpu| cpu.total),
+        user: mean(|cpu| cpu.user),
+        system: mean(|cpu| cpu.system),
+        iowait: mean(|cpu| cpu.iowait),
+        irq: mean(|cpu| cpu.irq),
+        softirq: mean(|cpu| cpu.softirq),
+        peak: mean(|cpu| cpu.peak),
+        ..last
+    })
+}
+
+/// The result that repetitions are judged by.
+pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
+    if test.counts_transactions() {
+        figures.transactions_per_second
+    } else {
+        figures.throughput_bps + figures.reverse_bps.unwrap_or(0.0)
+    }
+}
+
+/// A distribution as reports have it.
+pub(super) fn summary(histogram: &Histogram) -> Summary {
+    let s = histogram.summary();
+    Summary {
+        samples: s.samples,
+        min: s.min,
+        mean: s.mean,
+        stddev: s.stddev,
+        p50: s.p50,
+        p90: s.p90,
+        p99: s.p99,
+        p999: s.p999,
+        max: s.max,
+    }
+}
+
+/// Datagrams by their numbers, as the server saw them and we sent them.
+pub(super) fn datagrams(sent: u64, seen: &DatagramFigures) -> DatagramReport {
+    let one_way = seen
+        .latency
+        .map_or_else(Summary::default, |latency: LatencyFigures| Summary {
+            samples: seen.received,
+            min: Some(latency.min_ns),
+            // Exact enough: a mean above 2⁵³ ns would be a hundred days.
+            mean: Some(latency.mean_ns as f64),
+            p50: Some(latency.p50_ns),
+            p99: Some(latency.p99_ns),
+            max: Some(latency.max_ns),
+            ..Summary::default()
+        });
+    DatagramReport {
+        sent,
+        received: seen.received,
+        lost: sent.saturating_sub(seen.received.saturating_sub(seen.duplicates)),
+        duplicate: seen.duplicates,
+        reordered: seen.reordered,
+        foreign: seen.foreign,
+        jitter_rfc3550_ns: Some(seen.jitter_ns as f64),
+        one_way_ns: one_way,
+    }
+}
+
+/// Several streams' datagrams together. Distributions of which only figures are known cannot be
+/// merged: extremes and mean stay, percentiles go.
+pub(super) fn add_datagrams(sum: Option<DatagramReport>, more: DatagramReport) -> DatagramReport {
+    let Some(sum) = sum else { return more };
+    let least = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
+    let most = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).max();
+    let (a, b) = (sum.one_way_ns, more.one_way_ns);
+    let samples = a.samples + b.samples;
+    let weighted = |s: &Summary| s.mean.map(|mean| mean * s.samples as f64);
+    let total: Option<f64> = match (weighted(&a), weighted(&b)) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    };
+    let jitters = [sum.jitter_rfc3550_ns, more.jitter_rfc3550_ns];
+    DatagramReport {
+        sent: sum.sent + more.sent,
+        received: sum.received + more.received,
+        lost: sum.lost + more.lost,
+        duplicate: sum.duplicate + more.duplicate,
+        reordered: sum.reordered + more.reordered,
+        foreign: sum.foreign + more.foreign,
+        // Of several, the worst.
+        jitter_rfc3550_ns: jitters.into_iter().flatten().reduce(f64::max),
+        one_way_ns: Summary {
+            samples,
+            min: least(a.min, b.min),
+            mean: total
+                .filter(|_| samples > 0)
+                .map(|total| total / samples as f64),
+            max: most(a.max, b.max),
+            ..Summary::default()
+        },
+    }
+}

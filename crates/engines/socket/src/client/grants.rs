@@ -1,0 +1,169 @@
+//! What a server of ours was asked for and what it granted, or that it is not ours.
+
+use wb_omni::Features;
+
+use super::{answer::Ready, request::Ask};
+
+/// What of our own is in effect with one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Grants {
+    /// The server is ours and grants all that was asked for.
+    pub(super) all: bool,
+    /// It is to be told when a test is over.
+    pub(super) end: bool,
+    /// Datagrams carry numbers and times.
+    pub(super) tags: bool,
+    /// What was wished for and is not to be had, a sentence each.
+    pub(super) warnings: Vec<String>,
+}
+
+pub(super) fn grants(ask: &Ask<'_>, ready: &Ready) -> Grants {
+    let asked = ask.extension();
+    let granted = ready.extension.unwrap_or_default();
+    let has = |feature| granted.features.contains(feature);
+    let wants = |feature| asked.features.contains(feature);
+    let mut found = Grants {
+        end: has(Features::EXPLICIT_END),
+        tags: has(Features::UDP_TAGGED) && ask.tagged(),
+        ..Grants::default()
+    };
+    let mut missing = Vec::new();
+    let mut miss = |wanted: bool, what: &'static str| {
+        if wanted {
+            missing.push(what);
+        }
+    };
+    let lacks = |feature| wants(feature) && !has(feature);
+    miss(
+        lacks(Features::UDP_TAGGED),
+        "datagrams go without numbers and times; loss, order and delay are unknown",
+    );
+    miss(
+        lacks(Features::GRO),
+        "it takes datagrams one by one (no UDP_GRO)",
+    );
+    miss(
+        lacks(Features::ZERO_COPY_RECEIVE),
+        "it copies what it receives",
+    );
+    miss(
+        lacks(Features::MPTCP),
+        "it has no MPTCP; the data goes over plain TCP",
+    );
+    miss(
+        asked.busy_poll_us > 0 && granted.busy_poll_us == 0,
+        "it sleeps while it waits for data (no busy polling)",
+    );
+    miss(
+        asked.pacing_rate > 0 && granted.pacing_rate != asked.pacing_rate,
+        "it does not pace what it sends",
+    );
+    miss(
+        asked.omit_ms > 0 && granted.omit_ms != asked.omit_ms && !ask.job.protocol.connects(),
+        "its count has what was to be omitted",
+    );
+    miss(
+        asked.count > 0 && ready.extension.is_none(),
+        "it cannot count so far; this end ends the test",
+    );
+    found.all = ready.extension.is_some()
+        && missing.is_empty()
+        && granted.features.contains(asked.features & Features::KNOWN);
+    let why = if ready.extension.is_some() {
+        "the server does not grant all that was asked for"
+    } else if ask.job.control.plain {
+        "nothing was asked for that only our own server can do"
+    } else {
+        "the server is not ours"
+    };
+    found.warnings = missing
+        .into_iter()
+        .map(|what| format!("{why}: {what}"))
+        .collect();
+    // What has a place in netperf's own messages.
+    if ask.omni_avoids().0 && !ready.send_avoid {
+        found
+            .warnings
+            .push("the server sends by copying, not as it was asked".to_owned());
+    }
+    if ask.omni_avoids().1 && !ready.receive_avoid {
+        found
+            .warnings
+            .push("the server receives by copying, not as it was asked".to_owned());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::socket::{SocketJob, SocketProtocol};
+    use wb_omni::ResponseExtension;
+
+    use super::*;
+    use crate::client::{request::Length, role::Role, target::DataEnds};
+
+    fn ask(job: &SocketJob) -> Ask<'_> {
+        Ask {
+            job,
+            role: Role::Up,
+            length: Length::Time(std::time::Duration::from_secs(1)),
+            ends: DataEnds {
+                server: "127.0.0.1".parse().unwrap(),
+                local: "0.0.0.0".parse().unwrap(),
+                server_named: false,
+            },
+            server_port: 0,
+            client: "0.0.0.0:1".parse().unwrap(),
+            reachable: "127.0.0.1".parse().unwrap(),
+            send_width: 2,
+            receive_width: 0,
+            send_size: 100,
+        }
+    }
+
+    fn tagged() -> SocketJob {
+        SocketJob {
+            protocol: SocketProtocol::Udp,
+            tagged: true,
+            ..SocketJob::default()
+        }
+    }
+
+    #[test]
+    fn another_server_grants_nothing_and_that_is_said_once_for_each_wish() {
+        let found = grants(&ask(&tagged()), &Ready::default());
+        assert!(!found.all && !found.tags && !found.end);
+        assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
+        assert!(found.warnings[0].starts_with("the server is not ours: datagrams"));
+        // Who wishes for nothing is told nothing.
+        let job = SocketJob::default();
+        let found = grants(&ask(&job), &Ready::default());
+        assert_eq!((found.all, found.warnings.len()), (false, 0));
+    }
+
+    #[test]
+    fn our_server_grants_all_or_it_is_said_what_not() {
+        let job = tagged();
+        let wanted = ask(&job).extension().features;
+        let mut ready = Ready {
+            extension: Some(ResponseExtension {
+                features: wanted,
+                ..ResponseExtension::default()
+            }),
+            ..Ready::default()
+        };
+        let found = grants(&ask(&job), &ready);
+        assert!(found.all && found.tags && found.end && found.warnings.is_empty());
+        ready.extension = Some(ResponseExtension {
+            features: wanted.without(Features::UDP_TAGGED),
+            ..ResponseExtension::default()
+        });
+        let found = grants(&ask(&job), &ready);
+        assert!(!found.all && !found.tags && found.end);
+        assert!(
+            found.warnings[0].contains("does not grant"),
+            "{:?}",
+            found.warnings
+        );
+    }
+}

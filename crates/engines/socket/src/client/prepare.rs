@@ -1,0 +1,310 @@
+//! What a stream needs before its server is asked: a socket with an address, sizes and buffers.
+
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+};
+
+use wb_model::socket::{
+    SendBy, SocketEndReport, SocketFailure, SocketJob, SocketSide, SocketStage,
+};
+
+use super::{
+    connects::Connects,
+    drive::Task,
+    failure::{failure, system},
+    ports::{PortWalk, USUAL},
+    random::Random,
+    request::Length,
+    role::Role,
+    target::DataEnds,
+};
+use crate::{
+    flow::{
+        BufferPlan, DatagramReceivePlan, DatagramSendPlan, Pace, ReceivePlan, RequestPlan,
+        SendPlan, default_width,
+    },
+    open::{SocketPlan, effective, local_address, open},
+};
+
+/// Payload of the longest datagram.
+const LONGEST_DATAGRAM: u32 = 65_507;
+/// Bytes of a call where the kernel does not say how large its buffers are.
+const UNKNOWN: u32 = 4096;
+
+/// A stream that is ready to be asked for.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) role: Role,
+    pub(super) ends: DataEnds,
+    pub(super) socket: OwnedFd,
+    /// Where tests that connect for each transaction take their ports.
+    pub(super) walk: Option<PortWalk>,
+    /// Of our socket.
+    pub(super) local: SocketAddr,
+    pub(super) send_buffer: u32,
+    pub(super) receive_buffer: u32,
+    pub(super) send_size: u32,
+    pub(super) receive_size: u32,
+    pub(super) send_width: u32,
+    pub(super) receive_width: u32,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Opens and binds the data socket of a stream, the `number`-th of its job from 0.
+pub(super) fn prepare(
+    job: &SocketJob,
+    role: Role,
+    number: u16,
+    ends: DataEnds,
+    random: &mut Random,
+) -> Result<Prepared, SocketFailure> {
+    let refused = |error: &std::io::Error| {
+        let what = format!("cannot make a data socket at {}", ends.local);
+        system(SocketStage::Socket, &what, error)
+    };
+    let side = &job.local;
+    let mut walk = None;
+    let (socket, send_buffer, receive_buffer, warnings);
+    if role.connects_each() {
+        let range = job.client_ports.unwrap_or(USUAL);
+        let mut connects = Connects {
+            job,
+            role,
+            from: ends.local,
+            to: SocketAddr::new(ends.server, 0),
+            walk: PortWalk::new(range, random.next()),
+            limit: None,
+            server_closes: true,
+        };
+        let seat = connects.seat().map_err(|error| refused(&error))?;
+        (socket, send_buffer, receive_buffer) = (seat.fd, seat.send_buffer, seat.receive_buffer);
+        warnings = seat.warnings;
+        walk = Some(connects.walk);
+    } else {
+        // Streams beside the first have the ports that follow.
+        let port = match job.data.local_port {
+            0 => 0,
+            first => first.checked_add(number).ok_or_else(|| {
+                let what = format!("no port for stream {}: they end at 65535", number + 1);
+                failure(SocketStage::Socket, what)
+            })?,
+        };
+        let multicast = ends.server.is_multicast() && role == Role::Down;
+        let opened = open(&SocketPlan {
+            bind: Some(SocketAddr::new(ends.local, port)),
+            ipv6: ends.server.is_ipv6(),
+            protocol: job.protocol,
+            socket_type: job.socket_type,
+            side,
+            options: &job.options,
+            server: false,
+            join: multicast.then_some(ends.server),
+            speaks_first: role.speaks_first(),
+            busy_poll: job.busy_poll,
+        })
+        .map_err(|error| refused(&error))?;
+        (socket, send_buffer, receive_buffer) =
+            (opened.fd, opened.send_buffer, opened.receive_buffer);
+        warnings = opened.warnings;
+    }
+    let local = local_address(socket.as_fd()).map_err(|error| refused(&error))?;
+    let datagrams = job.protocol.is_datagram();
+    let usual = |buffer: u32| match buffer {
+        0 => UNKNOWN,
+        size if datagrams => size.min(LONGEST_DATAGRAM),
+        size => size,
+    };
+    let send_size = side.send_size.unwrap_or_else(|| usual(send_buffer));
+    let receive_size = side.receive_size.unwrap_or_else(|| usual(receive_buffer));
+    let width = |asked: u32, used: bool, buffer, size| match (asked, used, role) {
+        (0, _, Role::Rr | Role::Crr) => 1,
+        (0, true, _) => default_width(buffer, size),
+        (asked, _, _) => asked,
+    };
+    Ok(Prepared {
+        role,
+        ends,
+        walk,
+        local,
+        send_buffer,
+        receive_buffer,
+        send_width: width(side.send_width, role == Role::Up, send_buffer, send_size),
+        receive_width: width(
+            side.receive_width,
+            role == Role::Down,
+            receive_buffer,
+            receive_size,
+        ),
+        send_size,
+        receive_size,
+        warnings,
+        socket,
+    })
+}
+
+/// What decides about a task beside the job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) length: Length,
+    pub(super) to: SocketAddr,
+    /// Datagrams carry numbers and times of this stream.
+    pub(super) tag: Option<u32>,
+    /// The server ends a stream of ours by itself when it has sent all.
+    pub(super) server_counts: bool,
+}
+
+impl Prepared {
+    /// What the thread does, and the socket if all goes over one.
+    pub(super) fn task<'a>(self, job: &'a SocketJob, terms: Terms) -> (Task<'a>, Option<OwnedFd>) {
+        let datagrams = job.protocol.is_datagram();
+        let pace = Pace::of(&job.local);
+        let task = match self.role {
+            Role::Up if datagrams => Task::SendDatagrams(DatagramSendPlan {
+                buffers: self.sends(&job.local),
+                batch: job.local.batch,
+                gso: job.local.gso,
+                zerocopy: job.local.send_by == SendBy::Zerocopy,
+                rate: job.rate,
+                pace,
+                limit: self.whole_sends(terms.length.amount()),
+                flow: terms.tag,
+                spin: job.busy_poll,
+            }),
+            Role::Up => Task::Send(SendPlan {
+                buffers: self.sends(&job.local),
+                by: job.local.send_by,
+                limit: self.whole_sends(terms.length.amount()),
+                pace,
+            }),
+            Role::Down if datagrams => Task::ReceiveDatagrams(DatagramReceivePlan {
+                buffers: self.receives(&job.local),
+                batch: job.local.batch,
+                gro: job.local.gro,
+                discard: false,
+                tagged: terms.tag.is_some(),
+                limit: terms.length.amount().filter(|_| !terms.server_counts),
+                connect: false,
+                spin: job.busy_poll,
+            }),
+            Role::Down => Task::Receive(ReceivePlan {
+                buffers: self.receives(&job.local),
+                by: job.local.receive_by,
+                limit: terms.length.amount().filter(|_| !terms.server_counts),
+            }),
+            Role::Rr => Task::Request(self.requests(job, terms.length)),
+            Role::Crr | Role::Cc => return (self.connects(job, terms), None),
+            Role::Mss => Task::Look,
+        };
+        (task, Some(self.socket))
+    }
+
+    fn connects(self, job: &SocketJob, terms: Terms) -> Task<'_> {
+        let requests = (self.role == Role::Crr).then(|| self.requests(job, Length::Open));
+        let mut walk = self.walk.expect("a test that connects each time has ports");
+        if terms.to.ip() == self.local.ip() || terms.to.ip().is_loopback() {
+            walk.leave_out(terms.to.port());
+        }
+        let connects = Connects {
+            job,
+            role: self.role,
+            from: self.ends.local,
+            to: terms.to,
+            walk,
+            limit: terms.length.amount(),
+            server_closes: !job.control.none,
+        };
+        Task::Connect(connects, self.socket, requests)
+    }
+
+    fn sends(&self, side: &SocketSide) -> BufferPlan {
+        buffers(self.send_size, self.send_width, side, true)
+    }
+
+    fn receives(&self, side: &SocketSide) -> BufferPlan {
+        buffers(self.receive_size, self.receive_width, side, false)
+    }
+
+    /// Bytes of a stream are rounded up to whole sends.
+    fn whole_sends(&self, amount: Option<u64>) -> Option<u64> {
+        let size = u64::from(self.send_size.max(1));
+        amount.map(|bytes| bytes.div_ceil(size).saturating_mul(size))
+    }
+
+    fn requests(&self, job: &SocketJob, length: Length) -> RequestPlan {
+        let side = &job.local;
+        // An echo is as long as what it answers.
+        let response = if job.control.none {
+            job.request_size
+        } else {
+            job.response_size
+        };
+        RequestPlan {
+            request: buffers(job.request_size, self.send_width, side, true),
+            response: buffers(response, self.receive_width, side, false),
+            first_burst: job.first_burst,
+            rate: job.rate,
+            pace: Pace::of(side),
+            spin: job.busy_poll,
+            datagrams: job.protocol.is_datagram(),
+            timeout: job.timeout.map(|timeout| timeout.0),
+            limit: length.amount(),
+        }
+    }
+
+    /// Adds this stream to what is reported of this end.
+    pub(super) fn add_to(&self, end: &mut SocketEndReport, job: &SocketJob) {
+        let side = &job.local;
+        if end.send_buffer[1].is_some() {
+            return;
+        }
+        end.send_buffer = [side.send_buffer, Some(self.send_buffer), None];
+        end.receive_buffer = [side.receive_buffer, Some(self.receive_buffer), None];
+        end.send_size = Some(self.send_size);
+        end.receive_size = Some(self.receive_size);
+        end.send_width = self.send_width;
+        end.receive_width = self.receive_width;
+        end.burst = side.burst;
+        let interval = side.burst_interval.0.as_micros();
+        end.burst_interval_us = u32::try_from(interval).unwrap_or(u32::MAX);
+        let now = effective(self.socket.as_fd());
+        end.no_delay = now.no_delay;
+        end.congestion = now.congestion;
+        end.priority = now.priority;
+        end.tos = now.tos;
+    }
+}
+
+fn buffers(size: u32, width: u32, side: &SocketSide, sends: bool) -> BufferPlan {
+    let (align, offset) = if sends {
+        (side.send_align, side.send_offset)
+    } else {
+        (side.receive_align, side.receive_offset)
+    };
+    BufferPlan {
+        size,
+        width,
+        align,
+        offset,
+        fill: side.fill_file.as_ref().filter(|_| sends).map(PathBuf::from),
+    }
+}
+
+impl Prepared {
+    /// Widths as netperf sends them along: only that of the ring which is used, unless another was
+    /// asked for.
+    pub(super) fn send_width_on_the_wire(&self, job: &SocketJob) -> u32 {
+        match self.role {
+            Role::Up | Role::Mss | Role::Rr | Role::Crr => self.send_width,
+            Role::Down | Role::Cc => job.local.send_width,
+        }
+    }
+
+    pub(super) fn receive_width_on_the_wire(&self, job: &SocketJob) -> u32 {
+        match self.role {
+            Role::Down | Role::Rr | Role::Crr => self.receive_width,
+            Role::Up | Role::Mss | Role::Cc => job.local.receive_width,
+        }
+    }
+}

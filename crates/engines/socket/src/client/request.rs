@@ -1,0 +1,502 @@
+//! What the server is asked to do.
+
+use std::{net::SocketAddr, time::Duration};
+
+use wb_model::socket::{
+    ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketSide, SocketType as Kind,
+};
+use wb_omni::{
+    ClassicRequest, ClassicTest, DatagramTest, Direction, ExchangeTest, Family, Features, Flags,
+    Name, OmniRequest, Request, RequestExtension, SocketType, StreamTest, TestLength, WireAddress,
+};
+
+use super::{role::Role, target::DataEnds};
+
+/// SO_BUSY_POLL asked of the server, µs: what the kernel's documents propose.
+const BUSY_POLL_US: u32 = 50;
+
+/// All that goes into a request of one stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) job: &'a SocketJob,
+    pub(super) role: Role,
+    pub(super) length: Length,
+    pub(super) ends: DataEnds,
+    /// Port that the server is to bind, 0 for any.
+    pub(super) server_port: u16,
+    /// Our data socket.
+    pub(super) client: SocketAddr,
+    /// Where datagrams of the server can reach us.
+    pub(super) reachable: std::net::IpAddr,
+    /// Our rings, which netperf sends along.
+    pub(super) send_width: u32,
+    pub(super) receive_width: u32,
+    /// Bytes of our sends.
+    pub(super) send_size: u32,
+}
+
+/// How long a stream lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// So long.
+    Time(Duration),
+    /// So many bytes or transactions.
+    Amount(u64),
+    /// Until a signal.
+    Open,
+}
+
+impl Length {
+    /// As the message has it, and the count if it does not fit there.
+    fn wire(self) -> (TestLength, u64) {
+        match self {
+            // The server's clock may not end before ours.
+            Self::Time(time) => {
+                let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
+                (
+                    TestLength::Seconds(u32::try_from(seconds).unwrap_or(u32::MAX)),
+                    0,
+                )
+            }
+            Self::Amount(amount) => match TestLength::units(amount) {
+                Some(units) => (units, 0),
+                None => (TestLength::UntilTold, amount),
+            },
+            Self::Open => (TestLength::UntilTold, 0),
+        }
+    }
+
+    pub(super) fn time(self) -> Option<Duration> {
+        match self {
+            Self::Time(time) => Some(time),
+            Self::Amount(_) | Self::Open => None,
+        }
+    }
+
+    pub(super) fn amount(self) -> Option<u64> {
+        match self {
+            Self::Amount(amount) => Some(amount),
+            Self::Time(_) | Self::Open => None,
+        }
+    }
+}
+
+impl Ask<'_> {
+    pub(super) fn request(&self) -> Request {
+        match self.classic() {
+            Some(test) => self.classic_request(test).into(),
+            None => self.omni().into(),
+        }
+    }
+
+    /// Whether the request has a place for what only a server of ours can do.
+    pub(super) fn is_extended(&self) -> bool {
+        !self.job.control.plain && self.classic().is_none()
+    }
+
+    /// What a server of ours is asked for.
+    pub(super) fn extension(&self) -> RequestExtension {
+        let job = self.job;
+        let features = Features::EXPLICIT_END | Features::CLOCK_FROM_FIRST;
+        RequestExtension {
+            features: features
+                .with_if(self.tagged(), Features::UDP_TAGGED)
+                .with_if(job.remote.gro && self.role != Role::Down, Features::GRO)
+                .with_if(
+                    job.remote.receive_by == ReceiveBy::Discard && self.role == Role::Up,
+                    Features::ZERO_COPY_RECEIVE,
+                )
+                .with_if(job.protocol == SocketProtocol::Mptcp, Features::MPTCP),
+            busy_poll_us: if job.busy_poll { BUSY_POLL_US } else { 0 },
+            // Bits to bytes.
+            pacing_rate: job.remote.pacing_bps.map_or(0, |bits| bits / 8),
+            omit_ms: match self.length {
+                Length::Time(_) | Length::Open => {
+                    u32::try_from(job.omit.0.as_millis()).unwrap_or(u32::MAX)
+                }
+                Length::Amount(_) => 0,
+            },
+            streams: 0,
+            count: self.length.wire().1,
+        }
+    }
+
+    /// Whether datagrams carry numbers and times.
+    pub(super) fn tagged(&self) -> bool {
+        self.job.tagged && self.job.protocol.is_datagram() && self.role.is_stream()
+    }
+
+    fn family(&self) -> Family {
+        if self.ends.server.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        }
+    }
+
+    fn omni(&self) -> OmniRequest {
+        let job = self.job;
+        let remote = &job.remote;
+        let connected = job.protocol.connects();
+        let transactions = matches!(self.role, Role::Rr | Role::Crr);
+        let named = self.ends.server_named || !self.ends.server.is_unspecified() && self.drawn();
+        let avoids = self.omni_avoids();
+        let client_address = if self.role == Role::Down && !connected {
+            self.reachable
+        } else {
+            self.ends.local
+        };
+        OmniRequest {
+            cpu: remote.cpu,
+            send_buffer: remote.send_buffer,
+            send_size: remote.send_size,
+            send_alignment: remote.send_align,
+            send_offset: remote.send_offset,
+            send_width: self.send_width,
+            request_size: transactions.then_some(job.request_size),
+            receive_buffer: remote.receive_buffer,
+            receive_size: remote.receive_size,
+            receive_alignment: remote.receive_align,
+            receive_offset: remote.receive_offset,
+            receive_width: self.receive_width,
+            response_size: transactions.then_some(job.response_size),
+            flags: self.flags(),
+            cpu_rate: 0.0,
+            length: self.length.wire().0,
+            receive_avoid: avoids.1,
+            send_avoid: avoids.0,
+            data_port: self.server_port,
+            family: self.family(),
+            socket_type: socket_type(job),
+            // MPTCP is TCP for the wire and for servers that are not ours.
+            protocol: u8::try_from(job.protocol.number()).unwrap_or(6),
+            direction: match self.role {
+                Role::Up | Role::Mss => Direction::ServerReceives,
+                Role::Down => Direction::ServerSends,
+                Role::Rr | Role::Crr => Direction::Both,
+                Role::Cc => Direction::ConnectOnly,
+            },
+            client_port: self.client.port(),
+            interval_burst: remote.burst,
+            interval_us: micros(remote.burst_interval.0),
+            client_address: wire_address(client_address),
+            server_address: if named {
+                wire_address(self.ends.server)
+            } else {
+                WireAddress::ANY
+            },
+            priority: remote.priority,
+            tos: remote.tos.map(u32::from),
+            congestion_control: name(remote.congestion.as_deref()),
+            fill_file: name(remote.fill_file.as_deref()),
+            extension: self.is_extended().then(|| self.extension()),
+            ..OmniRequest::default()
+        }
+    }
+
+    /// Whether the server is asked to send, or to receive, without copying.
+    pub(super) fn omni_avoids(&self) -> (bool, bool) {
+        let remote = &self.job.remote;
+        let sends = self.role == Role::Down;
+        let receives = self.role == Role::Up;
+        (
+            sends && !matches!(remote.send_by, SendBy::Copy | SendBy::Write),
+            receives && remote.receive_by == ReceiveBy::Splice,
+        )
+    }
+
+    /// Whether the server's address was drawn, so that it must be told which.
+    fn drawn(&self) -> bool {
+        self.job.data.server_prefix.is_some()
+    }
+
+    fn flags(&self) -> Flags {
+        let options = &self.job.options;
+        let connected = self.job.protocol.connects();
+        Flags::NONE
+            .with_if(options.no_delay && connected, Flags::NO_DELAY)
+            .with_if(
+                self.job.local.send_by == SendBy::Sendfile,
+                Flags::USE_SENDFILE,
+            )
+            .with_if(self.role.connects_each(), Flags::CONNECTION_TEST)
+            .with_if(self.job.remote.measure_cpu, Flags::MEASURE_CPU)
+            .with_if(!options.dont_route, Flags::ROUTING_ALLOWED)
+            .with_if(options.fast_open, Flags::FAST_OPEN)
+            .with_if(options.packet_info, Flags::PKT_INFO)
+            .with_if(options.connect_remote && !connected, Flags::CONNECT_UDP)
+            .with_if(options.defer_accept, Flags::DEFER_ACCEPT)
+            .with_if(options.dont_fragment, Flags::PATH_MTU_DISCOVERY)
+            .with_if(options.keepalive, Flags::KEEPALIVE)
+    }
+
+    /// The test in the words of the time before the one message for all, if it is to be that.
+    pub(super) fn classic(&self) -> Option<ClassicTest> {
+        let job = self.job;
+        if !job.control.classic {
+            return None;
+        }
+        let remote = &job.remote;
+        let no_delay = job.options.no_delay;
+        let stream = |call_size, alignment, offset| StreamTest {
+            send_buffer: remote.send_buffer,
+            receive_buffer: remote.receive_buffer,
+            call_size,
+            alignment,
+            offset,
+            no_delay,
+            ..StreamTest::default()
+        };
+        let exchange = ExchangeTest {
+            receive_buffer: remote.receive_buffer,
+            send_buffer: remote.send_buffer,
+            receive_alignment: remote.receive_align,
+            receive_offset: remote.receive_offset,
+            send_alignment: remote.send_align,
+            send_offset: remote.send_offset,
+            request_size: job.request_size,
+            response_size: job.response_size,
+            no_delay,
+        };
+        let taken = || {
+            stream(
+                remote.receive_size,
+                remote.receive_align,
+                remote.receive_offset,
+            )
+        };
+        let datagrams = job.protocol.is_datagram();
+        Some(match self.role {
+            Role::Up if datagrams => ClassicTest::UdpStream(DatagramTest {
+                receive_buffer: remote.receive_buffer,
+                message_size: self.send_size,
+                connect: job.options.connect_remote,
+                alignment: remote.receive_align,
+                offset: remote.receive_offset,
+                checksum_off: false,
+            }),
+            Role::Up | Role::Mss => ClassicTest::TcpStream(taken()),
+            Role::Down => ClassicTest::TcpMaerts(stream(
+                remote.send_size,
+                remote.send_align,
+                remote.send_offset,
+            )),
+            Role::Rr if datagrams => ClassicTest::UdpRr(exchange),
+            Role::Rr => ClassicTest::TcpRr(exchange),
+            Role::Crr => ClassicTest::TcpCrr(exchange),
+            Role::Cc => ClassicTest::TcpCc(exchange),
+        })
+    }
+
+    fn classic_request(&self, test: ClassicTest) -> ClassicRequest {
+        // Streams that end after a number of bytes say that number as if it were seconds, and end
+        // the data.
+        let length = match (self.length, self.role.is_stream()) {
+            (Length::Amount(bytes), true) => {
+                TestLength::Seconds(u32::try_from(bytes).unwrap_or(u32::MAX))
+            }
+            (length, _) => length.wire().0,
+        };
+        ClassicRequest {
+            cpu: self.job.remote.cpu,
+            test,
+            measure_cpu: self.job.remote.measure_cpu,
+            cpu_rate: 0.0,
+            length,
+            receive_avoid: self.job.remote.receive_by == ReceiveBy::Splice,
+            send_avoid: false,
+            data_port: self.server_port,
+            family: self.family(),
+        }
+    }
+}
+
+/// What of a side's wishes has no place in any request, a word each.
+pub(super) fn unspeakable(remote: &SocketSide, role: Role) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    if role == Role::Down && remote.batch > 1 {
+        found.push("batch");
+    }
+    if role == Role::Down && remote.gso {
+        found.push("gso");
+    }
+    let too_long = |name: &Option<String>, most| name.as_ref().is_some_and(|n| n.len() > most);
+    if too_long(&remote.congestion, 15) {
+        found.push("congestion");
+    }
+    if too_long(&remote.fill_file, 31) {
+        found.push("fill_file");
+    }
+    found
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn wire_address(ip: std::net::IpAddr) -> WireAddress {
+    if ip.is_unspecified() {
+        WireAddress::ANY
+    } else {
+        ip.into()
+    }
+}
+
+fn name<const N: usize>(text: Option<&str>) -> Name<N> {
+    text.and_then(|text| Name::new(text.as_bytes()))
+        .unwrap_or(Name::NONE)
+}
+
+fn socket_type(job: &SocketJob) -> SocketType {
+    match (job.socket_type, job.protocol) {
+        (Some(Kind::Stream), _) => SocketType::Stream,
+        (Some(Kind::Dgram), _) => SocketType::Datagram,
+        (Some(Kind::Dccp), _) => SocketType::Dccp,
+        (Some(Kind::SeqPacket), _) => SocketType::SeqPacket,
+        (None, SocketProtocol::Udp | SocketProtocol::UdpLite) => SocketType::Datagram,
+        (None, SocketProtocol::Dccp) => SocketType::Dccp,
+        (None, _) => SocketType::Stream,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_omni::Generation;
+
+    use super::*;
+
+    fn ask(job: &SocketJob, role: Role, length: Length) -> Ask<'_> {
+        Ask {
+            job,
+            role,
+            length,
+            ends: DataEnds {
+                server: "127.0.0.1".parse().unwrap(),
+                local: "0.0.0.0".parse().unwrap(),
+                server_named: false,
+            },
+            server_port: job.data.server_port,
+            client: "0.0.0.0:41769".parse().unwrap(),
+            reachable: "127.0.0.1".parse().unwrap(),
+            send_width: 2,
+            receive_width: 0,
+            send_size: 16384,
+        }
+    }
+
+    fn plain() -> SocketJob {
+        let mut job = SocketJob::default();
+        job.control.plain = true;
+        job
+    }
+
+    fn words(bytes: &[u8], from: usize, hex: &str) {
+        let text: String = bytes[from..]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let expected: String = hex.split_whitespace().collect();
+        assert_eq!(text[..expected.len()], expected, "from byte {from}");
+    }
+
+    /// The request of `netperf -H 127.0.0.1 -l 2`, captured from netperf 2.7.0.
+    #[test]
+    fn a_stream_is_asked_for_as_netperf_does() {
+        let job = plain();
+        let length = Length::Time(Duration::from_secs(2));
+        let bytes = ask(&job, Role::Up, length)
+            .request()
+            .encode(Generation::Words164);
+        words(
+            &bytes,
+            0,
+            "00000061 ffffffff ffffffff ffffffff 00000008 00000000 00000002 ffffffff
+             ffffffff ffffffff 00000008 00000000 00000000 ffffffff 00000020 00000000
+             00000002 00000000 00000000 ffffffff ffffffff ffffffff 00000000 00000004
+             00000001 00000006 00000004 0000a329 00000000",
+        );
+        words(&bytes, 152, "ffffffff ffffffff 00000000");
+        assert!(bytes[208..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn five_transactions_are_a_negative_length() {
+        let mut job = plain();
+        job.test = wb_model::socket::SocketTest::Rr;
+        job.request_size = 10;
+        job.response_size = 20;
+        let bytes = ask(&job, Role::Rr, Length::Amount(3))
+            .request()
+            .encode(Generation::Words164);
+        words(&bytes, 28, "0000000a");
+        words(&bytes, 52, "00000014 00000020");
+        words(&bytes, 64, "fffffffd");
+        words(&bytes, 104, "00000006");
+    }
+
+    #[test]
+    fn fractions_of_a_second_are_rounded_up_and_large_counts_go_elsewhere() {
+        let time = |ms| Length::Time(Duration::from_millis(ms)).wire().0;
+        assert_eq!(time(200), TestLength::Seconds(1));
+        assert_eq!(time(2000), TestLength::Seconds(2));
+        assert_eq!(time(2001), TestLength::Seconds(3));
+        let many = 1 << 40;
+        assert_eq!(Length::Amount(many).wire(), (TestLength::UntilTold, many));
+        assert_eq!(Length::Amount(7).wire(), (TestLength::Units(7), 0));
+        let job = SocketJob::default();
+        let asked = ask(&job, Role::Up, Length::Amount(many)).extension();
+        assert_eq!(asked.count, many);
+    }
+
+    #[test]
+    fn classic_tests_are_asked_for_in_their_own_words() {
+        let mut job = plain();
+        job.control.classic = true;
+        let types = [
+            (Role::Up, SocketProtocol::Tcp, 10),
+            (Role::Mss, SocketProtocol::Tcp, 10),
+            (Role::Down, SocketProtocol::Tcp, 94),
+            (Role::Rr, SocketProtocol::Tcp, 13),
+            (Role::Crr, SocketProtocol::Tcp, 34),
+            (Role::Cc, SocketProtocol::Tcp, 300),
+            (Role::Up, SocketProtocol::Udp, 16),
+            (Role::Rr, SocketProtocol::Udp, 19),
+        ];
+        for (role, protocol, kind) in types {
+            job.protocol = protocol;
+            let request = ask(&job, role, Length::Amount(5)).request();
+            let bytes = request.encode(Generation::Words164);
+            assert_eq!(Request::type_of(&bytes), kind, "{role:?} {protocol:?}");
+        }
+        job.protocol = SocketProtocol::Tcp;
+        let bytes = ask(&job, Role::Up, Length::Amount(5))
+            .request()
+            .encode(Generation::Words164);
+        // Bytes of a stream are positive.
+        words(&bytes, 40, "00000005");
+        let bytes = ask(&job, Role::Cc, Length::Amount(5))
+            .request()
+            .encode(Generation::Words164);
+        words(&bytes, 52, "fffffffb");
+    }
+
+    #[test]
+    fn what_only_our_server_can_do_is_asked_for_unless_plain() {
+        let mut job = SocketJob {
+            protocol: SocketProtocol::Udp,
+            tagged: true,
+            busy_poll: true,
+            ..SocketJob::default()
+        };
+        job.remote.gro = true;
+        job.remote.pacing_bps = Some(8000);
+        let length = Length::Time(Duration::from_secs(1));
+        let asked = ask(&job, Role::Up, length).extension();
+        let wanted = Features::UDP_TAGGED | Features::GRO | Features::EXPLICIT_END;
+        assert!(asked.features.contains(wanted | Features::CLOCK_FROM_FIRST));
+        assert_eq!((asked.busy_poll_us, asked.pacing_rate), (50, 1000));
+        assert!(ask(&job, Role::Up, length).is_extended());
+        job.control.plain = true;
+        assert!(!ask(&job, Role::Up, length).is_extended());
+    }
+}

@@ -1,0 +1,277 @@
+//! Where the server is, and from which of our addresses we speak to it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use wb_model::socket::{Family, SocketFailure, SocketJob, SocketStage};
+
+use super::{failure::failure, random::Random};
+use crate::host::Host;
+
+/// The names of a job, resolved.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// The resolver's name of the server.
+    pub(super) name: String,
+    servers: Vec<IpAddr>,
+    port: u16,
+    locals: Option<Vec<IpAddr>>,
+    local_port: u16,
+    /// Where they differ from the control connection's.
+    data_servers: Option<Vec<IpAddr>>,
+    data_locals: Option<Vec<IpAddr>>,
+    server_prefix: Option<u8>,
+    local_prefix: Option<u8>,
+    /// Whether the server is to bind the address we name.
+    server_named: bool,
+}
+
+/// Addresses of a data connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DataEnds {
+    /// The server's.
+    pub(super) server: IpAddr,
+    /// Ours; unspecified where the system chooses.
+    pub(super) local: IpAddr,
+    /// Whether the server is to bind its address rather than any.
+    pub(super) server_named: bool,
+}
+
+fn resolve(
+    host: &dyn Host,
+    name: &str,
+    family: Family,
+) -> Result<(String, Vec<IpAddr>), SocketFailure> {
+    match host.resolve(name, family) {
+        Ok(resolved) if !resolved.addresses.is_empty() => Ok((resolved.name, resolved.addresses)),
+        Ok(_) => Err(failure(
+            SocketStage::Resolve,
+            format!("{name}: it has no address of that family"),
+        )),
+        Err(what) => Err(failure(SocketStage::Resolve, format!("{name}: {what}"))),
+    }
+}
+
+fn or(family: Family, other: Family) -> Family {
+    if family == Family::Any { other } else { family }
+}
+
+impl Target {
+    pub(super) fn resolve(job: &SocketJob, host: &dyn Host) -> Result<Self, SocketFailure> {
+        let control = &job.control;
+        let data = &job.data;
+        let (name, servers) = resolve(host, &control.server, control.family)?;
+        let list = |name: &str, family| resolve(host, name, family).map(|(_, list)| list);
+        let locals = match &control.local {
+            Some(local) => Some(list(local, or(control.local_family, control.family))?),
+            None => None,
+        };
+        let family = or(data.family, control.family);
+        let data_servers = match &data.server {
+            Some(server) => Some(list(server, family)?),
+            None if data.family == Family::Any => None,
+            None => Some(list(&control.server, data.family)?),
+        };
+        let data_locals = match &data.local {
+            Some(local) => Some(list(local, family)?),
+            None => None,
+        };
+        Ok(Self {
+            name,
+            servers,
+            port: control.port,
+            locals,
+            local_port: control.local_port,
+            data_servers,
+            data_locals,
+            server_prefix: data.server_prefix,
+            local_prefix: data.local_prefix,
+            server_named: data.server.is_some(),
+        })
+    }
+
+    /// Addresses to try for the control connection, in order: ours, if there is one to bind, and the
+    /// server's.
+    pub(super) fn control(&self) -> Vec<(Option<SocketAddr>, SocketAddr)> {
+        let pair = |server: &IpAddr| {
+            let local = match &self.locals {
+                Some(locals) => Some(*same_family(locals, *server)?),
+                None if self.local_port != 0 => Some(any(*server)),
+                None => None,
+            };
+            Some((
+                local.map(|ip| SocketAddr::new(ip, self.local_port)),
+                SocketAddr::new(*server, self.port),
+            ))
+        };
+        self.servers.iter().filter_map(pair).collect()
+    }
+
+    /// Addresses of a data connection. `control` is the server's of the control connection, if there
+    /// is one.
+    pub(super) fn data(
+        &self,
+        control: Option<IpAddr>,
+        random: &mut Random,
+    ) -> Result<DataEnds, SocketFailure> {
+        let usual = control.unwrap_or(self.servers[0]);
+        let server = match &self.data_servers {
+            Some(list) => *same_family(list, usual).unwrap_or(&list[0]),
+            None => usual,
+        };
+        let local = match (&self.data_locals, &self.locals) {
+            (Some(list), _) => *same_family(list, server).ok_or_else(|| {
+                let what = format!("our end of the data has no address of the family of {server}");
+                failure(SocketStage::Resolve, what)
+            })?,
+            (None, Some(list)) => same_family(list, server).copied().unwrap_or(any(server)),
+            (None, None) => any(server),
+        };
+        Ok(DataEnds {
+            server: drawn(server, self.server_prefix, random),
+            local: drawn(local, self.local_prefix, random),
+            server_named: self.server_named,
+        })
+    }
+}
+
+fn same_family(list: &[IpAddr], like: IpAddr) -> Option<&IpAddr> {
+    list.iter().find(|ip| ip.is_ipv4() == like.is_ipv4())
+}
+
+/// The address that stands for any, of the family.
+pub(super) fn any(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// The address with all bits behind the prefix drawn anew.
+fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut Random) -> IpAddr {
+    let Some(prefix) = prefix else { return ip };
+    let prefix = u32::from(prefix);
+    match ip {
+        IpAddr::V4(v4) => {
+            let free = u32::MAX.checked_shr(prefix).unwrap_or(0);
+            // The upper half of the random number is the better one.
+            let bits = (random.next() >> 32) as u32;
+            Ipv4Addr::from_bits(v4.to_bits() & !free | bits & free).into()
+        }
+        IpAddr::V6(v6) => {
+            let free = u128::MAX.checked_shr(prefix).unwrap_or(0);
+            let bits = u128::from(random.next()) << 64 | u128::from(random.next());
+            Ipv6Addr::from_bits(v6.to_bits() & !free | bits & free).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{CpuTimes, Resolved};
+
+    struct Names;
+
+    impl Host for Names {
+        fn resolve(&self, name: &str, family: Family) -> Result<Resolved, String> {
+            let all: &[&str] = match name {
+                "both" => &["::1", "10.0.0.1"],
+                "four" => &["10.0.0.2"],
+                "six" => &["fd00::2"],
+                _ => return Err("Name or service not known".to_owned()),
+            };
+            let addresses = all.iter().map(|ip| ip.parse::<IpAddr>().unwrap());
+            let fits = |ip: &IpAddr| match family {
+                Family::Any => true,
+                Family::Ipv4 => ip.is_ipv4(),
+                Family::Ipv6 => ip.is_ipv6(),
+            };
+            Ok(Resolved {
+                name: name.to_owned(),
+                addresses: addresses.filter(fits).collect(),
+            })
+        }
+
+        fn cpu_times(&self) -> Option<CpuTimes> {
+            None
+        }
+
+        fn bind_cpu(&self, _: u32) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn has_address(&self, _: IpAddr) -> bool {
+            true
+        }
+    }
+
+    fn job(server: &str) -> SocketJob {
+        let mut job = SocketJob::default();
+        server.clone_into(&mut job.control.server);
+        job
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_nobody_knows_fails_with_the_name() {
+        let failed = Target::resolve(&job("nobody"), &Names).unwrap_err();
+        assert_eq!(failed.stage, SocketStage::Resolve);
+        assert_eq!(failed.what, "nobody: Name or service not known");
+        let mut job = job("four");
+        job.control.family = Family::Ipv6;
+        let failed = Target::resolve(&job, &Names).unwrap_err();
+        assert!(failed.what.starts_with("four: "), "{}", failed.what);
+    }
+
+    #[test]
+    fn both_ends_of_the_control_connection_are_of_one_family() {
+        let mut job = job("both");
+        job.control.local = Some("four".to_owned());
+        job.control.local_port = 7;
+        let target = Target::resolve(&job, &Names).unwrap();
+        let local: SocketAddr = "10.0.0.2:7".parse().unwrap();
+        let server: SocketAddr = "10.0.0.1:12865".parse().unwrap();
+        assert_eq!(target.control(), [(Some(local), server)]);
+        // The data connection has the same ends, unless its family is another.
+        let mut random = Random::new(1);
+        let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
+        assert_eq!((ends.server, ends.local), (ip("10.0.0.1"), ip("10.0.0.2")));
+        assert!(!ends.server_named);
+        job.data.family = Family::Ipv6;
+        let target = Target::resolve(&job, &Names).unwrap();
+        let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
+        assert_eq!((ends.server, ends.local), (ip("::1"), ip("::")));
+    }
+
+    #[test]
+    fn a_data_end_of_the_other_family_is_refused() {
+        let mut job = job("four");
+        job.data.local = Some("six".to_owned());
+        let target = Target::resolve(&job, &Names).unwrap();
+        let failed = target.data(None, &mut Random::new(1)).unwrap_err();
+        assert_eq!(failed.stage, SocketStage::Resolve);
+    }
+
+    #[test]
+    fn bits_behind_the_prefix_are_drawn_and_the_others_stay() {
+        let mut random = Random::new(3);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..64 {
+            let drawn = drawn(ip("10.1.2.3"), Some(30), &mut random);
+            seen.insert(drawn);
+        }
+        let all: Vec<IpAddr> = (0..4).map(|n| ip(&format!("10.1.2.{n}"))).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
+        assert_eq!(drawn(ip("10.1.2.3"), Some(32), &mut random), ip("10.1.2.3"));
+        assert_eq!(drawn(ip("fd00::7"), Some(128), &mut random), ip("fd00::7"));
+        assert_eq!(drawn(ip("fd00::7"), None, &mut random), ip("fd00::7"));
+        let IpAddr::V6(six) = drawn(ip("fd00::7"), Some(64), &mut random) else {
+            panic!("it is IPv6")
+        };
+        assert_eq!(six.segments()[..4], [0xfd00, 0, 0, 0]);
+        assert_ne!(six.to_bits() as u64, 7);
+    }
+}

@@ -1,0 +1,308 @@
+//! Servers that are not there, refuse, fall silent or die.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use wb_omni::{Generation, OmniResponse, Refusal};
+
+use super::*;
+
+/// A server of one client, with behaviour of its own.
+fn fake(behaviour: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        behaviour(stream);
+    });
+    (port, server)
+}
+
+fn request(stream: &mut TcpStream) {
+    stream.read_exact(&mut [0; 656]).unwrap();
+}
+
+fn response(data_port: u16) -> Vec<u8> {
+    let response = OmniResponse {
+        data_port,
+        ..OmniResponse::default()
+    };
+    response.encode(Generation::Words164)
+}
+
+/// Waits for little, as these tests wait it out.
+fn impatient() -> Patience {
+    Patience {
+        answer: Duration::from_millis(800),
+        drain: Duration::from_millis(800),
+        progress: Duration::from_millis(800),
+        untold: Duration::from_millis(800),
+    }
+}
+
+fn run_impatiently(job: &SocketJob) -> SocketJobReport {
+    let stop = AtomicBool::new(false);
+    run_patiently(
+        job,
+        JobPlace::default(),
+        &Machine,
+        &stop,
+        &mut |_| {},
+        impatient(),
+    )
+}
+
+#[track_caller]
+fn fails(report: &SocketJobReport, stage: SocketStage, text: &str) {
+    let failed = report.failure.as_ref().expect("it cannot have worked");
+    assert_eq!(failed.stage, stage, "{failed:?}");
+    assert!(failed.what.contains(text), "{failed:?}");
+    assert!(!failed.what.contains('\n'));
+}
+
+#[test]
+fn a_name_that_nobody_knows() {
+    let mut job = timed(1, SocketTest::Send, 1000);
+    job.control.server = "no-such-host".to_owned();
+    fails(
+        &run(&job),
+        SocketStage::Resolve,
+        "no-such-host: Name or service not known",
+    );
+}
+
+#[test]
+fn a_port_that_is_closed() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let report = run(&timed(port, SocketTest::Send, 1000));
+    fails(&report, SocketStage::Connect, "Connection refused");
+    assert_eq!(report.failure.unwrap().errno, Some(libc::ECONNREFUSED));
+}
+
+#[test]
+fn a_server_that_refuses() {
+    let (port, server) = fake(|mut stream| {
+        request(&mut stream);
+        let no = Refusal::new(98).unwrap().encode(98, Generation::Words164);
+        stream.write_all(&no).unwrap();
+        let _ = stream.read(&mut [0]);
+    });
+    let report = run_impatiently(&timed(port, SocketTest::Send, 1000));
+    fails(&report, SocketStage::Remote, "Address already in use");
+    assert_eq!(report.failure.unwrap().errno, Some(98));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_control_connection_that_is_cut_in_a_message() {
+    let (port, server) = fake(|mut stream| {
+        request(&mut stream);
+        stream.write_all(&response(7)[..100]).unwrap();
+    });
+    let report = run_impatiently(&timed(port, SocketTest::Send, 1000));
+    fails(
+        &report,
+        SocketStage::Control,
+        "100 of 656 bytes of its response",
+    );
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let (port, server) = fake(|mut stream| {
+        request(&mut stream);
+        let _ = stream.read(&mut [0]);
+    });
+    let report = run_impatiently(&timed(port, SocketTest::Send, 1000));
+    fails(&report, SocketStage::Control, "no response from the server");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_wish_ends_the_wait_for_a_response() {
+    let (port, server) = fake(|mut stream| {
+        request(&mut stream);
+        let _ = stream.read(&mut [0]);
+    });
+    let job = timed(port, SocketTest::Send, 1000);
+    let stop = AtomicBool::new(false);
+    let report = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+        });
+        // A patience of two minutes: only the wish can end it.
+        run_patiently(
+            &job,
+            JobPlace::default(),
+            &Machine,
+            &stop,
+            &mut |_| {},
+            Patience::default(),
+        )
+    });
+    assert_eq!(report.failure, None);
+    assert!(
+        report
+            .warnings
+            .iter()
+            .any(|w| w.contains("before it had begun")),
+        "{report:?}"
+    );
+    server.join().unwrap();
+}
+
+/// Takes the data connection and no byte of it, and leaves the control connection open.
+fn stalled() -> (u16, JoinHandle<()>) {
+    fake(|mut stream| {
+        request(&mut stream);
+        let data = TcpListener::bind("127.0.0.1:0").unwrap();
+        stream
+            .write_all(&response(data.local_addr().unwrap().port()))
+            .unwrap();
+        let taken = data.accept();
+        let _ = stream.read(&mut [0]);
+        drop(taken);
+    })
+}
+
+#[test]
+fn a_server_that_stalls_does_not_hang_a_timed_test() {
+    let (port, server) = stalled();
+    let mut job = timed(port, SocketTest::Send, 300);
+    job.interim = Some(Span::from_millis(100));
+    let report = run_impatiently(&job);
+    fails(&report, SocketStage::Data, "takes down its data connection");
+    // What this end did stands.
+    assert!(report.local.bytes_sent > 0 && report.iterations.is_empty());
+    assert!(!report.intervals.is_empty() && report.result.sent_bps > 0.0);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_stalls_does_not_hang_a_counted_test() {
+    for test in [
+        SocketTest::Send,
+        SocketTest::Receive,
+        SocketTest::Rr,
+        SocketTest::Crr,
+    ] {
+        let (port, server) = stalled();
+        let report = run_impatiently(&counted(port, test, 1 << 30));
+        fails(&report, SocketStage::Data, "takes or gives data");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_control_connection_that_ends_while_data_moves() {
+    for test in [SocketTest::Send, SocketTest::Receive, SocketTest::Rr] {
+        let (port, server) = fake(|mut stream| {
+            request(&mut stream);
+            let data = TcpListener::bind("127.0.0.1:0").unwrap();
+            stream
+                .write_all(&response(data.local_addr().unwrap().port()))
+                .unwrap();
+            let taken = data.accept();
+            thread::sleep(Duration::from_millis(100));
+            drop(stream);
+            thread::sleep(Duration::from_millis(400));
+            drop(taken);
+        });
+        let report = run_impatiently(&timed(port, test, 3_600_000));
+        fails(
+            &report,
+            SocketStage::Control,
+            "closed the control connection",
+        );
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_data_port_that_is_closed() {
+    let (port, server) = fake(|mut stream| {
+        request(&mut stream);
+        let data = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        stream.write_all(&response(data)).unwrap();
+        let _ = stream.read(&mut [0]);
+    });
+    let report = run_impatiently(&timed(port, SocketTest::Rr, 1000));
+    fails(
+        &report,
+        SocketStage::Data,
+        "cannot connect the data to 127.0.0.1:",
+    );
+    assert_eq!(report.failure.unwrap().errno, Some(libc::ECONNREFUSED));
+    server.join().unwrap();
+}
+
+#[test]
+fn the_original_killed_in_the_middle() {
+    for test in [
+        SocketTest::Send,
+        SocketTest::Receive,
+        SocketTest::Rr,
+        SocketTest::Crr,
+    ] {
+        let Some(mut server) = Original::start() else {
+            return;
+        };
+        let mut job = timed(server.1, test, 60_000);
+        job.interim = Some(Span::from_millis(50));
+        let stop = AtomicBool::new(false);
+        let mut ticks = 0;
+        let report = run_patiently(
+            &job,
+            JobPlace::default(),
+            &Machine,
+            &stop,
+            &mut |_| {
+                ticks += 1;
+                if ticks == 3 {
+                    server.kill();
+                }
+            },
+            impatient(),
+        );
+        let failed = report.failure.as_ref().expect("the server is dead");
+        assert!(
+            matches!(failed.stage, SocketStage::Data | SocketStage::Control),
+            "{test:?} {failed:?}"
+        );
+        // What was measured until then stands.
+        assert!(
+            report.iterations.is_empty() && report.intervals.len() >= 3,
+            "{test:?}"
+        );
+        assert!(
+            report.result.throughput_bps > 0.0,
+            "{test:?} {:?}",
+            report.result
+        );
+    }
+}
+
+#[test]
+fn an_option_that_our_socket_refuses() {
+    let server = Ours::start();
+    let mut job = timed(server.2, SocketTest::Send, 1000);
+    // No interface has this one.
+    job.data.local = Some("192.0.2.77".to_owned());
+    let report = run(&job);
+    fails(&report, SocketStage::Socket, "192.0.2.77");
+    assert_eq!(report.failure.unwrap().errno, Some(libc::EADDRNOTAVAIL));
+}

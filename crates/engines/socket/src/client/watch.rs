@@ -1,0 +1,438 @@
+//! The control thread of a test while data moves: looks at the clock, at the control connections and
+//! at the wish to stop, and reads the counters of the streams.
+
+use std::{
+    os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::event::{PollFd, PollFlags};
+use wb_measure::Histogram;
+use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage, TcpSample};
+use wb_omni::Request;
+
+use super::{
+    control::{Control, NOTICE, wait},
+    failure::failure,
+    figures::summary,
+    lane::{Bell, Lane, Phase},
+    role::Role,
+    window::{Reading, Span},
+};
+
+/// How often a thread is interrupted that should have ended.
+const AGAIN: Duration = Duration::from_millis(3);
+/// How often it is looked whether anything still moves.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long datagrams of the server may still come after the time is up.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long this end waits for what should come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For a response, and for results.
+    pub(super) answer: Duration,
+    /// For the next byte while a connection is taken down.
+    pub(super) drain: Duration,
+    /// For the next unit of a test that ends by their number.
+    pub(super) progress: Duration,
+    /// For results where the server was not told that the test is over.
+    pub(super) untold: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            // netperf 2.7 has this one.
+            answer: Duration::from_secs(120),
+            drain: Duration::from_secs(20),
+            progress: Duration::from_secs(60),
+            untold: Duration::from_secs(6),
+        }
+    }
+}
+
+/// What is watched, and for how long.
+pub(super) struct Watch<'a> {
+    pub(super) lanes: &'a [Lane],
+    /// Of each lane.
+    pub(super) controls: Vec<Option<&'a mut Control>>,
+    /// Whether the server of a lane is to be told the end.
+    pub(super) tell_end: &'a [bool],
+    /// The lanes move datagrams without connections.
+    pub(super) connectionless: bool,
+    pub(super) time: Option<Duration>,
+    /// It ends by a number of units.
+    pub(super) counted: bool,
+    pub(super) omit: Duration,
+    pub(super) interim: Option<Duration>,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) bell: &'a Bell,
+    pub(super) patience: Patience,
+    /// What stays the same of what is shown.
+    pub(super) live: SocketLive,
+    pub(super) observe: &'a mut dyn FnMut(&SocketLive),
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// Of each lane, if all were running together.
+    pub(super) spans: Option<Vec<Span>>,
+    pub(super) intervals: Vec<SocketInterval>,
+    pub(super) failure: Option<SocketFailure>,
+    /// Somebody wished the end.
+    pub(super) wished: bool,
+}
+
+struct State {
+    start: Instant,
+    begin: Option<Vec<Reading>>,
+    end: Option<Vec<Reading>>,
+    omitting: bool,
+    /// Since when the lanes are told to end.
+    closing: Option<Instant>,
+    /// Datagram receivers are told later.
+    grace: bool,
+    tick: Option<Tick>,
+    moved: u64,
+    moved_at: Instant,
+    looked_at: Instant,
+    seen: Watched,
+}
+
+struct Tick {
+    length: Duration,
+    /// End of the running interval.
+    due: Instant,
+    since: Instant,
+    units: u64,
+    first: u64,
+}
+
+impl Watch<'_> {
+    /// Watches until all lanes are done.
+    pub(super) fn run(mut self, start: Instant) -> Watched {
+        let mut state = State {
+            start,
+            begin: None,
+            end: None,
+            omitting: self.omit > Duration::ZERO,
+            closing: None,
+            grace: false,
+            tick: None,
+            moved: 0,
+            moved_at: start,
+            looked_at: start,
+            seen: Watched::default(),
+        };
+        if !state.omitting {
+            self.first_tick(&mut state, start);
+        }
+        while self.lanes.iter().any(|lane| lane.phase() < Phase::Done) {
+            self.step(&mut state);
+            self.sleep(&state);
+        }
+        self.last_tick(&mut state);
+        let (begin, end) = (state.begin, state.end);
+        state.seen.spans = begin.zip(end).map(|(begin, end)| {
+            let pairs = begin.into_iter().zip(end);
+            pairs.map(|(begin, end)| Span { begin, end }).collect()
+        });
+        state.seen
+    }
+
+    fn step(&mut self, state: &mut State) {
+        let now = Instant::now();
+        if state.omitting && now >= state.start + self.omit {
+            state.omitting = false;
+            for meter in self.lanes.iter().filter_map(|lane| lane.meter.as_ref()) {
+                meter.resume();
+            }
+            let begun = state.start + self.omit;
+            self.first_tick(state, begun);
+        }
+        self.window(state);
+        self.ticks(state, now);
+        if self
+            .lanes
+            .iter()
+            .all(|lane| lane.load || lane.phase() >= Phase::Looped)
+        {
+            self.last_tick(state);
+        }
+        if state.closing.is_none() {
+            self.reasons_to_end(state, now);
+        } else {
+            self.insist(state, now);
+        }
+        self.servers(state);
+        self.progress(state, now);
+    }
+
+    /// The window begins when all move, and ends when the first does not any more.
+    fn window(&self, state: &mut State) {
+        let phase = |lane: &Lane| lane.phase();
+        if state.begin.is_none() && !state.omitting && state.closing.is_none() {
+            if self.lanes.iter().all(|lane| phase(lane) == Phase::Moving) {
+                state.begin = Some(self.readings());
+            }
+        } else if state.begin.is_some()
+            && state.end.is_none()
+            && self.lanes.iter().any(|lane| phase(lane) >= Phase::Looped)
+        {
+            state.end = Some(self.readings());
+        }
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        self.lanes.iter().map(Lane::read).collect()
+    }
+
+    fn reasons_to_end(&mut self, state: &mut State, now: Instant) {
+        let failed = self
+            .lanes
+            .iter()
+            .any(|lane| lane.failed.load(Ordering::Relaxed));
+        let wished = self.stop.load(Ordering::Relaxed);
+        let late = self.time.is_some_and(|time| now >= state.start + time);
+        // A load has no end of its own that anybody waits for.
+        let foreground = |lane: &&Lane| !lane.load;
+        let done = self
+            .lanes
+            .iter()
+            .filter(foreground)
+            .all(|lane| lane.phase() >= Phase::Looped);
+        if failed || wished || late || done {
+            state.seen.wished = wished;
+            self.close(state, now, failed || wished, late && !wished && !failed);
+        }
+    }
+
+    /// Tells all lanes to end. `at_once`: without waiting for what the server wants to send.
+    fn close(&mut self, state: &mut State, now: Instant, at_once: bool, grace: bool) {
+        if state.begin.is_some() && state.end.is_none() {
+            state.end = Some(self.readings());
+        }
+        state.closing = Some(now);
+        state.grace = grace;
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if lane.role != Role::Down || lane.phase() >= Phase::Looped {
+                continue;
+            }
+            if self.tell_end[index] {
+                // It fails only if the connection is broken, which is noticed elsewhere.
+                if let Some(control) = &mut self.controls[index] {
+                    let _ = control.send(&Request::End, &AtomicBool::new(false));
+                }
+            } else if at_once {
+                lane.abort.store(true, Ordering::Relaxed);
+            }
+        }
+        self.insist(state, now);
+    }
+
+    /// Interrupts those that have not ended yet.
+    fn insist(&self, state: &State, now: Instant) {
+        let waits = state.grace && state.closing.is_some_and(|since| now < since + GRACE);
+        for lane in self.lanes {
+            let datagrams = self.connectionless && lane.role == Role::Down;
+            if lane.phase() < Phase::Looped && !(waits && datagrams) {
+                lane.run.stop();
+            } else if state.seen.failure.is_some() {
+                lane.drain.stop();
+            }
+        }
+    }
+
+    /// What the servers say, or that they say nothing more.
+    fn servers(&mut self, state: &mut State) {
+        if state.seen.failure.is_some() {
+            return;
+        }
+        let lanes = self.lanes;
+        let undone = |index: usize| lanes[index].phase() < Phase::Done;
+        let controls = self.controls.iter_mut().enumerate();
+        let trouble = controls
+            .filter(|(index, _)| undone(*index))
+            .find_map(|(_, control)| control.as_mut().and_then(|control| control.trouble()));
+        if let Some(trouble) = trouble {
+            self.give_up(state, trouble);
+        }
+    }
+
+    fn give_up(&mut self, state: &mut State, why: SocketFailure) {
+        state.seen.failure = Some(why);
+        for lane in self.lanes {
+            lane.abort.store(true, Ordering::Relaxed);
+            lane.drain.stop();
+        }
+        if state.closing.is_none() {
+            self.close(state, Instant::now(), true, false);
+        }
+    }
+
+    /// A server that takes and gives nothing any more is not waited for.
+    fn progress(&mut self, state: &mut State, now: Instant) {
+        if now < state.looked_at + LOOK {
+            return;
+        }
+        state.looked_at = now;
+        let moved = self.lanes.iter().map(moved_by).sum();
+        if moved != state.moved {
+            state.moved = moved;
+            state.moved_at = now;
+        }
+        let (limit, what) = match state.closing {
+            Some(since) => {
+                state.moved_at = state.moved_at.max(since);
+                (self.patience.drain, "takes down its data connection")
+            }
+            None if self.counted => (self.patience.progress, "takes or gives data"),
+            None => return,
+        };
+        if now.saturating_duration_since(state.moved_at) < limit {
+            return;
+        }
+        if state.seen.failure.is_none() {
+            let seconds = limit.as_secs_f64();
+            let what = format!("for {seconds} s the server neither ends nor {what}");
+            self.give_up(state, failure(SocketStage::Data, what));
+        }
+    }
+
+    fn first_tick(&self, state: &mut State, from: Instant) {
+        state.tick = self.interim.map(|length| {
+            let units = self.units();
+            Tick {
+                length,
+                due: from + length,
+                since: from,
+                units,
+                first: units,
+            }
+        });
+    }
+
+    fn units(&self) -> u64 {
+        self.lanes
+            .iter()
+            .filter(|lane| !lane.load)
+            .map(Lane::units)
+            .sum()
+    }
+
+    fn ticks(&mut self, state: &mut State, now: Instant) {
+        let Some(tick) = &mut state.tick else { return };
+        if now < tick.due {
+            return;
+        }
+        // Intervals that nobody could look at in time become one.
+        while tick.due <= now {
+            tick.due += tick.length;
+        }
+        self.interval(state, now);
+    }
+
+    fn last_tick(&mut self, state: &mut State) {
+        let now = Instant::now();
+        if state.tick.as_ref().is_some_and(|tick| now > tick.since) {
+            self.interval(state, now);
+        }
+        state.tick = None;
+    }
+
+    fn interval(&mut self, state: &mut State, now: Instant) {
+        let units = self.units();
+        let Some(tick) = &mut state.tick else { return };
+        let length = now.saturating_duration_since(tick.since).as_secs_f64();
+        let since = |at: Instant| at.saturating_duration_since(state.start).as_secs_f64();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let done = units.saturating_sub(tick.units);
+        let rate = if length > 0.0 {
+            done as f64 / length
+        } else {
+            0.0
+        };
+        let transactions = self.live.transactions;
+        let mut latency = Histogram::new();
+        for lane in self.lanes.iter().filter(|lane| !lane.load) {
+            if let Some(meter) = &lane.meter {
+                latency.merge(&meter.take());
+            }
+        }
+        let interval = SocketInterval {
+            from_s: since(tick.since),
+            to_s: since(now),
+            ended_s: wall.as_secs_f64(),
+            units: done,
+            throughput_bps: if transactions { 0.0 } else { 8.0 * rate },
+            transactions_per_second: if transactions { rate } else { 0.0 },
+            latency_ns: summary(&latency),
+            tcp: self
+                .lanes
+                .iter()
+                .filter_map(Lane::sample)
+                .collect::<Vec<TcpSample>>(),
+        };
+        let live = SocketLive {
+            units: done,
+            interval_s: length,
+            ended_s: interval.ended_s,
+            total: units - tick.first,
+            ..self.live
+        };
+        tick.since = now;
+        tick.units = units;
+        state.seen.intervals.push(interval);
+        (self.observe)(&live);
+    }
+
+    /// Until the next thing is due, a thread rings or a server speaks.
+    fn sleep(&mut self, state: &State) {
+        let now = Instant::now();
+        let mut until = now + NOTICE;
+        let dues = [
+            state.tick.as_ref().map(|tick| tick.due),
+            state.omitting.then(|| state.start + self.omit),
+            self.time
+                .map(|time| state.start + time)
+                .filter(|due| *due > now),
+        ];
+        for due in dues.into_iter().flatten() {
+            until = until.min(due);
+        }
+        let last = if state.seen.failure.is_some() {
+            Phase::Done
+        } else {
+            Phase::Looped
+        };
+        if state.closing.is_some() && self.lanes.iter().any(|lane| lane.phase() < last) {
+            until = until.min(now + AGAIN);
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
+        for control in self
+            .controls
+            .iter()
+            .flatten()
+            .filter(|control| !control.is_over())
+        {
+            fds.push(PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN));
+        }
+        if wait(&mut fds, until) {
+            self.bell.hush();
+        }
+    }
+}
+
+/// Something that grows as long as the lane gets on, whichever way.
+fn moved_by(lane: &Lane) -> u64 {
+    let tcp = lane
+        .sample()
+        .map_or(0, |sample| sample.bytes_acked + sample.bytes_received);
+    let counters = &lane.counters;
+    counters.bytes() + counters.transactions() + tcp + lane.phase() as u64
+}

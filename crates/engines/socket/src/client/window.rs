@@ -1,0 +1,126 @@
+//! The time in which all streams of a test were running, and what each did in it.
+//!
+//! Streams never begin and end at exactly the same moment. A sum of what each did in its own time says
+//! more than the path carried; so only the time counts that they have in common.
+
+use std::time::Instant;
+
+/// Counters of a stream at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) at: Instant,
+    /// Bytes moved by this end.
+    pub(super) bytes: u64,
+    pub(super) transactions: u64,
+    /// Bytes that the other end has taken, where TCP tells.
+    pub(super) acked: Option<u64>,
+}
+
+/// A stream at both ends of the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) begin: Reading,
+    pub(super) end: Reading,
+}
+
+impl Span {
+    /// Length, s.
+    pub(super) fn seconds(&self) -> f64 {
+        let length = self.end.at.saturating_duration_since(self.begin.at);
+        length.as_secs_f64()
+    }
+
+    fn per_second(&self, units: u64) -> f64 {
+        let seconds = self.seconds();
+        if seconds > 0.0 {
+            units as f64 / seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// Bytes moved by this end.
+    pub(super) fn bytes(&self) -> u64 {
+        self.end.bytes.saturating_sub(self.begin.bytes)
+    }
+
+    /// Bits per second moved by this end.
+    pub(super) fn bits_per_second(&self) -> f64 {
+        8.0 * self.per_second(self.bytes())
+    }
+
+    /// Bits per second that the other end took, where TCP tells.
+    pub(super) fn acked_bits_per_second(&self) -> Option<f64> {
+        let acked = self.end.acked?.saturating_sub(self.begin.acked?);
+        Some(8.0 * self.per_second(acked))
+    }
+
+    pub(super) fn transactions(&self) -> u64 {
+        self.end
+            .transactions
+            .saturating_sub(self.begin.transactions)
+    }
+
+    pub(super) fn transactions_per_second(&self) -> f64 {
+        self.per_second(self.transactions())
+    }
+}
+
+/// How evenly streams shared: (Σx)² ÷ (n·Σx²) (Jain, Chiu and Hawe 1984). None of less than two, and
+/// where nothing moved.
+pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn span(seconds: f64, bytes: (u64, u64), acked: Option<(u64, u64)>) -> Span {
+        let at = Instant::now();
+        Span {
+            begin: Reading {
+                at,
+                bytes: bytes.0,
+                transactions: 5,
+                acked: acked.map(|a| a.0),
+            },
+            end: Reading {
+                at: at + Duration::from_secs_f64(seconds),
+                bytes: bytes.1,
+                transactions: 25,
+                acked: acked.map(|a| a.1),
+            },
+        }
+    }
+
+    #[test]
+    fn only_what_was_between_the_ends_counts() {
+        let span = span(2.0, (1000, 5000), Some((400, 3400)));
+        assert_eq!(span.bits_per_second(), 16_000.0);
+        assert_eq!(span.acked_bits_per_second(), Some(12_000.0));
+        assert_eq!(span.transactions_per_second(), 10.0);
+        assert_eq!((span.bytes(), span.transactions()), (4000, 20));
+    }
+
+    #[test]
+    fn a_window_of_no_length_has_no_rate() {
+        let span = span(0.0, (0, 5000), None);
+        assert_eq!(span.bits_per_second(), 0.0);
+        assert_eq!(span.acked_bits_per_second(), None);
+    }
+
+    #[test]
+    fn fairness_is_jains() {
+        assert_eq!(fairness(&[5.0, 5.0, 5.0]), Some(1.0));
+        assert_eq!(fairness(&[8.0, 0.0]), Some(0.5));
+        // (1 + 2 + 3)² ÷ (3 · 14)
+        assert!((fairness(&[1.0, 2.0, 3.0]).unwrap() - 36.0 / 42.0).abs() < 1e-12);
+        assert_eq!(fairness(&[1.0]), None);
+        assert_eq!(fairness(&[0.0, 0.0]), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Reading clocks, and sleeping until one shows a time.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use rustix::{
+    io::Errno,
+    thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack},
+    time::{Timespec, clock_gettime},
+};
+
+use crate::Stopper;
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+#[inline]
+pub(super) fn now_ns() -> u64 {
+    nanoseconds(clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// Nanoseconds since 1970 (CLOCK_REALTIME): the time of tags, which two hosts can share.
+#[inline]
+pub(super) fn wall_ns() -> u64 {
+    nanoseconds(clock_gettime(rustix::time::ClockId::Realtime))
+}
+
+#[inline]
+fn nanoseconds(time: Timespec) -> u64 {
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+pub(super) fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (ns % 1_000_000_000).cast_signed(),
+    }
+}
+
+/// A length of time in nanoseconds.
+pub(super) fn length(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Sleeps until CLOCK_MONOTONIC shows `due`, or until told to end: then false.
+pub(super) fn sleep_until(due: u64, stop: &Stopper) -> bool {
+    while !stop.stopped() {
+        match clock_nanosleep_absolute(ClockId::Monotonic, &timespec(due)) {
+            Err(Errno::INTR) => {}
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// Lets the calling thread's sleeps end on time: by default the kernel may add 50 µs.
+pub(super) fn sleep_exactly() {
+    // Where it is refused, sleeps are a little longer.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+}

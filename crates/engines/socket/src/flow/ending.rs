@@ -1,0 +1,42 @@
+//! Taking connections down.
+
+use std::{io, os::fd::BorrowedFd};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, Shutdown, recv, shutdown},
+};
+
+use crate::Stopper;
+
+/// Says that nothing more is sent, then reads what still comes until the peer says the same. The
+/// caller closes. Bytes that were thrown away.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::Interrupted`] if told to end.
+pub fn finish(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
+    match shutdown(fd, Shutdown::Write) {
+        // The peer has reset the connection already.
+        Ok(()) | Err(Errno::NOTCONN) => {}
+        Err(error) => return Err(error.into()),
+    }
+    drain(fd, stop)
+}
+
+/// Reads until the peer says that nothing more comes. Bytes that were thrown away.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::Interrupted`] if told to end.
+pub fn drain(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
+    let mut away = [0; 16_384];
+    let mut bytes = 0;
+    while !stop.stopped() {
+        match recv(fd, &mut away, RecvFlags::empty()) {
+            Ok((0, _)) | Err(Errno::NOTCONN) => return Ok(bytes),
+            Ok((n, _)) => bytes += n as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}

@@ -1,0 +1,453 @@
+//! Whole messages: sends and receives that go on after a signal, and datagrams with their ends.
+#![allow(
+    unsafe_code,
+    reason = "batches, segments and packet information have no safe wrapper"
+)]
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, recvfrom, send, sendto},
+};
+
+use super::Ended;
+use crate::Stopper;
+
+/// udp.h: UDP_GRO.
+const UDP_GRO: i32 = 104;
+/// Bytes for control messages of one datagram.
+const CONTROL: usize = 64;
+
+/// Sends one message, a datagram or a part of a stream.
+#[inline]
+pub(super) fn send_one(
+    fd: BorrowedFd<'_>,
+    to: Option<&SocketAddr>,
+    bytes: &[u8],
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
+    match to {
+        None => send(fd, bytes, flags),
+        Some(to) => sendto(fd, bytes, flags, to),
+    }
+}
+
+/// Sends all of a message over a stream; how many calls it took.
+#[inline]
+pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Result<u64, Ended> {
+    let mut sent = 0;
+    let mut calls = 0;
+    while sent < bytes.len() {
+        match send(fd, &bytes[sent..], SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                sent += n;
+                calls += 1;
+            }
+            Err(Errno::INTR) if stop.stopped() => return Err(Ended::Stopped),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Ended::Failed(error.into())),
+        }
+    }
+    Ok(calls)
+}
+
+/// Takes a whole message from a stream; how many calls it took. With `spin` it looks again and again
+/// instead of sleeping.
+#[inline]
+pub(super) fn receive_whole(
+    fd: BorrowedFd<'_>,
+    into: &mut [u8],
+    spin: bool,
+    stop: &Stopper,
+) -> Result<u64, Ended> {
+    let flags = if spin {
+        RecvFlags::DONTWAIT
+    } else {
+        RecvFlags::empty()
+    };
+    let mut got = 0;
+    let mut calls = 0;
+    while got < into.len() {
+        match recv(fd, &mut into[got..], flags) {
+            Ok((0, _)) => return Err(Ended::Eof),
+            Ok((n, _)) => {
+                got += n;
+                calls += 1;
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {
+                if stop.stopped() {
+                    return Err(Ended::Stopped);
+                }
+                std::hint::spin_loop();
+            }
+            Err(error) => return Err(Ended::Failed(error.into())),
+        }
+    }
+    Ok(calls)
+}
+
+/// What the network said about a datagram sent earlier: no reason for a receiver to end.
+pub(super) fn is_passing(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::HOSTDOWN
+    )
+}
+
+/// Waits for the first datagram, which stays in the queue; who sent it.
+pub(super) fn await_first(
+    fd: BorrowedFd<'_>,
+    spin: bool,
+    stop: &Stopper,
+) -> Result<Option<SocketAddr>, Ended> {
+    let mut flags = RecvFlags::PEEK;
+    if spin {
+        flags |= RecvFlags::DONTWAIT;
+    }
+    loop {
+        if stop.stopped() {
+            return Err(Ended::Stopped);
+        }
+        match recvfrom(fd, &mut [0; 1], flags) {
+            Ok((_, _, source)) => return Ok(source.and_then(|s| SocketAddr::try_from(s).ok())),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => std::hint::spin_loop(),
+            Err(error) if is_passing(error) => {}
+            Err(error) => return Err(Ended::Failed(error.into())),
+        }
+    }
+}
+
+/// A socket address as the kernel has it, and its length.
+pub(super) fn native(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros is a valid address of no family.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            let native = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the storage is larger than any address, and aligned for it.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(native) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let native = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe {
+                (&raw mut storage)
+                    .cast::<libc::sockaddr_in6>()
+                    .write(native)
+            };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
+}
+
+/// Room for control messages, aligned as they must be.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Control([u8; CONTROL]);
+
+/// Datagrams that go or come by one call.
+pub(super) struct Batch {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    controls: Vec<Control>,
+    to: Box<libc::sockaddr_storage>,
+    to_length: libc::socklen_t,
+}
+
+// SAFETY: the pointers are into memory that the value owns, or that is given anew for each call.
+unsafe impl Send for Batch {}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Batch of {}", self.headers.len())
+    }
+}
+
+impl Batch {
+    /// Room for `most` datagrams.
+    pub(super) fn new(most: usize) -> Self {
+        // SAFETY: all zeros is an empty header, an empty piece of memory, and no address.
+        let (header, vector, to) = unsafe {
+            (
+                std::mem::zeroed::<libc::mmsghdr>(),
+                std::mem::zeroed::<libc::iovec>(),
+                std::mem::zeroed::<libc::sockaddr_storage>(),
+            )
+        };
+        Self {
+            headers: vec![header; most],
+            vectors: vec![vector; most],
+            controls: vec![Control([0; CONTROL]); most],
+            to: Box::new(to),
+            to_length: 0,
+        }
+    }
+
+    /// Where datagrams go; `None`: the socket is connected.
+    pub(super) fn address(&mut self, to: Option<&SocketAddr>) {
+        self.to_length = 0;
+        if let Some(to) = to {
+            (*self.to, self.to_length) = native(to);
+        }
+    }
+
+    fn point(&mut self, n: usize, at: *const u8, length: usize) {
+        self.vectors[n] = libc::iovec {
+            iov_base: at.cast_mut().cast(),
+            iov_len: length,
+        };
+        let header = &mut self.headers[n].msg_hdr;
+        header.msg_iov = &raw mut self.vectors[n];
+        header.msg_iovlen = 1;
+    }
+
+    /// Sends a datagram from each of the buffers; how many went.
+    ///
+    /// # Errors
+    /// The system's, about the first.
+    pub(super) fn send<'b>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'b [u8]>,
+        flags: SendFlags,
+    ) -> rustix::io::Result<usize> {
+        let mut number = 0;
+        for buffer in buffers.take(self.headers.len()) {
+            self.point(number, buffer.as_ptr(), buffer.len());
+            let header = &mut self.headers[number].msg_hdr;
+            header.msg_namelen = self.to_length;
+            header.msg_name = if self.to_length == 0 {
+                std::ptr::null_mut()
+            } else {
+                (&raw mut *self.to).cast()
+            };
+            number += 1;
+        }
+        // SAFETY: `number` headers are filled with buffers that are borrowed during the call, which
+        // only reads them, and with the address that we own.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                number as u32,
+                flags.bits().cast_signed(),
+            )
+        };
+        counted(sent)
+    }
+
+    /// Takes up to as many datagrams as there are buffers; waits for the first only, and not for
+    /// that with `spin`. How many came.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn receive<'b>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'b mut [u8]>,
+        discard: bool,
+        spin: bool,
+    ) -> rustix::io::Result<usize> {
+        let mut number = 0;
+        for buffer in buffers.take(self.headers.len()) {
+            self.point(number, buffer.as_mut_ptr(), buffer.len());
+            let header = &mut self.headers[number].msg_hdr;
+            header.msg_name = std::ptr::null_mut();
+            header.msg_namelen = 0;
+            header.msg_control = (&raw mut self.controls[number]).cast();
+            header.msg_controllen = CONTROL;
+            number += 1;
+        }
+        let mut flags = libc::MSG_WAITFORONE;
+        if discard {
+            flags |= libc::MSG_TRUNC;
+        }
+        if spin {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // SAFETY: `number` headers are filled with buffers that are borrowed exclusively during the
+        // call, and with room for control messages that we own.
+        let got = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                number as u32,
+                flags,
+                std::ptr::null_mut(),
+            )
+        };
+        counted(got)
+    }
+
+    /// Length of a datagram that came.
+    #[inline]
+    pub(super) fn length(&self, n: usize) -> usize {
+        self.headers[n].msg_len as usize
+    }
+
+    /// Length of the segments that a datagram was put together from (UDP_GRO).
+    pub(super) fn segment(&self, n: usize) -> Option<usize> {
+        let header = &raw const self.headers[n].msg_hdr;
+        // SAFETY: the kernel has set the length of the control messages; the macros stay within it.
+        unsafe {
+            let mut message = libc::CMSG_FIRSTHDR(header);
+            while let Some(head) = message.as_ref() {
+                if head.cmsg_level == libc::SOL_UDP && head.cmsg_type == UDP_GRO {
+                    let bytes = libc::CMSG_DATA(message).cast::<i32>().read_unaligned();
+                    return usize::try_from(bytes).ok().filter(|n| *n > 0);
+                }
+                message = libc::CMSG_NXTHDR(header, message);
+            }
+        }
+        None
+    }
+}
+
+fn counted(result: i32) -> rustix::io::Result<usize> {
+    usize::try_from(result).map_err(|_| last_error())
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Takes datagrams together with the address they were sent to, and answers from that address.
+pub(super) struct Answers {
+    control: Box<Control>,
+    control_length: usize,
+    from: Box<libc::sockaddr_storage>,
+    from_length: libc::socklen_t,
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Answers")
+    }
+}
+
+impl Answers {
+    pub(super) fn new() -> Self {
+        // SAFETY: all zeros is no address.
+        let from = unsafe { std::mem::zeroed() };
+        Self {
+            control: Box::new(Control([0; CONTROL])),
+            control_length: 0,
+            from: Box::new(from),
+            from_length: 0,
+        }
+    }
+
+    /// Takes a datagram; its length, cut to the buffer's.
+    pub(super) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        into: &mut [u8],
+        spin: bool,
+    ) -> rustix::io::Result<usize> {
+        let mut vector = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        // SAFETY: all zeros is an empty header; then it is filled with memory that is ours during
+        // the call and as long as the header says.
+        unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            header.msg_name = (&raw mut *self.from).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_iov = &raw mut vector;
+            header.msg_iovlen = 1;
+            header.msg_control = (&raw mut *self.control).cast();
+            header.msg_controllen = CONTROL;
+            let flags = if spin { libc::MSG_DONTWAIT } else { 0 };
+            let got = libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags);
+            let got = usize::try_from(got).map_err(|_| last_error())?;
+            self.from_length = header.msg_namelen;
+            self.control_length = keep_destination(&mut header);
+            Ok(got)
+        }
+    }
+
+    /// Answers the datagram that came last.
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+        let mut vector = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: as above; the call only reads.
+        unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            header.msg_name = (&raw mut *self.from).cast();
+            header.msg_namelen = self.from_length;
+            header.msg_iov = &raw mut vector;
+            header.msg_iovlen = 1;
+            if self.control_length > 0 {
+                header.msg_control = (&raw mut *self.control).cast();
+                header.msg_controllen = self.control_length;
+            }
+            let sent = libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL);
+            usize::try_from(sent).map_err(|_| last_error())
+        }
+    }
+}
+
+/// Of the control messages leaves the first, if it is the one that says where a datagram was sent
+/// to, in the form that says where one is to be sent from; its length.
+///
+/// # Safety
+/// The header must be one that `recvmsg` has filled.
+unsafe fn keep_destination(header: &mut libc::msghdr) -> usize {
+    // SAFETY: the caller's word: the control messages are as long as the header says.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(header);
+        let Some(head) = message.as_ref() else {
+            return 0;
+        };
+        let body = libc::CMSG_DATA(message);
+        match (head.cmsg_level, head.cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let place = body.cast::<libc::in_pktinfo>();
+                let mut place_of = place.read_unaligned();
+                // Any interface that leads there; the address is what matters.
+                place_of.ipi_ifindex = 0;
+                place_of.ipi_spec_dst = place_of.ipi_addr;
+                place.write_unaligned(place_of);
+                libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) as usize
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let place = body.cast::<libc::in6_pktinfo>();
+                let mut place_of = place.read_unaligned();
+                let octets = place_of.ipi6_addr.s6_addr;
+                // Of addresses that hold on one link only, the link is a part.
+                if octets[0] != 0xfe || octets[1] & 0xc0 != 0x80 {
+                    place_of.ipi6_ifindex = 0;
+                }
+                place.write_unaligned(place_of);
+                libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) as usize
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The loops that move data, the same at both ends: a stream is sent here and taken there.
+//!
+//! A loop owns its socket and its buffers, tests a flag before each call, and counts into
+//! [`Counters`], which others read while it runs. It reads a clock only where someone asked for the
+//! time of operations, for a rate or for pacing, and neither allocates nor waits for a lock.
+//!
+//! Every loop is used in the same way: `new` takes a plan and allocates, before a clock runs; `run`
+//! takes a socket and a [`Run`] and gives a [`Tally`], which says too why it ended. What was done
+//! until then stands, whatever ended it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::Stopper;
+
+mod buffers;
+mod clock;
+mod datagrams;
+mod ending;
+mod messages;
+mod pace;
+mod pipeline;
+mod receive;
+mod recorder;
+mod request;
+mod respond;
+mod send;
+mod sendfile;
+mod tags;
+mod uring;
+mod zerocopy;
+
+pub use buffers::{BufferPlan, Ring, default_width};
+pub use datagrams::{
+    DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, end_datagrams,
+};
+pub use ending::{drain, finish};
+pub use pace::Pace;
+pub use receive::{ReceivePlan, Receiver};
+pub use recorder::{Meter, Recorder};
+pub use request::{RequestPlan, Requester};
+pub use respond::{RespondPlan, Responder};
+pub use send::{SendPlan, Sender};
+pub use tags::TagReport;
+
+/// What a loop runs with, beside its socket.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// Ends it.
+    pub stop: &'a Stopper,
+    /// Where it counts.
+    pub counters: &'a Counters,
+    /// Where it writes the time of its operations, if someone asked for them.
+    pub recorder: Option<&'a mut Recorder>,
+}
+
+/// Why a loop ended.
+#[derive(Debug, Default)]
+pub enum Ended {
+    /// It was told to.
+    #[default]
+    Stopped,
+    /// All was done that was asked for.
+    Limit,
+    /// The peer ended it: the end of a stream, or an empty datagram.
+    Eof,
+    /// The system refused a call.
+    Failed(io::Error),
+}
+
+/// What a loop did.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Why it ended.
+    pub ended: Ended,
+    /// Bytes that the kernel took.
+    pub bytes_sent: u64,
+    /// Bytes that the kernel gave.
+    pub bytes_received: u64,
+    /// Successful sends; datagrams where they go in batches.
+    pub send_calls: u64,
+    /// Successful receives; datagrams where they come in batches.
+    pub receive_calls: u64,
+    /// Datagrams refused for want of room (ENOBUFS, ENOMEM).
+    pub failed_sends: u64,
+    /// Requests that were answered, or answers that were given.
+    pub transactions: u64,
+    /// Requests without an answer at the end: under way, or due by the rate and not sent.
+    pub unanswered: u64,
+    /// Requests given up after the timeout.
+    pub given_up: u64,
+    /// Datagrams of a rate that were skipped, because the sender was late by more than 100 ms.
+    pub unsent: u64,
+    /// Zero-copy sends completed without a copy.
+    pub zero_copy: u64,
+    /// Zero-copy sends that the kernel copied all the same.
+    pub copied: u64,
+    /// Time in the pauses of paced sending.
+    pub waited: Duration,
+    /// When the first datagram came, of those who wait for datagrams.
+    pub began: Option<Instant>,
+    /// Where it came from.
+    pub peer: Option<SocketAddr>,
+}
+
+impl Tally {
+    /// What went wrong, if that ended it.
+    #[must_use]
+    pub fn failure(&self) -> Option<&io::Error> {
+        match &self.ended {
+            Ended::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Adds what was done after this; why it ended is the later's.
+    pub fn add(&mut self, later: Self) {
+        self.ended = later.ended;
+        self.bytes_sent += later.bytes_sent;
+        self.bytes_received += later.bytes_received;
+        self.send_calls += later.send_calls;
+        self.receive_calls += later.receive_calls;
+        self.failed_sends += later.failed_sends;
+        self.transactions += later.transactions;
+        self.unanswered += later.unanswered;
+        self.given_up += later.given_up;
+        self.unsent += later.unsent;
+        self.zero_copy += later.zero_copy;
+        self.copied += later.copied;
+        self.waited += later.waited;
+        self.began = self.began.or(later.began);
+        self.peer = later.peer.or(self.peer);
+    }
+}
+
+/// What a loop has done so far: written by its thread, read by any. On cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    bytes: AtomicU64,
+    calls: AtomicU64,
+    transactions: AtomicU64,
+}
+
+/// One loop's counters, for those who look on.
+pub type SharedCounters = Arc<Counters>;
+
+impl Counters {
+    /// Bytes moved; of transactions, requests and responses.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Successful calls; datagrams where they go in batches.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Transactions done.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        self.transactions.load(Ordering::Relaxed)
+    }
+
+    /// Counts calls and their bytes. Only the loop's thread calls it: no read-modify-write.
+    #[inline]
+    pub fn add(&self, calls: u64, bytes: u64) {
+        let now = self.bytes.load(Ordering::Relaxed);
+        self.bytes.store(now + bytes, Ordering::Relaxed);
+        let now = self.calls.load(Ordering::Relaxed);
+        self.calls.store(now + calls, Ordering::Relaxed);
+    }
+
+    /// Counts a transaction. Only the loop's thread calls it.
+    #[inline]
+    pub fn add_transaction(&self) {
+        let now = self.transactions.load(Ordering::Relaxed);
+        self.transactions.store(now + 1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,164 @@
+//! When the next operation may begin: bursts at intervals, or a fixed rate.
+
+use std::time::Duration;
+
+use wb_model::socket::SocketSide;
+
+use super::clock::{length, now_ns, sleep_until};
+use crate::Stopper;
+
+/// Lateness that a sender of a rate makes up for; what is older is skipped and counted as unsent.
+const CATCH_UP_NS: u64 = 100_000_000;
+
+/// Operations in bursts, with a pause after each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Operations of a burst; at least 1.
+    pub burst: u32,
+    /// From the begin of a burst to the next.
+    pub interval: Duration,
+}
+
+impl Pace {
+    /// What one end was asked for.
+    #[must_use]
+    pub fn of(side: &SocketSide) -> Option<Self> {
+        let interval = Duration::from_nanos(side.burst_interval.as_nanos());
+        (side.burst > 0 && !interval.is_zero()).then_some(Self {
+            burst: side.burst,
+            interval,
+        })
+    }
+}
+
+/// Keeps the pace of one run.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    burst: u32,
+    interval: u64,
+    left: u32,
+    due: u64,
+    waited: u64,
+}
+
+impl Pacer {
+    /// The first burst begins now.
+    pub(super) fn begin(pace: Pace) -> Self {
+        let burst = pace.burst.max(1);
+        Self {
+            burst,
+            interval: length(pace.interval),
+            left: burst,
+            due: now_ns(),
+            waited: 0,
+        }
+    }
+
+    /// After an operation: waits if it was the last of its burst. False if it was told to end. Who
+    /// is late begins the next burst at once and does not make up for it.
+    #[inline]
+    pub(super) fn after_operation(&mut self, stop: &Stopper) -> bool {
+        self.left -= 1;
+        self.left > 0 || self.wait(stop)
+    }
+
+    #[cold]
+    fn wait(&mut self, stop: &Stopper) -> bool {
+        self.left = self.burst;
+        let now = now_ns();
+        self.due = (self.due + self.interval).max(now);
+        if self.due == now {
+            return true;
+        }
+        let goes_on = sleep_until(self.due, stop);
+        self.waited += now_ns() - now;
+        goes_on
+    }
+
+    /// Time that was waited.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited)
+    }
+}
+
+/// An absolute schedule: operation *k* is due at `start + k / rate`.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    start: u64,
+    period: f64,
+}
+
+impl Schedule {
+    /// From now on, `rate` operations per second.
+    pub(super) fn begin(rate: f64) -> Self {
+        Self {
+            start: now_ns(),
+            period: 1e9 / rate,
+        }
+    }
+
+    /// When operation `k` is due, ns of CLOCK_MONOTONIC.
+    #[inline]
+    pub(super) fn due(&self, k: u64) -> u64 {
+        // 53 bits of nanoseconds are a hundred days.
+        self.start + (k as f64 * self.period) as u64
+    }
+
+    /// How many operations were due by `now`.
+    pub(super) fn due_by(&self, now: u64) -> u64 {
+        (now.saturating_sub(self.start) as f64 / self.period) as u64 + 1
+    }
+
+    /// The operation to go on with, where `k` would be the next: itself, unless it is too late.
+    pub(super) fn skip_to(&self, k: u64, now: u64) -> u64 {
+        if now.saturating_sub(self.due(k)) <= CATCH_UP_NS {
+            return k;
+        }
+        self.due_by(now).saturating_sub(1).max(k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_absolute() {
+        let schedule = Schedule {
+            start: 1000,
+            period: 1e9 / 3.0,
+        };
+        assert_eq!(schedule.due(0), 1000);
+        assert_eq!(schedule.due(3), 1_000_001_000);
+        assert_eq!(schedule.due(3_000_000), 1_000_000_000_001_000);
+        assert_eq!(schedule.due_by(1000), 1);
+        assert_eq!(schedule.due_by(333_333_000), 1);
+        assert_eq!(schedule.due_by(333_335_000), 2);
+        assert_eq!(schedule.skip_to(1, 400_000_000), 1);
+        assert_eq!(schedule.skip_to(1, 1_400_000_000), 4);
+        assert_eq!(schedule.skip_to(9, 1_400_000_000), 9);
+    }
+
+    #[test]
+    fn a_burst_goes_without_a_pause() {
+        let stop = Stopper::new();
+        let mut pacer = Pacer::begin(Pace {
+            burst: 3,
+            interval: Duration::from_secs(3600),
+        });
+        for _ in 0..2 {
+            assert!(pacer.after_operation(&stop));
+        }
+        assert_eq!(pacer.waited(), Duration::ZERO);
+        // The third would wait for an hour.
+        stop.stop();
+        assert!(!pacer.after_operation(&stop));
+        let mut pacer = Pacer::begin(Pace {
+            burst: 1,
+            interval: Duration::from_nanos(1),
+        });
+        let due = pacer.due;
+        assert!(pacer.after_operation(&Stopper::new()));
+        assert!(pacer.due > due);
+    }
+}

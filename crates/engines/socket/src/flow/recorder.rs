@@ -1,0 +1,132 @@
+//! The time of operations: written by a loop, taken in pieces by those who look on.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use wb_measure::Histogram;
+
+/// A loop's end: where it writes.
+#[derive(Debug)]
+pub struct Recorder {
+    all: Histogram,
+    /// What could not be put into the interval, because it was being taken just then.
+    missed: Histogram,
+    meter: Arc<Meter>,
+}
+
+/// The other end.
+#[derive(Debug)]
+pub struct Meter {
+    paused: AtomicBool,
+    interval: Option<Mutex<Histogram>>,
+}
+
+impl Recorder {
+    /// An empty one; whether intervals are wanted too.
+    #[must_use]
+    pub fn new(intervals: bool) -> Self {
+        Self {
+            all: Histogram::new(),
+            missed: Histogram::new(),
+            meter: Arc::new(Meter {
+                paused: AtomicBool::new(false),
+                interval: intervals.then(Mutex::default),
+            }),
+        }
+    }
+
+    /// The other end.
+    #[must_use]
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// Takes the time of an operation, ns. Never waits.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        if self.meter.paused.load(Ordering::Relaxed) {
+            return;
+        }
+        self.all.record(ns);
+        if let Some(interval) = &self.meter.interval {
+            match interval.try_lock() {
+                Ok(mut interval) => {
+                    interval.record(ns);
+                    if self.missed.count() > 0 {
+                        interval.merge(&self.missed);
+                        self.missed = Histogram::new();
+                    }
+                }
+                // The interval is being taken: this one belongs to the next.
+                Err(_) => self.missed.record(ns),
+            }
+        }
+    }
+
+    /// All that was recorded.
+    #[must_use]
+    pub fn histogram(&self) -> &Histogram {
+        &self.all
+    }
+}
+
+impl Meter {
+    /// From now on nothing is recorded.
+    pub fn pause(&self) {
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it is again.
+    pub fn resume(&self) {
+        self.paused.store(false, Ordering::Relaxed);
+    }
+
+    /// What was recorded since it was taken last; nothing without intervals.
+    #[must_use]
+    pub fn take(&self) -> Histogram {
+        let mut fresh = Histogram::new();
+        if let Some(interval) = &self.interval {
+            let mut interval = interval.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *interval, &mut fresh);
+        }
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_add_up_to_all() {
+        let mut recorder = Recorder::new(true);
+        let meter = recorder.meter();
+        meter.pause();
+        recorder.record(1);
+        meter.resume();
+        recorder.record(10);
+        recorder.record(20);
+        assert_eq!(meter.take().count(), 2);
+        {
+            let held = meter.interval.as_ref().unwrap().lock().unwrap();
+            recorder.record(30);
+            assert_eq!(held.count(), 0);
+        }
+        recorder.record(40);
+        let last = meter.take();
+        assert_eq!((last.count(), last.sum()), (2, 70));
+        assert_eq!(meter.take().count(), 0);
+        let all = recorder.histogram();
+        assert_eq!((all.count(), all.sum()), (4, 100));
+    }
+
+    #[test]
+    fn without_intervals_there_is_only_the_whole() {
+        let mut recorder = Recorder::new(false);
+        recorder.record(5);
+        assert_eq!(recorder.meter().take().count(), 0);
+        assert_eq!(recorder.histogram().count(), 1);
+    }
+}

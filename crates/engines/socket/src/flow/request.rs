@@ -1,0 +1,312 @@
+//! The client of requests and responses: a request, its response, the next request.
+
+use std::{io, net::SocketAddr, os::fd::BorrowedFd, time::Duration};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv},
+};
+
+use super::{
+    Ended, Run, Tally,
+    buffers::{BufferPlan, Ring},
+    clock::{length, now_ns, timespec},
+    messages::{receive_whole, send_one, send_whole},
+    pace::{Pace, Pacer},
+    pipeline::Pipeline,
+};
+
+/// What begins a datagram of a request that has a number: our tag's magic with another version, so
+/// that neither is taken for the other.
+const NUMBERED: [u8; 2] = [0xb5, 0xe2];
+/// Bytes of the number and what is before it.
+pub(super) const NUMBER: usize = 8;
+
+/// Requests to be made.
+#[derive(Clone, Debug, Default)]
+pub struct RequestPlan {
+    /// What is sent.
+    pub request: BufferPlan,
+    /// Where responses are put; `size` is that of a response.
+    pub response: BufferPlan,
+    /// Requests under way besides the one that is waited for.
+    pub first_burst: u32,
+    /// Requests per second, on an absolute schedule: who is late sends at once what is due, on the
+    /// same connection, and the time of each counts from when it was due.
+    pub rate: Option<f64>,
+    /// Bursts and pauses.
+    pub pace: Option<Pace>,
+    /// Look for answers again and again instead of sleeping.
+    pub spin: bool,
+    /// Over datagrams; else over a stream.
+    pub datagrams: bool,
+    /// How long an answer by datagram is waited for; after it what was under way is given up.
+    pub timeout: Option<Duration>,
+    /// Transactions after which it is done.
+    pub limit: Option<u64>,
+}
+
+/// Makes requests.
+#[derive(Debug)]
+pub struct Requester {
+    plan: RequestPlan,
+    requests: Ring,
+    responses: Ring,
+}
+
+impl Requester {
+    /// Makes ready what is sent.
+    ///
+    /// # Errors
+    /// Messages of no bytes; no memory; a file that cannot be read.
+    pub fn new(plan: &RequestPlan) -> io::Result<Self> {
+        if plan.request.size == 0 || plan.response.size == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a message of no bytes",
+            ));
+        }
+        Ok(Self {
+            requests: Ring::new(&plan.request)?,
+            responses: Ring::empty(&plan.response)?,
+            plan: plan.clone(),
+        })
+    }
+
+    /// Makes requests until told to end, or until the limit; to an address, or where the socket is
+    /// connected to.
+    pub fn run(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
+        if self.plan.first_burst > 0 || self.plan.rate.is_some() {
+            let (requests, responses) = (&mut self.requests, &mut self.responses);
+            return Pipeline::new(&self.plan, requests, responses, fd, to).run(run);
+        }
+        let mut tally = Tally::default();
+        let mut pacer = self.plan.pace.map(Pacer::begin);
+        let done = if self.plan.datagrams {
+            self.datagrams(fd, to.as_ref(), run, &mut tally, pacer.as_mut())
+        } else {
+            self.stream(fd, run, &mut tally, pacer.as_mut())
+        };
+        tally.ended = match done {
+            Ok(()) => Ended::Limit,
+            Err(ended) => ended,
+        };
+        if let Some(pacer) = pacer {
+            tally.waited = pacer.waited();
+        }
+        tally
+    }
+
+    /// One at a time over a stream.
+    fn stream(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut Run<'_>,
+        tally: &mut Tally,
+        mut pacer: Option<&mut Pacer>,
+    ) -> Result<(), Ended> {
+        let limit = self.plan.limit.unwrap_or(u64::MAX);
+        let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
+        while tally.transactions < limit {
+            if run.stop.stopped() {
+                return Err(Ended::Stopped);
+            }
+            let from = run.recorder.as_ref().map(|_| now_ns());
+            tally.unanswered = 1;
+            tally.send_calls += send_whole(fd, self.requests.current(), run.stop)?;
+            tally.bytes_sent += asked;
+            let into = self.responses.current_mut();
+            tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
+            tally.bytes_received += given;
+            tally.unanswered = 0;
+            tally.transactions += 1;
+            run.counters.add(2, asked + given);
+            run.counters.add_transaction();
+            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+                recorder.record(now_ns() - from);
+            }
+            self.requests.advance();
+            self.responses.advance();
+            if let Some(pacer) = &mut pacer
+                && tally.transactions < limit
+                && !pacer.after_operation(run.stop)
+            {
+                return Err(Ended::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// One at a time by datagrams, of which some may be lost.
+    fn datagrams(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<&SocketAddr>,
+        run: &mut Run<'_>,
+        tally: &mut Tally,
+        mut pacer: Option<&mut Pacer>,
+    ) -> Result<(), Ended> {
+        let limit = self.plan.limit.unwrap_or(u64::MAX);
+        let asked = self.requests.size() as u64;
+        let timeout = self.plan.timeout.map(length);
+        // Only a late answer to what was given up can be mistaken.
+        let numbered = timeout.is_some();
+        let mut number = 0;
+        while tally.transactions < limit {
+            if run.stop.stopped() {
+                return Err(Ended::Stopped);
+            }
+            let from = (run.recorder.is_some() || timeout.is_some()).then(now_ns);
+            number += 1;
+            if numbered {
+                write_number(self.requests.current_mut(), number);
+            }
+            match send_one(fd, to, self.requests.current(), SendFlags::NOSIGNAL) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOBUFS | Errno::NOMEM) => {
+                    tally.failed_sends += 1;
+                    continue;
+                }
+                Err(error) => return Err(Ended::Failed(error.into())),
+            }
+            tally.send_calls += 1;
+            tally.bytes_sent += asked;
+            tally.unanswered = 1;
+            let until = from.zip(timeout).map(|(from, timeout)| from + timeout);
+            let Some(given) = self.await_answer(fd, number, until, run, tally)? else {
+                tally.unanswered = 0;
+                tally.given_up += 1;
+                continue;
+            };
+            tally.unanswered = 0;
+            tally.transactions += 1;
+            run.counters.add(2, asked + given);
+            run.counters.add_transaction();
+            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+                recorder.record(now_ns() - from);
+            }
+            self.requests.advance();
+            self.responses.advance();
+            if let Some(pacer) = &mut pacer
+                && tally.transactions < limit
+                && !pacer.after_operation(run.stop)
+            {
+                return Err(Ended::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the answer to a request; `None` if none came in time.
+    #[inline]
+    fn await_answer(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        number: u64,
+        until: Option<u64>,
+        run: &Run<'_>,
+        tally: &mut Tally,
+    ) -> Result<Option<u64>, Ended> {
+        let waits = self.plan.spin || until.is_some();
+        let flags = if waits {
+            RecvFlags::DONTWAIT
+        } else {
+            RecvFlags::empty()
+        };
+        loop {
+            if let Some(until) = until
+                && !self.plan.spin
+                && !readable(fd, until)?
+            {
+                if run.stop.stopped() {
+                    return Err(Ended::Stopped);
+                }
+                if now_ns() >= until {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let into = self.responses.current_mut();
+            match recv(fd, &mut *into, flags) {
+                Ok((got, _)) => {
+                    tally.receive_calls += 1;
+                    tally.bytes_received += got as u64;
+                    let late = until.is_some()
+                        && number_of(&into[..got]).is_some_and(|answered| answered != number);
+                    if !late {
+                        return Ok(Some(got as u64));
+                    }
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {
+                    if run.stop.stopped() {
+                        return Err(Ended::Stopped);
+                    }
+                    if until.is_some_and(|until| now_ns() >= until) {
+                        return Ok(None);
+                    }
+                    std::hint::spin_loop();
+                }
+                Err(error) => return Err(Ended::Failed(error.into())),
+            }
+        }
+    }
+
+    /// One request and its whole response over a stream, for those who connect for each. Counts and
+    /// records nothing.
+    ///
+    /// # Errors
+    /// Why it was not finished.
+    pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
+        send_whole(fd, self.requests.current(), run.stop)?;
+        receive_whole(fd, self.responses.current_mut(), self.plan.spin, run.stop)?;
+        self.requests.advance();
+        self.responses.advance();
+        Ok(())
+    }
+}
+
+/// Sleeps until a datagram or an error is there (true), until a time, or until a signal.
+fn readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, Ended> {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    let left = timespec(until.saturating_sub(now_ns()));
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    match poll(&mut fds, Some(&left)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(Ended::Failed(error.into())),
+    }
+}
+
+/// Writes a request's number, where there is room. The server gives it back; the original does not.
+#[inline]
+pub(super) fn write_number(request: &mut [u8], number: u64) {
+    if let Some(head) = request.first_chunk_mut::<NUMBER>() {
+        *head = number.to_be_bytes();
+        head[..2].copy_from_slice(&NUMBERED);
+    }
+}
+
+/// The number of a message that has one.
+#[inline]
+pub(super) fn number_of(message: &[u8]) -> Option<u64> {
+    let mut head = *message.first_chunk::<NUMBER>()?;
+    if head[..2] != NUMBERED {
+        return None;
+    }
+    head[..2].fill(0);
+    Some(u64::from_be_bytes(head))
+}
+
+/// Gives a request's number back, where there is one and room for it.
+#[inline]
+pub(super) fn give_number_back(request: &[u8], response: &mut [u8]) {
+    if let (Some(asked), Some(given)) = (
+        request.first_chunk::<NUMBER>(),
+        response.first_chunk_mut::<NUMBER>(),
+    ) && asked[..2] == NUMBERED
+    {
+        *given = *asked;
+    }
+}

@@ -1,0 +1,250 @@
+//! The server of requests and responses.
+
+use std::{io, os::fd::BorrowedFd, time::Instant};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, send, sendto},
+};
+
+use super::{
+    Ended, Run, Tally,
+    buffers::{BufferPlan, Ring},
+    clock::now_ns,
+    messages::{Answers, await_first, is_passing, receive_whole, send_whole},
+    pace::{Pace, Pacer},
+    request::give_number_back,
+};
+
+/// Requests to be answered.
+#[derive(Clone, Debug, Default)]
+pub struct RespondPlan {
+    /// Where requests are put; `size` is that of a request.
+    pub request: BufferPlan,
+    /// What is answered.
+    pub response: BufferPlan,
+    /// Look for requests again and again instead of sleeping.
+    pub spin: bool,
+    /// By datagrams; else over a stream.
+    pub datagrams: bool,
+    /// Answer datagrams from the address they were sent to; the socket has IP_PKTINFO.
+    pub packet_info: bool,
+    /// Connect the datagram socket to where the first request comes from.
+    pub connect: bool,
+    /// Transactions after which it is done.
+    pub limit: Option<u64>,
+    /// Bursts and pauses.
+    pub pace: Option<Pace>,
+}
+
+/// Answers requests.
+#[derive(Debug)]
+pub struct Responder {
+    plan: RespondPlan,
+    requests: Ring,
+    responses: Ring,
+    answers: Option<Answers>,
+    /// Where the last datagram came from.
+    source: Option<SocketAddrAny>,
+}
+
+impl Responder {
+    /// Makes ready what is answered.
+    ///
+    /// # Errors
+    /// Messages of no bytes; no memory; a file that cannot be read.
+    pub fn new(plan: &RespondPlan) -> io::Result<Self> {
+        if plan.request.size == 0 || plan.response.size == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a message of no bytes",
+            ));
+        }
+        Ok(Self {
+            requests: Ring::empty(&plan.request)?,
+            responses: Ring::new(&plan.response)?,
+            answers: (plan.packet_info && plan.datagrams && !plan.connect).then(Answers::new),
+            source: None,
+            plan: plan.clone(),
+        })
+    }
+
+    /// Answers requests until the stream ends or an empty datagram comes, until the limit, or until
+    /// told to end.
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
+        let mut tally = Tally::default();
+        let mut pacer = self.plan.pace.map(Pacer::begin);
+        let done = if self.plan.datagrams {
+            self.datagrams(fd, run, &mut tally, pacer.as_mut())
+        } else {
+            self.stream(fd, run, &mut tally, pacer.as_mut())
+        };
+        tally.ended = match done {
+            Ok(()) => Ended::Limit,
+            Err(ended) => ended,
+        };
+        if let Some(pacer) = pacer {
+            tally.waited = pacer.waited();
+        }
+        tally
+    }
+
+    fn stream(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut Run<'_>,
+        tally: &mut Tally,
+        mut pacer: Option<&mut Pacer>,
+    ) -> Result<(), Ended> {
+        let limit = self.plan.limit.unwrap_or(u64::MAX);
+        let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
+        while tally.transactions < limit {
+            if run.stop.stopped() {
+                return Err(Ended::Stopped);
+            }
+            let from = run.recorder.as_ref().map(|_| now_ns());
+            let into = self.requests.current_mut();
+            tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
+            tally.bytes_received += asked;
+            tally.send_calls += send_whole(fd, self.responses.current(), run.stop)?;
+            tally.bytes_sent += given;
+            self.count(run, tally, asked + given, from);
+            if let Some(pacer) = &mut pacer
+                && tally.transactions < limit
+                && !pacer.after_operation(run.stop)
+            {
+                return Err(Ended::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, run: &mut Run<'_>, tally: &mut Tally, bytes: u64, from: Option<u64>) {
+        tally.transactions += 1;
+        run.counters.add(2, bytes);
+        run.counters.add_transaction();
+        if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+            recorder.record(now_ns() - from);
+        }
+        self.requests.advance();
+        self.responses.advance();
+    }
+
+    fn datagrams(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut Run<'_>,
+        tally: &mut Tally,
+        mut pacer: Option<&mut Pacer>,
+    ) -> Result<(), Ended> {
+        tally.peer = await_first(fd, self.plan.spin, run.stop)?;
+        tally.began = Some(Instant::now());
+        if self.plan.connect
+            && let Some(peer) = tally.peer
+        {
+            rustix::net::connect(fd, &peer).map_err(|error| Ended::Failed(error.into()))?;
+        }
+        let limit = self.plan.limit.unwrap_or(u64::MAX);
+        let given = self.responses.size() as u64;
+        while tally.transactions < limit {
+            if run.stop.stopped() {
+                return Err(Ended::Stopped);
+            }
+            let from = run.recorder.as_ref().map(|_| now_ns());
+            let got = match self.receive(fd) {
+                Ok(0) => return Err(Ended::Eof),
+                Ok(got) => got,
+                Err(Errno::INTR | Errno::AGAIN) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                Err(error) if is_passing(error) => continue,
+                Err(error) => return Err(Ended::Failed(error.into())),
+            };
+            tally.receive_calls += 1;
+            tally.bytes_received += got as u64;
+            give_number_back(
+                &self.requests.current()[..got],
+                self.responses.current_mut(),
+            );
+            if !self.answer(fd, run, tally)? {
+                continue;
+            }
+            tally.send_calls += 1;
+            tally.bytes_sent += given;
+            self.count(run, tally, got as u64 + given, from);
+            if let Some(pacer) = &mut pacer
+                && tally.transactions < limit
+                && !pacer.after_operation(run.stop)
+            {
+                return Err(Ended::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+        let into = self.requests.current_mut();
+        if let Some(answers) = &mut self.answers {
+            return answers.receive(fd, into, self.plan.spin);
+        }
+        let flags = if self.plan.spin {
+            RecvFlags::DONTWAIT
+        } else {
+            RecvFlags::empty()
+        };
+        let (got, _, source) = recvfrom(fd, into, flags)?;
+        self.source = source;
+        Ok(got)
+    }
+
+    /// Answers the request that came last; false if there was no room.
+    #[inline]
+    fn answer(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &Run<'_>,
+        tally: &mut Tally,
+    ) -> Result<bool, Ended> {
+        let bytes = self.responses.current();
+        loop {
+            let sent = match (&mut self.answers, &self.source) {
+                (Some(answers), _) => answers.send(fd, bytes),
+                (None, Some(source)) if !self.plan.connect => {
+                    sendto(fd, bytes, SendFlags::NOSIGNAL, source)
+                }
+                (None, _) => send(fd, bytes, SendFlags::NOSIGNAL),
+            };
+            match sent {
+                Ok(_) => return Ok(true),
+                Err(Errno::INTR) if run.stop.stopped() => return Err(Ended::Stopped),
+                Err(Errno::INTR) => {}
+                Err(Errno::NOBUFS | Errno::NOMEM) => {
+                    tally.failed_sends += 1;
+                    return Ok(false);
+                }
+                // It was about an earlier answer; this one has not gone yet.
+                Err(error) if is_passing(error) => {}
+                Err(error) => return Err(Ended::Failed(error.into())),
+            }
+        }
+    }
+
+    /// Reads one whole request and sends one response over a stream, for those who accept for each.
+    /// Counts and records nothing.
+    ///
+    /// # Errors
+    /// Why it was not finished.
+    pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
+        receive_whole(fd, self.requests.current_mut(), self.plan.spin, run.stop)?;
+        send_whole(fd, self.responses.current(), run.stop)?;
+        self.requests.advance();
+        self.responses.advance();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

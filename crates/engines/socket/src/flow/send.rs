@@ -1,0 +1,199 @@
+//! Sends a stream of bytes, in one of several ways.
+
+use std::{io, os::fd::BorrowedFd};
+
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send},
+};
+use wb_model::socket::SendBy;
+
+use super::{
+    Ended, Run, Tally,
+    buffers::{BufferPlan, Ring},
+    clock::now_ns,
+    pace::{Pace, Pacer},
+    sendfile::Source,
+    uring::Uring,
+    zerocopy::{self, Completions},
+};
+use crate::Stopper;
+
+/// A stream to be sent.
+#[derive(Clone, Debug)]
+pub struct SendPlan {
+    /// What is sent with each call.
+    pub buffers: BufferPlan,
+    /// How.
+    pub by: SendBy,
+    /// Bytes after which it is done, exactly. (netperf rounds them up to whole sends.)
+    pub limit: Option<u64>,
+    /// Bursts and pauses.
+    pub pace: Option<Pace>,
+}
+
+/// Sends streams.
+#[derive(Debug)]
+pub struct Sender {
+    way: Way,
+    limit: Option<u64>,
+    pace: Option<Pace>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Copy(Ring),
+    Write(Ring),
+    File(Source),
+    Zerocopy(Ring, Completions),
+    Uring(Box<Uring>),
+}
+
+impl Sender {
+    /// Makes ready what is sent.
+    ///
+    /// # Errors
+    /// Sends of no bytes; no memory; a file that cannot be read; a kernel without io_uring's
+    /// zero-copy sends.
+    pub fn new(plan: &SendPlan) -> io::Result<Self> {
+        if plan.buffers.size == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a send of no bytes",
+            ));
+        }
+        let way = match plan.by {
+            SendBy::Copy => Way::Copy(Ring::new(&plan.buffers)?),
+            SendBy::Write => Way::Write(Ring::new(&plan.buffers)?),
+            SendBy::Sendfile => Way::File(Source::new(&plan.buffers)?),
+            SendBy::Zerocopy => Way::Zerocopy(Ring::new(&plan.buffers)?, Completions::default()),
+            SendBy::Uring => Way::Uring(Box::new(Uring::new(&plan.buffers)?)),
+        };
+        Ok(Self {
+            way,
+            limit: plan.limit,
+            pace: plan.pace,
+        })
+    }
+
+    /// Sends until told to end, or until the limit. A buffer of which a part was sent counts with
+    /// that part.
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
+        let (limit, pace) = (self.limit, self.pace);
+        match &mut self.way {
+            Way::Copy(ring) => stream(run, limit, pace, |most| {
+                let sent = send(fd, shortened(ring.current(), most), SendFlags::NOSIGNAL);
+                ring.advance();
+                sent
+            }),
+            Way::Write(ring) => stream(run, limit, pace, |most| {
+                let sent = rustix::io::write(fd, shortened(ring.current(), most));
+                ring.advance();
+                sent
+            }),
+            Way::File(source) => stream(run, limit, pace, |most| source.send(fd, most)),
+            Way::Zerocopy(ring, completions) => {
+                *completions = match Completions::begin(fd) {
+                    Ok(fresh) => fresh,
+                    Err(error) => return Tally::failed(error),
+                };
+                stream(run, limit, pace, |most| {
+                    match send(fd, shortened(ring.current(), most), zerocopy::flags()) {
+                        Ok(sent) => {
+                            completions.after_sends(fd, 1);
+                            ring.advance();
+                            Ok(sent)
+                        }
+                        Err(error) if completions.make_room(fd, error) => Err(Errno::INTR),
+                        Err(error) => Err(error),
+                    }
+                })
+            }
+            Way::Uring(uring) => uring.stream(fd, run, limit, pace),
+        }
+    }
+
+    /// Waits until the kernel is done with all buffers that it took without copying, and writes
+    /// down how they went; the other ways have nothing to wait for. Belongs after the last `run` on
+    /// a socket, before it is closed. `stop` ends the waiting: then some are counted in neither way.
+    pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
+        match &mut self.way {
+            Way::Zerocopy(_, completions) => completions.settle(fd, stop, tally),
+            Way::Uring(uring) => uring.settle(stop, tally),
+            Way::Copy(_) | Way::Write(_) | Way::File(_) => {}
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Way::Zerocopy(ring, completions) = &mut self.way
+            && completions.pending() > 0
+        {
+            ring.leak();
+        }
+    }
+}
+
+impl Tally {
+    pub(super) fn failed(error: io::Error) -> Self {
+        Self {
+            ended: Ended::Failed(error),
+            ..Self::default()
+        }
+    }
+}
+
+#[inline]
+fn shortened(buffer: &[u8], most: u64) -> &[u8] {
+    &buffer[..(buffer.len() as u64).min(most) as usize]
+}
+
+/// The loop of all ways that are a call for each send. `once` sends at most as many bytes.
+#[inline]
+fn stream(
+    run: &mut Run<'_>,
+    limit: Option<u64>,
+    pace: Option<Pace>,
+    mut once: impl FnMut(u64) -> rustix::io::Result<usize>,
+) -> Tally {
+    let mut tally = Tally::default();
+    let mut left = limit.unwrap_or(u64::MAX);
+    let mut pacer = pace.map(Pacer::begin);
+    tally.ended = loop {
+        if run.stop.stopped() {
+            break Ended::Stopped;
+        }
+        if left == 0 {
+            break Ended::Limit;
+        }
+        let from = run.recorder.as_ref().map(|_| now_ns());
+        match once(left) {
+            Ok(sent) => {
+                let sent = sent as u64;
+                left -= sent;
+                tally.bytes_sent += sent;
+                tally.send_calls += 1;
+                run.counters.add(1, sent);
+            }
+            Err(Errno::INTR) => continue,
+            Err(error) => break Ended::Failed(error.into()),
+        }
+        if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+            recorder.record(now_ns() - from);
+        }
+        if let Some(pacer) = &mut pacer
+            && left > 0
+            && !pacer.after_operation(run.stop)
+        {
+            break Ended::Stopped;
+        }
+    };
+    if let Some(pacer) = pacer {
+        tally.waited = pacer.waited();
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests;

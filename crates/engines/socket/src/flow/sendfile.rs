@@ -1,0 +1,71 @@
+//! What sendfile(2) sends from: the file that was given, or one in memory.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::BorrowedFd,
+};
+
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+
+use super::buffers::{BufferPlan, Ring, open_filling};
+
+/// A file that is sent from again and again.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    length: u64,
+    at: u64,
+    size: usize,
+}
+
+impl Source {
+    /// A plain file is sent from as it is; else one in memory is filled as buffers are, as long as
+    /// all of them together.
+    pub(super) fn new(plan: &BufferPlan) -> io::Result<Self> {
+        let given = match &plan.fill {
+            Some(path) => {
+                let file = open_filling(path)?;
+                let kind = file.metadata()?;
+                kind.is_file().then_some((file, kind.len()))
+            }
+            None => None,
+        };
+        let (file, length) = match given {
+            Some((_, 0)) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the file to send from is empty",
+                ));
+            }
+            Some(given) => given,
+            None => in_memory(plan)?,
+        };
+        Ok(Self {
+            file,
+            length,
+            at: 0,
+            size: plan.size as usize,
+        })
+    }
+
+    /// Sends up to a buffer's length, at most `most`, and at most until the file ends; then it
+    /// begins again.
+    #[inline]
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, most: u64) -> rustix::io::Result<usize> {
+        if self.at >= self.length {
+            self.at = 0;
+        }
+        let bytes = (self.size as u64).min(most).min(self.length - self.at);
+        sendfile(fd, &self.file, Some(&mut self.at), bytes as usize)
+    }
+}
+
+fn in_memory(plan: &BufferPlan) -> io::Result<(File, u64)> {
+    let ring = Ring::new(plan)?;
+    let mut file = File::from(memfd_create("wirebench", MemfdFlags::CLOEXEC)?);
+    for n in 0..ring.width() {
+        file.write_all(ring.at(n))?;
+    }
+    Ok((file, (ring.width() * ring.size()) as u64))
+}

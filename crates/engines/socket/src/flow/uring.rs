@@ -1,0 +1,291 @@
+//! Sends through io_uring: registered buffers, zero copy, several sends for one system call.
+//!
+//! The sends of a batch are linked, and each waits until all its bytes are taken, so the stream keeps
+//! its order. A send completes twice: when its bytes are taken, and when the kernel is done with the
+//! buffer; that second one says whether it was copied after all.
+#![allow(
+    unsafe_code,
+    reason = "what is handed to the ring must outlive its use there"
+)]
+
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+
+use super::{
+    Ended, Run, Tally,
+    buffers::{BufferPlan, Ring},
+    clock::now_ns,
+    pace::{Pace, Pacer},
+};
+use crate::Stopper;
+
+/// Sends of a batch.
+const BATCH: usize = 8;
+/// Places in the submission queue: a batch, and what cancels it.
+const ENTRIES: u32 = 16;
+/// Marks what is not a send.
+const CANCEL: u64 = u64::MAX;
+/// io_uring.h: IORING_SEND_ZC_REPORT_USAGE.
+const REPORT_USAGE: u16 = 1 << 3;
+/// io_uring.h: IORING_NOTIF_USAGE_ZC_COPIED.
+const USAGE_COPIED: u32 = 1 << 31;
+/// What the kernel lacks, if it lacks it.
+const TOO_OLD: &str = "no zero-copy sends of io_uring here; Linux 6.2 or later has them";
+
+/// A ring, and the buffers that are registered with it.
+pub(super) struct Uring {
+    // The ring goes first: the kernel lets go of the buffers before they are freed.
+    ring: IoUring,
+    buffers: Ring,
+    turn: usize,
+    under_way: usize,
+    /// Sends of which the kernel still has the buffer. Below 0 for a moment where it says so before
+    /// it says that the bytes are taken.
+    unfinished: i64,
+    zero_copy: u64,
+    copied: u64,
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Uring")
+            .field("under_way", &self.under_way)
+            .field("unfinished", &self.unfinished)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of a batch.
+#[derive(Default)]
+struct Batch {
+    bytes: u64,
+    sends: u64,
+    error: Option<io::Error>,
+}
+
+impl Uring {
+    pub(super) fn new(plan: &BufferPlan) -> io::Result<Self> {
+        let unsupported = || io::Error::new(io::ErrorKind::Unsupported, TOO_OLD);
+        let ring = IoUring::builder()
+            .setup_clamp()
+            .setup_cqsize(ENTRIES * 16)
+            .build(ENTRIES)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOSYS) => unsupported(),
+                _ => io::Error::new(error.kind(), format!("io_uring: {error}")),
+            })?;
+        let mut probe = Probe::new();
+        ring.submitter()
+            .register_probe(&mut probe)
+            .map_err(|_| unsupported())?;
+        if !probe.is_supported(opcode::SendZc::CODE) {
+            return Err(unsupported());
+        }
+        // More buffers than a batch has can be with the kernel until the peer has acknowledged
+        // them; sending the same bytes again from them does no harm.
+        let buffers = Ring::new(plan)?;
+        let vectors: Vec<libc::iovec> = (0..buffers.width().min(1024))
+            .map(|n| {
+                let bytes = buffers.at(n);
+                libc::iovec {
+                    iov_base: bytes.as_ptr().cast_mut().cast(),
+                    iov_len: bytes.len(),
+                }
+            })
+            .collect();
+        // SAFETY: the memory belongs to `buffers`, which does not move it, is never written after
+        // this, and outlives the ring; where the kernel may still read it, it is given up for good.
+        unsafe { ring.submitter().register_buffers(&vectors) }.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("registering buffers of io_uring (ulimit -l): {error}"),
+            )
+        })?;
+        Ok(Self {
+            ring,
+            buffers,
+            turn: 0,
+            under_way: 0,
+            unfinished: 0,
+            zero_copy: 0,
+            copied: 0,
+        })
+    }
+
+    /// Sends until told to end, or until the limit. With intervals of time each send of a batch
+    /// counts from when the batch was handed over.
+    pub(super) fn stream(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut Run<'_>,
+        limit: Option<u64>,
+        pace: Option<Pace>,
+    ) -> Tally {
+        let mut tally = Tally::default();
+        let mut left = limit.unwrap_or(u64::MAX);
+        let mut pacer = pace.map(Pacer::begin);
+        // A pause may be due after any send.
+        let batch = if pacer.is_some() { 1 } else { BATCH };
+        tally.ended = 'run: loop {
+            if run.stop.stopped() {
+                break Ended::Stopped;
+            }
+            if left == 0 {
+                break Ended::Limit;
+            }
+            let from = run.recorder.as_ref().map(|_| now_ns());
+            self.push(fd, batch, left);
+            let done = self.complete(run.stop);
+            left -= done.bytes;
+            tally.bytes_sent += done.bytes;
+            tally.send_calls += done.sends;
+            run.counters.add(done.sends, done.bytes);
+            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+                let took = now_ns() - from;
+                for _ in 0..done.sends {
+                    recorder.record(took);
+                }
+            }
+            if let Some(error) = done.error {
+                break Ended::Failed(error);
+            }
+            if let Some(pacer) = &mut pacer {
+                for _ in 0..done.sends {
+                    if left > 0 && !pacer.after_operation(run.stop) {
+                        break 'run Ended::Stopped;
+                    }
+                }
+            }
+        };
+        if let Some(pacer) = pacer {
+            tally.waited = pacer.waited();
+        }
+        tally
+    }
+
+    /// Puts linked sends into the queue.
+    fn push(&mut self, fd: BorrowedFd<'_>, batch: usize, mut left: u64) {
+        let fd = types::Fd(fd.as_raw_fd());
+        let size = self.buffers.size() as u64;
+        for n in 0..batch {
+            let bytes = size.min(left);
+            left -= bytes;
+            let last = n + 1 == batch || left == 0;
+            let buffer = self.buffers.at(self.turn);
+            let mut entry = opcode::SendZc::new(fd, buffer.as_ptr(), bytes as u32)
+                .buf_index(Some(self.turn as u16))
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .zc_flags(REPORT_USAGE)
+                .build();
+            if !last {
+                entry = entry.flags(squeue::Flags::IO_LINK);
+            }
+            // SAFETY: the buffer is a registered one of ours, see `new`; the descriptor is borrowed
+            // until the batch is complete, which this type waits for.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            pushed.expect("the queue has room for a batch");
+            self.under_way += 1;
+            self.turn = (self.turn + 1) % self.buffers.width().min(1024);
+            if last {
+                break;
+            }
+        }
+    }
+
+    /// Hands over what is in the queue and waits until the bytes of all its sends are taken. Told to
+    /// end, it cancels them and counts what was taken.
+    fn complete(&mut self, stop: &Stopper) -> Batch {
+        let mut batch = Batch::default();
+        let mut cancelled = false;
+        while self.under_way > 0 {
+            if stop.stopped() && !cancelled {
+                cancelled = true;
+                self.cancel();
+            }
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                // The kernel has more to say than fits; taking it is what is needed.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => {
+                    batch.error = Some(error);
+                    return batch;
+                }
+            }
+            self.take(&mut batch);
+        }
+        batch
+    }
+
+    fn cancel(&mut self) {
+        let entry = opcode::AsyncCancel2::new(types::CancelBuilder::any())
+            .build()
+            .user_data(CANCEL);
+        // SAFETY: the entry refers to no memory.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the queue has room beside a batch");
+    }
+
+    /// Takes what the kernel says, without waiting.
+    fn take(&mut self, batch: &mut Batch) {
+        for entry in self.ring.completion() {
+            if entry.user_data() == CANCEL {
+                continue;
+            }
+            if cqueue::notif(entry.flags()) {
+                self.unfinished -= 1;
+                if entry.result().cast_unsigned() & USAGE_COPIED == 0 {
+                    self.zero_copy += 1;
+                } else {
+                    self.copied += 1;
+                }
+                continue;
+            }
+            self.under_way -= 1;
+            self.unfinished += i64::from(cqueue::more(entry.flags()));
+            match entry.result() {
+                // A send before it was cut short, or it was cancelled from here.
+                n if n == -libc::ECANCELED || n == -libc::EINTR => {}
+                n if n == -libc::EINVAL => {
+                    batch.error = Some(io::Error::new(io::ErrorKind::Unsupported, TOO_OLD));
+                }
+                n if n < 0 => {
+                    batch.error.get_or_insert(io::Error::from_raw_os_error(-n));
+                }
+                n => {
+                    batch.bytes += u64::from(n.cast_unsigned());
+                    batch.sends += 1;
+                }
+            }
+        }
+    }
+
+    /// Waits until the kernel is done with all buffers, or until told to end; writes down how they
+    /// went.
+    pub(super) fn settle(&mut self, stop: &Stopper, tally: &mut Tally) {
+        let mut none = Batch::default();
+        self.take(&mut none);
+        while self.unfinished > 0 && !stop.stopped() {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(_) => break,
+            }
+            self.take(&mut none);
+        }
+        tally.zero_copy += std::mem::take(&mut self.zero_copy);
+        tally.copied += std::mem::take(&mut self.copied);
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if self.unfinished != 0 || self.under_way > 0 {
+            self.buffers.leak();
+        }
+    }
+}

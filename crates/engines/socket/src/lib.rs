@@ -1,0 +1,25 @@
+//! Socket tests: a client and a server that exchange streams, requests and connections over sockets
+//! of the kernel, and agree on it over a control connection that speaks netperf's messages.
+//!
+//! Plain threads and blocking sockets: the hot loop of a stream is one system call and one test of a
+//! flag. Who ends a test from outside sets the flag and interrupts the call ([`Stopper`]).
+//!
+//! The engine reads neither `/proc` nor a resolver; it asks its [`Host`].
+
+mod client;
+mod cpu;
+pub mod flow;
+mod host;
+mod open;
+mod server;
+mod stop;
+mod sys;
+
+pub use client::{JobPlace, run_job};
+pub use host::{CpuTimes, Host, Resolved};
+pub use open::{
+    Effective, Opened, SocketPlan, accept, connect, effective, errno, listen, local_address, open,
+};
+pub use server::{Server, ServerError, serve_one};
+pub use stop::{StopGuard, Stopper};
+pub use sys::tcp_sample;

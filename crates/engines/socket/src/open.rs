@@ -1,0 +1,462 @@
+//! A data socket with everything that was asked of it, and what the kernel made of that.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::{
+        AddressFamily, Protocol, SocketFlags,
+        sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
+    },
+};
+use wb_model::socket::{SendBy, SocketOptions, SocketProtocol, SocketSide, SocketType, TcpSample};
+
+use crate::{
+    Stopper,
+    sys::{get_int, set_bytes, set_int, tcp_sample},
+};
+
+/// Microseconds that a receive looks at the device's queue before it sleeps (SO_BUSY_POLL).
+const BUSY_POLL_US: i32 = 50;
+/// TCP Fast Open connections that may wait for their handshake at a server; netperf's.
+const FAST_OPEN_QUEUE: i32 = 5;
+/// Seconds that a server's TCP waits for the first byte before it accepts (TCP_DEFER_ACCEPT).
+const DEFER_S: i32 = 1;
+/// sctp.h: SCTP_NODELAY at level IPPROTO_SCTP.
+const SCTP_NODELAY: i32 = 3;
+/// udp.h: UDP_GRO.
+const UDP_GRO: i32 = 104;
+/// tcp.h: TCP_FASTOPEN_CONNECT.
+const TCP_FASTOPEN_CONNECT: i32 = 30;
+
+/// What a data socket shall be.
+#[derive(Clone, Debug)]
+pub struct SocketPlan<'a> {
+    /// Address it is bound to, port 0 for any; `None`: it is not bound.
+    pub bind: Option<SocketAddr>,
+    /// Family, where it is not bound.
+    pub ipv6: bool,
+    /// What runs over IP.
+    pub protocol: SocketProtocol,
+    /// Type, where it is not the protocol's usual one.
+    pub socket_type: Option<SocketType>,
+    /// Buffers, priority and the like of this end.
+    pub side: &'a SocketSide,
+    /// Switches.
+    pub options: &'a SocketOptions,
+    /// Whether this is the server's end: `SocketOptions` says what holds for which.
+    pub server: bool,
+    /// Multicast group to join.
+    pub join: Option<IpAddr>,
+    /// Whether this end sends first. TCP Fast Open of a client needs it: `connect` then returns at
+    /// once, and the first send carries the SYN.
+    pub speaks_first: bool,
+    /// Whether receives look at the device's queue (SO_BUSY_POLL).
+    pub busy_poll: bool,
+}
+
+/// A socket, and what is in effect.
+#[derive(Debug)]
+pub struct Opened {
+    /// It.
+    pub fd: OwnedFd,
+    /// SO_SNDBUF as the kernel reports it.
+    pub send_buffer: u32,
+    /// SO_RCVBUF.
+    pub receive_buffer: u32,
+    /// What could not be done and does not matter to the figures, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// A call that the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}: {cause}")]
+struct Refused {
+    call: &'static str,
+    cause: io::Error,
+}
+
+fn refused(call: &'static str, cause: impl Into<io::Error>) -> io::Error {
+    let cause = cause.into();
+    io::Error::new(cause.kind(), Refused { call, cause })
+}
+
+/// Number of the system's error, also where the text names the call.
+#[must_use]
+pub fn errno(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| {
+        let refused = error.get_ref()?.downcast_ref::<Refused>()?;
+        refused.cause.raw_os_error()
+    })
+}
+
+/// What an option did: nothing to say, or a line for the report.
+struct Setter<'a> {
+    fd: BorrowedFd<'a>,
+    warnings: Vec<String>,
+}
+
+impl Setter<'_> {
+    fn int(&self, call: &'static str, level: i32, name: i32, value: i32) -> io::Result<()> {
+        set_int(self.fd, level, name, value).map_err(|error| refused(call, error))
+    }
+
+    /// For what the test can do without.
+    fn try_int(&mut self, call: &'static str, level: i32, name: i32, value: i32) {
+        if let Err(error) = set_int(self.fd, level, name, value) {
+            self.warnings.push(format!("{call}: {error}"));
+        }
+    }
+}
+
+/// Makes the socket: neither connected nor listening.
+///
+/// A congestion control that the kernel does not have is a warning, as the original does without
+/// it too; so is what only saves time.
+///
+/// # Errors
+/// With the option or call that the kernel refused in the text; [`errno`] finds its number.
+pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
+    let ipv6 = plan.bind.map_or(plan.ipv6, |address| address.is_ipv6());
+    let fd = make(plan.protocol, plan.socket_type, ipv6)?;
+    let mut set = Setter {
+        fd: fd.as_fd(),
+        warnings: Vec::new(),
+    };
+    set_buffers(&set, plan.side)?;
+    set_network(&mut set, plan, ipv6)?;
+    match plan.protocol {
+        SocketProtocol::Tcp | SocketProtocol::Mptcp => set_tcp(&mut set, plan)?,
+        SocketProtocol::Sctp => {
+            if plan.options.no_delay {
+                let level = SocketProtocol::Sctp.number();
+                set.int("SCTP_NODELAY", level, SCTP_NODELAY, 1)?;
+            }
+        }
+        SocketProtocol::Udp | SocketProtocol::UdpLite => set_datagrams(&mut set, plan, ipv6)?,
+        SocketProtocol::Dccp => {}
+    }
+    if let Some(address) = plan.bind {
+        // A port of which old connections still wait for late segments. Datagram sockets would
+        // share the port, and take each other's datagrams.
+        if plan.protocol.connects() || plan.join.is_some() {
+            set.int("SO_REUSEADDR", libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        }
+        rustix::net::bind(&fd, &address).map_err(|error| refused("bind", error))?;
+    }
+    if let Some(group) = plan.join {
+        join(&fd, group, plan.bind)?;
+    }
+    let warnings = set.warnings;
+    let (send_buffer, receive_buffer) = buffers(fd.as_fd());
+    Ok(Opened {
+        fd,
+        send_buffer,
+        receive_buffer,
+        warnings,
+    })
+}
+
+fn make(protocol: SocketProtocol, kind: Option<SocketType>, ipv6: bool) -> io::Result<OwnedFd> {
+    let family = if ipv6 {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
+    let kind = kind.unwrap_or(match protocol {
+        SocketProtocol::Udp | SocketProtocol::UdpLite => SocketType::Dgram,
+        SocketProtocol::Dccp => SocketType::Dccp,
+        _ => SocketType::Stream,
+    });
+    let kind = rustix::net::SocketType::from_raw(match kind {
+        SocketType::Stream => libc::SOCK_STREAM,
+        SocketType::Dgram => libc::SOCK_DGRAM,
+        SocketType::Dccp => libc::SOCK_DCCP,
+        SocketType::SeqPacket => libc::SOCK_SEQPACKET,
+    } as u32);
+    let number = std::num::NonZeroU32::new(protocol.number() as u32).map(Protocol::from_raw);
+    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, number)
+        .map_err(|error| refused("socket", error))
+}
+
+fn set_buffers(set: &Setter<'_>, side: &SocketSide) -> io::Result<()> {
+    let clamp = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
+    if let Some(bytes) = side.send_buffer {
+        set.int("SO_SNDBUF", libc::SOL_SOCKET, libc::SO_SNDBUF, clamp(bytes))?;
+    }
+    if let Some(bytes) = side.receive_buffer {
+        set.int("SO_RCVBUF", libc::SOL_SOCKET, libc::SO_RCVBUF, clamp(bytes))?;
+    }
+    Ok(())
+}
+
+/// What any protocol over IP has.
+fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
+    let (side, options) = (plan.side, plan.options);
+    let socket = libc::SOL_SOCKET;
+    if options.keepalive {
+        set.int("SO_KEEPALIVE", socket, libc::SO_KEEPALIVE, 1)?;
+    }
+    if options.dont_route {
+        set.int("SO_DONTROUTE", socket, libc::SO_DONTROUTE, 1)?;
+    }
+    if options.debug && !plan.server {
+        set.int("SO_DEBUG", socket, libc::SO_DEBUG, 1)?;
+    }
+    if let Some(bps) = side.pacing_bps {
+        set_bytes(
+            set.fd,
+            socket,
+            libc::SO_MAX_PACING_RATE,
+            &(bps / 8).to_ne_bytes(),
+        )
+        .map_err(|error| refused("SO_MAX_PACING_RATE", error))?;
+    }
+    if side.send_by == SendBy::Zerocopy {
+        set.int("SO_ZEROCOPY", socket, libc::SO_ZEROCOPY, 1)?;
+    }
+    if plan.busy_poll {
+        set.try_int("SO_BUSY_POLL", socket, libc::SO_BUSY_POLL, BUSY_POLL_US);
+    }
+    if let Some(tos) = side.tos {
+        if ipv6 {
+            set.int(
+                "IPV6_TCLASS",
+                libc::IPPROTO_IPV6,
+                libc::IPV6_TCLASS,
+                tos.into(),
+            )?;
+        } else {
+            set.int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS, tos.into())?;
+        }
+    }
+    // After the TOS, which sets a priority of its own.
+    // After the type of service, which chooses a priority too.
+    if let Some(priority) = side.priority {
+        set.int(
+            "SO_PRIORITY",
+            socket,
+            libc::SO_PRIORITY,
+            priority.cast_signed(),
+        )?;
+    }
+    if options.dont_fragment {
+        if ipv6 {
+            sockopt::set_ipv6_mtu_discover(set.fd, Ipv6PathMtuDiscovery::DO)
+                .map_err(|error| refused("IPV6_MTU_DISCOVER", error))?;
+        } else {
+            sockopt::set_ip_mtu_discover(set.fd, Ipv4PathMtuDiscovery::DO)
+                .map_err(|error| refused("IP_MTU_DISCOVER", error))?;
+        }
+    }
+    Ok(())
+}
+
+fn set_tcp(set: &mut Setter<'_>, plan: &SocketPlan<'_>) -> io::Result<()> {
+    let options = plan.options;
+    let tcp = libc::IPPROTO_TCP;
+    if options.no_delay {
+        set.int("TCP_NODELAY", tcp, libc::TCP_NODELAY, 1)?;
+    }
+    if options.cork && !plan.server {
+        set.int("TCP_CORK", tcp, libc::TCP_CORK, 1)?;
+    }
+    if let Some(bytes) = options.max_segment.filter(|_| !plan.server) {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        set.int("TCP_MAXSEG", tcp, libc::TCP_MAXSEG, bytes)?;
+    }
+    if let Some(name) = &plan.side.congestion
+        && let Err(error) = sockopt::set_tcp_congestion(set.fd, name)
+    {
+        set.warnings
+            .push(format!("congestion control {name}: {error}"));
+    }
+    if options.defer_accept && plan.server {
+        set.int("TCP_DEFER_ACCEPT", tcp, libc::TCP_DEFER_ACCEPT, DEFER_S)?;
+    }
+    if options.fast_open {
+        if plan.server {
+            set.try_int("TCP_FASTOPEN", tcp, libc::TCP_FASTOPEN, FAST_OPEN_QUEUE);
+        } else if plan.speaks_first {
+            set.try_int("TCP_FASTOPEN_CONNECT", tcp, TCP_FASTOPEN_CONNECT, 1);
+        }
+    }
+    Ok(())
+}
+
+fn set_datagrams(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
+    // With it a full queue of the device is told to the sender (ENOBUFS).
+    if ipv6 {
+        set.try_int("IPV6_RECVERR", libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
+    } else {
+        set.try_int("IP_RECVERR", libc::IPPROTO_IP, libc::IP_RECVERR, 1);
+    }
+    if plan.options.packet_info && plan.server {
+        if ipv6 {
+            let name = libc::IPV6_RECVPKTINFO;
+            set.int("IPV6_RECVPKTINFO", libc::IPPROTO_IPV6, name, 1)?;
+        } else {
+            set.int("IP_PKTINFO", libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        }
+    }
+    if plan.side.gro {
+        set.int("UDP_GRO", libc::SOL_UDP, UDP_GRO, 1)?;
+    }
+    if let Some(ttl) = plan.options.multicast_ttl {
+        if ipv6 {
+            let name = libc::IPV6_MULTICAST_HOPS;
+            set.int("IPV6_MULTICAST_HOPS", libc::IPPROTO_IPV6, name, ttl.into())?;
+        } else {
+            let name = libc::IP_MULTICAST_TTL;
+            set.int("IP_MULTICAST_TTL", libc::IPPROTO_IP, name, ttl.into())?;
+        }
+    }
+    Ok(())
+}
+
+fn join(fd: &OwnedFd, group: IpAddr, bind: Option<SocketAddr>) -> io::Result<()> {
+    match group {
+        IpAddr::V4(group) => {
+            let at = match bind.map(|address| address.ip()) {
+                Some(IpAddr::V4(at)) if !at.is_multicast() => at,
+                _ => Ipv4Addr::UNSPECIFIED,
+            };
+            sockopt::set_ip_add_membership(fd, &group, &at)
+                .map_err(|error| refused("IP_ADD_MEMBERSHIP", error))
+        }
+        IpAddr::V6(group) => sockopt::set_ipv6_add_membership(fd, &group, scope(bind))
+            .map_err(|error| refused("IPV6_ADD_MEMBERSHIP", error)),
+    }
+}
+
+fn scope(bind: Option<SocketAddr>) -> u32 {
+    match bind {
+        Some(SocketAddr::V6(address)) => address.scope_id(),
+        _ => 0,
+    }
+}
+
+/// SO_SNDBUF and SO_RCVBUF in effect; 0 where the kernel does not say.
+fn buffers(fd: BorrowedFd<'_>) -> (u32, u32) {
+    let ask = |name| get_int(fd, libc::SOL_SOCKET, name).map_or(0, i32::cast_unsigned);
+    (ask(libc::SO_SNDBUF), ask(libc::SO_RCVBUF))
+}
+
+/// What is in effect on a socket now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effective {
+    /// SO_SNDBUF.
+    pub send_buffer: u32,
+    /// SO_RCVBUF.
+    pub receive_buffer: u32,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+    /// TCP_CONGESTION; empty if there is none.
+    pub congestion: String,
+    /// SO_PRIORITY.
+    pub priority: Option<i32>,
+    /// IP_TOS or IPV6_TCLASS.
+    pub tos: Option<i32>,
+    /// TCP_MAXSEG.
+    pub segment: Option<u32>,
+    /// TCP's own figures.
+    pub tcp: Option<TcpSample>,
+}
+
+/// Asks a socket what is in effect.
+#[must_use]
+pub fn effective(fd: BorrowedFd<'_>) -> Effective {
+    let (send_buffer, receive_buffer) = buffers(fd);
+    let tcp = |name| get_int(fd, libc::IPPROTO_TCP, name);
+    let tos = match local_address(fd) {
+        Ok(SocketAddr::V6(_)) => get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        _ => get_int(fd, libc::IPPROTO_IP, libc::IP_TOS),
+    };
+    Effective {
+        send_buffer,
+        receive_buffer,
+        no_delay: tcp(libc::TCP_NODELAY).is_ok_and(|on| on != 0),
+        congestion: sockopt::tcp_congestion(fd).unwrap_or_default(),
+        priority: get_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY).ok(),
+        tos: tos.ok(),
+        segment: tcp(libc::TCP_MAXSEG).ok().map(i32::cast_unsigned),
+        tcp: tcp_sample(fd),
+    }
+}
+
+/// Address and port of this end.
+///
+/// # Errors
+/// The system's; a socket that has no internet address.
+pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
+}
+
+/// Connects. It goes on after a signal, and ends with [`io::ErrorKind::Interrupted`] if told to.
+///
+/// # Errors
+/// The system's.
+pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result<()> {
+    if stop.stopped() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    match rustix::net::connect(fd, &to) {
+        Ok(()) => return Ok(()),
+        Err(Errno::INTR) => {}
+        Err(error) => return Err(refused("connect", error)),
+    }
+    // The handshake goes on without us.
+    loop {
+        if stop.stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+        match poll(&mut fds, None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(refused("poll", error)),
+        }
+    }
+    match sockopt::socket_error(fd) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) | Err(error) => Err(refused("connect", error)),
+    }
+}
+
+/// Lets connections come.
+///
+/// # Errors
+/// The system's.
+pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    rustix::net::listen(fd, backlog).map_err(|error| refused("listen", error))
+}
+
+/// Waits for a connection; it has the options of the socket that listens. Ends with
+/// [`io::ErrorKind::Interrupted`] if told to. Connections that ended before they were taken are
+/// passed over.
+///
+/// # Errors
+/// The system's.
+pub fn accept(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<(OwnedFd, SocketAddr)> {
+    while !stop.stopped() {
+        match rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
+            Ok((connection, peer)) => {
+                let nowhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                return Ok((connection, peer.unwrap_or(nowhere)));
+            }
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(error) => return Err(refused("accept", error)),
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+#[cfg(test)]
+mod tests;

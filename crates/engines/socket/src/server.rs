@@ -1,0 +1,273 @@
+//! The server of socket tests: serves clients of netperf 2.7, of older ones, and ours, many at a time.
+//!
+//! ```text
+//!   listeners --accept--> a thread for each control connection: authorise, converse
+//!                             | a test
+//!                             v
+//!         ask (what is wanted) -> prepare (socket, buffers) -> response goes out
+//!                             -> a data thread runs the loop; the control thread watches the client,
+//!                                the clock and the wish to stop -> results go out
+//! ```
+//!
+//! What comes from outside is bounded: clients at a time, memory of buffers, how long a connection may
+//! say nothing. The server connects to nobody; it sends data only where data came from, and unasked
+//! datagrams only to the address of the control connection. It opens no file that a client names, but
+//! the three devices that give zeros and random bytes.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wb_model::socket::{SocketLive, SocketServerJob, SocketServerReport};
+
+use crate::Host;
+use control::Control;
+use house::{Counts, House, Stay};
+
+mod answer;
+mod ask;
+mod control;
+mod house;
+mod listen;
+mod prepare;
+mod session;
+mod watch;
+mod work;
+
+/// How often the wish to stop is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often those who look on are told.
+const TELL: Duration = Duration::from_secs(1);
+/// Between attempts to accept while the system lacks something.
+const BREATH: Duration = Duration::from_millis(100);
+/// How long clients may take to leave when the server ends.
+const LEAVING: Duration = Duration::from_secs(30);
+/// Stack of a control thread.
+const STACK: usize = 512 << 10;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The name to listen at stands for nothing.
+    #[error("{name}: {what}")]
+    Resolve {
+        /// The name.
+        name: String,
+        /// What the resolver says.
+        what: String,
+    },
+    /// The port is taken, or the address is not ours.
+    #[error("cannot listen at {address}: {cause}")]
+    Bind {
+        /// Address and port.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        cause: io::Error,
+    },
+    /// The system gives no descriptors.
+    #[error("no descriptor for the server: {0}")]
+    Descriptors(#[source] io::Error),
+}
+
+/// A server that listens. [`serve`](Self::serve) begins to accept clients.
+pub struct Server {
+    house: Arc<House>,
+    listeners: Vec<TcpListener>,
+}
+
+impl Server {
+    /// Listens where the job says: at a name, or at all addresses. Port 0 is any.
+    ///
+    /// # Errors
+    /// If the name stands for nothing, or no address of it could be bound.
+    pub fn bind(job: &SocketServerJob, host: Arc<dyn Host>) -> Result<Self, ServerError> {
+        let listeners = listen::listeners(job, host.as_ref())?;
+        let house = House::new(job.clone(), host).map_err(ServerError::Descriptors)?;
+        Ok(Self {
+            house: Arc::new(house),
+            listeners,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.listeners
+            .iter()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// Serves until `stop` is set, which is looked at ten times a second. Then all connections are
+    /// closed and their tests ended. `observe` is told once a second.
+    pub fn serve(
+        self,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&SocketLive),
+    ) -> SocketServerReport {
+        let Self { house, listeners } = self;
+        let mut teller = Teller::new();
+        while !stop.load(Ordering::Relaxed) {
+            teller.tell(&house, observe);
+            let busy = house.job.one_by_one && house.present() > 0;
+            let mut fds = vec![PollFd::new(&house.bell, PollFlags::IN)];
+            if !busy {
+                fds.extend(listeners.iter().map(|one| PollFd::new(one, PollFlags::IN)));
+            }
+            let look = Timespec::try_from(LOOK).ok();
+            if poll(&mut fds, look.as_ref()).is_err() {
+                continue;
+            }
+            if !fds[0].revents().is_empty() {
+                house.bell.hush();
+            }
+            let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+            for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+                receive(&house, listener);
+            }
+        }
+        drop(listeners);
+        leave(&house);
+        house.counts.report()
+    }
+}
+
+/// Serves one client on a connection that someone else accepted, as under inetd: standard input.
+/// Where that is allowed is up to whoever accepted it. Ends when the client leaves.
+///
+/// # Errors
+/// If the system gives no descriptors.
+pub fn serve_one(
+    job: &SocketServerJob,
+    host: Arc<dyn Host>,
+    control: TcpStream,
+) -> Result<SocketServerReport, ServerError> {
+    let house = Arc::new(House::new(job.clone(), host).map_err(ServerError::Descriptors)?);
+    Counts::one(&house.counts.clients);
+    let _ = control.set_nonblocking(false);
+    let control = Arc::new(control);
+    let stay = house.admit(&control);
+    attend(&house, control, &stay);
+    Ok(house.counts.report())
+}
+
+/// Accepts one client.
+fn receive(house: &Arc<House>, listener: &TcpListener) {
+    let stream = match listener.accept() {
+        Ok((stream, _)) => stream,
+        Err(error) => {
+            // It went before we came, or the other listener's turn was first: nothing is lost. What
+            // the system lacks now would be asked for again at once, because the client still waits.
+            use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+            if !matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock) {
+                thread::sleep(BREATH);
+            }
+            return;
+        }
+    };
+    if !is_welcome(house, &stream) {
+        Counts::one(&house.counts.turned_away);
+        return;
+    }
+    // Not inherited from the listener on Linux, but elsewhere.
+    let _ = stream.set_nonblocking(false);
+    let stream = Arc::new(stream);
+    let stay = house.admit(&stream);
+    Counts::one(&house.counts.clients);
+    let inside = Arc::clone(house);
+    let spawned = thread::Builder::new()
+        .name("wb-server-control".to_owned())
+        .stack_size(STACK)
+        .spawn(move || attend(&inside, stream, &stay));
+    if spawned.is_err() {
+        Counts::one(&house.counts.turned_away);
+        thread::sleep(BREATH);
+    }
+}
+
+/// Whether there is room, and the client came by an address of ours.
+fn is_welcome(house: &House, stream: &TcpStream) -> bool {
+    let limit = usize::try_from(house.job.clients).unwrap_or(usize::MAX);
+    if house.present() >= limit {
+        return false;
+    }
+    house.job.any_address
+        || stream.local_addr().is_ok_and(|local| {
+            let address = local.ip().to_canonical();
+            address.is_loopback() || house.host.has_address(address)
+        })
+}
+
+/// Serves a client. A fault of ours ends its connection, not the server.
+fn attend(house: &House, stream: Arc<TcpStream>, stay: &Stay) {
+    if house.is_closing() {
+        return;
+    }
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        session::serve(house, Control::new(stream), stay);
+    }));
+    if served.is_err() {
+        Counts::one(&house.counts.failed);
+    }
+}
+
+/// Ends all connections and waits for their threads.
+fn leave(house: &House) {
+    house.close();
+    let until = Instant::now() + LEAVING;
+    while house.present() > 0 && Instant::now() < until {
+        let rest = Timespec::try_from(LOOK).ok();
+        let mut fds = [PollFd::from_borrowed_fd(house.bell.as_fd(), PollFlags::IN)];
+        let _ = poll(&mut fds, rest.as_ref());
+        house.bell.hush();
+        // One that was let in meanwhile.
+        house.close();
+    }
+}
+
+/// Tells those who look on.
+struct Teller {
+    last: Instant,
+    bytes: u64,
+}
+
+impl Teller {
+    fn new() -> Self {
+        Self {
+            last: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    fn tell(&mut self, house: &House, observe: &mut dyn FnMut(&SocketLive)) {
+        let since = self.last.elapsed();
+        if since < TELL {
+            return;
+        }
+        let bytes = house.bytes();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        observe(&SocketLive {
+            // Tests that were given up are not counted any more.
+            units: bytes.saturating_sub(self.bytes),
+            interval_s: since.as_secs_f64(),
+            ended_s: wall.as_secs_f64(),
+            total: bytes,
+            clients: house.present() as u64,
+            ..SocketLive::default()
+        });
+        (self.last, self.bytes) = (Instant::now(), bytes);
+    }
+}

@@ -1,0 +1,223 @@
+//! What the client is told: the response and the results, in the messages in which it asked.
+
+use wb_model::{
+    report::Summary,
+    socket::{CpuUse, ReceiveBy, TcpSample},
+};
+use wb_omni::{
+    ClassicResponse, ClassicResults, CpuFigures, CpuMethod, CpuSplit, DatagramFigures, Flags,
+    Generation, LatencyFigures, Name, OmniResponse, OmniResults, ResultsExtension, ResultsLayout,
+    TcpFigures, TestLength,
+};
+
+use super::{
+    ask::{Talk, Work},
+    prepare::Facts,
+    watch::Outcome,
+};
+use crate::flow::TagReport;
+
+/// Clock ticks per second of Linux: what its calibration gives.
+pub(super) const CPU_RATE: f32 = 100.0;
+
+/// The server is ready.
+pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation) -> Vec<u8> {
+    let ask = &facts.ask;
+    let now = &facts.effective;
+    let cpu_rate = if measures_cpu { CPU_RATE } else { 0.0 };
+    let no_delay = ask.options.no_delay && now.no_delay;
+    match ask.talk {
+        Talk::Omni => OmniResponse {
+            receive_buffer: Some(now.receive_buffer),
+            receive_size: facts.receive_size.or(ask.side.receive_size),
+            receive_width: facts.receive_width,
+            send_buffer: Some(now.send_buffer),
+            send_size: facts.send_size.or(ask.side.send_size),
+            send_width: facts.send_width,
+            flags: Flags::NONE
+                .with_if(no_delay, Flags::NO_DELAY)
+                .with_if(measures_cpu, Flags::MEASURE_CPU),
+            cpu_rate,
+            receive_avoid: ask.side.receive_by != ReceiveBy::Copy,
+            send_avoid: ask.send_avoid,
+            data_port: facts.data_port,
+            interval_burst: ask.side.burst,
+            interval_us: match ask.side.burst {
+                0 => 0,
+                _ => u32::try_from(ask.side.burst_interval.as_nanos() / 1000).unwrap_or(u32::MAX),
+            },
+            priority: ask.side.priority.and(positive(now.priority)),
+            tos: ask.side.tos.and(positive(now.tos).map(u32::from)),
+            extension: facts.granted,
+        }
+        .encode(generation),
+        Talk::Classic(kind) => ClassicResponse {
+            receive_buffer: Some(now.receive_buffer),
+            send_buffer: Some(now.send_buffer),
+            call_size: facts.receive_size.or(facts.send_size),
+            no_delay,
+            measure_cpu: measures_cpu,
+            length: TestLength::UntilTold,
+            data_port: facts.data_port,
+            cpu_rate,
+            receive_avoid: ask.side.receive_by != ReceiveBy::Copy,
+            send_avoid: ask.send_avoid,
+        }
+        .encode(kind, generation),
+    }
+}
+
+fn positive(value: Option<i32>) -> Option<u32> {
+    value.and_then(|value| u32::try_from(value).ok())
+}
+
+/// The test is over.
+pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
+    let ask = &outcome.facts.ask;
+    let tally = &outcome.done.tally;
+    let at_end = outcome.done.effective.as_ref();
+    let buffers = at_end.map_or(
+        (
+            outcome.facts.effective.receive_buffer,
+            outcome.facts.effective.send_buffer,
+        ),
+        |at_end| (at_end.receive_buffer, at_end.send_buffer),
+    );
+    let elapsed = outcome.elapsed.as_secs_f32();
+    match ask.talk {
+        Talk::Omni => OmniResults {
+            bytes_received: tally.bytes_received,
+            receive_calls: low(tally.receive_calls),
+            receive_buffer: Some(buffers.0),
+            bytes_sent: tally.bytes_sent,
+            send_calls: low(tally.send_calls),
+            send_buffer: Some(buffers.1),
+            failed_sends: low(tally.failed_sends),
+            transactions: low(tally.transactions),
+            elapsed,
+            cpu: outcome.cpu.map(|cpu| figures(&cpu)),
+            // Of many connections, the last one's would say nothing.
+            retransmissions: at_end
+                .filter(|_| !matches!(ask.work, Work::Connections { .. }))
+                .and_then(|at_end| at_end.tcp.as_ref())
+                .map(|tcp| tcp.retransmissions),
+            congestion_control: at_end
+                .filter(|_| ask.name_congestion)
+                .and_then(|at_end| Name::new(at_end.congestion.as_bytes()))
+                .unwrap_or(Name::NONE),
+            extension: outcome.facts.granted.map(|_| extension(outcome)),
+        }
+        .encode(match generation {
+            Generation::Words64 => ResultsLayout::V25,
+            Generation::Words164 => ResultsLayout::V27,
+        }),
+        Talk::Classic(kind) => ClassicResults {
+            bytes: tally.bytes_received + tally.bytes_sent,
+            calls: low(match ask.work {
+                Work::Send => tally.send_calls,
+                _ => tally.receive_calls,
+            }),
+            transactions: low(tally.transactions),
+            elapsed,
+            cpu_total: outcome.cpu.map(|cpu| cpu.total as f32),
+            cpu_method: outcome
+                .cpu
+                .map_or(CpuMethod::UNKNOWN, |_| CpuMethod::PROC_STAT),
+            cpus: outcome.cpu.map_or(0, |cpu| cpu.cpus),
+            receive_buffer: Some(buffers.0),
+            send_buffer: Some(buffers.1),
+        }
+        .encode(kind, generation),
+    }
+}
+
+/// Counters wrap on the wire.
+fn low(count: u64) -> u32 {
+    count as u32
+}
+
+fn figures(cpu: &CpuUse) -> CpuFigures {
+    CpuFigures {
+        total: cpu.total as f32,
+        split: Some(CpuSplit {
+            user: cpu.user as f32,
+            system: cpu.system as f32,
+            iowait: cpu.iowait as f32,
+            irq: cpu.irq as f32,
+            softirq: cpu.softirq as f32,
+        }),
+        method: CpuMethod::PROC_STAT,
+        cpus: cpu.cpus,
+        peak_id: cpu.peak_cpu,
+        peak: cpu.peak as f32,
+    }
+}
+
+fn extension(outcome: &Outcome) -> ResultsExtension {
+    ResultsExtension {
+        elapsed_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
+        bytes_after_omit: outcome.bytes_after,
+        transactions_after_omit: outcome.transactions_after,
+        datagrams: outcome
+            .done
+            .tags
+            .as_ref()
+            .map(|tags| datagrams(tags, outcome.done.tally.bytes_received)),
+        tcp: outcome
+            .done
+            .effective
+            .as_ref()
+            .and_then(|at_end| at_end.tcp.as_ref())
+            .map(tcp),
+    }
+}
+
+/// `bytes`: of all datagrams. Foreign ones have no length of their own in the report.
+fn datagrams(tags: &TagReport, bytes: u64) -> DatagramFigures {
+    let delay = tags.report(0).one_way_ns;
+    let average = bytes / (tags.received + tags.foreign).max(1);
+    DatagramFigures {
+        received: tags.received,
+        duplicates: tags.duplicate,
+        reordered: tags.reordered,
+        highest_sequence: tags.highest,
+        foreign: tags.foreign,
+        jitter_ns: tags.jitter_ns.map_or(0, |jitter| jitter as u64),
+        bytes: bytes - average * tags.foreign,
+        latency: latency(&delay),
+    }
+}
+
+/// None if there were no datagrams.
+fn latency(delay: &Summary) -> Option<LatencyFigures> {
+    Some(LatencyFigures {
+        min_ns: delay.min?,
+        mean_ns: delay.mean? as i64,
+        max_ns: delay.max?,
+        p50_ns: delay.p50?,
+        p99_ns: delay.p99?,
+    })
+}
+
+fn tcp(sample: &TcpSample) -> TcpFigures {
+    TcpFigures {
+        rtt_us: sample.rtt_us,
+        rttvar_us: sample.rtt_var_us,
+        min_rtt_us: sample.min_rtt_us,
+        rcv_rtt_us: sample.receive_rtt_us,
+        rcv_space: sample.receive_space,
+        rcv_ssthresh: sample.receive_ssthresh,
+        snd_cwnd: sample.cwnd,
+        snd_mss: sample.mss,
+        rcv_mss: 0,
+        pmtu: sample.path_mtu,
+        total_retrans: sample.retransmissions,
+        rcv_ooopack: 0,
+        pacing_rate: sample.pacing_bps / 8,
+        delivery_rate: sample.delivery_bps / 8,
+        bytes_received: sample.bytes_received,
+        busy_us: sample.busy_us,
+        rwnd_limited_us: sample.receiver_limited_us,
+        sndbuf_limited_us: sample.buffer_limited_us,
+    }
+}

@@ -1,0 +1,395 @@
+//! What a client asks for, in one form for both kinds of messages. Nothing of the machine is asked
+//! here; what no server should do is refused.
+
+use std::time::Duration;
+
+use wb_model::{
+    socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide, SocketType},
+    units::Span,
+};
+use wb_omni::{
+    ClassicKind, ClassicRequest, ClassicTest, Direction, Family, Features, Flags, OmniRequest,
+    RequestExtension, TestLength, WireAddress,
+};
+
+/// Bytes of a send, receive, request or response at most.
+const LARGEST: u32 = 64 << 20;
+/// Alignment and offset of buffers at most: a huge page.
+const LARGEST_ALIGNMENT: u32 = 2 << 20;
+/// The lengths that a timed test may have. Beyond it sits a number of bytes of an old client, which
+/// rather ends its data than waits for us.
+const LONGEST: u64 = 100 * 365 * 86_400;
+
+/// Files that a client may have send buffers filled from. Any other could be read from outside.
+const FILL_FILES: [&str; 3] = ["/dev/zero", "/dev/urandom", "/dev/random"];
+
+/// A test that a client asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    /// In which messages it asked.
+    pub talk: Talk,
+    /// What is exchanged.
+    pub work: Work,
+    /// Over what.
+    pub protocol: SocketProtocol,
+    /// Where it is not the protocol's usual one.
+    pub socket_type: Option<SocketType>,
+    /// Of the data socket.
+    pub family: Family,
+    /// What the data socket is bound to.
+    pub server_address: WireAddress,
+    /// Where the client has its data socket; any if it does not say.
+    pub client_address: WireAddress,
+    /// The port of the client's data socket; 0 if it does not say.
+    pub client_port: u16,
+    /// What the data socket is bound to; 0 for any.
+    pub data_port: u16,
+    /// Buffers and the like. Sizes are as asked for.
+    pub side: SocketSide,
+    /// Switches.
+    pub options: SocketOptions,
+    /// Datagrams of ours leave without checksums.
+    pub checksum_off: bool,
+    /// When it ends.
+    pub length: Length,
+    /// The CPU of the data loop.
+    pub cpu: Option<u32>,
+    /// What a client of ours wants beyond.
+    pub extension: Option<RequestExtension>,
+    /// Tell the name of the congestion control in the results.
+    pub name_congestion: bool,
+    /// Asked to send without copying. Said back, as the original does; the loop copies.
+    pub send_avoid: bool,
+}
+
+/// The kind of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Talk {
+    /// One message for all tests.
+    Omni,
+    /// A layout for each test.
+    Classic(ClassicKind),
+}
+
+/// What is exchanged, as the server sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A stream comes.
+    Receive {
+        /// Datagrams of any other size end it.
+        only_size: Option<u32>,
+    },
+    /// A stream goes.
+    Send,
+    /// Requests come, responses go, on one connection.
+    Exchange { request: u32, response: u32 },
+    /// A connection for each transaction, and on it: a request, or all until its end; a response, or
+    /// a send.
+    Connections {
+        receives: Option<Option<u32>>,
+        sends: Option<Option<u32>>,
+    },
+}
+
+/// When a test ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// After this time.
+    Time(Duration),
+    /// After so many bytes or transactions.
+    Units(u64),
+    /// When the client says so.
+    UntilTold,
+}
+
+/// An errno of Linux, for the client.
+pub(super) type Errno = i32;
+
+impl Ask {
+    /// What an omni request asks for.
+    pub(super) fn omni(request: &OmniRequest) -> Result<Self, Errno> {
+        let features = request
+            .extension
+            .map_or(Features::NONE, |wants| wants.features);
+        let flags = request.flags;
+        let protocol = match request.protocol {
+            0 if request.socket_type == wb_omni::SocketType::Datagram => SocketProtocol::Udp,
+            6 if features.contains(Features::MPTCP) => SocketProtocol::Mptcp,
+            0 | 6 => SocketProtocol::Tcp,
+            17 => SocketProtocol::Udp,
+            33 => SocketProtocol::Dccp,
+            132 => SocketProtocol::Sctp,
+            136 => SocketProtocol::UdpLite,
+            _ => return Err(libc::EPROTONOSUPPORT),
+        };
+        let length = match (request.length, request.extension) {
+            (TestLength::UntilTold, Some(wants)) if wants.count > 0 => Length::Units(wants.count),
+            (length, _) => Length::of(length),
+        };
+        let tos = match request.tos {
+            Some(tos) => Some(u8::try_from(tos).map_err(|_| libc::EINVAL)?),
+            None => None,
+        };
+        let side = SocketSide {
+            send_buffer: request.send_buffer,
+            receive_buffer: request.receive_buffer,
+            send_size: request.send_size,
+            receive_size: request.receive_size,
+            send_align: request.send_alignment,
+            send_offset: request.send_offset,
+            receive_align: request.receive_alignment,
+            receive_offset: request.receive_offset,
+            send_width: request.send_width,
+            receive_width: request.receive_width,
+            burst: if request.interval_us > 0 {
+                request.interval_burst
+            } else {
+                0
+            },
+            burst_interval: Span::from_nanos(u64::from(request.interval_us) * 1000),
+            congestion: request.congestion_control.as_str().map(str::to_owned),
+            priority: request.priority,
+            tos,
+            fill_file: request
+                .fill_file
+                .as_str()
+                .filter(|name| FILL_FILES.contains(name))
+                .map(str::to_owned),
+            measure_cpu: flags.contains(Flags::MEASURE_CPU),
+            pacing_bps: request
+                .extension
+                .filter(|wants| wants.pacing_rate > 0)
+                .map(|wants| wants.pacing_rate.saturating_mul(8)),
+            // MPTCP has no such receive.
+            receive_by: if features.contains(Features::ZERO_COPY_RECEIVE)
+                && protocol != SocketProtocol::Mptcp
+            {
+                ReceiveBy::Discard
+            } else if request.receive_avoid && !protocol.is_datagram() {
+                ReceiveBy::Splice
+            } else {
+                ReceiveBy::Copy
+            },
+            gro: features.contains(Features::GRO) && protocol == SocketProtocol::Udp,
+            ..SocketSide::default()
+        };
+        let options = SocketOptions {
+            no_delay: flags.contains(Flags::NO_DELAY)
+                && matches!(
+                    protocol,
+                    SocketProtocol::Tcp | SocketProtocol::Mptcp | SocketProtocol::Sctp
+                ),
+            keepalive: flags.contains(Flags::KEEPALIVE),
+            fast_open: flags.contains(Flags::FAST_OPEN) && protocol == SocketProtocol::Tcp,
+            defer_accept: flags.contains(Flags::DEFER_ACCEPT) && protocol == SocketProtocol::Tcp,
+            dont_route: !flags.contains(Flags::ROUTING_ALLOWED),
+            connect_remote: flags.contains(Flags::CONNECT_UDP) && !protocol.connects(),
+            packet_info: flags.contains(Flags::PKT_INFO) && !protocol.connects(),
+            dont_fragment: flags.contains(Flags::PATH_MTU_DISCOVERY),
+            ..SocketOptions::default()
+        };
+        let ask = Self {
+            talk: Talk::Omni,
+            work: Work::omni(request)?,
+            protocol,
+            socket_type: match (request.socket_type, protocol) {
+                (_, SocketProtocol::Dccp) => None,
+                (wb_omni::SocketType::Stream, protocol) if protocol.connects() => None,
+                (wb_omni::SocketType::Datagram, protocol) if !protocol.connects() => None,
+                (wb_omni::SocketType::Stream, _) => Some(SocketType::Stream),
+                (wb_omni::SocketType::Datagram, _) => Some(SocketType::Dgram),
+                (wb_omni::SocketType::Dccp, _) => Some(SocketType::Dccp),
+                (wb_omni::SocketType::SeqPacket, _) => Some(SocketType::SeqPacket),
+            },
+            family: request.family,
+            server_address: request.server_address,
+            client_address: request.client_address,
+            client_port: request.client_port,
+            data_port: request.data_port,
+            side,
+            options,
+            checksum_off: flags.contains(Flags::CHECKSUM_OFF),
+            length,
+            cpu: request.cpu,
+            extension: request.extension,
+            name_congestion: flags.contains(Flags::ROUTING_ALLOWED),
+            send_avoid: request.send_avoid,
+        };
+        ask.checked()
+    }
+
+    /// What a classic request asks for.
+    pub(super) fn classic(request: &ClassicRequest) -> Result<Self, Errno> {
+        let mut side = SocketSide {
+            measure_cpu: request.measure_cpu,
+            ..SocketSide::default()
+        };
+        let mut options = SocketOptions::default();
+        let mut checksum_off = false;
+        let work = match request.test {
+            ClassicTest::TcpStream(test) | ClassicTest::TcpMaerts(test) => {
+                side.send_buffer = test.send_buffer;
+                side.receive_buffer = test.receive_buffer;
+                options.no_delay = test.no_delay;
+                if matches!(request.test, ClassicTest::TcpMaerts(_)) {
+                    side.send_size = test.call_size;
+                    (side.send_align, side.send_offset) = (test.alignment, test.offset);
+                    Work::Send
+                } else {
+                    side.receive_size = test.call_size;
+                    (side.receive_align, side.receive_offset) = (test.alignment, test.offset);
+                    Work::Receive { only_size: None }
+                }
+            }
+            ClassicTest::TcpRr(test)
+            | ClassicTest::TcpCrr(test)
+            | ClassicTest::TcpCc(test)
+            | ClassicTest::UdpRr(test) => {
+                side.send_buffer = test.send_buffer;
+                side.receive_buffer = test.receive_buffer;
+                (side.receive_align, side.receive_offset) =
+                    (test.receive_alignment, test.receive_offset);
+                (side.send_align, side.send_offset) = (test.send_alignment, test.send_offset);
+                options.no_delay = test.no_delay && !matches!(request.test, ClassicTest::UdpRr(_));
+                match request.test {
+                    ClassicTest::TcpCc(_) => Work::Connections {
+                        receives: None,
+                        sends: None,
+                    },
+                    ClassicTest::TcpCrr(_) => Work::Connections {
+                        receives: Some(Some(test.request_size)),
+                        sends: Some(Some(test.response_size)),
+                    },
+                    _ => Work::Exchange {
+                        request: test.request_size,
+                        response: test.response_size,
+                    },
+                }
+            }
+            ClassicTest::UdpStream(test) => {
+                side.receive_buffer = test.receive_buffer;
+                // One byte more, so that a longer datagram is seen to be longer.
+                side.receive_size = Some(test.message_size.saturating_add(1));
+                (side.receive_align, side.receive_offset) = (test.alignment, test.offset);
+                checksum_off = test.checksum_off;
+                options.connect_remote = test.connect;
+                Work::Receive {
+                    only_size: Some(test.message_size),
+                }
+            }
+        };
+        let kind = request.test.kind();
+        let datagrams = matches!(kind, ClassicKind::UdpStream | ClassicKind::UdpRr);
+        if request.receive_avoid && !datagrams {
+            side.receive_by = ReceiveBy::Splice;
+        }
+        Self {
+            talk: Talk::Classic(kind),
+            work,
+            protocol: if datagrams {
+                SocketProtocol::Udp
+            } else {
+                SocketProtocol::Tcp
+            },
+            socket_type: None,
+            family: request.family,
+            server_address: WireAddress::ANY,
+            client_address: WireAddress::ANY,
+            client_port: 0,
+            data_port: request.data_port,
+            side,
+            options,
+            checksum_off,
+            length: Length::of(request.length),
+            cpu: request.cpu,
+            extension: None,
+            name_congestion: false,
+            send_avoid: request.send_avoid,
+        }
+        .checked()
+    }
+
+    /// Whether the sizes are ones that can be served.
+    fn checked(self) -> Result<Self, Errno> {
+        let (of_work, least) = match self.work {
+            Work::Exchange { request, response } => ([Some(request), Some(response)], 1),
+            Work::Connections { receives, sends } => ([receives.flatten(), sends.flatten()], 1),
+            Work::Receive { only_size } => ([only_size, None], 0),
+            Work::Send => ([None, None], 0),
+        };
+        let sizes = [self.side.send_size, self.side.receive_size];
+        // The byte more of classic datagrams.
+        let too_large = sizes.into_iter().flatten().any(|size| size > LARGEST + 1)
+            || of_work
+                .into_iter()
+                .flatten()
+                .any(|size| !(least..=LARGEST).contains(&size));
+        let places = [
+            self.side.send_align,
+            self.side.send_offset,
+            self.side.receive_align,
+            self.side.receive_offset,
+        ];
+        if too_large || places.into_iter().any(|place| place > LARGEST_ALIGNMENT) {
+            return Err(libc::EINVAL);
+        }
+        if self.family == Family::Rds {
+            return Err(libc::EAFNOSUPPORT);
+        }
+        // A datagram tells no connection from another.
+        if matches!(self.work, Work::Connections { .. }) && !self.protocol.connects() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        Ok(self)
+    }
+
+    /// Features that the client wants.
+    pub(super) fn wants(&self) -> Features {
+        self.extension
+            .map_or(Features::NONE, |wants| wants.features)
+    }
+}
+
+impl Work {
+    fn omni(request: &OmniRequest) -> Result<Self, Errno> {
+        let connections = request.flags.contains(Flags::CONNECTION_TEST)
+            || request.direction == Direction::ConnectOnly;
+        Ok(match request.direction {
+            Direction::Both if !connections => Self::Exchange {
+                request: request.request_size.ok_or(libc::EINVAL)?,
+                response: request.response_size.ok_or(libc::EINVAL)?,
+            },
+            Direction::ServerReceives if !connections => Self::Receive { only_size: None },
+            Direction::ServerSends if !connections => Self::Send,
+            direction => Self::Connections {
+                receives: direction.server_receives().then_some(request.request_size),
+                sends: direction.server_sends().then_some(request.response_size),
+            },
+        })
+    }
+
+    /// Whether it counts transactions.
+    pub(super) fn is_transactions(self) -> bool {
+        matches!(self, Self::Exchange { .. } | Self::Connections { .. })
+    }
+}
+
+impl Length {
+    fn of(length: TestLength) -> Self {
+        match length {
+            TestLength::Seconds(seconds) => {
+                Self::Time(Duration::from_secs(u64::from(seconds).min(LONGEST)))
+            }
+            TestLength::Units(units) => Self::Units(units.into()),
+            TestLength::UntilTold => Self::UntilTold,
+        }
+    }
+
+    /// The count, if it is one.
+    pub(super) fn units(self) -> Option<u64> {
+        match self {
+            Self::Units(units) => Some(units),
+            Self::Time(_) | Self::UntilTold => None,
+        }
+    }
+}

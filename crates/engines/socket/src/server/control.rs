@@ -1,0 +1,218 @@
+//! A control connection: messages in, messages out, and how long its peer may take.
+
+use std::{
+    net::{Shutdown, SocketAddr, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::RecvFlags,
+};
+use wb_omni::{Framer, Generation};
+
+use crate::sys;
+
+/// A peer that sent just as much as a message of old peers has is one, if nothing follows for so long.
+const OLD_PEER: Duration = Duration::from_millis(200);
+/// How long the rest of a message may take.
+const REST: Duration = Duration::from_secs(20);
+/// How long a peer may take to accept a message of ours.
+const SEND: Duration = Duration::from_secs(20);
+/// How long the end of a connection that we closed is awaited, and how much of it is read.
+const PARTING: Duration = Duration::from_millis(500);
+const PARTING_BYTES: usize = 64 << 10;
+
+/// The connection.
+pub(super) struct Control {
+    stream: Arc<TcpStream>,
+    framer: Framer,
+    /// When the last byte came, or a message was taken.
+    last: Instant,
+    /// When what waits of a message began to come.
+    partial_since: Option<Instant>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A whole message.
+    Message(Vec<u8>),
+    /// The bell rang.
+    Bell,
+    /// Nothing until the deadline.
+    Deadline,
+    /// The peer has closed between two messages.
+    Closed,
+    /// The connection broke, or ended within a message, or a message takes too long.
+    Broken,
+}
+
+impl Control {
+    pub(super) fn new(stream: Arc<TcpStream>) -> Self {
+        // None of these matters enough to turn a client away.
+        let _ = stream.set_nodelay(true);
+        let _ = stream.set_write_timeout(Some(SEND));
+        let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+        // A host that vanished is missed after two minutes, not after the system's two hours.
+        for (name, value) in [
+            (libc::TCP_KEEPIDLE, 60),
+            (libc::TCP_KEEPINTVL, 10),
+            (libc::TCP_KEEPCNT, 6),
+        ] {
+            let _ = sys::set_int(&stream, libc::IPPROTO_TCP, name, value);
+        }
+        Self {
+            stream,
+            framer: Framer::new(Generation::Words164),
+            last: Instant::now(),
+            partial_since: None,
+        }
+    }
+
+    /// How long its messages are.
+    pub(super) fn generation(&self) -> Generation {
+        self.framer.generation()
+    }
+
+    /// The client's address.
+    pub(super) fn peer(&self) -> std::io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// Ours.
+    pub(super) fn local(&self) -> std::io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// Waits for a message, the bell, or the end of the connection, until the deadline.
+    pub(super) fn wait(&mut self, bell: Option<BorrowedFd<'_>>, until: Option<Instant>) -> Event {
+        loop {
+            if let Some(message) = self.framer.next_message() {
+                self.last = Instant::now();
+                self.partial_since = (!self.framer.is_at_boundary()).then_some(self.last);
+                return Event::Message(message);
+            }
+            let now = Instant::now();
+            let may_be_old = self.framer.may_be_old();
+            if may_be_old && now >= self.last + OLD_PEER {
+                self.framer.switch(Generation::Words64);
+                continue;
+            }
+            if self.partial_since.is_some_and(|since| now >= since + REST) {
+                return Event::Broken;
+            }
+            if until.is_some_and(|until| now >= until) {
+                return Event::Deadline;
+            }
+            let wake = [
+                until,
+                self.partial_since.map(|since| since + REST),
+                may_be_old.then(|| self.last + OLD_PEER),
+            ];
+            let rest = wake.into_iter().flatten().min().map(|at| at - now);
+            match self.poll(bell, rest) {
+                (true, _) => {
+                    if let Some(end) = self.read() {
+                        return end;
+                    }
+                }
+                (false, true) => return Event::Bell,
+                (false, false) => {}
+            }
+        }
+    }
+
+    /// Waits once: whether there is something to read, and whether the bell rang.
+    fn poll(&self, bell: Option<BorrowedFd<'_>>, rest: Option<Duration>) -> (bool, bool) {
+        let mut fds = vec![PollFd::new(&self.stream, PollFlags::IN)];
+        fds.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
+        let rest = rest.map(|rest| {
+            // One more, because a poll that ends early would be repeated at once.
+            Timespec::try_from(rest + Duration::from_micros(50)).unwrap_or(Timespec {
+                tv_sec: 3600,
+                tv_nsec: 0,
+            })
+        });
+        match poll(&mut fds, rest.as_ref()) {
+            Ok(_) => {
+                let ready = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| !fd.revents().is_empty());
+                (ready(fds.first()), ready(fds.get(1)))
+            }
+            Err(_) => (false, false),
+        }
+    }
+
+    /// Takes what is there; the end of the connection, if it is that.
+    fn read(&mut self) -> Option<Event> {
+        let mut bytes = [0_u8; 1024];
+        match rustix::net::recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) if self.framer.is_at_boundary() => Some(Event::Closed),
+            Ok((0, _)) => Some(Event::Broken),
+            Ok((read, _)) => {
+                self.last = Instant::now();
+                self.partial_since.get_or_insert(self.last);
+                self.framer.push(&bytes[..read]);
+                None
+            }
+            Err(Errno::INTR | Errno::AGAIN) => None,
+            Err(_) => Some(Event::Broken),
+        }
+    }
+
+    /// Sends a message in one piece.
+    pub(super) fn send(&mut self, message: &[u8]) -> std::io::Result<()> {
+        let mut rest = message;
+        while !rest.is_empty() {
+            match rustix::net::send(&self.stream, rest, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.last = Instant::now();
+        Ok(())
+    }
+
+    /// Closes so that the peer reads an end and no reset, though it may have sent more than was read.
+    pub(super) fn part(self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let until = Instant::now() + PARTING;
+        let mut bytes = [0_u8; 4096];
+        let mut read = 0;
+        while read < PARTING_BYTES {
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() || !self.poll(None, Some(rest)).0 {
+                return;
+            }
+            match rustix::net::recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return,
+                Ok((more, _)) => read += more,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Waits until one of two descriptors has something, or the time is over. Which have.
+pub(super) fn wait_for(one: BorrowedFd<'_>, other: BorrowedFd<'_>, rest: Duration) -> (bool, bool) {
+    let mut fds = [
+        PollFd::from_borrowed_fd(one, PollFlags::IN),
+        PollFd::from_borrowed_fd(other, PollFlags::IN),
+    ];
+    let rest = Timespec::try_from(rest).ok();
+    match poll(&mut fds, rest.as_ref()) {
+        Ok(_) => (!fds[0].revents().is_empty(), !fds[1].revents().is_empty()),
+        Err(_) => (false, false),
+    }
+}

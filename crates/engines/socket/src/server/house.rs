@@ -1,0 +1,223 @@
+//! What all connections of a server share: counters, the memory of buffers, who is there.
+
+use std::{
+    collections::BTreeMap,
+    net::{Shutdown, TcpStream},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use wb_model::socket::{SocketServerJob, SocketServerReport};
+
+use crate::{flow::Counters, host::Host};
+
+/// Memory of the buffers of all tests together, bytes.
+const MEMORY: u64 = 256 << 20;
+
+/// What connections share.
+pub(super) struct House {
+    pub job: SocketServerJob,
+    pub host: Arc<dyn Host>,
+    pub counts: Counts,
+    memory: Arc<AtomicU64>,
+    guests: Mutex<BTreeMap<u64, Guest>>,
+    closing: AtomicBool,
+    /// Rings when a guest has left.
+    pub bell: Bell,
+}
+
+/// A control connection, for those who look on.
+struct Guest {
+    control: Arc<TcpStream>,
+    /// Counters of the test that runs, if one does.
+    test: Option<Arc<Counters>>,
+}
+
+impl House {
+    pub(super) fn new(job: SocketServerJob, host: Arc<dyn Host>) -> std::io::Result<Self> {
+        Ok(Self {
+            job,
+            host,
+            counts: Counts::default(),
+            memory: Arc::new(AtomicU64::new(MEMORY)),
+            guests: Mutex::default(),
+            closing: AtomicBool::new(false),
+            bell: Bell::new()?,
+        })
+    }
+
+    fn guests(&self) -> MutexGuard<'_, BTreeMap<u64, Guest>> {
+        // A thread that panicked inside leaves nothing half done.
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many control connections there are.
+    pub(super) fn present(&self) -> usize {
+        self.guests().len()
+    }
+
+    /// Lets a control connection in. It is there until what this gives is dropped.
+    pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> Stay {
+        let mut guests = self.guests();
+        let number = guests.last_key_value().map_or(0, |(last, _)| last + 1);
+        guests.insert(
+            number,
+            Guest {
+                control: Arc::clone(control),
+                test: None,
+            },
+        );
+        Stay {
+            house: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Ends all control connections, and with them their tests. Those that come later end too.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        for guest in self.guests().values() {
+            let _ = guest.control.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of all tests so far, those that run included.
+    pub(super) fn bytes(&self) -> u64 {
+        let running: u64 = self
+            .guests()
+            .values()
+            .filter_map(|guest| guest.test.as_ref())
+            .map(|counters| counters.bytes())
+            .sum();
+        let counts = &self.counts;
+        running + Counts::read(&counts.bytes_received) + Counts::read(&counts.bytes_sent)
+    }
+
+    /// Takes memory for buffers, until what this gives is dropped; none if there is not enough.
+    pub(super) fn reserve(&self, bytes: u64) -> Option<Reserved> {
+        self.memory
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(bytes)
+            })
+            .ok()?;
+        Some(Reserved {
+            memory: Arc::clone(&self.memory),
+            bytes,
+        })
+    }
+}
+
+/// While it lives, a control connection counts as present.
+pub(super) struct Stay {
+    house: Arc<House>,
+    number: u64,
+}
+
+impl Stay {
+    /// Shows counters of a test while it runs; `None` when it is over.
+    pub(super) fn show(&self, test: Option<Arc<Counters>>) {
+        if let Some(guest) = self.house.guests().get_mut(&self.number) {
+            guest.test = test;
+        }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.house.guests().remove(&self.number);
+        self.house.bell.ring();
+    }
+}
+
+/// Memory that is taken.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    memory: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.memory.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What the report counts. Threads of many connections add to it.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub clients: AtomicU64,
+    pub turned_away: AtomicU64,
+    pub given_up: AtomicU64,
+    pub unauthorised: AtomicU64,
+    pub tests: AtomicU64,
+    pub completed: AtomicU64,
+    pub failed: AtomicU64,
+    pub bytes_received: AtomicU64,
+    pub bytes_sent: AtomicU64,
+}
+
+impl Counts {
+    /// One more.
+    pub(super) fn one(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many more.
+    pub(super) fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn read(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn report(&self) -> SocketServerReport {
+        SocketServerReport {
+            clients: Self::read(&self.clients),
+            turned_away: Self::read(&self.turned_away),
+            given_up: Self::read(&self.given_up),
+            unauthorised: Self::read(&self.unauthorised),
+            tests: Self::read(&self.tests),
+            completed: Self::read(&self.completed),
+            failed: Self::read(&self.failed),
+            bytes_received: Self::read(&self.bytes_received),
+            bytes_sent: Self::read(&self.bytes_sent),
+        }
+    }
+}
+
+/// Wakes a thread that polls for it.
+#[derive(Debug)]
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        Ok(Self(rustix::event::eventfd(0, flags)?))
+    }
+
+    /// Makes it readable.
+    pub(super) fn ring(&self) {
+        // Only a counter near 2^64 would refuse, and it is readable then.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes it quiet.
+    pub(super) fn hush(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

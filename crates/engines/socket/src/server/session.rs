@@ -1,0 +1,190 @@
+//! One control connection, from the first message to its end.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use wb_omni::{Calibration, Passphrase, Refusal, Request, SystemText, debug_ok};
+
+use super::{
+    answer,
+    ask::{Ask, Errno},
+    control::{Control, Event},
+    house::{Counts, House, Stay},
+    prepare::Prepared,
+    watch::{Outcome, Running},
+};
+
+/// How long a client may take for its passphrase; netperf's.
+const PASSPHRASE: Duration = Duration::from_secs(20);
+
+/// How a control connection ended.
+enum Left {
+    /// Closed by the client between two messages, or by us.
+    Well,
+    /// It said nothing for too long, or nothing that can be understood.
+    GivenUp,
+    /// Without the passphrase.
+    Unauthorised,
+}
+
+/// Serves a client until it leaves.
+pub(super) fn serve(house: &House, mut control: Control, stay: &Stay) {
+    let left = match authorise(house, &mut control) {
+        Ok(()) => converse(house, &mut control, stay),
+        Err(left) => left,
+    };
+    match left {
+        Left::Well => {}
+        Left::GivenUp => Counts::one(&house.counts.given_up),
+        Left::Unauthorised => Counts::one(&house.counts.unauthorised),
+    }
+    control.part();
+}
+
+/// Waits for the passphrase, if there is one.
+fn authorise(house: &House, control: &mut Control) -> Result<(), Left> {
+    let Some(expected) = &house.job.passphrase else {
+        return Ok(());
+    };
+    match control.wait(None, Some(Instant::now() + PASSPHRASE)) {
+        Event::Message(message) => match Request::parse(&message) {
+            Ok(Request::Passphrase(said)) if is_right(&said, expected) => Ok(()),
+            _ => Err(Left::Unauthorised),
+        },
+        Event::Closed => Err(Left::Well),
+        Event::Bell | Event::Deadline | Event::Broken => Err(Left::GivenUp),
+    }
+}
+
+/// A message has room for the beginning of a long passphrase only.
+fn is_right(said: &Passphrase, expected: &str) -> bool {
+    let expected = expected.as_bytes();
+    said.matches(&expected[..expected.len().min(Passphrase::MAX_LEN)])
+}
+
+/// Answers one message after another.
+fn converse(house: &House, control: &mut Control, stay: &Stay) -> Left {
+    let idle = Duration::from_nanos(house.job.idle.as_nanos());
+    loop {
+        let message = match control.wait(None, Some(Instant::now() + idle)) {
+            Event::Message(message) => message,
+            Event::Closed => return Left::Well,
+            // It is we who ended the connection.
+            Event::Broken | Event::Deadline | Event::Bell if house.is_closing() => {
+                return Left::Well;
+            }
+            Event::Broken | Event::Deadline | Event::Bell => return Left::GivenUp,
+        };
+        let kind = Request::type_of(&message);
+        let generation = control.generation();
+        let refuse = |refusal: Refusal| refusal.encode(Request::answer_type(kind), generation);
+        let answer = match Request::parse(&message) {
+            Ok(Request::Omni(request)) => match Ask::omni(&request) {
+                Ok(ask) => match test(house, control, stay, ask, kind) {
+                    Ok(answer) => answer,
+                    Err(Over) => return Left::Well,
+                },
+                Err(errno) => refuse(refusal(errno)),
+            },
+            Ok(Request::Classic(request)) => match Ask::classic(&request) {
+                Ok(ask) => match test(house, control, stay, ask, kind) {
+                    Ok(answer) => answer,
+                    Err(Over) => return Left::Well,
+                },
+                Err(errno) => refuse(refusal(errno)),
+            },
+            Ok(Request::CpuCalibrate) => Calibration {
+                rate: answer::CPU_RATE,
+                cpus: cpus(house),
+            }
+            .encode(generation),
+            Ok(Request::System) => SystemText::deprecated().encode(generation),
+            Ok(Request::DebugOn | Request::DebugOff) => debug_ok(generation),
+            // Said when it was known already, or to one who has none.
+            Ok(Request::End | Request::Passphrase(_)) => continue,
+            Ok(Request::Unknown(_)) => refuse(Refusal::UNKNOWN_REQUEST),
+            Err(_) => refuse(Refusal::INVALID),
+        };
+        if control.send(&answer).is_err() {
+            return Left::GivenUp;
+        }
+    }
+}
+
+/// The client has gone in the midst of a test.
+struct Over;
+
+fn refusal(errno: Errno) -> Refusal {
+    Refusal::new(errno).unwrap_or(Refusal::INVALID)
+}
+
+/// Does a test; gives the message that ends it. The data connection is closed by then, but for a
+/// client that expects otherwise.
+fn test(
+    house: &House,
+    control: &mut Control,
+    stay: &Stay,
+    ask: Ask,
+    kind: i32,
+) -> Result<Vec<u8>, Over> {
+    let counts = &house.counts;
+    Counts::one(&counts.tests);
+    let generation = control.generation();
+    let refuse = |errno: Errno| {
+        Counts::one(&counts.failed);
+        refusal(errno).encode(Request::answer_type(kind), generation)
+    };
+    let ends = control
+        .local()
+        .and_then(|local| Ok((local, control.peer()?)));
+    let prepared = match ends {
+        Ok((local, peer)) => Prepared::new(ask, house, local, peer),
+        Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENOTCONN)),
+    };
+    let running = match prepared.and_then(|prepared| Running::start(prepared, house)) {
+        Ok(running) => running,
+        Err(errno) => return Ok(refuse(errno)),
+    };
+    let response = answer::response(&running.facts, running.measures_cpu(), generation);
+    let counters = running.counters();
+    stay.show(Some(Arc::clone(&counters)));
+    let outcome = match control.send(&response) {
+        Ok(()) => running.watch(control, house).ok(),
+        Err(_) => None,
+    };
+    stay.show(None);
+    let Some(outcome) = outcome else {
+        Counts::one(&counts.failed);
+        return Err(Over);
+    };
+    count(counts, &outcome);
+    match outcome.failure() {
+        Some(errno) => Ok(refuse(errno)),
+        None => {
+            // Sent from here, so that what lingers is closed after it.
+            let results = answer::results(&outcome, generation);
+            if control.send(&results).is_err() {
+                Counts::one(&counts.failed);
+                return Err(Over);
+            }
+            Counts::one(&counts.completed);
+            drop(outcome.linger);
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn count(counts: &Counts, outcome: &Outcome) {
+    let tally = &outcome.done.tally;
+    Counts::add(&counts.bytes_received, tally.bytes_received);
+    Counts::add(&counts.bytes_sent, tally.bytes_sent);
+}
+
+/// Number of CPUs.
+fn cpus(house: &House) -> u32 {
+    let measured = house.host.cpu_times().map(|times| times.cpus.len());
+    let known = measured.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    u32::try_from(known.unwrap_or(1)).unwrap_or(u32::MAX)
+}

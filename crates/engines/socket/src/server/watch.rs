@@ -1,0 +1,502 @@
+//! A test from its response to its results: the data thread on one side, the control connection, the
+//! clock and the wish to stop on the other.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    io::Errno as Os,
+    net::{RecvFlags, Shutdown},
+};
+use wb_model::socket::CpuUse;
+use wb_omni::{ClassicKind, Features, PADDING_SECONDS, Request};
+
+use super::{
+    ask::{Ask, Errno, Length, Talk, Work},
+    control::{Control, Event, wait_for},
+    house::House,
+    prepare::{Facts, Prepared},
+    work::{Done, Inside, work},
+};
+use crate::{
+    CpuTimes,
+    cpu::{clamped, cpu_use},
+    flow::{Counters, Ended},
+};
+
+/// How much longer than asked we wait for the end of a timed test.
+const PADDING: Duration = Duration::from_secs(PADDING_SECONDS as u64);
+/// The same towards clients that say when their test is over.
+const PADDING_OF_OURS: Duration = Duration::from_secs(60);
+/// Connections that come no more for so long after the time of a test say that it is over.
+const NO_MORE_CONNECTIONS: Duration = Duration::from_secs(1);
+/// The same for data after the amount of a test came. Usually the client ends it.
+const NO_MORE_DATA: Duration = Duration::from_millis(500);
+/// How often a test is looked at whose end shows in its counters only.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long data is awaited that was under way when the client said that the test is over.
+const LATE: Duration = Duration::from_millis(300);
+/// How long a data thread may take to end. It only has to come back from a call.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a client may take to read what we sent.
+const FLUSH: Duration = Duration::from_secs(60);
+/// Stack of a data thread. Its buffers are elsewhere.
+const STACK: usize = 256 << 10;
+
+/// A test whose data thread waits for the word to begin.
+pub(super) struct Running {
+    pub facts: Facts,
+    inside: Arc<Inside>,
+    thread: thread::JoinHandle<Done>,
+    go: mpsc::Sender<()>,
+    measures_cpu: bool,
+}
+
+/// What a test gave.
+pub(super) struct Outcome {
+    pub facts: Facts,
+    pub done: Done,
+    /// Without warm-up and padding.
+    pub elapsed: Duration,
+    pub cpu: Option<CpuUse>,
+    /// Bytes after the warm-up.
+    pub bytes_after: u64,
+    /// Transactions after the warm-up.
+    pub transactions_after: u64,
+    /// To be closed when the results are out.
+    pub linger: Option<Arc<OwnedFd>>,
+}
+
+/// What ended a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The loop itself.
+    Own,
+    /// Its time, with padding or without.
+    Time,
+    /// Nothing came any more.
+    Quiet,
+    /// The client said so.
+    Told,
+}
+
+/// The client has gone, or broke the rules; nobody waits for results.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// A point in time, with what was done until then.
+#[derive(Clone, Default)]
+struct Mark {
+    bytes: u64,
+    transactions: u64,
+}
+
+impl Mark {
+    fn of(counters: &Counters) -> Self {
+        Self {
+            bytes: counters.bytes(),
+            transactions: counters.transactions(),
+        }
+    }
+}
+
+/// When counters moved last, as far as one looked.
+struct Movement {
+    last: u64,
+    at: Instant,
+}
+
+impl Running {
+    /// Starts the data thread, which waits.
+    pub(super) fn start(prepared: Prepared, house: &House) -> Result<Self, Errno> {
+        let Prepared { facts, stage } = prepared;
+        let inside =
+            Arc::new(Inside::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?);
+        let (go, begin) = mpsc::channel();
+        let shared = Arc::clone(&inside);
+        let host = Arc::clone(&house.host);
+        let (cpu, units) = (facts.ask.cpu, facts.ask.length.units());
+        let body = move || {
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                // The original goes on where it cannot be bound.
+                let _ = cpu.map(|cpu| host.bind_cpu(cpu));
+                match begin.recv() {
+                    Ok(()) => work(stage, &shared, units),
+                    Err(mpsc::RecvError) => Done::default(),
+                }
+            }));
+            shared.end();
+            done.unwrap_or_else(|_| {
+                let mut done = Done::default();
+                done.tally.ended = Ended::Failed(io::Error::other("the data thread panicked"));
+                done
+            })
+        };
+        let thread = thread::Builder::new()
+            .name("wb-server-data".to_owned())
+            .stack_size(STACK)
+            .spawn(body)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+        let measures_cpu = facts.ask.side.measure_cpu && house.host.cpu_times().is_some();
+        Ok(Self {
+            facts,
+            inside,
+            thread,
+            go,
+            measures_cpu,
+        })
+    }
+
+    /// Whether figures of CPUs will be there.
+    pub(super) fn measures_cpu(&self) -> bool {
+        self.measures_cpu
+    }
+
+    /// Counters for those who look on.
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.inside.counters)
+    }
+
+    /// Lets the data thread begin, and watches until the test is over. The response has gone out.
+    pub(super) fn watch(self, control: &mut Control, house: &House) -> Result<Outcome, Gone> {
+        let began = Instant::now();
+        let rules = Rules::of(&self.facts);
+        let read_cpu = || self.measures_cpu.then(|| house.host.cpu_times()).flatten();
+        let mut cpu_before = read_cpu();
+        let _ = self.go.send(());
+        let inside = &self.inside;
+        let mut movement = Movement { last: 0, at: began };
+        let mut first = None;
+        let mut omitted: Option<Mark> = None;
+        let end = loop {
+            if inside.has_ended() {
+                break End::Own;
+            }
+            if first.is_none() && inside.first().is_some() {
+                first = inside.first();
+                if rules.from_first && rules.omit.is_zero() {
+                    cpu_before = read_cpu();
+                }
+            }
+            let start = if rules.from_first { first } else { Some(began) };
+            let now = Instant::now();
+            if let Some(start) = start
+                && omitted.is_none()
+                && !rules.omit.is_zero()
+                && now >= start + rules.omit
+            {
+                omitted = Some(Mark::of(&inside.counters));
+                cpu_before = read_cpu();
+            }
+            movement.look(&inside.counters, now);
+            if rules.is_time(start, began, now, house) {
+                break End::Time;
+            }
+            if rules.is_quiet(start, &movement, &inside.counters, now) {
+                break End::Quiet;
+            }
+            let wake = rules.wake(start, began, omitted.is_some(), now, house);
+            match control.wait(Some(inside.bell.as_fd()), wake) {
+                Event::Bell => inside.bell.hush(),
+                Event::Deadline => {}
+                Event::Message(message) => match Request::parse(&message) {
+                    Ok(Request::End) => {
+                        self.let_late_data_come();
+                        break End::Told;
+                    }
+                    // Nobody talks while a test runs.
+                    _ => {
+                        self.abandon();
+                        return Err(Gone);
+                    }
+                },
+                Event::Closed | Event::Broken => {
+                    self.abandon();
+                    return Err(Gone);
+                }
+            }
+        };
+        if end != End::Own && !inside.stop.stop_and_wait(PATIENCE) {
+            return Err(Gone);
+        }
+        let cpu_after = read_cpu();
+        let first = inside.first();
+        let start = if rules.from_first {
+            first.unwrap_or(began)
+        } else {
+            began
+        };
+        let mark = omitted.unwrap_or_else(|| {
+            if rules.omit.is_zero() {
+                Mark::default()
+            } else {
+                Mark::of(&inside.counters)
+            }
+        });
+        let counted = Mark::of(&inside.counters);
+        let bytes_after = counted.bytes.saturating_sub(mark.bytes);
+        let transactions_after = counted.transactions.saturating_sub(mark.transactions);
+        let Ok(done) = self.thread.join() else {
+            return Err(Gone);
+        };
+        let ended = match end {
+            End::Quiet => movement.at,
+            _ => done.at.unwrap_or_else(Instant::now),
+        };
+        let measured = done
+            .at
+            .unwrap_or(ended)
+            .saturating_duration_since(start)
+            .saturating_sub(rules.omit);
+        let mut elapsed = ended
+            .saturating_duration_since(start)
+            .saturating_sub(rules.omit);
+        if end == End::Time {
+            elapsed = elapsed.saturating_sub(rules.padding);
+        }
+        let cpu = cpu_before
+            .zip(cpu_after)
+            .map(|(before, after)| scaled(&before, &after, measured, elapsed));
+        let mut outcome = Outcome {
+            facts: self.facts,
+            done,
+            elapsed,
+            cpu,
+            bytes_after,
+            transactions_after,
+            linger: None,
+        };
+        outcome.take_down(control, end)?;
+        Ok(outcome)
+    }
+
+    /// What the client sent before it said that the test is over may still be in the kernel.
+    fn let_late_data_come(&self) {
+        if !matches!(self.facts.ask.work, Work::Receive { .. }) {
+            return;
+        }
+        let until = Instant::now() + LATE;
+        let mut before = None;
+        while Instant::now() < until && !self.inside.has_ended() {
+            let now = self.inside.counters.bytes();
+            if !self.inside.has_waiting() && before == Some(now) {
+                return;
+            }
+            before = Some(now);
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends a test whose results nobody will read.
+    fn abandon(self) {
+        if self.inside.stop.stop_and_wait(PATIENCE) {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+/// When a test ends, beside what its loop sees.
+struct Rules {
+    length: Length,
+    padding: Duration,
+    /// The clock starts with the first connection or datagram, not with the response.
+    from_first: bool,
+    omit: Duration,
+    /// A timed test of connections, whose client does not say when it is over.
+    ends_without_connections: bool,
+    /// The amount of a stream that comes.
+    amount: Option<u64>,
+}
+
+impl Rules {
+    fn of(facts: &Facts) -> Self {
+        let Ask {
+            work,
+            length,
+            protocol,
+            ..
+        } = facts.ask;
+        let features = facts
+            .granted
+            .map_or(Features::NONE, |granted| granted.features);
+        let tells_end = features.contains(Features::EXPLICIT_END);
+        let padding = match work {
+            Work::Send => Duration::ZERO,
+            _ if tells_end => PADDING_OF_OURS,
+            _ => PADDING,
+        };
+        // Datagrams of ours go at once: nothing comes that could start the clock.
+        let has_first = protocol.connects() || work != Work::Send;
+        Self {
+            length,
+            padding,
+            from_first: has_first
+                && (!padding.is_zero() || features.contains(Features::CLOCK_FROM_FIRST)),
+            omit: facts.granted.map_or(Duration::ZERO, |granted| {
+                Duration::from_millis(granted.omit_ms.into())
+            }),
+            ends_without_connections: matches!(work, Work::Connections { .. }) && !tells_end,
+            amount: match work {
+                Work::Receive { .. } => length.units(),
+                _ => None,
+            },
+        }
+    }
+
+    /// When its time is over.
+    fn deadline(&self, start: Option<Instant>, began: Instant, house: &House) -> Option<Instant> {
+        let Length::Time(time) = self.length else {
+            return None;
+        };
+        let whole = time + self.omit + self.padding;
+        Some(match start {
+            Some(start) => start + whole,
+            // A client may wait before it begins, but not forever.
+            None => began + whole.max(Duration::from_nanos(house.job.idle.as_nanos())),
+        })
+    }
+
+    fn is_time(&self, start: Option<Instant>, began: Instant, now: Instant, house: &House) -> bool {
+        self.deadline(start, began, house)
+            .is_some_and(|deadline| now >= deadline)
+    }
+
+    fn is_quiet(
+        &self,
+        start: Option<Instant>,
+        movement: &Movement,
+        counters: &Counters,
+        now: Instant,
+    ) -> bool {
+        let quiet = now.saturating_duration_since(movement.at);
+        match (start, self.length) {
+            (Some(start), Length::Time(time)) if self.ends_without_connections => {
+                now >= start + time && quiet >= NO_MORE_CONNECTIONS
+            }
+            _ => {
+                self.amount.is_some_and(|amount| counters.bytes() >= amount)
+                    && quiet >= NO_MORE_DATA
+            }
+        }
+    }
+
+    /// When to look again, if nothing happens before.
+    fn wake(
+        &self,
+        start: Option<Instant>,
+        began: Instant,
+        has_omitted: bool,
+        now: Instant,
+        house: &House,
+    ) -> Option<Instant> {
+        let omit = start.filter(|_| !has_omitted && !self.omit.is_zero());
+        let look = match (start, self.length) {
+            (Some(start), Length::Time(time)) if self.ends_without_connections => {
+                Some((now + LOOK).max(start + time.saturating_sub(NO_MORE_CONNECTIONS)))
+            }
+            _ => self.amount.map(|_| now + LOOK),
+        };
+        [
+            self.deadline(start, began, house),
+            omit.map(|start| start + self.omit),
+            look,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+impl Movement {
+    fn look(&mut self, counters: &Counters, now: Instant) {
+        let moved = counters.bytes() + counters.calls() + counters.transactions();
+        if moved != self.last {
+            (self.last, self.at) = (moved, now);
+        }
+    }
+}
+
+/// CPU figures. If we waited longer than the test took, what the CPUs did is taken for the test's.
+fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Duration) -> CpuUse {
+    let mut cpu = cpu_use(before, after);
+    if elapsed < measured && !elapsed.is_zero() {
+        let factor = measured.as_secs_f64() / elapsed.as_secs_f64();
+        for share in [
+            &mut cpu.total,
+            &mut cpu.user,
+            &mut cpu.system,
+            &mut cpu.iowait,
+            &mut cpu.irq,
+            &mut cpu.softirq,
+            &mut cpu.peak,
+        ] {
+            *share *= factor;
+        }
+    }
+    clamped(cpu).0
+}
+
+impl Outcome {
+    /// What the client is told instead of results, if the test failed.
+    pub(super) fn failure(&self) -> Option<Errno> {
+        let error = self.done.tally.failure()?;
+        let number = crate::errno(error).unwrap_or(libc::EIO);
+        let is_reset = matches!(number, libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED);
+        match self.facts.ask.work {
+            // Whoever receives may have enough of it.
+            Work::Send if is_reset => None,
+            Work::Exchange { .. } if is_reset && self.done.tally.transactions > 0 => None,
+            _ => Some(number),
+        }
+    }
+
+    /// Closes the data connection as the client expects it.
+    fn take_down(&mut self, control: &Control, end: End) -> Result<(), Gone> {
+        let Some(connection) = self.done.connection.take() else {
+            return Ok(());
+        };
+        match (self.facts.ask.work, self.facts.ask.talk) {
+            // All that was sent shall arrive before the results do.
+            (Work::Send, _) if end != End::Told => flush(control, &connection),
+            (Work::Receive { .. }, Talk::Classic(ClassicKind::TcpStream)) => {
+                let _ = rustix::net::shutdown(&connection, Shutdown::Write);
+                self.linger = Some(connection);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Ends a stream of ours and waits until the client has read all of it and ended its side.
+fn flush(control: &Control, connection: &OwnedFd) -> Result<(), Gone> {
+    if rustix::net::shutdown(connection, Shutdown::Write).is_err() {
+        return Ok(());
+    }
+    let until = Instant::now() + FLUSH;
+    let mut bytes = vec![0; 16 << 10];
+    loop {
+        let rest = until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Ok(());
+        }
+        let (data, talk) = wait_for(connection.as_fd(), control.as_fd(), rest);
+        if data {
+            match rustix::net::recv(connection, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Ok(()),
+                Ok(_) | Err(Os::INTR | Os::AGAIN) => {}
+                Err(_) => return Ok(()),
+            }
+        } else if talk {
+            // A client of ours that says now that the test is over needs no more of it; one that has
+            // gone is noticed when the results go out.
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The data thread of a test: waits for the client's connection or first datagram, and runs the loop.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::RecvFlags,
+};
+
+use super::{
+    house::Bell,
+    prepare::{Each, Engine, Stage},
+};
+use crate::{
+    Effective, Stopper, accept, effective, errno,
+    flow::{Counters, Ended, Run, TagReport, Tally, end_datagrams},
+};
+
+/// Between attempts to accept while the system has no descriptors left.
+const BREATH: Duration = Duration::from_millis(10);
+
+/// What the data thread and the control thread share.
+pub(super) struct Inside {
+    pub stop: Stopper,
+    /// Rings at the first connection or datagram, and at the end.
+    pub bell: Bell,
+    pub counters: Arc<Counters>,
+    first: OnceLock<Instant>,
+    /// The socket that data comes from.
+    data: OnceLock<Arc<OwnedFd>>,
+    ended: AtomicBool,
+}
+
+/// What a data thread leaves.
+#[derive(Default)]
+pub(super) struct Done {
+    pub tally: Tally,
+    /// When the loop ended.
+    pub at: Option<Instant>,
+    /// The data socket then, if there was one.
+    pub effective: Option<Effective>,
+    /// The one connection of the test, still open.
+    pub connection: Option<Arc<OwnedFd>>,
+    /// What the numbers of datagrams told.
+    pub tags: Option<TagReport>,
+}
+
+impl Inside {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            stop: Stopper::new(),
+            bell: Bell::new()?,
+            counters: Arc::default(),
+            first: OnceLock::new(),
+            data: OnceLock::new(),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// When the first connection or datagram came.
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.first.get().copied()
+    }
+
+    /// Whether the loop has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// The loop has ended.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+
+    /// Whether the kernel holds data that the loop has not taken.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.data
+            .get()
+            .is_some_and(|fd| rustix::io::ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0))
+    }
+
+    fn begin(&self) {
+        if self.first.set(Instant::now()).is_ok() {
+            self.bell.ring();
+        }
+    }
+
+    fn run(&self) -> Run<'_> {
+        Run {
+            stop: &self.stop,
+            counters: &self.counters,
+            recorder: None,
+        }
+    }
+}
+
+/// Runs a test until its end.
+pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
+    let _guard = inside.stop.enter();
+    let Stage {
+        fd,
+        engine,
+        memory: _memory,
+    } = stage;
+    match engine {
+        Engine::Receive(mut receiver) => on_connection(fd, inside, |connection| {
+            receiver.run(connection, &mut inside.run())
+        }),
+        Engine::Send(mut sender) => on_connection(fd, inside, |connection| {
+            sender.run(connection, &mut inside.run())
+        }),
+        Engine::Respond(mut responder) => {
+            if is_listening(&fd) {
+                on_connection(fd, inside, |connection| {
+                    responder.run(connection, &mut inside.run())
+                })
+            } else {
+                on_datagrams(fd, inside, |fd| responder.run(fd, &mut inside.run()))
+            }
+        }
+        Engine::ReceiveDatagrams(mut receiver) => {
+            let mut done = on_datagrams(fd, inside, |fd| receiver.run(fd, &mut inside.run()));
+            done.tags = receiver.tags();
+            done
+        }
+        Engine::ReceiveOnly {
+            mut buffer,
+            size,
+            connect,
+        } => on_datagrams(fd, inside, |fd| {
+            receive_only(fd, inside, &mut buffer, size, connect)
+        }),
+        Engine::SendDatagrams(mut sender, to) => {
+            inside.begin();
+            let tally = sender.run(fd.as_fd(), Some(to), &mut inside.run());
+            end_datagrams(fd.as_fd(), Some(to));
+            Done::of(tally, fd.as_fd())
+        }
+        Engine::Connections(mut each) => connections(&fd, &mut each, inside, units),
+    }
+}
+
+impl Done {
+    fn of(tally: Tally, fd: BorrowedFd<'_>) -> Self {
+        Self {
+            at: Some(Instant::now()),
+            effective: Some(effective(fd)),
+            tally,
+            ..Self::default()
+        }
+    }
+
+    fn nothing(ended: Ended) -> Self {
+        Self {
+            at: Some(Instant::now()),
+            tally: Tally {
+                ended,
+                ..Tally::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
+fn is_listening(fd: &OwnedFd) -> bool {
+    rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false)
+}
+
+/// Takes one connection, stops listening, and runs the loop on it.
+fn on_connection(
+    listener: OwnedFd,
+    inside: &Inside,
+    run: impl FnOnce(BorrowedFd<'_>) -> Tally,
+) -> Done {
+    let connection = loop {
+        match accept(listener.as_fd(), &inside.stop) {
+            Ok((connection, _)) => break Arc::new(connection),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Done::nothing(Ended::Stopped);
+            }
+            Err(error) if is_shortage(&error) => thread::sleep(BREATH),
+            Err(error) => return Done::nothing(Ended::Failed(error)),
+        }
+    };
+    drop(listener);
+    let _ = inside.data.set(Arc::clone(&connection));
+    inside.begin();
+    let tally = run(connection.as_fd());
+    let mut done = Done::of(tally, connection.as_fd());
+    done.connection = Some(connection);
+    done
+}
+
+/// Waits for the first datagram and runs the loop.
+fn on_datagrams(fd: OwnedFd, inside: &Inside, run: impl FnOnce(BorrowedFd<'_>) -> Tally) -> Done {
+    while !inside.stop.stopped() {
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Done::nothing(Ended::Failed(error.into())),
+        }
+    }
+    let fd = Arc::new(fd);
+    let _ = inside.data.set(Arc::clone(&fd));
+    if !inside.stop.stopped() {
+        inside.begin();
+    }
+    let tally = run(fd.as_fd());
+    Done::of(tally, fd.as_fd())
+}
+
+/// Takes datagrams of one size. Old clients end their test with one of another, or not at all.
+fn receive_only(
+    fd: BorrowedFd<'_>,
+    inside: &Inside,
+    buffer: &mut [u8],
+    size: usize,
+    connect: bool,
+) -> Tally {
+    let mut tally = Tally::default();
+    if connect
+        && !inside.stop.stopped()
+        && let Ok((_, _, Some(from))) = rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::PEEK)
+    {
+        // As the original: without the connection the test runs all the same.
+        let _ = rustix::net::connect(fd, &from);
+    }
+    while !inside.stop.stopped() {
+        match rustix::net::recv(fd, &mut *buffer, RecvFlags::empty()) {
+            Ok((length, _)) if length == size => {
+                tally.bytes_received += size as u64;
+                tally.receive_calls += 1;
+                inside.counters.add(1, size as u64);
+            }
+            Ok(_) => {
+                tally.ended = Ended::Eof;
+                break;
+            }
+            Err(Errno::INTR | Errno::CONNREFUSED) => {}
+            Err(error) => {
+                tally.ended = Ended::Failed(error.into());
+                break;
+            }
+        }
+    }
+    tally
+}
+
+/// A connection for each transaction. We close first, so that it is our port that stays taken for a
+/// while, and not one of the client's.
+fn connections(listener: &OwnedFd, each: &mut Each, inside: &Inside, units: Option<u64>) -> Done {
+    let mut tally = Tally::default();
+    while !inside.stop.stopped() {
+        if units.is_some_and(|units| tally.transactions >= units) {
+            tally.ended = Ended::Limit;
+            break;
+        }
+        let connection = match accept(listener.as_fd(), &inside.stop) {
+            Ok((connection, _)) => connection,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
+            Err(error) if is_shortage(&error) => {
+                thread::sleep(BREATH);
+                continue;
+            }
+            Err(error) => {
+                tally.ended = Ended::Failed(error);
+                break;
+            }
+        };
+        inside.begin();
+        // A client that goes in the midst of a transaction has ended its test, or that connection;
+        // the next one tells.
+        if each.serve(connection.as_fd(), inside, &mut tally) {
+            tally.transactions += 1;
+            inside.counters.add_transaction();
+        }
+    }
+    Done::of(tally, listener.as_fd())
+}
+
+impl Each {
+    /// Serves a connection. Whether its transaction is whole.
+    fn serve(&mut self, connection: BorrowedFd<'_>, inside: &Inside, tally: &mut Tally) -> bool {
+        let mut run = inside.run();
+        match self {
+            Self::Nothing => true,
+            Self::Exchange {
+                responder,
+                request,
+                response,
+            } => {
+                let is_whole = responder.exchange(connection, &mut run).is_ok();
+                if is_whole {
+                    tally.bytes_received += *request;
+                    tally.bytes_sent += *response;
+                    tally.receive_calls += 1;
+                    tally.send_calls += 1;
+                    inside.counters.add(2, *request + *response);
+                }
+                is_whole
+            }
+            Self::Receive(receiver) => is_whole(tally, receiver.run(connection, &mut run)),
+            Self::Send(sender) => is_whole(tally, sender.run(connection, &mut run)),
+            Self::Both(receiver, sender) => {
+                is_whole(tally, receiver.run(connection, &mut run))
+                    && is_whole(tally, sender.run(connection, &mut run))
+            }
+        }
+    }
+}
+
+/// Adds what was done on a connection. Whether it was all of it.
+fn is_whole(tally: &mut Tally, more: Tally) -> bool {
+    let is_whole = matches!(more.ended, Ended::Eof | Ended::Limit);
+    tally.add(more);
+    tally.ended = Ended::Stopped;
+    is_whole
+}
+
+/// Whether the system lacks what will be there again.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        errno(error),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}

@@ -1,0 +1,58 @@
+//! A server whose process has no descriptors left. In a process of its own, because the others would
+//! have none either.
+
+#[path = "server/client.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod client;
+
+use std::{fs::File, time::Duration};
+
+use client::{House, word};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+#[test]
+fn a_server_without_descriptors_waits_for_some() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(64);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let house = House::new();
+    let mut early = house.client();
+    early
+        .stream
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    early.say_words(&[(0, 600)]);
+    early.hear();
+
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    // The kernel makes the connection; the server cannot take it.
+    files.pop();
+    let mut late = house.client();
+    late.say_words(&[(0, 600)]);
+    late.stream
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    assert!(std::io::Read::read(&mut late.stream, &mut [0]).is_err());
+    // Who is in gets an answer: there is no socket for a test.
+    early
+        .stream
+        .set_read_timeout(Some(client::PATIENCE))
+        .unwrap();
+    let request = wb_omni::OmniRequest::default();
+    assert_eq!(early.refused(&request.into()), libc::EMFILE);
+
+    drop(files);
+    late.stream
+        .set_read_timeout(Some(client::PATIENCE))
+        .unwrap();
+    assert_eq!(word(&late.hear(), 0), 601);
+    drop((early, late));
+    let report = house.end();
+    assert_eq!(
+        (report.clients, report.failed, report.turned_away),
+        (2, 1, 0)
+    );
+}

@@ -1,0 +1,238 @@
+//! A server in a thread, and a client made by hand of control messages.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use wb_model::{
+    socket::{Family, SocketServerJob, SocketServerReport},
+    units::Span,
+};
+use wb_omni::{
+    ClassicKind, ClassicRequest, ClassicResponse, ClassicResults, Generation, OmniRequest,
+    OmniResponse, OmniResults, Request, ResultsLayout,
+};
+use wb_socket::{CpuTimes, Host, Resolved, Server};
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// This CPU and the address 127.0.0.66 make the machine panic.
+pub const FAULTY: u32 = 66;
+
+/// A machine with the loopback addresses. Between two readings its first CPU is idle for half of the
+/// time, its second all of it.
+#[derive(Default)]
+pub struct Machine {
+    readings: AtomicU64,
+}
+
+impl Host for Machine {
+    fn resolve(&self, name: &str, _: Family) -> Result<Resolved, String> {
+        let address = name.parse().map_err(|_| "no such name".to_owned())?;
+        Ok(Resolved {
+            name: name.to_owned(),
+            addresses: vec![address],
+        })
+    }
+
+    fn cpu_times(&self) -> Option<CpuTimes> {
+        let n = self.readings.fetch_add(1, Ordering::Relaxed);
+        Some(CpuTimes {
+            cpus: vec![
+                (0, [30 * n, 0, 10 * n, 50 * n, 0, 2 * n, 8 * n, 0, 0, 0]),
+                (1, [0, 0, 0, 100 * n, 0, 0, 0, 0, 0, 0]),
+            ],
+        })
+    }
+
+    fn bind_cpu(&self, cpu: u32) -> Result<(), String> {
+        assert_ne!(cpu, FAULTY, "a fault on purpose");
+        Ok(())
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        assert_ne!(address, IpAddr::from([127, 0, 0, 66]), "a fault on purpose");
+        address.is_loopback()
+    }
+}
+
+/// A server that runs.
+pub struct House {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<SocketServerReport>>,
+}
+
+impl House {
+    pub fn new() -> Self {
+        Self::of(SocketServerJob::default())
+    }
+
+    /// Listens at a free port of the loopback address.
+    pub fn of(job: SocketServerJob) -> Self {
+        let job = SocketServerJob {
+            listen: Some(job.listen.unwrap_or_else(|| "127.0.0.1".to_owned())),
+            port: 0,
+            ..job
+        };
+        let server = Server::bind(&job, Arc::new(Machine::default())).unwrap();
+        let address = server.local_addresses()[0];
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || server.serve(&told, &mut |_| {}));
+        Self {
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn with_idle(idle: Duration) -> Self {
+        Self::of(SocketServerJob {
+            idle: Span::from_nanos(u64::try_from(idle.as_nanos()).unwrap()),
+            ..SocketServerJob::default()
+        })
+    }
+
+    pub fn client(&self) -> Client {
+        Client::to(self.address)
+    }
+
+    /// Ends it.
+    pub fn end(mut self) -> SocketServerReport {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A client's control connection.
+pub struct Client {
+    pub stream: TcpStream,
+    pub generation: Generation,
+}
+
+impl Client {
+    pub fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            stream,
+            generation: Generation::Words164,
+        }
+    }
+
+    pub fn old(address: SocketAddr) -> Self {
+        Self {
+            generation: Generation::Words64,
+            ..Self::to(address)
+        }
+    }
+
+    pub fn say(&mut self, request: &Request) {
+        self.stream
+            .write_all(&request.encode(self.generation))
+            .unwrap();
+    }
+
+    /// Words of a message, the rest zero.
+    pub fn say_words(&mut self, words: &[(usize, u32)]) {
+        self.stream.write_all(&message(words)).unwrap();
+    }
+
+    pub fn hear(&mut self) -> Vec<u8> {
+        let mut message = vec![0; self.generation.len()];
+        self.stream.read_exact(&mut message).unwrap();
+        message
+    }
+
+    /// What comes until the server closes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap();
+        rest
+    }
+
+    pub fn omni(&mut self, request: OmniRequest) -> OmniResponse {
+        self.say(&request.into());
+        OmniResponse::parse(&self.hear()).unwrap()
+    }
+
+    pub fn results(&mut self) -> OmniResults {
+        let layout = match self.generation {
+            Generation::Words64 => ResultsLayout::V25,
+            Generation::Words164 => ResultsLayout::V27,
+        };
+        OmniResults::parse(&self.hear(), layout, true).unwrap()
+    }
+
+    pub fn classic(&mut self, request: ClassicRequest) -> (ClassicKind, ClassicResponse) {
+        self.say(&request.into());
+        let kind = request.test.kind();
+        (kind, ClassicResponse::parse(&self.hear(), kind).unwrap())
+    }
+
+    pub fn classic_results(&mut self, kind: ClassicKind) -> ClassicResults {
+        ClassicResults::parse(&self.hear(), kind, true).unwrap()
+    }
+
+    /// The number the server refuses a request with.
+    pub fn refused(&mut self, request: &Request) -> i32 {
+        self.say(request);
+        word(&self.hear(), 1).cast_signed()
+    }
+
+    /// A data connection.
+    pub fn data(&self, port: u16) -> TcpStream {
+        let mut address = self.stream.peer_addr().unwrap();
+        address.set_port(port);
+        let data = TcpStream::connect(address).unwrap();
+        data.set_read_timeout(Some(PATIENCE)).unwrap();
+        data
+    }
+}
+
+/// A message of 656 bytes with these words.
+pub fn message(words: &[(usize, u32)]) -> Vec<u8> {
+    let mut message = vec![0; 656];
+    for (word, value) in words {
+        message[4 * word..4 * word + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    message
+}
+
+pub fn word(message: &[u8], word: usize) -> u32 {
+    u32::from_be_bytes(message[4 * word..4 * word + 4].try_into().unwrap())
+}
+
+/// Reads to the end; how many bytes.
+pub fn read_all(mut data: &TcpStream) -> u64 {
+    std::io::copy(&mut data, &mut std::io::sink()).unwrap()
+}
+
+/// Whether nobody listens at a port.
+pub fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// Looks until it is so.
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never came to be so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,251 @@
+//! `wirebench netperf`: netperf's command line, and what it cannot say before it.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use wb_model::{
+    Snapshot,
+    socket::{SocketJob, SocketJobReport},
+    text::plan_to_toml,
+};
+use wb_netperf::{Command, Ending, Ends, Selection, Special};
+use wb_session::{
+    Signals,
+    socket::{data_ends, prepare_sockets},
+};
+
+use crate::{
+    args::{OutputArgs, Pair, SocketArgs},
+    run::{deliver, print},
+};
+
+/// Socket tests by netperf's command line, against its netserver or ours, with its text.
+///
+/// Our own options stand before `--`, netperf's after it; without options of ours `--` may be left
+/// out. A link named netperf takes netperf's words only.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench netperf -H 198.18.1.2 -t TCP_RR -l 5\n  \
+    wirebench netperf --json -- -H 198.18.1.2 -t TCP_STREAM -- -m 16K\n  \
+    wirebench netperf --streams 4 --interval 1s --json -- -H 198.18.1.2\n  \
+    wirebench netperf --busy-poll --latency --json -- -H 198.18.1.2 -t TCP_RR\n  \
+    wirebench netperf -h                            netperf's own options\n  \
+    ln -s $(command -v wirebench) netperf; ./netperf -H 198.18.1.2")]
+pub(crate) struct NetperfArgs {
+    /// Parallel streams, each with a thread and connections of its own, begun together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    streams: Option<u32>,
+    /// Congestion control of this end, or LOCAL,REMOTE.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<Pair>,
+    #[command(flatten)]
+    socket: SocketArgs,
+    /// Print exactly what netperf 2.7 prints, its mistakes too, and ask the server for nothing else.
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// netperf's options.
+    #[arg(value_name = "NETPERF", last = true)]
+    words: Vec<String>,
+}
+
+/// Prints what the tool says, each text where it says it.
+fn say(ending: &Ending) -> Result<u8> {
+    if !ending.stderr.is_empty() {
+        eprint!("{}", ending.stderr);
+    }
+    write_all(&ending.stdout)?;
+    Ok(ending.status)
+}
+
+/// The text as it is, without a line end of ours.
+pub(crate) fn write_all(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(crate::run::Fault(format!("cannot write to standard output: {e}")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
+    let mut command = match wb_netperf::netperf(&args.words) {
+        Ok(command) => command,
+        Err(refusal) => return refused(&refusal),
+    };
+    if args.strict {
+        command.be_strict();
+    }
+    for note in &command.notes {
+        match note.to_stdout {
+            true => write_all(&note.text)?,
+            false => eprint!("{}", note.text),
+        }
+    }
+    if command.show.uuid.is_empty() {
+        command.show.uuid = wb_netperf::uuid(drawn());
+    }
+    if let Some(file) = command
+        .show
+        .selection
+        .as_deref()
+        .and_then(Selection::file_of)
+    {
+        match std::fs::read_to_string(file) {
+            Ok(text) => command.show.selection_file = Some(text),
+            Err(e) => return say(&Selection::unreadable(file, e.raw_os_error().unwrap_or(0))),
+        }
+    }
+    let selection = match Selection::of(&command.show, command.job()) {
+        Ok(selection) => selection,
+        Err(ending) => return say(&ending),
+    };
+    let needs = selection.needs();
+    let demo = command.show.demo;
+    for job in &mut command.plan.sockets {
+        args.socket.apply(job)?;
+        job.streams = args.streams.unwrap_or(job.streams);
+        if let Some(Pair { local, remote }) = &args.congestion {
+            job.local.congestion = local.clone().or(job.local.congestion.take());
+            job.remote.congestion = remote.clone().or(job.remote.congestion.take());
+        }
+        job.latency |= needs.latency;
+        if let Some(interval) = args.output.interval
+            && !demo
+        {
+            job.interim = Some(interval);
+        }
+    }
+    args.output.apply(&mut command.plan)?;
+    if args.output.print_plan {
+        command.plan.validate()?;
+        print(&plan_to_toml(&command.plan));
+        return Ok(0);
+    }
+    measure(args, &command, &selection)
+}
+
+fn refused(refusal: &wb_netperf::Refusal) -> Result<u8> {
+    for note in &refusal.notes {
+        match note.to_stdout {
+            true => write_all(&note.text)?,
+            false => eprint!("{}", note.text),
+        }
+    }
+    match refusal.to_stdout {
+        true => write_all(&refusal.text)?,
+        false => eprint!("{}", refusal.text),
+    }
+    Ok(u8::try_from(refusal.code).unwrap_or(255))
+}
+
+/// Bytes that nobody else has drawn.
+fn drawn() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
+    if read.is_err() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanoseconds = now.map_or(0, |d| d.as_nanos());
+        bytes = (nanoseconds ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
+    }
+    bytes
+}
+
+fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Result<u8> {
+    let (show, job) = (&command.show, command.job());
+    let machine = args.output.json || args.output.live_json || args.output.csv;
+    if command.special != Special::Normal && !machine {
+        // What is printed needs no figures, but the original asks the server all the same.
+    } else if !machine {
+        match data_ends(job) {
+            Ok((server_name, server, local)) => {
+                let ends = Ends {
+                    server_name,
+                    server,
+                    local,
+                };
+                write_all(&wb_netperf::banner(show, job, &ends))?;
+            }
+            Err(failure) => {
+                let report = SocketJobReport {
+                    failure: Some(failure),
+                    ..SocketJobReport::default()
+                };
+                return say(&wb_netperf::ending(show, job, selection, &report));
+            }
+        }
+    }
+    let prepared = prepare_sockets(command.plan.clone(), Signals::install()?)?;
+    let mut intervals = 0;
+    let live_json = args.output.live_json;
+    let mut observe = |snapshot: &Snapshot| {
+        let Some(live) = &snapshot.socket else { return };
+        if live_json {
+            print(&wb_render::json::snapshot(snapshot));
+        } else if show.demo && !machine {
+            let text = wb_netperf::interim(show, job, live, intervals);
+            // A reader that went away hears the results as little; the test goes on.
+            let _ = write_all(&text);
+            intervals += 1;
+        }
+    };
+    let finished = prepared.run(live_json, &mut observe);
+    let report = finished
+        .report
+        .socket
+        .as_ref()
+        .and_then(|s| s.jobs.first())
+        .cloned()
+        .unwrap_or_default();
+    if std::env::var_os("DUMP_TCP_INFO").is_some()
+        && let Some(lines) = wb_netperf::tcp_info(&report)
+    {
+        eprint!("{lines}");
+    }
+    let ending = wb_netperf::ending(show, job, selection, &report);
+    if args.output.json {
+        if !ending.stderr.is_empty() {
+            eprint!("{}", ending.stderr);
+        }
+        deliver(&wb_render::json::report(&finished.report))?;
+        return Ok(exit_code(ending.status, finished.exit_code()));
+    }
+    if args.output.csv {
+        deliver(&wb_render::csv::report(&finished.report))?;
+        return Ok(exit_code(ending.status, finished.exit_code()));
+    }
+    if args.output.verbose {
+        deliver(&wb_render::text::report(
+            &finished.report,
+            &crate::run::text_options(true),
+        ))?;
+    }
+    for warning in beyond(job, &report) {
+        eprintln!("wirebench: {warning}");
+    }
+    if live_json {
+        return Ok(exit_code(ending.status, finished.exit_code()));
+    }
+    Ok(exit_code(say(&ending)?, finished.exit_code()))
+}
+
+/// The tool's own code where it failed; else 1 where a criterion did not hold. A signal ends a test in
+/// order, and the tool's code for that is 0.
+fn exit_code(tool: u8, ours: u8) -> u8 {
+    match (tool, ours) {
+        (0, 1) => 1,
+        (code, _) => code,
+    }
+}
+
+/// Warnings about what only our own options asked for; netperf's text has no place for them.
+fn beyond<'a>(job: &SocketJob, report: &'a SocketJobReport) -> &'a [String] {
+    match job.control.plain {
+        true => &[],
+        false => &report.warnings,
+    }
+}

@@ -1,0 +1,159 @@
+//! `wirebench netserver`: serves clients of socket tests, the original's and ours.
+
+use std::{
+    net::TcpStream,
+    os::fd::{AsFd, OwnedFd},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use wb_model::{Plan, Snapshot, socket::SocketServerJob, text::plan_to_toml};
+use wb_session::{
+    Signals,
+    socket::{prepare_server, serve_one},
+};
+
+use super::netperf::write_all;
+use crate::{
+    args::OutputArgs,
+    run::{deliver_report, print, show},
+};
+
+/// Set for the process that serves in the background, so that it does not go there again.
+const IN_BACKGROUND: &str = "WIREBENCH_NETSERVER_BACKGROUND";
+
+/// Serve socket tests: netserver's command line, for netperf's clients and ours.
+///
+/// Without -D it goes to the background, as netserver does.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench netserver -D                          in the foreground, port 12865\n  \
+    wirebench netserver -D -L 198.18.1.2 -p 4444 -Z secret\n  \
+    wirebench netserver --clients 16 -- -D          at most 16 at a time\n  \
+    wirebench netserver -h                          netserver's own options\n  \
+    ln -s $(command -v wirebench) netserver; ./netserver -D")]
+pub(crate) struct NetserverArgs {
+    /// Clients at a time; those beyond are turned away at once (default 1024).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: Option<u32>,
+    /// Control connections that begin no test end after this time (default 60s).
+    #[arg(long, value_name = "TIME")]
+    idle: Option<wb_model::units::Span>,
+    /// Serve at addresses too that no interface of this machine has.
+    #[arg(long)]
+    any_address: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// netserver's options.
+    #[arg(value_name = "NETSERVER", last = true)]
+    words: Vec<String>,
+}
+
+pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
+    let command = match wb_netperf::netserver(&args.words) {
+        Ok(command) => command,
+        Err(refusal) => {
+            match refusal.to_stdout {
+                true => write_all(&refusal.text)?,
+                false => eprint!("{}", refusal.text),
+            }
+            return Ok(u8::try_from(refusal.code).unwrap_or(255));
+        }
+    };
+    let mut job: SocketServerJob = command.job.clone();
+    job.clients = args.clients.unwrap_or(job.clients);
+    job.idle = args.idle.unwrap_or(job.idle);
+    job.any_address |= args.any_address;
+    let mut plan = Plan {
+        kind: "netserver".to_owned(),
+        socket_server: Some(job),
+        ..Plan::default()
+    };
+    args.output.apply(&mut plan)?;
+    if args.output.print_plan {
+        plan.validate()?;
+        print(&plan_to_toml(&plan));
+        return Ok(0);
+    }
+    if let Some(control) = inherited(&command) {
+        let finished = serve_one(&plan, control, &Signals::install()?)?;
+        return Ok(finished.exit_code());
+    }
+    let child = std::env::var_os(IN_BACKGROUND).is_some();
+    if child {
+        // A signal from the terminal that started it shall not reach it. It is no group's leader.
+        let _ = rustix::process::setsid();
+    }
+    let background = !command.foreground && !child;
+    if background {
+        // Whether it can listen at all is found out here, where somebody reads what it says.
+        match prepare_server(plan, Signals::none()) {
+            Ok(listening) => drop(listening),
+            Err(error) => return cannot(&command, &error),
+        }
+        write_all(&wb_netperf::start_line(&command))?;
+        return to_background();
+    }
+    let server = match prepare_server(plan.clone(), Signals::install()?) {
+        Ok(server) => server,
+        Err(error) => return cannot(&command, &error),
+    };
+    if !child {
+        write_all(&wb_netperf::start_line(&command))?;
+    }
+    if args.output.verbose {
+        for address in server.addresses() {
+            eprintln!("listening at {address}");
+        }
+    }
+    let (live_json, quiet) = (args.output.live_json, args.output.quiet);
+    let verbose = args.output.verbose;
+    let mut observe = |snapshot: &Snapshot| {
+        if live_json {
+            print(&wb_render::json::snapshot(snapshot));
+        } else if verbose && !quiet {
+            show(snapshot);
+        }
+    };
+    let finished = server.run(&mut observe);
+    if args.output.json || args.output.verbose {
+        deliver_report(&finished.report, &args.output)?;
+    }
+    Ok(finished.exit_code())
+}
+
+fn cannot(command: &wb_netperf::ServerCommand, error: &wb_session::StartError) -> Result<u8> {
+    eprintln!("wirebench: {error}");
+    eprint!("{}", wb_netperf::cannot_start(command));
+    Ok(1)
+}
+
+/// The control connection on standard input, where a super-server started us with one.
+fn inherited(command: &wb_netperf::ServerCommand) -> Option<TcpStream> {
+    if command.stand_alone {
+        return None;
+    }
+    let input = std::io::stdin();
+    rustix::net::sockopt::socket_type(input.as_fd()).ok()?;
+    let own: OwnedFd = input.as_fd().try_clone_to_owned().ok()?;
+    let stream = TcpStream::from(own);
+    stream.peer_addr().ok()?;
+    Some(stream)
+}
+
+/// Starts the same command again, without a terminal, and leaves it behind.
+fn to_background() -> Result<u8> {
+    let program = std::env::current_exe().context("cannot find the program to go on with")?;
+    let words: Vec<_> = std::env::args_os().collect();
+    let words = crate::alias::translated(&words).unwrap_or(words);
+    Command::new(program)
+        .args(&words[1..])
+        .env(IN_BACKGROUND, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot go to the background; give -D to stay in the foreground")?;
+    Ok(0)
+}

@@ -1,0 +1,187 @@
+//! Pictures of a sweep: throughput and transactions by what varies.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use wb_model::{Report, socket::SocketJobReport};
+use wb_render::{
+    chart::{Chart, Point, Positions, Series, Theme, XAxis, YAxis, png, svg},
+    html::Document,
+    text::socket::{result, sweep},
+};
+
+/// Kind of file by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Svg,
+    Png,
+}
+
+pub(super) fn form(path: &Path) -> Result<Form> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => Ok(Form::Svg),
+        Some("png") => Ok(Form::Png),
+        _ => bail!("{}: pictures are .svg or .png", path.display()),
+    }
+}
+
+/// One chart for streams and one for transactions, as far as there are any. The first parameter with
+/// more than one value goes along the axis; every combination of the others is a series.
+pub(super) fn charts(report: &Report) -> Vec<Chart> {
+    let Some(socket) = &report.socket else {
+        return Vec::new();
+    };
+    let measured: Vec<&SocketJobReport> = socket
+        .jobs
+        .iter()
+        .filter(|j| !j.iterations.is_empty())
+        .collect();
+    [false, true]
+        .into_iter()
+        .filter_map(|transactions| {
+            let jobs: Vec<&SocketJobReport> = measured
+                .iter()
+                .copied()
+                .filter(|j| j.test.counts_transactions() == transactions)
+                .collect();
+            (!jobs.is_empty()).then(|| chart(&jobs, transactions))
+        })
+        .collect()
+}
+
+fn chart(jobs: &[&SocketJobReport], transactions: bool) -> Chart {
+    let names: Vec<&str> = jobs[0]
+        .point
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let value = |job: &SocketJobReport, i: usize| {
+        job.point.get(i).map_or("", |(_, v)| v.as_str()).to_owned()
+    };
+    let varies = |i: &usize| jobs.iter().any(|j| value(j, *i) != value(jobs[0], *i));
+    let axis = (0..names.len())
+        .find(|i| names[*i] != "test" && varies(i))
+        .or_else(|| (0..names.len()).find(varies))
+        .unwrap_or(0);
+    let category = |job: &SocketJobReport| match names.is_empty() {
+        true => job.name.clone(),
+        false => value(job, axis),
+    };
+    let series_of = |job: &SocketJobReport| {
+        let others: Vec<String> = (0..names.len())
+            .filter(|i| *i != axis && varies(i))
+            .map(|i| match names[i] {
+                "test" => value(job, i),
+                name => format!("{name} {}", value(job, i)),
+            })
+            .collect();
+        others.join(", ")
+    };
+    let mut categories: Vec<String> = Vec::new();
+    let mut series: Vec<(String, Vec<Point>)> = Vec::new();
+    for job in jobs {
+        let category = category(job);
+        let at = match categories.iter().position(|c| *c == category) {
+            Some(at) => at,
+            None => {
+                categories.push(category);
+                categories.len() - 1
+            }
+        };
+        let y = match transactions {
+            true => job.result.transactions_per_second,
+            false => job.result.throughput_bps + job.result.reverse_bps.unwrap_or(0.0),
+        };
+        let mut point = Point::new(at as f64, y);
+        if let Some(confidence) = &job.confidence {
+            point = point.plus_minus(y * confidence.result / 200.0);
+        }
+        let name = series_of(job);
+        match series.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, points)) => points.push(point),
+            None => series.push((name, vec![point])),
+        }
+    }
+    let label = names.get(axis).copied().unwrap_or("test");
+    let (title, y) = match transactions {
+        true => ("Transactions", YAxis::new("transactions", "/s")),
+        false => ("Throughput", YAxis::new("throughput", "bit/s")),
+    };
+    let title = match names.is_empty() {
+        true => title.to_owned(),
+        false => format!("{title} by {label}"),
+    };
+    let mut chart = Chart::bars(
+        title,
+        XAxis::new(label, Positions::categories(categories)),
+        y,
+    );
+    for (name, points) in series {
+        chart = chart.with(Series::new(name, points));
+    }
+    let level = jobs.iter().find_map(|j| j.confidence.map(|c| c.level));
+    match level {
+        Some(level) => chart.note(format!(
+            "Whiskers: the mean lies there at {level} % confidence."
+        )),
+        None => chart,
+    }
+}
+
+/// Writes the first chart to the file, others beside it with a number.
+pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
+    let form = form(path)?;
+    for (number, chart) in charts.iter().enumerate() {
+        let bytes = match form {
+            Form::Svg => svg(chart).into_bytes(),
+            Form::Png => png(chart, Theme::Light, 2),
+        };
+        let place = match number {
+            0 => path.to_owned(),
+            n => {
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                let end = path.extension().unwrap_or_default().to_string_lossy();
+                path.with_file_name(format!("{stem}-{}.{end}", n + 1))
+            }
+        };
+        std::fs::write(&place, bytes)
+            .with_context(|| format!("cannot write {}", place.display()))?;
+    }
+    Ok(())
+}
+
+/// A page with what was asked, the table, the pictures.
+pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
+    let mut page = Document::new("Socket tests");
+    page.paragraph(&format!(
+        "{}; started {}. {}",
+        report.plan.kind, report.started, report.reason
+    ));
+    let Some(socket) = &report.socket else {
+        return page.finish();
+    };
+    if let Some(job) = socket.jobs.first() {
+        let link = match job.link.is_empty() {
+            true => String::new(),
+            false => format!(", by {}", job.link),
+        };
+        page.paragraph(&format!("From {} to {}{link}.", job.client, job.server));
+    }
+    for chart in charts {
+        page.chart(chart);
+    }
+    page.heading("All tests");
+    page.preformatted(&sweep(&socket.jobs, &report.plan.sockets).text(0));
+    for job in &socket.jobs {
+        if let Some(failure) = &job.failure {
+            page.paragraph(&format!("{}: {}", job.name, failure.what));
+        }
+    }
+    for warning in &report.warnings {
+        page.paragraph(&format!("Note: {warning}."));
+    }
+    if let [job] = socket.jobs.as_slice() {
+        page.paragraph(&format!("Result: {}.", result(job.test, &job.result)));
+    }
+    page.finish()
+}

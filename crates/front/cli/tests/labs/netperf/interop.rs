@@ -1,0 +1,283 @@
+//! The real netperf against our netserver, and our netperf against the real one: what is typed, and what
+//! is read.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+use super::{SERVER_V4, SERVER_V6, Server, ours, wait_for_port, within};
+use crate::kit::{Lab, Running, privileged};
+
+/// The tests of netperf; in batches, so that two CPUs are enough for what a batch has to be answered in time.
+const BATCHES: [&[&str]; 4] = [
+    &["TCP_RR", "TCP_CRR", "TCP_CC"],
+    &["TCP_STREAM", "TCP_MAERTS"],
+    &["UDP_RR", "TCP_SENDFILE"],
+    &["UDP_STREAM", "omni"],
+];
+
+/// Where a program is, in the folders that commands come from.
+fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
+    places.find(|place| place.exists())
+}
+
+/// Whether the original is here, both programs of it; says so when not.
+pub(super) fn original(test: &str) -> bool {
+    let missing = ["netperf", "netserver"].into_iter().find(|p| found(p).is_none());
+    if let Some(program) = missing {
+        eprintln!("{test}: skipped: {program} is not installed");
+    }
+    missing.is_none()
+}
+
+/// The original netserver in a node. Its debug files go to a /tmp of its own. Without a socket as standard
+/// input: as a child of inetd it would remove the file that it writes to, even the null device.
+fn original_server(node: &str, words: &str) -> Running {
+    let script = format!("mount -t tmpfs none /tmp && exec netserver -D {words}");
+    let child = Command::new("ip")
+        .args(["netns", "exec", node, "sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let running = Running(child);
+    wait_for_port(node, 12865);
+    running
+}
+
+fn said(output: &Output) -> (String, String) {
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Runs these command lines at once; what each printed, in their order. All must end well and say
+/// nothing else.
+fn printed(node: &str, program: &str, lines: &[String]) -> Vec<String> {
+    thread::scope(|scope| {
+        let running: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                scope.spawn(move || {
+                    let words: Vec<&str> = line.split_whitespace().collect();
+                    let output = match program {
+                        "" => ours(node, &words),
+                        _ => within(node, program, &words).output().expect("it runs"),
+                    };
+                    let (text, error) = said(&output);
+                    assert_eq!(output.status.code(), Some(0), "{line}: {error}\n{text}");
+                    assert_eq!(error, "", "{line}");
+                    text
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("it ended well"))
+            .collect()
+    })
+}
+
+/// Numbers of the rows of a table: what comes after the headers, line by line.
+fn rows(text: &str) -> Vec<Vec<f64>> {
+    let numbers = |line: &str| -> Option<Vec<f64>> {
+        let words = line.split_whitespace();
+        let row: Vec<f64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
+        (!row.is_empty()).then_some(row)
+    };
+    text.lines().filter_map(numbers).collect()
+}
+
+/// How many columns the rows of a test's table have, and in which of them the result of the first is.
+fn table(test: &str, with_cpu: bool) -> (Vec<usize>, usize) {
+    match (test, with_cpu) {
+        ("TCP_STREAM" | "TCP_MAERTS" | "TCP_SENDFILE", false) => (vec![5], 4),
+        ("TCP_STREAM" | "TCP_MAERTS" | "TCP_SENDFILE", true) => (vec![9], 4),
+        ("UDP_STREAM", false) => (vec![6, 4], 5),
+        ("UDP_STREAM", true) => (vec![8, 6], 5),
+        ("TCP_RR" | "UDP_RR" | "TCP_CRR" | "TCP_CC", false) => (vec![6, 2], 5),
+        ("TCP_RR" | "UDP_RR" | "TCP_CRR" | "TCP_CC", true) => (vec![10, 2], 5),
+        _ => panic!("{test}"),
+    }
+}
+
+/// A table has the rows that it should, and a result above nothing.
+fn assert_table(line: &str, text: &str) {
+    let test = line.split_whitespace().skip_while(|w| *w != "-t").nth(1).expect("-t");
+    if test == "omni" {
+        let row = text.lines().last().expect("a row");
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words[5], "10^6bits/s", "{line}: {text}");
+        assert!(words[4].parse::<f64>().is_ok_and(|n| n > 0.0), "{line}: {text}");
+        return;
+    }
+    let (columns, result) = table(test, line.contains("-c -C"));
+    let rows = rows(text);
+    let got: Vec<usize> = rows.iter().map(Vec::len).collect();
+    assert_eq!(got, columns, "{line}: {text}");
+    assert!(rows[0][result] > 0.0, "{line}: {text}");
+    if columns.len() == 2 && test == "UDP_STREAM" {
+        // No more arrived than was sent.
+        assert!(rows[1][2] <= rows[0][3], "{line}: {text}");
+    }
+}
+
+#[test]
+fn the_original_at_our_server() {
+    let name = "the_original_at_our_server";
+    if !privileged(name) || !original(name) {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    let server = Server::start(&b, &[], &[]);
+    let mut tests = 0;
+    for batch in BATCHES {
+        // Each test once by each family, and once with the CPUs measured.
+        let lines: Vec<String> = batch
+            .iter()
+            .flat_map(|t| {
+                let cpu = if *t == "omni" { "" } else { "-c -C" };
+                [
+                    format!("-H {SERVER_V4} -t {t} -l 1"),
+                    format!("-H {SERVER_V6} -t {t} -l 1 {cpu}"),
+                ]
+            })
+            .collect();
+        for (line, text) in lines.iter().zip(printed(&a, "netperf", &lines)) {
+            assert_table(line, &text);
+        }
+        tests += lines.len();
+    }
+    // Keys, whichever are asked for.
+    let keys = "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,PROTOCOL,DIRECTION,LOCAL_SEND_CALLS,REMOTE_RECV_CALLS,\
+                REMOTE_BYTES_RECVD,LOCAL_BYTES_SENT,RSR_SIZE_END,REMOTE_CONG_CONTROL,P99_LATENCY";
+    let lines = [
+        format!("-H {SERVER_V4} -l 1 -- -k {keys}"),
+        format!("-H {SERVER_V4} -l -100 -t TCP_RR -- -r 100,200 -k {keys}"),
+    ];
+    let texts = printed(&a, "netperf", &lines);
+    for (line, text) in lines.iter().zip(&texts) {
+        let value = |key: &str| {
+            let found = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+            found.unwrap_or_else(|| panic!("{line}: no {key} in {text}"))
+        };
+        assert!(value("THROUGHPUT").parse::<f64>().is_ok_and(|n| n > 0.0), "{text}");
+        assert_eq!(value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD"), "{text}");
+        assert_ne!(value("REMOTE_CONG_CONTROL"), "", "{text}");
+    }
+    assert!(texts[1].contains("\nLOCAL_BYTES_SENT=10000\n"), "{}", texts[1]);
+    assert!(texts[1].contains("\nREMOTE_RECV_CALLS="), "{}", texts[1]);
+    tests += 2;
+    let did = server.end();
+    assert_eq!(did["completed"], tests, "{did}");
+    assert_eq!(did["failed"], 0, "{did}");
+    assert_eq!(did["given_up"], 0, "{did}");
+}
+
+#[test]
+fn the_passphrase_of_the_original() {
+    let name = "the_passphrase_of_the_original";
+    if !privileged(name) || !original(name) {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    let server = Server::start(&b, &[], &["-Z", "s3cret"]);
+    for (words, good) in [("-Z s3cret", true), ("-Z other", false), ("", false)] {
+        let line = format!("-H {SERVER_V4} -t TCP_RR -l -10 {words}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = within(&a, "netperf", &words).output().expect("it runs");
+        let (text, error) = said(&output);
+        assert_eq!(output.status.success(), good, "{line}: {error}\n{text}");
+    }
+    let did = server.end();
+    assert_eq!((&did["unauthorised"], &did["completed"]), (&2.into(), &1.into()), "{did}");
+    // And the other way round.
+    let theirs = original_server(&b, "-Z s3cret");
+    for (words, good) in [("-Z s3cret", true), ("-Z other", false)] {
+        let line = format!("netperf -H {SERVER_V4} -t TCP_RR -l -10 {words}");
+        let output = ours(&a, &line.split_whitespace().collect::<Vec<_>>());
+        let (text, error) = said(&output);
+        assert_eq!(output.status.success(), good, "{line}: {error}\n{text}");
+    }
+    drop(theirs);
+}
+
+/// A line with its numbers put aside: what separates one from the next may depend on how long they are.
+fn shape(line: &str) -> Vec<String> {
+    line.split_whitespace()
+        .map(|word| match word.parse::<f64>() {
+            Ok(_) => "#".to_owned(),
+            Err(_) => word.to_owned(),
+        })
+        .collect()
+}
+
+#[test]
+fn our_text_is_the_originals() {
+    let name = "our_text_is_the_originals";
+    if !privileged(name) || !original(name) {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    let theirs = original_server(&b, "");
+    for batch in BATCHES {
+        let lines: Vec<String> = batch
+            .iter()
+            .enumerate()
+            .map(|(i, t)| {
+                let host = if i % 2 == 0 { SERVER_V4 } else { SERVER_V6 };
+                let more = match *t {
+                    "TCP_RR" => "-c -C -- -r 10,20 -D",
+                    "TCP_STREAM" => "-v 2",
+                    "TCP_MAERTS" => "-f K",
+                    "UDP_STREAM" => "-c -C -- -m 1000",
+                    "TCP_CRR" => "-v 2 -- -r 5,6",
+                    "TCP_SENDFILE" => "-c -C",
+                    "omni" => "-c -C -D 10 -- -d recv",
+                    _ => "",
+                };
+                format!("-H {host} -t {t} -l 1 {more}")
+            })
+            .collect();
+        let real = printed(&a, "netperf", &lines);
+        let strict: Vec<String> = lines.iter().map(|l| format!("netperf --strict -- {l}")).collect();
+        for ((line, want), got) in lines.iter().zip(&real).zip(printed(&a, "", &strict)) {
+            let ends = |text: &str| text.ends_with('\n');
+            assert_eq!(ends(&got), ends(want), "{line}");
+            let (got, want): (Vec<&str>, Vec<&str>) = (got.lines().collect(), want.lines().collect());
+            assert_eq!(got.len(), want.len(), "{line}:\n{got:#?}\n{want:#?}");
+            for (got, want) in got.iter().zip(&want) {
+                // Rows differ by their numbers, everything else not even by a blank.
+                match want.starts_with(|c: char| c == ' ' || c.is_ascii_digit()) {
+                    true => assert_eq!(shape(got), shape(want), "{line}"),
+                    false => assert_eq!(got, want, "{line}"),
+                }
+            }
+        }
+    }
+    let lines = [
+        format!("-H {SERVER_V4} -l 1 -- -o THROUGHPUT,DIRECTION,REMOTE_SEND_CALLS,LOCAL_CONG_CONTROL"),
+        format!("-H {SERVER_V4} -t TCP_RR -l 1 -B tag -P 0 -- -k THROUGHPUT,RESULT_BRAND,OUTPUT_NONE,DIRECTION,RT_LATENCY"),
+        format!("-H {SERVER_V6} -t UDP_RR -l 1 -P 0 -v 0"),
+    ];
+    let real = printed(&a, "netperf", &lines);
+    let strict: Vec<String> = lines.iter().map(|l| format!("netperf --strict -- {l}")).collect();
+    for ((line, want), got) in lines.iter().zip(&real).zip(printed(&a, "", &strict)) {
+        let values = |text: &str| {
+            text.lines()
+                .flat_map(|l| l.split([',', '=']).map(shape).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(values(&got), values(want), "{line}:\n{got}\n{want}");
+    }
+    drop(theirs);
+}

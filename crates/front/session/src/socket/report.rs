@@ -1,0 +1,125 @@
+//! From what socket tests measured to the report.
+
+use wb_measure::Histogram;
+use wb_model::{
+    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    report::{ClockReport, CriterionReport, Rates},
+    socket::SocketReport,
+};
+
+use super::Times;
+use crate::{
+    End,
+    account::{judge, signal_name},
+    clock::{clock_report, rfc3339},
+};
+
+pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketReport) -> Report {
+    let totals = totals(&sockets);
+    let latency = match sockets.jobs.as_slice() {
+        [job] => job.latency_ns,
+        // Times of different tests have no common distribution.
+        _ => Summary::default(),
+    };
+    let criteria: Vec<CriterionReport> = plan
+        .criteria
+        .iter()
+        .map(|c| judge(c, &totals, &latency))
+        .collect();
+    let (verdict, reason) = verdict(end, &criteria, &totals);
+    let warnings = sockets
+        .jobs
+        .iter()
+        .flat_map(|job| {
+            job.warnings
+                .iter()
+                .map(move |w| format!("{}: {w}", job.name))
+        })
+        .collect();
+    Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: plan.kind.clone(),
+        verdict,
+        reason,
+        limited_by: "not looked for: socket tests measure the path and both hosts together"
+            .to_owned(),
+        started: rfc3339(times.started_wall_ns),
+        elapsed_ns: times.elapsed_ns(),
+        plan: plan.clone(),
+        totals,
+        rates: Rates::default(),
+        latency_ns: latency,
+        jitter_ns: Summary::default(),
+        jitter_rfc3550_ns: sockets
+            .jobs
+            .iter()
+            .filter_map(|j| j.datagrams?.jitter_rfc3550_ns)
+            .reduce(f64::max),
+        ipdv_ns: Summary::default(),
+        pdv_ns: Summary::default(),
+        inter_arrival_ns: Summary::default(),
+        inter_departure_ns: None,
+        percentile_error: Histogram::RELATIVE_ERROR,
+        jobs: Vec::new(),
+        flows: Vec::new(),
+        flows_omitted: 0,
+        workers: Vec::new(),
+        ports: Vec::new(),
+        criteria,
+        capture: None,
+        load: None,
+        socket: Some(sockets),
+        clock: ClockReport {
+            same_clock: true,
+            tx_stamp: "user, before a call".to_owned(),
+            rx_stamp: "user, after a call".to_owned(),
+            ..clock_report(times.step())
+        },
+        warnings,
+    }
+}
+
+/// Datagrams by their numbers, as frames: so criteria of loss hold for them.
+fn totals(sockets: &SocketReport) -> Totals {
+    let mut sum = Totals::default();
+    for datagrams in sockets.jobs.iter().filter_map(|j| j.datagrams) {
+        sum = sum.plus(&Totals {
+            offered_frames: Some(datagrams.sent),
+            received_frames: Some(datagrams.received),
+            lost_frames: Some(datagrams.lost),
+            duplicate_frames: Some(datagrams.duplicate),
+            reordered_frames: Some(datagrams.reordered),
+            foreign_frames: Some(datagrams.foreign),
+            ..Totals::default()
+        });
+    }
+    sum
+}
+
+fn verdict(end: &End, criteria: &[CriterionReport], totals: &Totals) -> (Verdict, String) {
+    let failed: Vec<&str> = criteria
+        .iter()
+        .filter(|c| !c.held)
+        .map(|c| c.criterion.as_str())
+        .collect();
+    let verdict = match failed.is_empty() {
+        true => Verdict::Pass,
+        false => Verdict::Fail,
+    };
+    match end {
+        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
+        _ if !totals.adds_up() => (
+            Verdict::Invalid,
+            "the datagrams do not add up; this is a defect of the program".to_owned(),
+        ),
+        End::Signal(n) => (verdict, format!("ended early by {}", signal_name(*n))),
+        End::Completed if !failed.is_empty() => {
+            (verdict, format!("did not hold: {}", failed.join(", ")))
+        }
+        End::Completed if criteria.is_empty() => (
+            verdict,
+            "it ran to its end; no criteria were given".to_owned(),
+        ),
+        End::Completed => (verdict, "all criteria held".to_owned()),
+    }
+}

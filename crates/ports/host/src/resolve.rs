@@ -1,0 +1,115 @@
+//! Names to addresses, by the system's resolver, with the canonical name.
+#![allow(unsafe_code, reason = "getaddrinfo is where canonical names come from")]
+
+use std::{
+    ffi::{CStr, CString},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ptr,
+};
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The canonical name; an address given as such stays as it was typed.
+    pub name: String,
+    /// At least one, each once, in the resolver's order.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Asks the resolver. `ipv6`: only that family; `None` is any.
+///
+/// # Errors
+/// What the resolver says (`Name or service not known`).
+pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
+    let asked = CString::new(name).map_err(|_| "a name has no zero bytes".to_owned())?;
+    // SAFETY: all zeros is a valid value of the struct, which has pointers that may be null.
+    let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
+    hints.ai_family = match ipv6 {
+        None => libc::AF_UNSPEC,
+        Some(false) => libc::AF_INET,
+        Some(true) => libc::AF_INET6,
+    };
+    hints.ai_socktype = libc::SOCK_STREAM;
+    hints.ai_flags = libc::AI_CANONNAME;
+    let mut list: *mut libc::addrinfo = ptr::null_mut();
+    // SAFETY: name and hints live through the call; the list is taken over on success only.
+    let failed =
+        unsafe { libc::getaddrinfo(asked.as_ptr(), ptr::null(), &raw const hints, &raw mut list) };
+    if failed != 0 {
+        // SAFETY: the texts are constants of the library.
+        let text = unsafe { CStr::from_ptr(libc::gai_strerror(failed)) };
+        return Err(text.to_string_lossy().into_owned());
+    }
+    let mut host = Host {
+        name: name.to_owned(),
+        addresses: Vec::new(),
+    };
+    let mut entry = list;
+    while !entry.is_null() {
+        // SAFETY: the list's entries are valid until it is freed; a canonical name is a string, and
+        // an address has the length of its family.
+        let (address, canonical, next) = unsafe {
+            let info = &*entry;
+            let name = (!info.ai_canonname.is_null()).then(|| {
+                CStr::from_ptr(info.ai_canonname)
+                    .to_string_lossy()
+                    .into_owned()
+            });
+            (address_of(info), name, info.ai_next)
+        };
+        if let Some(canonical) = canonical {
+            host.name = canonical;
+        }
+        if let Some(address) = address
+            && !host.addresses.contains(&address)
+        {
+            host.addresses.push(address);
+        }
+        entry = next;
+    }
+    // SAFETY: the list came from getaddrinfo and is not used any more.
+    unsafe { libc::freeaddrinfo(list) };
+    match host.addresses.is_empty() {
+        true => Err("no address of a family that is known".to_owned()),
+        false => Ok(host),
+    }
+}
+
+/// # Safety
+/// The entry's address must be as long as its family asks.
+unsafe fn address_of(info: &libc::addrinfo) -> Option<IpAddr> {
+    match info.ai_family {
+        libc::AF_INET => {
+            // SAFETY: the family says which struct it is; the copy needs no alignment.
+            let socket = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(u32::from_be(socket.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let socket = unsafe { info.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(socket.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stand_for_themselves() {
+        let host = resolve("127.0.0.1", None).unwrap();
+        assert_eq!(host.name, "127.0.0.1");
+        assert_eq!(host.addresses, [IpAddr::from([127, 0, 0, 1])]);
+        let host = resolve("::1", Some(true)).unwrap();
+        assert_eq!(host.addresses, [IpAddr::V6(Ipv6Addr::LOCALHOST)]);
+    }
+
+    #[test]
+    fn the_family_is_kept_and_nothing_is_invented() {
+        assert!(resolve("::1", Some(false)).is_err());
+        assert!(resolve("name.that.does.not.exist.invalid", None).is_err());
+        assert!(resolve("zero\0byte", None).is_err());
+    }
+}
