@@ -27,6 +27,7 @@ bench: build
 	bench/tx
 	bench/rx
 	bench/load
+	bench/socket
 	bench/instructions.sh
 
 clean:

@@ -43,8 +43,8 @@ pub struct SocketJob {
     /// Ends of the data connections, where they differ from the control connection's.
     #[serde(skip_serializing_if = "is_default")]
     pub data: SocketData,
-    /// How long; default 10s. With neither `duration` nor `amount`, until a signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How long. With neither `duration` nor `amount`, until a signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
     /// Instead of a duration: bytes of a stream, transactions of the others.
     #[serde(skip_serializing_if = "Option::is_none")]

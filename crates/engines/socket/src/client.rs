@@ -33,6 +33,7 @@ use watch::Patience;
 use window::fairness;
 
 mod answer;
+mod conclude;
 mod connects;
 mod control;
 mod drive;
@@ -336,10 +337,21 @@ impl Course<'_> {
     /// Puts an iteration into the report. One that failed gives what it has, but is none that counts.
     fn take(&mut self, round: Round) {
         let job = self.settings.job;
-        let figures = together(job.test, &round.measured, round.local_cpu, round.remote_cpu);
         for warning in &round.warnings {
             self.warn(warning.clone());
         }
+        if round.measured.is_empty() {
+            // No data moved: what the iterations before have left stands.
+            match round.failure {
+                Some(failed) => self.report.failure = Some(failed),
+                None if self.report.iterations.is_empty() => {
+                    self.warn("the test was ended before it had begun");
+                }
+                None => {}
+            }
+            return;
+        }
+        let figures = together(job.test, &round.measured, round.local_cpu, round.remote_cpu);
         let report = &mut self.report;
         report.extended = round.extended;
         report.data_server = text(round.data_server);
@@ -407,10 +419,6 @@ impl Course<'_> {
                     report.result = figures;
                 }
             }
-        }
-        if round.measured.is_empty() && report.failure.is_none() {
-            report.iterations.pop();
-            self.warn("the test was ended before it had begun");
         }
     }
 

@@ -94,7 +94,7 @@ fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
             level: iterations.level,
             width: iterations.width,
             min: iterations.min,
-            max: iterations.max.max(iterations.min),
+            max: iterations.max,
             result_only: iterations.result_only,
         });
     }

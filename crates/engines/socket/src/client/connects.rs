@@ -244,8 +244,8 @@ mod tests {
             role: Role::Cc,
             from: "127.0.0.1".parse().unwrap(),
             to,
-            // A random number that begins at the first.
-            walk: PortWalk::new(range, 0),
+            // Begins at the one that is taken.
+            walk: PortWalk::new(range, 1),
             limit: Some(5),
             server_closes: true,
         };
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(recorder.histogram().count(), 5);
         assert!(last.unwrap().segment.is_some());
         let first = range.first;
-        // The second is somebody else's; the first comes again after the last.
-        let expected = [first, first + 2, first + 3, first, first + 2];
+        // The first comes after the last.
+        let expected = [first + 2, first + 3, first, first + 2, first + 3];
         assert_eq!(clients.join().unwrap(), expected);
         drop(taken);
     }

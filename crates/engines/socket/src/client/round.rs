@@ -13,18 +13,18 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags};
 use wb_model::socket::{
-    CpuUse, SocketEndReport, SocketFailure, SocketInterval, SocketJob, SocketLive, SocketProtocol,
-    SocketStage, SocketTest,
+    CpuUse, SocketEndReport, SocketFailure, SocketInterval, SocketJob, SocketLive, SocketStage,
 };
-use wb_omni::{ClassicKind, Request};
+use wb_omni::ClassicKind;
 
 use super::{
     JobPlace,
-    answer::{Ready, Told},
+    answer::Ready,
+    conclude::conclude,
     control::{Control, NOTICE, Silence, wait},
     drive::{Drive, Outcome, When},
     failure::{answer, failure},
-    figures::{Measured, mean_cpu},
+    figures::Measured,
     grants::{Grants, grants},
     lane::{Bell, Gate, Lane, Phase},
     prepare::{Prepared, Terms, prepare},
@@ -34,11 +34,7 @@ use super::{
     target::{DataEnds, Target},
     watch::{Patience, Watch, Watched},
 };
-use crate::{
-    cpu::{clamped, cpu_use},
-    flow::Recorder,
-    host::Host,
-};
+use crate::{cpu::cpu_use, flow::Recorder, host::Host};
 
 /// What all iterations of a job have in common.
 #[derive(Clone, Copy)]
@@ -76,6 +72,16 @@ pub(super) struct Turn {
     pub(super) iteration: u32,
 }
 
+impl Turn {
+    /// How long a stream lasts. A load lasts as long as what it is the load for.
+    pub(super) fn length_of(self, stream: &Stream) -> Length {
+        match self.length {
+            Length::Amount(_) if stream.load => Length::Open,
+            length => length,
+        }
+    }
+}
+
 /// What became of it.
 #[derive(Debug, Default)]
 pub(super) struct Round {
@@ -97,7 +103,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    fn warn(&mut self, what: impl Into<String>) {
+    pub(super) fn warn(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.warnings.contains(&what) {
             self.warnings.push(what);
@@ -202,7 +208,7 @@ fn agree(
         }
     }
     let mut agreed = Vec::with_capacity(streams.len());
-    round.extended = job.control.server.is_empty() || !job.control.none;
+    round.extended = !job.control.none;
     for (stream, prepared) in streams.iter_mut().zip(prepared) {
         let ask = asking(settings, stream, &prepared, turn).map_err(Silence::Failed)?;
         let kind = ask.classic().map(|test| test.kind());
@@ -271,7 +277,7 @@ fn asking<'a>(
     Ok(Ask {
         job,
         role: stream.role,
-        length: turn.length,
+        length: turn.length_of(stream),
         ends: DataEnds { ..one.ends },
         server_port,
         client: one.local,
@@ -351,7 +357,7 @@ fn moving(
             meter.pause();
         }
         let terms = Terms {
-            length: turn.length,
+            length: turn.length_of(stream),
             to: one.to,
             tag: one.grants.tags.then(|| u32::from(stream.number)),
             server_counts: stream.control.is_some()
@@ -451,245 +457,5 @@ fn all_ready(
         if wait(&mut fds, Instant::now() + NOTICE) {
             bell.hush();
         }
-    }
-}
-
-/// Results of the servers, and what is known then.
-fn conclude(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
-    turn: Turn,
-    (mut outcomes, watched): (Vec<Outcome>, Watched),
-    (kinds, told_end): (&[Option<ClassicKind>], &[bool]),
-    round: &mut Round,
-) {
-    let job = settings.job;
-    round.wished |= watched.wished || settings.stop.load(Ordering::Relaxed) && watched.wished;
-    round.intervals = watched.intervals;
-    for outcome in &mut outcomes {
-        for warning in std::mem::take(&mut outcome.warnings) {
-            round.warn(warning);
-        }
-    }
-    // What the server says about itself explains what our sockets saw.
-    let mut failed = round.failure.take().or(watched.failure);
-    if failed.is_none() {
-        failed = outcomes
-            .iter_mut()
-            .find_map(|outcome| outcome.failure.take());
-    }
-    if failed.is_none() && !round.wished {
-        failed = not_connected(settings, &outcomes);
-    }
-    let early = round.wished;
-    let mut told: Vec<Option<Told>> = Vec::new();
-    for ((stream, kind), end) in streams.iter_mut().zip(kinds).zip(told_end) {
-        let mut results = None;
-        if outcomes.is_empty() {
-            break;
-        }
-        if let Some(control) = &mut stream.control
-            && failed
-                .as_ref()
-                .is_none_or(|failed| failed.stage != SocketStage::Control)
-        {
-            let asked = Asked {
-                role: stream.role,
-                end: *end,
-                early,
-                failed: failed.is_some(),
-                ends_by_data: job.protocol.connects() && !stream.role.connects_each(),
-                timed: turn.length.amount().is_none(),
-                kind: *kind,
-                cpu: job.remote.measure_cpu,
-            };
-            match results_of(control, asked, settings) {
-                Ok(told) => results = Some(told),
-                Err(what) if early && failed.is_none() => round.warn(format!(
-                    "the test was ended early and the server's results are missing: {}",
-                    what.what
-                )),
-                Err(what) => {
-                    let explains = failed.is_none() || what.stage == SocketStage::Remote;
-                    if explains {
-                        failed = Some(what);
-                    }
-                }
-            }
-        }
-        told.push(results);
-    }
-    round.failure = failed;
-    measure(
-        settings,
-        streams,
-        turn,
-        outcomes,
-        watched.spans,
-        told,
-        round,
-    );
-}
-
-/// A connection that was never made although nobody wished the end.
-fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketFailure> {
-    let missing =
-        settings.job.protocol.connects() && outcomes.iter().any(|outcome| !outcome.connected);
-    missing.then(|| {
-        failure(
-            SocketStage::Data,
-            "the data connection was not made before the test was over",
-        )
-    })
-}
-
-#[derive(Clone, Copy)]
-struct Asked {
-    role: Role,
-    /// The server wants to be told the end.
-    end: bool,
-    /// Somebody wished the end.
-    early: bool,
-    failed: bool,
-    /// The end of the data connection tells the server.
-    ends_by_data: bool,
-    timed: bool,
-    kind: Option<ClassicKind>,
-    cpu: bool,
-}
-
-fn results_of(
-    control: &mut Control,
-    asked: Asked,
-    settings: Settings<'_>,
-) -> Result<Told, SocketFailure> {
-    let never = AtomicBool::new(false);
-    let patience = settings.patience;
-    if control.trouble().is_none()
-        && asked.end
-        && !asked.ends_by_data
-        && (asked.timed || asked.early || asked.failed)
-        && asked.role != Role::Down
-        && !control.has_message()
-    {
-        // A broken connection shows when the results are waited for.
-        let _ = control.send(&Request::End, &never);
-    }
-    let knows = asked.end || asked.ends_by_data && asked.role != Role::Down;
-    let message = if asked.failed {
-        control.receive("results", Duration::from_secs(1), &never)
-    } else if asked.early {
-        let limit = if knows {
-            patience.drain
-        } else {
-            patience.untold
-        };
-        control.receive("results", limit, &never)
-    } else {
-        match control.receive("results", patience.answer, settings.stop) {
-            Err(Silence::Stopped) => control.receive("results", patience.untold, &never),
-            other => other,
-        }
-    };
-    match message {
-        Ok(message) => {
-            Told::parse(&message, asked.kind, asked.cpu).map_err(|error| answer("results", &error))
-        }
-        Err(Silence::Failed(failed)) => Err(failed),
-        // Nobody can stop this wait.
-        Err(Silence::Stopped) => Err(failure(SocketStage::Control, "the wait was ended")),
-    }
-}
-
-fn measure(
-    settings: Settings<'_>,
-    streams: &[Stream],
-    turn: Turn,
-    outcomes: Vec<Outcome>,
-    spans: Option<Vec<super::window::Span>>,
-    told: Vec<Option<Told>>,
-    round: &mut Round,
-) {
-    let job = settings.job;
-    let in_common = streams.len() > 1 || turn.omit > Duration::ZERO;
-    if in_common && spans.is_none() && round.failure.is_none() && !outcomes.is_empty() {
-        round.warn("the streams did not run at the same time; each counts over its own");
-    }
-    let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
-    let mut cpus = Vec::new();
-    for ((stream, outcome), told) in streams.iter().zip(outcomes).zip(told) {
-        let span = spans.as_mut().and_then(Iterator::next);
-        if let Some(told) = &told {
-            cpus.extend(told.cpu);
-            if !stream.load {
-                told.add_to(&mut round.remote);
-            }
-        }
-        if !stream.load {
-            add_outcome(&outcome, &mut round.local);
-        }
-        if outcome.tally.unsent > 0 {
-            round.warn(format!(
-                "{}: {} operations were due and not begun; this end was too slow for the rate",
-                stream.name, outcome.tally.unsent
-            ));
-        }
-        if outcome.tally.given_up > 0 {
-            round.warn(format!(
-                "{}: {} requests were given up after the timeout",
-                stream.name, outcome.tally.given_up
-            ));
-        }
-        round.measured.push(Measured {
-            role: stream.role,
-            load: stream.load,
-            protocol: job.protocol,
-            length: turn.length,
-            omit: turn.omit,
-            outcome,
-            span,
-            told,
-        });
-    }
-    if job.test != SocketTest::ServerCpu {
-        let asked = job.remote.measure_cpu && !job.control.none;
-        if asked && cpus.is_empty() && round.failure.is_none() {
-            round.warn("the server does not tell how busy its CPUs were");
-        }
-    }
-    if let Some(cpu) = mean_cpu(cpus.into_iter()) {
-        let (cpu, changed) = clamped(cpu);
-        if changed {
-            round.warn("the server says that its CPUs were busy for more than all of the time");
-        }
-        round.remote_cpu = Some(cpu);
-    }
-    if job.protocol == SocketProtocol::Mptcp && round.measured.len() > 1 {
-        round.warn("MPTCP does not tell what was acknowledged; the servers' counts are summed");
-    }
-}
-
-/// Adds what a stream did to this end; the buffers are the first stream's.
-fn add_outcome(outcome: &Outcome, end: &mut SocketEndReport) {
-    let tally = &outcome.tally;
-    end.bytes_sent += tally.bytes_sent;
-    end.bytes_received += tally.bytes_received;
-    end.send_calls += tally.send_calls;
-    end.receive_calls += tally.receive_calls;
-    end.failed_sends += tally.failed_sends;
-    for (name, count) in [("zero-copy", tally.zero_copy), ("copied", tally.copied)] {
-        if count > 0 {
-            *end.completions.entry(name.to_owned()).or_default() += count;
-        }
-    }
-    let Some(known) = &outcome.effective else {
-        return;
-    };
-    end.send_buffer[2] = end.send_buffer[2].or(Some(known.send_buffer));
-    end.receive_buffer[2] = end.receive_buffer[2].or(Some(known.receive_buffer));
-    if let Some(tcp) = known.tcp {
-        let again = u64::from(tcp.retransmissions);
-        end.retransmissions = Some(end.retransmissions.unwrap_or(0) + again);
-        end.tcp = end.tcp.or(Some(tcp));
     }
 }

@@ -206,7 +206,14 @@ fn counts_agree(port: u16, classic: bool) {
     };
     let sent = good(&with(SocketTest::Send, 1_000_000));
     assert!(sent.local.bytes_sent >= 1_000_000, "{sent:?}");
-    assert_eq!(sent.local.bytes_sent, sent.remote.bytes_received);
+    let (left, came) = (sent.local.bytes_sent, sent.remote.bytes_received);
+    // The original may leave the rest of the last send beyond its count.
+    let least = if sent.extended || classic {
+        left
+    } else {
+        1_000_000
+    };
+    assert!((least..=left).contains(&came), "{came} of {left}");
     assert!(sent.result.throughput_bps > 0.0 && sent.result.elapsed_s > 0.0);
     assert!(sent.segment_bytes.is_some() && sent.local.tcp.is_some());
     assert!(sent.local.send_buffer[1].is_some() && sent.remote.receive_buffer[1].is_some());
@@ -225,7 +232,7 @@ fn counts_agree(port: u16, classic: bool) {
         assert_eq!(rr.local.bytes_received, 350_000);
     }
     for test in [SocketTest::Crr, SocketTest::Cc] {
-        if classic != (test == SocketTest::Cc) {
+        if classic && test == SocketTest::Crr {
             continue;
         }
         let mut job = with(test, 20);
@@ -240,6 +247,35 @@ fn counts_agree(port: u16, classic: bool) {
             mss.segment_bytes.is_some_and(|bytes| bytes > 500),
             "{mss:?}"
         );
+    }
+}
+
+/// Whether we received what the server sent. The original does not count the send that its clock
+/// cut short; ours does, so that it is exact.
+#[track_caller]
+fn received(report: &SocketJobReport, streams: u64) {
+    let (got, sent) = (report.local.bytes_received, report.remote.bytes_sent);
+    let partly = if report.extended { 0 } else { streams * 16384 };
+    assert!(
+        (sent..=sent + partly).contains(&got),
+        "{got} of {sent}, {partly} more at most"
+    );
+}
+
+/// Connections until the clock ends them: the original has to be waited for, ours is told.
+fn connections_end(port: u16) {
+    for (test, classic) in [(SocketTest::Crr, false), (SocketTest::Cc, false)] {
+        let mut job = timed(port, test, 500);
+        job.control.classic = classic;
+        let report = good(&job);
+        assert!(report.result.transactions > 0, "{test:?}");
+        assert!(report.result.transactions_per_second > 0.0);
+        let bytes = if test == SocketTest::Crr {
+            report.result.transactions
+        } else {
+            0
+        };
+        assert!(report.remote.bytes_received >= bytes, "{report:?}");
     }
 }
 
@@ -266,7 +302,7 @@ fn clocks_agree(port: u16) {
             .all(|interval| interval.tcp.len() == 1)
     );
     let got = good(&timed(port, SocketTest::Receive, 1000));
-    assert_eq!(got.local.bytes_received, got.remote.bytes_sent);
+    received(&got, 1);
     let mut job = timed(port, SocketTest::Rr, 1000);
     job.latency = true;
     let rr = good(&job);
@@ -288,6 +324,13 @@ fn datagrams_agree(port: u16) {
     );
     assert!(sent.remote.bytes_received <= sent.local.bytes_sent);
     assert_eq!(sent.remote.bytes_received, 1000 * sent.remote.receive_calls);
+    let mut job = timed(port, SocketTest::Receive, 1000);
+    job.protocol = SocketProtocol::Udp;
+    job.remote.send_size = Some(500);
+    let got = good(&job);
+    assert!(got.local.bytes_received > 0, "{got:?}");
+    assert_eq!(got.local.bytes_received, 500 * got.local.receive_calls);
+    assert!(got.local.bytes_received <= got.remote.bytes_sent);
     let mut job = counted(port, SocketTest::Rr, 30);
     job.protocol = SocketProtocol::Udp;
     job.timeout = Some(Span::from_secs(2));
@@ -304,6 +347,7 @@ fn the_original_and_we_count_the_same() {
     counts_agree(server.1, true);
     clocks_agree(server.1);
     datagrams_agree(server.1);
+    connections_end(server.1);
 }
 
 #[test]
@@ -313,6 +357,7 @@ fn our_server_and_we_count_the_same() {
     counts_agree(server.2, true);
     clocks_agree(server.2);
     datagrams_agree(server.2);
+    connections_end(server.2);
 }
 
 #[test]
@@ -352,7 +397,7 @@ fn streams_share(port: u16) {
     // The window is not longer than the test.
     assert!(both.result.elapsed_s > 0.0, "{}", both.result.elapsed_s);
     assert_eq!(both.local.bytes_sent, both.remote.bytes_received);
-    assert_eq!(both.local.bytes_received, both.remote.bytes_sent);
+    received(&both, 2);
     let mut job = counted(port, SocketTest::Rr, 40);
     job.streams = 3;
     let rr = good(&job);
@@ -429,8 +474,9 @@ fn what_is_omitted_is_in_no_figure() {
     job.omit = Span::from_millis(600);
     job.latency = true;
     let report = good(&job);
-    // Not more than what is left, however slow the machine is.
-    assert!(report.result.elapsed_s < 1.0, "{}", report.result.elapsed_s);
+    // 0.4 s are left, and what a slow machine is late.
+    assert!(report.result.elapsed_s < 0.9, "{}", report.result.elapsed_s);
+    assert!(report.latency_ns.samples > 0);
     assert!(report.result.transactions > 0);
     assert!(report.remote.bytes_received > report.result.transactions);
     assert!(report.latency_ns.samples < report.remote.bytes_received);

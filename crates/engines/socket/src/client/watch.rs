@@ -226,7 +226,7 @@ impl Watch<'_> {
                 if let Some(control) = &mut self.controls[index] {
                     let _ = control.send(&Request::End, &AtomicBool::new(false));
                 }
-            } else if at_once {
+            } else if at_once || lane.load && self.counted {
                 lane.abort.store(true, Ordering::Relaxed);
             }
         }
@@ -287,9 +287,12 @@ impl Watch<'_> {
         let (limit, what) = match state.closing {
             Some(since) => {
                 state.moved_at = state.moved_at.max(since);
-                (self.patience.drain, "takes down its data connection")
+                (
+                    self.patience.drain,
+                    "while the server should end its data connection",
+                )
             }
-            None if self.counted => (self.patience.progress, "takes or gives data"),
+            None if self.counted => (self.patience.progress, "before all was done"),
             None => return,
         };
         if now.saturating_duration_since(state.moved_at) < limit {
@@ -297,7 +300,7 @@ impl Watch<'_> {
         }
         if state.seen.failure.is_none() {
             let seconds = limit.as_secs_f64();
-            let what = format!("for {seconds} s the server neither ends nor {what}");
+            let what = format!("nothing moved for {seconds} s {what}");
             self.give_up(state, failure(SocketStage::Data, what));
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation
                 _ => u32::try_from(ask.side.burst_interval.as_nanos() / 1000).unwrap_or(u32::MAX),
             },
             priority: ask.side.priority.and(positive(now.priority)),
-            tos: ask.side.tos.and(positive(now.tos).map(u32::from)),
+            tos: ask.side.tos.and(positive(now.tos)),
             extension: facts.granted,
         }
         .encode(generation),

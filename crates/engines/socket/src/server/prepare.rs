@@ -5,7 +5,6 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
 };
 
 use wb_model::socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide};
@@ -13,27 +12,13 @@ use wb_omni::{Family, Features, ResponseExtension};
 
 use super::{
     ask::{Ask, Errno, Work},
+    engine::{Engine, Sizes, engine},
     house::{House, Reserved},
 };
-use crate::{
-    Effective, Opened, SocketPlan, effective, errno,
-    flow::{
-        BufferPlan, DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, Pace,
-        ReceivePlan, Receiver, RespondPlan, Responder, SendPlan, Sender, default_width,
-    },
-    listen, local_address, open, sys,
-};
+use crate::{Effective, Opened, SocketPlan, effective, errno, listen, local_address, open, sys};
 
 /// Connections that wait to be accepted. The original has 5 and loses some of a fast test.
 const BACKLOG: u32 = 1024;
-/// Memory of the buffers of one direction of a test, if more of them were asked for.
-const RING: u32 = 64 << 20;
-/// Buffers of one direction.
-const WIDEST: u32 = 16_384;
-/// Bytes of a call where the system does not tell its buffer.
-const CALL_SIZE: u32 = 4096;
-/// The largest datagram over IPv4.
-const DATAGRAM: u32 = 65_507;
 /// udp.h: UDP_GRO.
 const UDP_GRO: i32 = 104;
 /// What a server can do for a client of ours.
@@ -76,45 +61,6 @@ pub(super) struct Facts {
     pub send_width: u32,
     /// What a client of ours gets.
     pub granted: Option<ResponseExtension>,
-}
-
-/// The loop.
-pub(super) enum Engine {
-    Receive(Receiver),
-    Send(Sender),
-    Respond(Responder),
-    /// A connection for each transaction; what is done on it.
-    Connections(Box<Each>),
-    ReceiveDatagrams(DatagramReceiver),
-    /// Datagrams of one size; one of another ends it.
-    ReceiveOnly {
-        buffer: Vec<u8>,
-        size: usize,
-        /// Connect to the source of the first.
-        connect: bool,
-    },
-    SendDatagrams(DatagramSender, SocketAddr),
-}
-
-/// What is done on each connection.
-pub(super) enum Each {
-    Nothing,
-    Exchange {
-        responder: Responder,
-        request: u64,
-        response: u64,
-    },
-    Receive(Receiver),
-    Send(Sender),
-    Both(Receiver, Sender),
-}
-
-/// Sizes and numbers of buffers.
-struct Sizes {
-    receive: Option<u32>,
-    send: Option<u32>,
-    receive_width: u32,
-    send_width: u32,
 }
 
 impl Prepared {
@@ -290,207 +236,6 @@ fn open_leniently(
         return Ok(opened);
     }
     Err(number(&first))
-}
-
-impl Sizes {
-    fn of(ask: &Ask, now: &Effective) -> Self {
-        let side = &ask.side;
-        let default = |buffer: u32| {
-            if buffer == 0 {
-                CALL_SIZE
-            } else {
-                buffer.min(RING)
-            }
-        };
-        let receive_call = side
-            .receive_size
-            .unwrap_or_else(|| default(now.receive_buffer));
-        let send_call = side.send_size.unwrap_or_else(|| {
-            let size = default(now.send_buffer);
-            if ask.protocol.is_datagram() {
-                size.min(DATAGRAM)
-            } else {
-                size
-            }
-        });
-        let (receive, send) = match ask.work {
-            Work::Receive { .. } => (Some(receive_call), None),
-            Work::Send => (None, Some(send_call)),
-            Work::Exchange { request, response } => (Some(request), Some(response)),
-            Work::Connections { receives, sends } => (
-                receives.map(|size| size.unwrap_or(receive_call)),
-                sends.map(|size| size.unwrap_or(send_call)),
-            ),
-        };
-        let width = |asked: u32, size: Option<u32>, buffer: u32, place: u32| {
-            // Of a direction that is not used, the client hears what it said.
-            let Some(size) = size else { return asked };
-            let wanted = match (asked, ask.work.is_transactions()) {
-                (0, true) => 1,
-                (0, false) => default_width(buffer, size),
-                (asked, _) => asked,
-            };
-            wanted.min(WIDEST).min((RING / (size + place)).max(1))
-        };
-        Self {
-            receive,
-            send,
-            receive_width: width(
-                side.receive_width,
-                receive,
-                now.receive_buffer,
-                side.receive_align + side.receive_offset + 1,
-            ),
-            send_width: width(
-                side.send_width,
-                send,
-                now.send_buffer,
-                side.send_align + side.send_offset + 1,
-            ),
-        }
-    }
-
-    /// Memory of the buffers, bytes.
-    fn memory(&self, side: &SocketSide) -> u64 {
-        let ring = |size: Option<u32>, width: u32, align: u32, offset: u32| {
-            let Some(size) = size else { return 0 };
-            (u64::from(size) + u64::from(align) + u64::from(offset)) * u64::from(width)
-        };
-        ring(
-            self.receive,
-            self.receive_width,
-            side.receive_align,
-            side.receive_offset,
-        ) + ring(
-            self.send,
-            self.send_width,
-            side.send_align,
-            side.send_offset,
-        )
-    }
-}
-
-/// The loop for a test, with its buffers.
-fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io::Result<Engine> {
-    let side = &ask.side;
-    let received = BufferPlan {
-        size: sizes.receive.unwrap_or(0),
-        width: sizes.receive_width,
-        align: side.receive_align,
-        offset: side.receive_offset,
-        fill: None,
-    };
-    let sent = BufferPlan {
-        size: sizes.send.unwrap_or(0),
-        width: sizes.send_width,
-        align: side.send_align,
-        offset: side.send_offset,
-        fill: side.fill_file.as_ref().map(PathBuf::from),
-    };
-    let datagrams = !ask.protocol.connects();
-    let units = ask.length.units();
-    let spin = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
-    let tagged = ask.wants().contains(Features::UDP_TAGGED);
-    Ok(match ask.work {
-        Work::Receive {
-            only_size: Some(size),
-        } => Engine::ReceiveOnly {
-            buffer: vec![0; received.size as usize],
-            size: size as usize,
-            connect: ask.options.connect_remote,
-        },
-        Work::Receive { only_size: None } if datagrams => {
-            Engine::ReceiveDatagrams(DatagramReceiver::new(&DatagramReceivePlan {
-                buffers: received,
-                batch: side.batch,
-                gro: side.gro,
-                discard: side.receive_by == ReceiveBy::Discard && !tagged,
-                tagged,
-                limit: None,
-                connect: ask.options.connect_remote,
-                spin,
-            })?)
-        }
-        // The client ends a stream of so many bytes, and rounds up to whole sends.
-        Work::Receive { only_size: None } => Engine::Receive(Receiver::new(&ReceivePlan {
-            buffers: received,
-            by: side.receive_by,
-            limit: None,
-        })?),
-        Work::Send => {
-            let size = u64::from(sent.size.max(1));
-            let limit = units.map(|units| units.div_ceil(size).saturating_mul(size));
-            match target {
-                Some(target) => Engine::SendDatagrams(
-                    DatagramSender::new(&DatagramSendPlan {
-                        buffers: sent,
-                        batch: 0,
-                        gso: false,
-                        zerocopy: false,
-                        rate: None,
-                        pace: Pace::of(side),
-                        limit,
-                        flow: None,
-                        spin,
-                    })?,
-                    target,
-                ),
-                None => Engine::Send(Sender::new(&SendPlan {
-                    buffers: sent,
-                    by: side.send_by,
-                    limit,
-                    pace: Pace::of(side),
-                })?),
-            }
-        }
-        Work::Exchange { .. } => Engine::Respond(Responder::new(&RespondPlan {
-            request: received,
-            response: sent,
-            spin,
-            datagrams,
-            packet_info: ask.options.packet_info,
-            connect: ask.options.connect_remote,
-            limit: units,
-            pace: Pace::of(side),
-        })?),
-        Work::Connections { receives, sends } => {
-            let receiver = || {
-                Receiver::new(&ReceivePlan {
-                    buffers: received.clone(),
-                    by: side.receive_by,
-                    limit: None,
-                })
-            };
-            let sender = || {
-                Sender::new(&SendPlan {
-                    buffers: sent.clone(),
-                    by: side.send_by,
-                    limit: Some(sent.size.into()),
-                    pace: None,
-                })
-            };
-            Engine::Connections(Box::new(match (receives, sends) {
-                (None, None) => Each::Nothing,
-                (Some(Some(_)), Some(_)) => Each::Exchange {
-                    request: received.size.into(),
-                    response: sent.size.into(),
-                    responder: Responder::new(&RespondPlan {
-                        request: received,
-                        response: sent,
-                        spin,
-                        datagrams: false,
-                        packet_info: false,
-                        connect: false,
-                        limit: None,
-                        pace: None,
-                    })?,
-                },
-                (Some(_), Some(_)) => Each::Both(receiver()?, sender()?),
-                (Some(_), None) => Each::Receive(receiver()?),
-                (None, Some(_)) => Each::Send(sender()?),
-            }))
-        }
-    })
 }
 
 /// What a client of ours gets of what it wants.

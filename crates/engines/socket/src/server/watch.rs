@@ -15,13 +15,14 @@ use rustix::{
     net::{RecvFlags, Shutdown},
 };
 use wb_model::socket::CpuUse;
-use wb_omni::{ClassicKind, Features, PADDING_SECONDS, Request};
+use wb_omni::{ClassicKind, Request};
 
 use super::{
-    ask::{Ask, Errno, Length, Talk, Work},
+    ask::{Errno, Talk, Work},
     control::{Control, Event, wait_for},
     house::House,
     prepare::{Facts, Prepared},
+    rules::{Movement, Rules},
     work::{Done, Inside, work},
 };
 use crate::{
@@ -30,16 +31,6 @@ use crate::{
     flow::{Counters, Ended},
 };
 
-/// How much longer than asked we wait for the end of a timed test.
-const PADDING: Duration = Duration::from_secs(PADDING_SECONDS as u64);
-/// The same towards clients that say when their test is over.
-const PADDING_OF_OURS: Duration = Duration::from_secs(60);
-/// Connections that come no more for so long after the time of a test say that it is over.
-const NO_MORE_CONNECTIONS: Duration = Duration::from_secs(1);
-/// The same for data after the amount of a test came. Usually the client ends it.
-const NO_MORE_DATA: Duration = Duration::from_millis(500);
-/// How often a test is looked at whose end shows in its counters only.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long data is awaited that was under way when the client said that the test is over.
 const LATE: Duration = Duration::from_millis(300);
 /// How long a data thread may take to end. It only has to come back from a call.
@@ -104,12 +95,6 @@ impl Mark {
             transactions: counters.transactions(),
         }
     }
-}
-
-/// When counters moved last, as far as one looked.
-struct Movement {
-    last: u64,
-    at: Instant,
 }
 
 impl Running {
@@ -184,7 +169,7 @@ impl Running {
                     cpu_before = read_cpu();
                 }
             }
-            let start = if rules.from_first { first } else { Some(began) };
+            let start = rules.start(first, began);
             let now = Instant::now();
             if let Some(start) = start
                 && omitted.is_none()
@@ -227,11 +212,7 @@ impl Running {
         }
         let cpu_after = read_cpu();
         let first = inside.first();
-        let start = if rules.from_first {
-            first.unwrap_or(began)
-        } else {
-            began
-        };
+        let start = rules.start(first, began).unwrap_or(began);
         let mark = omitted.unwrap_or_else(|| {
             if rules.omit.is_zero() {
                 Mark::default()
@@ -297,127 +278,6 @@ impl Running {
     fn abandon(self) {
         if self.inside.stop.stop_and_wait(PATIENCE) {
             let _ = self.thread.join();
-        }
-    }
-}
-
-/// When a test ends, beside what its loop sees.
-struct Rules {
-    length: Length,
-    padding: Duration,
-    /// The clock starts with the first connection or datagram, not with the response.
-    from_first: bool,
-    omit: Duration,
-    /// A timed test of connections, whose client does not say when it is over.
-    ends_without_connections: bool,
-    /// The amount of a stream that comes.
-    amount: Option<u64>,
-}
-
-impl Rules {
-    fn of(facts: &Facts) -> Self {
-        let Ask {
-            work,
-            length,
-            protocol,
-            ..
-        } = facts.ask;
-        let features = facts
-            .granted
-            .map_or(Features::NONE, |granted| granted.features);
-        let tells_end = features.contains(Features::EXPLICIT_END);
-        let padding = match work {
-            Work::Send => Duration::ZERO,
-            _ if tells_end => PADDING_OF_OURS,
-            _ => PADDING,
-        };
-        // Datagrams of ours go at once: nothing comes that could start the clock.
-        let has_first = protocol.connects() || work != Work::Send;
-        Self {
-            length,
-            padding,
-            from_first: has_first
-                && (!padding.is_zero() || features.contains(Features::CLOCK_FROM_FIRST)),
-            omit: facts.granted.map_or(Duration::ZERO, |granted| {
-                Duration::from_millis(granted.omit_ms.into())
-            }),
-            ends_without_connections: matches!(work, Work::Connections { .. }) && !tells_end,
-            amount: match work {
-                Work::Receive { .. } => length.units(),
-                _ => None,
-            },
-        }
-    }
-
-    /// When its time is over.
-    fn deadline(&self, start: Option<Instant>, began: Instant, house: &House) -> Option<Instant> {
-        let Length::Time(time) = self.length else {
-            return None;
-        };
-        let whole = time + self.omit + self.padding;
-        Some(match start {
-            Some(start) => start + whole,
-            // A client may wait before it begins, but not forever.
-            None => began + whole.max(Duration::from_nanos(house.job.idle.as_nanos())),
-        })
-    }
-
-    fn is_time(&self, start: Option<Instant>, began: Instant, now: Instant, house: &House) -> bool {
-        self.deadline(start, began, house)
-            .is_some_and(|deadline| now >= deadline)
-    }
-
-    fn is_quiet(
-        &self,
-        start: Option<Instant>,
-        movement: &Movement,
-        counters: &Counters,
-        now: Instant,
-    ) -> bool {
-        let quiet = now.saturating_duration_since(movement.at);
-        match (start, self.length) {
-            (Some(start), Length::Time(time)) if self.ends_without_connections => {
-                now >= start + time && quiet >= NO_MORE_CONNECTIONS
-            }
-            _ => {
-                self.amount.is_some_and(|amount| counters.bytes() >= amount)
-                    && quiet >= NO_MORE_DATA
-            }
-        }
-    }
-
-    /// When to look again, if nothing happens before.
-    fn wake(
-        &self,
-        start: Option<Instant>,
-        began: Instant,
-        has_omitted: bool,
-        now: Instant,
-        house: &House,
-    ) -> Option<Instant> {
-        let omit = start.filter(|_| !has_omitted && !self.omit.is_zero());
-        let look = match (start, self.length) {
-            (Some(start), Length::Time(time)) if self.ends_without_connections => {
-                Some((now + LOOK).max(start + time.saturating_sub(NO_MORE_CONNECTIONS)))
-            }
-            _ => self.amount.map(|_| now + LOOK),
-        };
-        [
-            self.deadline(start, began, house),
-            omit.map(|start| start + self.omit),
-            look,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-}
-
-impl Movement {
-    fn look(&mut self, counters: &Counters, now: Instant) {
-        let moved = counters.bytes() + counters.calls() + counters.transactions();
-        if moved != self.last {
-            (self.last, self.at) = (moved, now);
         }
     }
 }

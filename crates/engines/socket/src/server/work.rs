@@ -18,8 +18,9 @@ use rustix::{
 };
 
 use super::{
+    engine::{Each, Engine},
     house::Bell,
-    prepare::{Each, Engine, Stage},
+    prepare::Stage,
 };
 use crate::{
     Effective, Stopper, accept, effective, errno,

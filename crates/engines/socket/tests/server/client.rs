@@ -22,15 +22,18 @@ use wb_omni::{
 use wb_socket::{CpuTimes, Host, Resolved, Server};
 
 /// Longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// This CPU and the address 127.0.0.66 make the machine panic.
-pub const FAULTY: u32 = 66;
+pub(crate) const FAULTY: u32 = 66;
+
+/// An address that the kernel would bind, and the machine says is not its own.
+pub(crate) const NOT_OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 77));
 
 /// A machine with the loopback addresses. Between two readings its first CPU is idle for half of the
 /// time, its second all of it.
 #[derive(Default)]
-pub struct Machine {
+pub(crate) struct Machine {
     readings: AtomicU64,
 }
 
@@ -60,24 +63,24 @@ impl Host for Machine {
 
     fn has_address(&self, address: IpAddr) -> bool {
         assert_ne!(address, IpAddr::from([127, 0, 0, 66]), "a fault on purpose");
-        address.is_loopback()
+        address.is_loopback() && address != NOT_OURS
     }
 }
 
 /// A server that runs.
-pub struct House {
-    pub address: SocketAddr,
+pub(crate) struct House {
+    pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<SocketServerReport>>,
 }
 
 impl House {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(SocketServerJob::default())
     }
 
     /// Listens at a free port of the loopback address.
-    pub fn of(job: SocketServerJob) -> Self {
+    pub(crate) fn of(job: SocketServerJob) -> Self {
         let job = SocketServerJob {
             listen: Some(job.listen.unwrap_or_else(|| "127.0.0.1".to_owned())),
             port: 0,
@@ -95,19 +98,19 @@ impl House {
         }
     }
 
-    pub fn with_idle(idle: Duration) -> Self {
+    pub(crate) fn with_idle(idle: Duration) -> Self {
         Self::of(SocketServerJob {
             idle: Span::from_nanos(u64::try_from(idle.as_nanos()).unwrap()),
             ..SocketServerJob::default()
         })
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::to(self.address)
     }
 
     /// Ends it.
-    pub fn end(mut self) -> SocketServerReport {
+    pub(crate) fn end(mut self) -> SocketServerReport {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
@@ -120,13 +123,13 @@ impl Drop for House {
 }
 
 /// A client's control connection.
-pub struct Client {
-    pub stream: TcpStream,
-    pub generation: Generation,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) generation: Generation,
 }
 
 impl Client {
-    pub fn to(address: SocketAddr) -> Self {
+    pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
@@ -135,43 +138,43 @@ impl Client {
         }
     }
 
-    pub fn old(address: SocketAddr) -> Self {
+    pub(crate) fn old(address: SocketAddr) -> Self {
         Self {
             generation: Generation::Words64,
             ..Self::to(address)
         }
     }
 
-    pub fn say(&mut self, request: &Request) {
+    pub(crate) fn say(&mut self, request: &Request) {
         self.stream
             .write_all(&request.encode(self.generation))
             .unwrap();
     }
 
     /// Words of a message, the rest zero.
-    pub fn say_words(&mut self, words: &[(usize, u32)]) {
+    pub(crate) fn say_words(&mut self, words: &[(usize, u32)]) {
         self.stream.write_all(&message(words)).unwrap();
     }
 
-    pub fn hear(&mut self) -> Vec<u8> {
+    pub(crate) fn hear(&mut self) -> Vec<u8> {
         let mut message = vec![0; self.generation.len()];
         self.stream.read_exact(&mut message).unwrap();
         message
     }
 
     /// What comes until the server closes.
-    pub fn rest(&mut self) -> Vec<u8> {
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
         rest
     }
 
-    pub fn omni(&mut self, request: OmniRequest) -> OmniResponse {
+    pub(crate) fn omni(&mut self, request: OmniRequest) -> OmniResponse {
         self.say(&request.into());
         OmniResponse::parse(&self.hear()).unwrap()
     }
 
-    pub fn results(&mut self) -> OmniResults {
+    pub(crate) fn results(&mut self) -> OmniResults {
         let layout = match self.generation {
             Generation::Words64 => ResultsLayout::V25,
             Generation::Words164 => ResultsLayout::V27,
@@ -179,24 +182,24 @@ impl Client {
         OmniResults::parse(&self.hear(), layout, true).unwrap()
     }
 
-    pub fn classic(&mut self, request: ClassicRequest) -> (ClassicKind, ClassicResponse) {
+    pub(crate) fn classic(&mut self, request: ClassicRequest) -> (ClassicKind, ClassicResponse) {
         self.say(&request.into());
         let kind = request.test.kind();
         (kind, ClassicResponse::parse(&self.hear(), kind).unwrap())
     }
 
-    pub fn classic_results(&mut self, kind: ClassicKind) -> ClassicResults {
+    pub(crate) fn classic_results(&mut self, kind: ClassicKind) -> ClassicResults {
         ClassicResults::parse(&self.hear(), kind, true).unwrap()
     }
 
     /// The number the server refuses a request with.
-    pub fn refused(&mut self, request: &Request) -> i32 {
+    pub(crate) fn refused(&mut self, request: &Request) -> i32 {
         self.say(request);
         word(&self.hear(), 1).cast_signed()
     }
 
     /// A data connection.
-    pub fn data(&self, port: u16) -> TcpStream {
+    pub(crate) fn data(&self, port: u16) -> TcpStream {
         let mut address = self.stream.peer_addr().unwrap();
         address.set_port(port);
         let data = TcpStream::connect(address).unwrap();
@@ -206,7 +209,7 @@ impl Client {
 }
 
 /// A message of 656 bytes with these words.
-pub fn message(words: &[(usize, u32)]) -> Vec<u8> {
+pub(crate) fn message(words: &[(usize, u32)]) -> Vec<u8> {
     let mut message = vec![0; 656];
     for (word, value) in words {
         message[4 * word..4 * word + 4].copy_from_slice(&value.to_be_bytes());
@@ -214,22 +217,22 @@ pub fn message(words: &[(usize, u32)]) -> Vec<u8> {
     message
 }
 
-pub fn word(message: &[u8], word: usize) -> u32 {
+pub(crate) fn word(message: &[u8], word: usize) -> u32 {
     u32::from_be_bytes(message[4 * word..4 * word + 4].try_into().unwrap())
 }
 
 /// Reads to the end; how many bytes.
-pub fn read_all(mut data: &TcpStream) -> u64 {
+pub(crate) fn read_all(mut data: &TcpStream) -> u64 {
     std::io::copy(&mut data, &mut std::io::sink()).unwrap()
 }
 
 /// Whether nobody listens at a port.
-pub fn is_free(port: u16) -> bool {
+pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
 
 /// Looks until it is so.
-pub fn until(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "it never came to be so");

@@ -91,6 +91,24 @@ fn the_server_sends_for_so_long() {
 }
 
 #[test]
+fn a_client_that_waits_gets_its_time() {
+    let house = House::new();
+    let mut client = house.client();
+    let response = client.omni(OmniRequest {
+        direction: Direction::ServerSends,
+        length: TestLength::Seconds(1),
+        ..OmniRequest::default()
+    });
+    std::thread::sleep(Duration::from_millis(1500));
+    let data = client.data(response.data_port);
+    let received = read_all(&data);
+    drop(data);
+    let results = client.results();
+    assert!(received > 0 && results.bytes_sent == received);
+    assert!(results.elapsed >= 0.9, "{}", results.elapsed);
+}
+
+#[test]
 fn a_timed_exchange_ends_with_the_stream() {
     let house = House::new();
     let mut client = house.client();
@@ -209,6 +227,14 @@ fn connections_may_go_one_way() {
 #[test]
 fn timed_connections_end_when_no_more_come() {
     let house = House::new();
+    // As long, begun before, and without an end that shows: it takes four seconds more.
+    let mut other = house.client();
+    let test = ClassicTest::UdpRr(sizes(1, 1));
+    let (_, slow) = other.classic(classic(test, TestLength::Seconds(1)));
+    socket()
+        .send_to(&[1], ("127.0.0.1", slow.data_port))
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
     let mut client = house.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
@@ -221,17 +247,10 @@ fn timed_connections_end_when_no_more_come() {
         transact(&client.data(response.data_port), 1, 1);
         count += 1;
     }
-    // As long, begun later, and without an end that shows: it takes the four seconds more.
-    let mut later = house.client();
-    let test = ClassicTest::UdpRr(sizes(1, 1));
-    let (_, slow) = later.classic(classic(test, TestLength::Seconds(1)));
-    socket()
-        .send_to(&[1], ("127.0.0.1", slow.data_port))
-        .unwrap();
     let results = client.results();
     assert_eq!(results.transactions, count);
-    later.stream.set_nonblocking(true).unwrap();
-    assert!(later.stream.read(&mut [0]).is_err(), "it was first");
+    other.stream.set_nonblocking(true).unwrap();
+    assert!(other.stream.read(&mut [0]).is_err(), "it was first");
 }
 
 #[test]

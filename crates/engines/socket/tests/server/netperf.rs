@@ -180,6 +180,19 @@ fn what_was_asked_for_arrives() {
 }
 
 #[test]
+fn a_wait_before_the_traffic_is_no_harm() {
+    let house = House::new();
+    for kind in ["TCP_STREAM", "TCP_MAERTS"] {
+        // More than the padding, which breaks the original.
+        let Some(text) = netperf(&house, &format!("-l 1 -s 6 -v 0 -t {kind}")) else {
+            return;
+        };
+        assert!(numbers(&text)[0] > 0.0, "{text}");
+    }
+    assert_eq!(house.end().failed, 0);
+}
+
+#[test]
 fn several_iterations_share_a_connection() {
     let house = House::new();
     let Some(_) = netperf(&house, "-l 1 -I 95,99 -i 3,3 -t TCP_RR") else {

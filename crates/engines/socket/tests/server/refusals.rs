@@ -4,7 +4,7 @@ use std::net::{IpAddr, TcpListener};
 
 use wb_omni::{Direction, Family, Flags, OmniRequest, Request, SocketType, WireAddress};
 
-use crate::client::{House, word};
+use crate::client::{House, NOT_OURS, word};
 
 fn refused(request: OmniRequest) -> i32 {
     let house = House::new();
@@ -152,9 +152,8 @@ fn the_kernels_refusal_of_a_protocol_is_told() {
 
 #[test]
 fn addresses_that_are_not_ours_are_refused() {
-    let elsewhere: IpAddr = "198.51.100.9".parse().unwrap();
     let request = OmniRequest {
-        server_address: WireAddress::from(elsewhere),
+        server_address: WireAddress::from(NOT_OURS),
         ..OmniRequest::default()
     };
     assert_eq!(refused(request), libc::EADDRNOTAVAIL);

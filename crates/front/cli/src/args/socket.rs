@@ -154,6 +154,8 @@ impl SocketArgs {
         if let Some(rate) = self.rate {
             // Rates above 2^53 do not occur.
             job.rate = Some(rate as f64);
+            // Requests that follow before the response has come would wait for it (RFC 1122 4.2.3.4).
+            job.options.no_delay |= job.test == SocketTest::Rr;
         }
         if let Some(pair) = &self.pacing {
             let rate = |t: &Option<String>| t.as_deref().map(|t| bits("--pacing", t)).transpose();

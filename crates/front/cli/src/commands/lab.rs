@@ -167,7 +167,7 @@ impl TopologyArgs {
             rate_bps: self.rate,
             both: self.both,
             // Hosts send nothing else.
-            all: self.all || self.hosts,
+            all: self.all || self.hosts && matches!(self.kind, Kind::Impair),
             seed: self.seed.unwrap_or(none.seed),
         };
         (asked != none || matches!(self.kind, Kind::Impair)).then_some(asked)

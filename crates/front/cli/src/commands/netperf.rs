@@ -88,22 +88,12 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
     if command.show.uuid.is_empty() {
         command.show.uuid = wb_netperf::uuid(drawn());
     }
-    if let Some(file) = command
-        .show
-        .selection
-        .as_deref()
-        .and_then(Selection::file_of)
-    {
-        match std::fs::read_to_string(file) {
-            Ok(text) => command.show.selection_file = Some(text),
-            Err(e) => return say(&Selection::unreadable(file, e.raw_os_error().unwrap_or(0))),
-        }
-    }
-    let selection = match Selection::of(&command.show, command.job()) {
+    let read =
+        |file: &str| std::fs::read_to_string(file).map_err(|e| e.raw_os_error().unwrap_or(0));
+    let selection = match command.select(read) {
         Ok(selection) => selection,
         Err(ending) => return say(&ending),
     };
-    let needs = selection.needs();
     let demo = command.show.demo;
     for job in &mut command.plan.sockets {
         args.socket.apply(job)?;
@@ -112,7 +102,6 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
             job.local.congestion = local.clone().or(job.local.congestion.take());
             job.remote.congestion = remote.clone().or(job.remote.congestion.take());
         }
-        job.latency |= needs.latency;
         if let Some(interval) = args.output.interval
             && !demo
         {
@@ -158,9 +147,7 @@ fn drawn() -> [u8; 16] {
 fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Result<u8> {
     let (show, job) = (&command.show, command.job());
     let machine = args.output.json || args.output.live_json || args.output.csv;
-    if command.special != Special::Normal && !machine {
-        // What is printed needs no figures, but the original asks the server all the same.
-    } else if !machine {
+    if !machine && command.special == Special::Normal {
         match data_ends(job) {
             Ok((server_name, server, local)) => {
                 let ends = Ends {
@@ -206,7 +193,13 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     {
         eprint!("{lines}");
     }
-    let ending = wb_netperf::ending(show, job, selection, &report);
+    let ending = match (command.special, &report.failure) {
+        (Special::LocalCpu, None) => Ending {
+            stdout: wb_netperf::calibration(show, local_cpus(command)),
+            ..Ending::default()
+        },
+        _ => wb_netperf::ending(show, job, selection, &report),
+    };
     if args.output.json {
         if !ending.stderr.is_empty() {
             eprint!("{}", ending.stderr);
@@ -231,6 +224,13 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
     Ok(exit_code(say(&ending)?, finished.exit_code()))
+}
+
+/// CPUs of this end, as counted or as told by `-n`.
+fn local_cpus(command: &Command) -> u32 {
+    let counted = std::thread::available_parallelism().map(|n| n.get());
+    let counted = counted.ok().and_then(|n| u32::try_from(n).ok());
+    counted.or(command.cpus).unwrap_or(1)
 }
 
 /// The tool's own code where it failed; else 1 where a criterion did not hold. A signal ends a test in

@@ -99,7 +99,8 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         Ok(server) => server,
         Err(error) => return cannot(&command, &error),
     };
-    if !child {
+    // A document on standard output stands there alone.
+    if !child && !args.output.json && !args.output.live_json && !args.output.csv {
         write_all(&wb_netperf::start_line(&command))?;
     }
     if args.output.verbose {
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         }
     };
     let finished = server.run(&mut observe);
-    if args.output.json || args.output.verbose {
+    if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
     }
     Ok(finished.exit_code())

@@ -15,6 +15,7 @@ mod load;
 mod load_interop;
 mod load_recipes;
 mod load_words;
+mod netperf;
 mod pktgen;
 mod plans;
 mod router;

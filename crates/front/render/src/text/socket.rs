@@ -26,6 +26,16 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
     if socket.jobs.len() > 1 {
         page.head("tests");
+        if let Some(job) = socket.jobs.iter().find(|j| !j.server.is_empty()) {
+            let by = match job.link.is_empty() {
+                true => String::new(),
+                false => format!(" by {}", job.link),
+            };
+            page.line(
+                Tone::Plain,
+                &format!("  from {} to {}{by}", job.client, job.server),
+            );
+        }
         for line in sweep(&socket.jobs, &report.plan.sockets).lines(2) {
             page.line(Tone::Plain, &line);
         }
@@ -210,7 +220,10 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
         );
     }
     if job.test.counts_transactions() {
-        say("transactions", count(job.result.transactions));
+        say(
+            "count",
+            format!("{} transactions", count(job.result.transactions)),
+        );
     }
     if plan.streams > 1
         && let Some(fairness) = job.fairness

@@ -27,7 +27,9 @@ fn found(program: &str) -> Option<PathBuf> {
 
 /// Whether the original is here, both programs of it; says so when not.
 pub(super) fn original(test: &str) -> bool {
-    let missing = ["netperf", "netserver"].into_iter().find(|p| found(p).is_none());
+    let missing = ["netperf", "netserver"]
+        .into_iter()
+        .find(|p| found(p).is_none());
     if let Some(program) = missing {
         eprintln!("{test}: skipped: {program} is not installed");
     }
@@ -109,12 +111,19 @@ fn table(test: &str, with_cpu: bool) -> (Vec<usize>, usize) {
 
 /// A table has the rows that it should, and a result above nothing.
 fn assert_table(line: &str, text: &str) {
-    let test = line.split_whitespace().skip_while(|w| *w != "-t").nth(1).expect("-t");
+    let test = line
+        .split_whitespace()
+        .skip_while(|w| *w != "-t")
+        .nth(1)
+        .expect("-t");
     if test == "omni" {
         let row = text.lines().last().expect("a row");
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words[5], "10^6bits/s", "{line}: {text}");
-        assert!(words[4].parse::<f64>().is_ok_and(|n| n > 0.0), "{line}: {text}");
+        assert!(
+            words[4].parse::<f64>().is_ok_and(|n| n > 0.0),
+            "{line}: {text}"
+        );
         return;
     }
     let (columns, result) = table(test, line.contains("-c -C"));
@@ -165,15 +174,31 @@ fn the_original_at_our_server() {
     let texts = printed(&a, "netperf", &lines);
     for (line, text) in lines.iter().zip(&texts) {
         let value = |key: &str| {
-            let found = text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+            let found = text
+                .lines()
+                .find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
             found.unwrap_or_else(|| panic!("{line}: no {key} in {text}"))
         };
-        assert!(value("THROUGHPUT").parse::<f64>().is_ok_and(|n| n > 0.0), "{text}");
-        assert_eq!(value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD"), "{text}");
+        assert!(
+            value("THROUGHPUT").parse::<f64>().is_ok_and(|n| n > 0.0),
+            "{text}"
+        );
+        // A send that the end cuts off is in what arrived, and not in what the original says it sent.
+        let bytes = |key: &str| value(key).parse::<u64>().expect("a number");
+        let (sent, got) = (bytes("LOCAL_BYTES_SENT"), bytes("REMOTE_BYTES_RECVD"));
+        assert!(sent > 0 && got >= sent, "{text}");
         assert_ne!(value("REMOTE_CONG_CONTROL"), "", "{text}");
     }
-    assert!(texts[1].contains("\nLOCAL_BYTES_SENT=10000\n"), "{}", texts[1]);
-    assert!(texts[1].contains("\nREMOTE_RECV_CALLS="), "{}", texts[1]);
+    assert!(
+        texts[1].contains("\nLOCAL_BYTES_SENT=10000\n"),
+        "{}",
+        texts[1]
+    );
+    assert!(
+        texts[1].contains("\nREMOTE_BYTES_RECVD=10000\n"),
+        "{}",
+        texts[1]
+    );
     tests += 2;
     let did = server.end();
     assert_eq!(did["completed"], tests, "{did}");
@@ -198,7 +223,11 @@ fn the_passphrase_of_the_original() {
         assert_eq!(output.status.success(), good, "{line}: {error}\n{text}");
     }
     let did = server.end();
-    assert_eq!((&did["unauthorised"], &did["completed"]), (&2.into(), &1.into()), "{did}");
+    assert_eq!(
+        (&did["unauthorised"], &did["completed"]),
+        (&2.into(), &1.into()),
+        "{did}"
+    );
     // And the other way round.
     let theirs = original_server(&b, "-Z s3cret");
     for (words, good) in [("-Z s3cret", true), ("-Z other", false)] {
@@ -249,15 +278,21 @@ fn our_text_is_the_originals() {
             })
             .collect();
         let real = printed(&a, "netperf", &lines);
-        let strict: Vec<String> = lines.iter().map(|l| format!("netperf --strict -- {l}")).collect();
+        let strict: Vec<String> = lines
+            .iter()
+            .map(|l| format!("netperf --strict -- {l}"))
+            .collect();
         for ((line, want), got) in lines.iter().zip(&real).zip(printed(&a, "", &strict)) {
             let ends = |text: &str| text.ends_with('\n');
             assert_eq!(ends(&got), ends(want), "{line}");
-            let (got, want): (Vec<&str>, Vec<&str>) = (got.lines().collect(), want.lines().collect());
+            let (got, want): (Vec<&str>, Vec<&str>) =
+                (got.lines().collect(), want.lines().collect());
             assert_eq!(got.len(), want.len(), "{line}:\n{got:#?}\n{want:#?}");
             for (got, want) in got.iter().zip(&want) {
                 // Rows differ by their numbers, everything else not even by a blank.
-                match want.starts_with(|c: char| c == ' ' || c.is_ascii_digit()) {
+                match want.starts_with(|c: char| c == ' ' || c.is_ascii_digit())
+                    || want.starts_with("Interim")
+                {
                     true => assert_eq!(shape(got), shape(want), "{line}"),
                     false => assert_eq!(got, want, "{line}"),
                 }
@@ -265,12 +300,19 @@ fn our_text_is_the_originals() {
         }
     }
     let lines = [
-        format!("-H {SERVER_V4} -l 1 -- -o THROUGHPUT,DIRECTION,REMOTE_SEND_CALLS,LOCAL_CONG_CONTROL"),
-        format!("-H {SERVER_V4} -t TCP_RR -l 1 -B tag -P 0 -- -k THROUGHPUT,RESULT_BRAND,OUTPUT_NONE,DIRECTION,RT_LATENCY"),
+        format!(
+            "-H {SERVER_V4} -l 1 -- -o THROUGHPUT,DIRECTION,REMOTE_SEND_CALLS,LOCAL_CONG_CONTROL"
+        ),
+        format!(
+            "-H {SERVER_V4} -t TCP_RR -l 1 -B tag -P 0 -- -k THROUGHPUT,RESULT_BRAND,OUTPUT_NONE,DIRECTION,RT_LATENCY"
+        ),
         format!("-H {SERVER_V6} -t UDP_RR -l 1 -P 0 -v 0"),
     ];
     let real = printed(&a, "netperf", &lines);
-    let strict: Vec<String> = lines.iter().map(|l| format!("netperf --strict -- {l}")).collect();
+    let strict: Vec<String> = lines
+        .iter()
+        .map(|l| format!("netperf --strict -- {l}"))
+        .collect();
     for ((line, want), got) in lines.iter().zip(&real).zip(printed(&a, "", &strict)) {
         let values = |text: &str| {
             text.lines()

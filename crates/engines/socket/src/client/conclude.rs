@@ -1,0 +1,273 @@
+//! The end of an iteration: the servers' results, and what is known with them.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use wb_model::socket::{SocketEndReport, SocketFailure, SocketProtocol, SocketStage, SocketTest};
+use wb_omni::{ClassicKind, Request};
+
+use super::{
+    answer::Told,
+    control::{Control, Silence},
+    drive::Outcome,
+    failure::{answer, failure},
+    figures::{Measured, mean_cpu},
+    role::Role,
+    round::{Round, Settings, Stream, Turn},
+    watch::Watched,
+    window::Span,
+};
+use crate::cpu::clamped;
+
+/// Results of the servers, and what is known then.
+pub(super) fn conclude(
+    settings: Settings<'_>,
+    streams: &mut [Stream],
+    turn: Turn,
+    (mut outcomes, watched): (Vec<Outcome>, Watched),
+    (kinds, told_end): (&[Option<ClassicKind>], &[bool]),
+    round: &mut Round,
+) {
+    let job = settings.job;
+    round.wished |= watched.wished;
+    round.intervals = watched.intervals;
+    for outcome in &mut outcomes {
+        for warning in std::mem::take(&mut outcome.warnings) {
+            round.warn(warning);
+        }
+    }
+    // What the server says about itself explains what our sockets saw.
+    let mut failed = round.failure.take().or(watched.failure);
+    if failed.is_none() {
+        failed = outcomes
+            .iter_mut()
+            .find_map(|outcome| outcome.failure.take());
+    }
+    if failed.is_none() && !round.wished {
+        failed = not_connected(settings, &outcomes);
+    }
+    let early = round.wished;
+    let mut told: Vec<Option<Told>> = Vec::new();
+    for ((stream, kind), end) in streams.iter_mut().zip(kinds).zip(told_end) {
+        let mut results = None;
+        if outcomes.is_empty() {
+            break;
+        }
+        if let Some(control) = &mut stream.control
+            && failed
+                .as_ref()
+                .is_none_or(|failed| failed.stage != SocketStage::Control)
+        {
+            let asked = Asked {
+                role: stream.role,
+                end: *end,
+                early,
+                failed: failed.is_some(),
+                ends_by_data: job.protocol.connects() && !stream.role.connects_each(),
+                timed: turn.length.amount().is_none(),
+                kind: *kind,
+                cpu: job.remote.measure_cpu,
+            };
+            match results_of(control, asked, settings) {
+                Ok(told) => results = Some(told),
+                Err(what) if early && failed.is_none() => round.warn(format!(
+                    "the test was ended early and the server's results are missing: {}",
+                    what.what
+                )),
+                Err(what) if stream.load && failed.is_none() => round.warn(format!(
+                    "{}: the server's results are missing: {}",
+                    stream.name, what.what
+                )),
+                Err(what) => {
+                    let explains = failed.is_none() || what.stage == SocketStage::Remote;
+                    if explains {
+                        failed = Some(what);
+                    }
+                }
+            }
+        }
+        told.push(results);
+    }
+    round.failure = failed;
+    measure(
+        settings,
+        streams,
+        turn,
+        outcomes,
+        watched.spans,
+        told,
+        round,
+    );
+}
+
+/// A connection that was never made although nobody wished the end.
+fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketFailure> {
+    let missing =
+        settings.job.protocol.connects() && outcomes.iter().any(|outcome| !outcome.connected);
+    missing.then(|| {
+        failure(
+            SocketStage::Data,
+            "the data connection was not made before the test was over",
+        )
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    role: Role,
+    /// The server wants to be told the end.
+    end: bool,
+    /// Somebody wished the end.
+    early: bool,
+    failed: bool,
+    /// The end of the data connection tells the server.
+    ends_by_data: bool,
+    timed: bool,
+    kind: Option<ClassicKind>,
+    cpu: bool,
+}
+
+fn results_of(
+    control: &mut Control,
+    asked: Asked,
+    settings: Settings<'_>,
+) -> Result<Told, SocketFailure> {
+    let never = AtomicBool::new(false);
+    let patience = settings.patience;
+    if control.trouble().is_none()
+        && asked.end
+        && !asked.ends_by_data
+        && (asked.timed || asked.early || asked.failed)
+        && asked.role != Role::Down
+        && !control.has_message()
+    {
+        // A broken connection shows when the results are waited for.
+        let _ = control.send(&Request::End, &never);
+    }
+    let knows = asked.end || asked.ends_by_data && asked.role != Role::Down;
+    let message = if asked.failed {
+        control.receive("results", Duration::from_secs(1), &never)
+    } else if asked.early {
+        let limit = if knows {
+            patience.drain
+        } else {
+            patience.untold
+        };
+        control.receive("results", limit, &never)
+    } else {
+        match control.receive("results", patience.answer, settings.stop) {
+            Err(Silence::Stopped) => control.receive("results", patience.untold, &never),
+            other => other,
+        }
+    };
+    match message {
+        Ok(message) => {
+            Told::parse(&message, asked.kind, asked.cpu).map_err(|error| answer("results", &error))
+        }
+        Err(Silence::Failed(failed)) => Err(failed),
+        // Nobody can stop this wait.
+        Err(Silence::Stopped) => Err(failure(SocketStage::Control, "the wait was ended")),
+    }
+}
+
+fn measure(
+    settings: Settings<'_>,
+    streams: &[Stream],
+    turn: Turn,
+    outcomes: Vec<Outcome>,
+    spans: Option<Vec<Span>>,
+    told: Vec<Option<Told>>,
+    round: &mut Round,
+) {
+    let job = settings.job;
+    let in_common = streams.len() > 1 || turn.omit > Duration::ZERO;
+    if in_common && spans.is_none() && round.failure.is_none() && !outcomes.is_empty() {
+        round.warn("the streams did not run at the same time; each counts over its own");
+    }
+    let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
+    let mut cpus = Vec::new();
+    for ((stream, outcome), told) in streams.iter().zip(outcomes).zip(told) {
+        let span = spans.as_mut().and_then(Iterator::next);
+        if let Some(told) = &told {
+            cpus.extend(told.cpu);
+            // A server that may not, or cannot, goes on with what it has and says nothing else.
+            if let Some(wanted) = &job.remote.congestion
+                && !told.congestion.is_empty()
+                && told.congestion != *wanted
+            {
+                round.warn(format!(
+                    "the server's congestion control is {}, not {wanted}",
+                    told.congestion
+                ));
+            }
+            if !stream.load {
+                told.add_to(&mut round.remote);
+            }
+        }
+        if !stream.load {
+            add_outcome(&outcome, &mut round.local);
+        }
+        if outcome.tally.unsent > 0 {
+            round.warn(format!(
+                "{}: {} operations were due and not begun; this end was too slow for the rate",
+                stream.name, outcome.tally.unsent
+            ));
+        }
+        if outcome.tally.given_up > 0 {
+            round.warn(format!(
+                "{}: {} requests were given up after the timeout",
+                stream.name, outcome.tally.given_up
+            ));
+        }
+        round.measured.push(Measured {
+            role: stream.role,
+            load: stream.load,
+            protocol: job.protocol,
+            length: turn.length_of(stream),
+            omit: turn.omit,
+            outcome,
+            span,
+            told,
+        });
+    }
+    if job.test != SocketTest::ServerCpu {
+        let asked = job.remote.measure_cpu && !job.control.none;
+        if asked && cpus.is_empty() && round.failure.is_none() {
+            round.warn("the server does not tell how busy its CPUs were");
+        }
+    }
+    if let Some(cpu) = mean_cpu(cpus.into_iter()) {
+        let (cpu, changed) = clamped(cpu);
+        if changed {
+            round.warn("the server says that its CPUs were busy for more than all of the time");
+        }
+        round.remote_cpu = Some(cpu);
+    }
+    if job.protocol == SocketProtocol::Mptcp && round.measured.len() > 1 {
+        round.warn("MPTCP does not tell what was acknowledged; the servers' counts are summed");
+    }
+}
+
+/// Adds what a stream did to this end; the buffers are the first stream's.
+fn add_outcome(outcome: &Outcome, end: &mut SocketEndReport) {
+    let tally = &outcome.tally;
+    end.bytes_sent += tally.bytes_sent;
+    end.bytes_received += tally.bytes_received;
+    end.send_calls += tally.send_calls;
+    end.receive_calls += tally.receive_calls;
+    end.failed_sends += tally.failed_sends;
+    for (name, count) in [("zero-copy", tally.zero_copy), ("copied", tally.copied)] {
+        if count > 0 {
+            *end.completions.entry(name.to_owned()).or_default() += count;
+        }
+    }
+    let Some(known) = &outcome.effective else {
+        return;
+    };
+    end.send_buffer[2] = end.send_buffer[2].or(Some(known.send_buffer));
+    end.receive_buffer[2] = end.receive_buffer[2].or(Some(known.receive_buffer));
+    if let Some(tcp) = known.tcp {
+        let again = u64::from(tcp.retransmissions);
+        end.retransmissions = Some(end.retransmissions.unwrap_or(0) + again);
+        end.tcp = end.tcp.or(Some(tcp));
+    }
+}
