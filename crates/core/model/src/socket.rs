@@ -78,7 +78,8 @@ pub struct SocketJob {
     /// Parallel streams, each with a thread, a control and a data connection of its own, begun
     /// together; 1 to 512.
     pub streams: u32,
-    /// Streams that load the path while `rr` is measured: first without them, then with them.
+    /// Streams that load the path while `rr` is measured: first without them, then with them. Every
+    /// other one comes from the server.
     #[serde(skip_serializing_if = "is_default")]
     pub load_streams: u32,
     /// Exclude this time after the start from all figures.

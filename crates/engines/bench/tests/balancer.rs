@@ -168,6 +168,7 @@ impl Bench for Paper {
                 ports: Vec::new(),
                 criteria: Vec::new(),
                 capture: None,
+                socket: None,
                 load: Some(LoadReport {
                     jobs: vec![client, server],
                 }),

@@ -262,14 +262,22 @@ pub fn serve_one(
     Ok(finish_server(plan, &times, signals, served))
 }
 
-/// Name and address of the server's end of the data connection, and of this end where one was asked
-/// for, as the resolver has them.
+/// The ends of a data connection as the resolver has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataEnds {
+    /// Name of the server.
+    pub server_name: String,
+    /// Its address.
+    pub server: IpAddr,
+    /// Name and address of this end, where one was asked for.
+    pub local: Option<(String, IpAddr)>,
+}
+
+/// Looks up both ends of a test's data connection.
 ///
 /// # Errors
 /// If there is no such name.
-pub fn data_ends(
-    job: &SocketJob,
-) -> Result<(String, IpAddr, Option<(String, IpAddr)>), SocketFailure> {
+pub fn data_ends(job: &SocketJob) -> Result<DataEnds, SocketFailure> {
     let host = MachineHost::new();
     let family = match job.data.family {
         Family::Any => job.control.family,
@@ -293,7 +301,11 @@ pub fn data_ends(
     };
     let local = job.data.local.as_deref().or(job.control.local.as_deref());
     let local = local.map(|local| ask(local, local_family)).transpose()?;
-    Ok((name, address, local))
+    Ok(DataEnds {
+        server_name: name,
+        server: address,
+        local,
+    })
 }
 
 /// The machine, as the engine asks for it.

@@ -325,7 +325,7 @@ pub struct SocketInterval {
     pub ended_s: f64,
     /// Bytes (sent or received by this end) or transactions.
     pub units: u64,
-    /// Bits per second, of streams.
+    /// Bits per second, of streams: what arrived; of a TCP sender what was acknowledged.
     pub throughput_bps: f64,
     /// Of the others.
     pub transactions_per_second: f64,

@@ -107,6 +107,8 @@ struct Tick {
     /// End of the running interval.
     due: Instant,
     since: Instant,
+    /// Bytes that have arrived, at its begin.
+    delivered: u64,
     units: u64,
     first: u64,
 }
@@ -306,15 +308,18 @@ impl Watch<'_> {
     }
 
     fn first_tick(&self, state: &mut State, from: Instant) {
-        state.tick = self.interim.map(|length| {
-            let units = self.units();
-            Tick {
-                length,
-                due: from + length,
-                since: from,
-                units,
-                first: units,
-            }
+        // What went before anybody looked belongs to the first interval, if that is the test's begin.
+        let (units, delivered) = match from == state.start {
+            true => (0, 0),
+            false => (self.units(), self.delivered()),
+        };
+        state.tick = self.interim.map(|length| Tick {
+            length,
+            due: from + length,
+            since: from,
+            delivered,
+            units,
+            first: units,
         });
     }
 
@@ -323,6 +328,18 @@ impl Watch<'_> {
             .iter()
             .filter(|lane| !lane.load)
             .map(Lane::units)
+            .sum()
+    }
+
+    /// Bytes that have arrived: of a sender what TCP says was acknowledged, because its buffers fill
+    /// faster than the path carries.
+    fn delivered(&self) -> u64 {
+        let lanes = self.lanes.iter().filter(|lane| !lane.load);
+        lanes
+            .map(|lane| {
+                let reading = lane.read();
+                reading.acked.unwrap_or(reading.bytes)
+            })
             .sum()
     }
 
@@ -347,7 +364,7 @@ impl Watch<'_> {
     }
 
     fn interval(&mut self, state: &mut State, now: Instant) {
-        let units = self.units();
+        let (units, delivered) = (self.units(), self.delivered());
         let Some(tick) = &mut state.tick else { return };
         let length = now.saturating_duration_since(tick.since).as_secs_f64();
         let since = |at: Instant| at.saturating_duration_since(state.start).as_secs_f64();
@@ -355,11 +372,10 @@ impl Watch<'_> {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let done = units.saturating_sub(tick.units);
-        let rate = if length > 0.0 {
-            done as f64 / length
-        } else {
-            0.0
+        let per_second = |n: u64| {
+            if length > 0.0 { n as f64 / length } else { 0.0 }
         };
+        let arrived = per_second(delivered.saturating_sub(tick.delivered));
         let transactions = self.live.transactions;
         let mut latency = Histogram::new();
         for lane in self.lanes.iter().filter(|lane| !lane.load) {
@@ -372,8 +388,8 @@ impl Watch<'_> {
             to_s: since(now),
             ended_s: wall.as_secs_f64(),
             units: done,
-            throughput_bps: if transactions { 0.0 } else { 8.0 * rate },
-            transactions_per_second: if transactions { rate } else { 0.0 },
+            throughput_bps: if transactions { 0.0 } else { 8.0 * arrived },
+            transactions_per_second: if transactions { per_second(done) } else { 0.0 },
             latency_ns: summary(&latency),
             tcp: self
                 .lanes
@@ -390,6 +406,7 @@ impl Watch<'_> {
         };
         tick.since = now;
         tick.units = units;
+        tick.delivered = delivered;
         state.seen.intervals.push(interval);
         (self.observe)(&live);
     }

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::memory::Memory;
+
 /// What is sent where no file is given: netperf's.
 const FILLING: &[u8; 8] = b"netperf\0";
 /// Bytes of a ring at most, if it has more than one buffer: a peer may ask for any width.
@@ -55,7 +57,7 @@ pub fn default_width(socket_buffer: u32, size: u32) -> u32 {
 /// The buffers.
 #[derive(Debug)]
 pub struct Ring {
-    memory: Vec<u8>,
+    memory: Memory,
     first: usize,
     stride: usize,
     size: usize,
@@ -70,7 +72,7 @@ impl Ring {
     /// No memory; a file that cannot be read, is empty, or is neither a plain file nor a character
     /// device.
     pub fn new(plan: &BufferPlan) -> io::Result<Self> {
-        let mut ring = Self::empty(plan)?;
+        let mut ring = Self::with(plan, Memory::huge)?;
         match &plan.fill {
             None => ring.repeat(FILLING),
             Some(path) => ring.fill_from(path)?,
@@ -83,19 +85,14 @@ impl Ring {
     /// # Errors
     /// No memory.
     pub(super) fn empty(plan: &BufferPlan) -> io::Result<Self> {
+        Self::with(plan, Memory::new)
+    }
+
+    fn with(plan: &BufferPlan, memory: fn(usize) -> io::Result<Memory>) -> io::Result<Self> {
         let width = plan.effective_width() as usize;
         let align = plan.align.max(1).next_power_of_two() as usize;
         let stride = plan.stride() as usize;
-        let bytes = width * stride + align + plan.offset as usize;
-        let mut probe = Vec::<u8>::new();
-        probe.try_reserve_exact(bytes).map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                format!("no memory for buffers of {bytes} bytes"),
-            )
-        })?;
-        drop(probe);
-        let memory = vec![0; bytes];
+        let memory = memory(width * stride + align + plan.offset as usize)?;
         let first = (memory.as_ptr() as usize).next_multiple_of(align) - memory.as_ptr() as usize
             + plan.offset as usize;
         Ok(Self {

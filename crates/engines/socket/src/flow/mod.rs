@@ -24,6 +24,7 @@ mod buffers;
 mod clock;
 mod datagrams;
 mod ending;
+mod memory;
 mod messages;
 mod pace;
 mod pipeline;

@@ -149,11 +149,11 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     let machine = args.output.json || args.output.live_json || args.output.csv;
     if !machine && command.special == Special::Normal {
         match data_ends(job) {
-            Ok((server_name, server, local)) => {
+            Ok(found) => {
                 let ends = Ends {
-                    server_name,
-                    server,
-                    local,
+                    server_name: found.server_name,
+                    server: found.server,
+                    local: found.local,
                 };
                 write_all(&wb_netperf::banner(show, job, &ends))?;
             }

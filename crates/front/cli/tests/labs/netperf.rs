@@ -167,7 +167,20 @@ fn both_ends_say_the_same() {
         // These two have messages of their own, without room for more.
         let old = theirs.contains("SENDFILE") || theirs.contains("TCP_CC");
         assert_eq!(job["extended"], !old, "{theirs}");
-        assert_ends_agree(&job);
+        // What is under way at the end does not count here, and may have arrived there.
+        let cut = match theirs {
+            "-t TCP_CRR -l 1 -- -r 10,200" => Some((1, 10, 200)),
+            "-t TCP_RR -l 1 -- -b 7 -r 64" => Some((8, 64, 64)),
+            _ => None,
+        };
+        if let Some((most, request, response)) = cut {
+            let gone = number(&job, "/remote/bytes_received") - number(&job, "/local/bytes_sent");
+            let come = number(&job, "/remote/bytes_sent") - number(&job, "/local/bytes_received");
+            assert!(gone % request == 0 && gone / request <= most, "{job}");
+            assert!(come % response == 0 && come / response <= most, "{job}");
+        } else {
+            assert_ends_agree(&job);
+        }
         if theirs.contains("RR") {
             let transactions = number(&job, "/result/transactions");
             assert!(transactions > 0, "{theirs}: {job}");

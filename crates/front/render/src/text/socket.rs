@@ -181,6 +181,9 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
             false => format!("{}; what was measured before stands below", failure.what),
         };
         page.item(Tone::Bad, "  failed      ", Tone::Bad, &told);
+        if job.iterations.is_empty() && job.local.bytes_sent + job.local.bytes_received == 0 {
+            return;
+        }
     }
     let mut say = |name: &str, text: String| {
         page.item(Tone::Plain, &format!("  {name:<12}"), Tone::Plain, &text);
@@ -353,7 +356,9 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
         .right("p99");
     for stream in &job.streams[..shown] {
         let time = |ns: Option<i64>| ns.map_or_else(String::new, |ns| time_ns(ns as f64));
-        let rate = match job.test.counts_transactions() {
+        // Those that load the path carry bytes, whatever is measured beside them.
+        let load = stream.name.starts_with("load ");
+        let rate = match job.test.counts_transactions() && !load {
             true => format!("{} /s", significant(stream.transactions_per_second, 6)),
             false => rate_bps(stream.throughput_bps),
         };

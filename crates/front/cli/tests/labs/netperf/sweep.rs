@@ -42,6 +42,19 @@ fn throughputs(report: &Value) -> Vec<f64> {
         .collect()
 }
 
+/// Looks until it sees what it should, three times at most: somebody else may keep the machine busy, and
+/// then the slow wire is not what limits.
+fn seen<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        match look() {
+            Ok(got) => return got,
+            Err(other) => found.push(other),
+        }
+    }
+    panic!("{what}: {found:#?}")
+}
+
 #[test]
 fn small_buffers_throttle_and_message_sizes_do_not() {
     if !privileged("small_buffers_throttle_and_message_sizes_do_not") {
@@ -57,16 +70,20 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
         "sweep -q --json -H {SERVER_V4} --local-buffer 2048,16384,262144 --duration 1s \
          --plot {picture} --plot {drawn} --html {page}"
     );
-    let report = report_of(&ours(&a, &words(&line)), 0);
-    let buffers = throughputs(&report);
-    assert_eq!(buffers.len(), 3, "{report}");
-    assert!(buffers[0] * 1.2 < buffers[2], "{buffers:?}");
-    assert!(buffers[0] < buffers[1], "{buffers:?}");
-    // No more than the wire carries, headers apart.
-    assert!(
-        buffers.iter().all(|n| *n > 0.0 && *n < 105.0),
-        "{buffers:?}"
-    );
+    let mut tests = 0;
+    let report = seen("small buffers throttle", || {
+        tests += 3;
+        let report = report_of(&ours(&a, &words(&line)), 0);
+        let buffers = throughputs(&report);
+        assert_eq!(buffers.len(), 3, "{report}");
+        // No more than the wire carries.
+        assert!(
+            buffers.iter().all(|n| *n > 0.0 && *n < 105.0),
+            "{buffers:?}"
+        );
+        let shape = buffers[0] * 1.2 < buffers[2] && buffers[0] < buffers[1];
+        shape.then_some(report).ok_or(format!("{buffers:?}"))
+    });
     let points: Vec<&str> = (0..3)
         .map(|i| {
             report
@@ -90,37 +107,52 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
     );
 
     let line = format!("sweep -q --json -H {SERVER_V4} --message 2Ki,16Ki --duration 1s");
-    let messages = throughputs(&report_of(&ours(&a, &words(&line)), 0));
-    assert!(
-        messages[0] < messages[1] * 2.0 && messages[1] < messages[0] * 2.0,
-        "{messages:?}"
-    );
+    seen("messages of any size are alike", || {
+        tests += 2;
+        let messages = throughputs(&report_of(&ours(&a, &words(&line)), 0));
+        let alike = messages[0] < messages[1] * 2.0 && messages[1] < messages[0] * 2.0;
+        alike.then_some(()).ok_or(format!("{messages:?}"))
+    });
 
     // The server's window is its buffer.
     let line = format!(
         "sweep -q --csv -H {SERVER_V4} --remote-buffer 4Ki,256Ki --streams 1,2 --duration 500ms"
     );
-    let output = ours(&a, &words(&line));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
-    assert_eq!(lines.len(), 5, "{text}");
-    assert!(lines.iter().all(|l| l.len() == lines[0].len()), "{text}");
-    let column = |wanted: &str| {
-        let found = lines[0].iter().position(|name| name == wanted);
-        found.unwrap_or_else(|| panic!("no {wanted} in {text}"))
-    };
-    let rate = |row: usize| {
-        lines[row][column("throughput_bps")]
-            .parse::<f64>()
-            .expect("a number")
-    };
-    assert!(rate(1) * 1.5 < rate(3), "{text}");
+    seen("small windows throttle", || {
+        tests += 6;
+        let output = ours(&a, &words(&line));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines.iter().all(|l| l.len() == lines[0].len()), "{text}");
+        let column = |wanted: &str| {
+            let found = lines[0].iter().position(|name| name == wanted);
+            found.unwrap_or_else(|| panic!("no {wanted} in {text}"))
+        };
+        let asked = |row: usize| {
+            (
+                lines[row][column("remote_buffer")].as_str(),
+                lines[row][column("streams")].as_str(),
+            )
+        };
+        assert_eq!(
+            (asked(2), asked(3)),
+            (("4Ki", "2"), ("256Ki", "1")),
+            "{text}"
+        );
+        let rate = |row: usize| {
+            lines[row][column("throughput_bps")]
+                .parse::<f64>()
+                .expect("a number")
+        };
+        (rate(1) * 1.5 < rate(3)).then_some(()).ok_or(text.clone())
+    });
 
     // For people: a line for each test, with what was asked.
     let line = format!(
@@ -139,7 +171,7 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
     }
     let did = server.end();
     assert_eq!(did["failed"], 0, "{did}");
-    assert_eq!(did["completed"], 3 + 2 + 6 + 9, "{did}");
+    assert_eq!(did["completed"], tests + 9, "{did}");
 }
 
 #[test]
@@ -187,4 +219,65 @@ fn a_sweep_keeps_its_rows_when_the_server_fails() {
     );
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("request"), "{html}");
+}
+
+/// The script and the plans of the examples, as they are.
+#[test]
+fn the_examples_of_socket_tests_run() {
+    if !privileged("the_examples_of_socket_tests_run") {
+        return;
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/socket");
+    let plan = |name: &str| format!("{folder}/{name}.toml");
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    let server = Server::start(&b, &[], &[]);
+    for (name, jobs) in [("client", 4), ("datagrams", 1)] {
+        let report = report_of(&ours(&a, &["run", &plan(name), "--json", "-q"]), 0);
+        let done = report["socket"]["jobs"].as_array().expect("jobs");
+        assert_eq!(done.len(), jobs, "{name}");
+        for job in done {
+            assert!(job["failure"].is_null() && job["extended"] == true, "{job}");
+            assert_eq!(
+                number(job, "/local/bytes_sent"),
+                number(job, "/remote/bytes_received"),
+                "{job}"
+            );
+        }
+        if name == "datagrams" {
+            assert!(number(&done[0], "/datagrams/sent") > 0, "{}", done[0]);
+            assert_eq!(number(&done[0], "/datagrams/lost"), 0, "{}", done[0]);
+        }
+    }
+    server.end();
+    let server = ours_going_on(&b, &["run", &plan("server"), "-q"]);
+    super::wait_for_port(&b, 12865);
+    let client = format!("netperf -H {SERVER_V4} -t TCP_RR -l -10");
+    let output = ours(&a, &words(&client));
+    assert_eq!(output.status.code(), Some(1));
+    let output = ours(&a, &words(&format!("{client} -Z word")));
+    assert_eq!(output.status.code(), Some(0));
+    server.signal(Signal::INT);
+    assert_eq!(server.finish(PATIENCE).status.code(), Some(130));
+    let dir = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(format!("{folder}/tables.sh"))
+        .args([dir.path().to_str().unwrap(), "0.3"])
+        .env("WIREBENCH", env!("CARGO_BIN_EXE_wirebench"))
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for name in ["message", "local-buffer", "remote-buffer", "streams"] {
+        assert!(text.contains(&format!("== {name}\n")), "{text}");
+        assert!(dir.path().join(format!("{name}.svg")).exists(), "{name}");
+    }
+    assert_eq!(
+        text.matches("Mbit/s").count() + text.matches("kbit/s").count(),
+        16,
+        "{text}"
+    );
 }
