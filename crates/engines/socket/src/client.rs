@@ -20,10 +20,10 @@ use wb_model::{
 };
 use wb_omni::{Calibration, Passphrase, Request};
 
-use crate::host::Host;
+use crate::{host::Host, summary::summary};
 use control::{Control, Silence};
 use failure::{answer, failure};
-use figures::{add_datagrams, datagrams, judged, means, summary, together};
+use figures::{add_datagrams, datagrams, judged, means, together};
 use random::Random;
 use request::Length;
 use role::Role;

@@ -64,15 +64,7 @@ pub(crate) fn cpu_use(before: &CpuTimes, after: &CpuTimes) -> CpuUse {
 /// waited longer than the test scales its figures up; then the load beside the test inflates them.
 pub(crate) fn clamped(mut cpu: CpuUse) -> (CpuUse, bool) {
     let mut changed = false;
-    for share in [
-        &mut cpu.total,
-        &mut cpu.user,
-        &mut cpu.system,
-        &mut cpu.iowait,
-        &mut cpu.irq,
-        &mut cpu.softirq,
-        &mut cpu.peak,
-    ] {
+    for share in cpu.shares_mut() {
         // A peer may send what is no number.
         let allowed = if share.is_nan() {
             0.0

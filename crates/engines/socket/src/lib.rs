@@ -13,6 +13,7 @@ mod host;
 mod open;
 mod server;
 mod stop;
+mod summary;
 mod sys;
 
 pub use client::{JobPlace, run_job};

@@ -149,6 +149,21 @@ pub struct CpuUse {
     pub peak: f64,
 }
 
+impl CpuUse {
+    /// All that is a percentage.
+    pub fn shares_mut(&mut self) -> [&mut f64; 7] {
+        [
+            &mut self.total,
+            &mut self.user,
+            &mut self.system,
+            &mut self.iowait,
+            &mut self.irq,
+            &mut self.softirq,
+            &mut self.peak,
+        ]
+    }
+}
+
 /// How well the means are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfidenceReport {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wb_measure::{Histogram, mean_of};
+use wb_measure::mean_of;
 use wb_model::{
     report::Summary,
     socket::{CpuUse, DatagramReport, SocketFigures, SocketProtocol, SocketTest},
@@ -253,22 +253,6 @@ pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
         figures.transactions_per_second
     } else {
         figures.throughput_bps + figures.reverse_bps.unwrap_or(0.0)
-    }
-}
-
-/// A distribution as reports have it.
-pub(super) fn summary(histogram: &Histogram) -> Summary {
-    let s = histogram.summary();
-    Summary {
-        samples: s.samples,
-        min: s.min,
-        mean: s.mean,
-        stddev: s.stddev,
-        p50: s.p50,
-        p90: s.p90,
-        p99: s.p99,
-        p999: s.p999,
-        max: s.max,
     }
 }
 

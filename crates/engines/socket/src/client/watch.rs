@@ -15,11 +15,11 @@ use wb_omni::Request;
 use super::{
     control::{Control, NOTICE, wait},
     failure::failure,
-    figures::summary,
     lane::{Bell, Lane, Phase},
     role::Role,
     window::{Reading, Span},
 };
+use crate::summary::summary;
 
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);

@@ -1,8 +1,10 @@
 //! What the numbers and times in datagrams say about them.
 
 use wb_measure::{Arrival, Histogram, SequenceTracker, WindowSize};
-use wb_model::{report::Summary, socket::DatagramReport};
+use wb_model::socket::DatagramReport;
 use wb_wire::Tag;
+
+use crate::summary::summary;
 
 /// Datagrams of one stream by their tags.
 #[derive(Clone, Debug)]
@@ -44,21 +46,6 @@ impl TagReport {
             jitter_rfc3550_ns: self.jitter_ns,
             one_way_ns: summary(&self.one_way),
         }
-    }
-}
-
-fn summary(histogram: &Histogram) -> Summary {
-    let figures = histogram.summary();
-    Summary {
-        samples: figures.samples,
-        min: figures.min,
-        mean: figures.mean,
-        stddev: figures.stddev,
-        p50: figures.p50,
-        p90: figures.p90,
-        p99: figures.p99,
-        p999: figures.p999,
-        max: figures.max,
     }
 }
 

@@ -287,15 +287,7 @@ fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Dura
     let mut cpu = cpu_use(before, after);
     if elapsed < measured && !elapsed.is_zero() {
         let factor = measured.as_secs_f64() / elapsed.as_secs_f64();
-        for share in [
-            &mut cpu.total,
-            &mut cpu.user,
-            &mut cpu.system,
-            &mut cpu.iowait,
-            &mut cpu.irq,
-            &mut cpu.softirq,
-            &mut cpu.peak,
-        ] {
+        for share in cpu.shares_mut() {
             *share *= factor;
         }
     }
