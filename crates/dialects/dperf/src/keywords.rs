@@ -506,7 +506,7 @@ pub static KEYWORDS: &[Keyword] = &[
         arguments: "[NAME]",
         allowed: "up to 9 characters, the first a letter",
         side: Side::Both,
-        doc: "A kernel interface beside the port. Not needed here.",
+        doc: "A kernel interface beside the port. The device keeps its own here.",
         taken: |c| c.kni.is_some(),
         read: |words, config| {
             let name = words.take(0..=1)?.first().copied().unwrap_or("dperf");

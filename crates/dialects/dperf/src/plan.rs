@@ -635,7 +635,8 @@ fn mapped(device: &Device, locators: &BTreeMap<String, Locator>) -> Option<Locat
     let ids = device.pci_ids();
     let (_, locator) = locators.iter().find(|(key, _)| {
         let key_ids = Device::Pci((*key).clone()).pci_ids();
-        **key == text || (!ids.is_empty() && ids == key_ids)
+        // A bond is wherever one of its members is said to be.
+        **key == text || key_ids.iter().any(|id| ids.contains(id))
     })?;
     Some(locator.clone())
 }

@@ -85,13 +85,13 @@ codes! {
     FastClose "E_FAST_CLOSE" "`fast_close` in server mode or with UDP."
     FlowIsolate "E_FLOW_ISOLATE" "`flow_isolate` with `rss` or without the gateway's MAC."
     Device "E_DEVICE" "A device whose interface is not known."
-    Bond "E_BOND" "A bond, which is left to the kernel."
-    Kni "E_KNI" "A kernel interface beside the port, which is not needed."
     Deprecated "W_DEPRECATED" "A word or form of an older version, honoured as that version did."
     Read "W_READ" "An argument that was read in part."
     Repeated "W_REPEATED" "A switch that is on already."
     Ignored "W_IGNORED" "A keyword without effect in this mode."
     Long "W_LONG" "A line of which dperf would read a part only."
+    Bond "W_BOND" "A bond, which is left to the kernel."
+    Kni "W_KNI" "A kernel interface beside the port, which is there anyway."
     Differs "W_DIFFERS" "A value that dperf takes but reads otherwise (strict checks only)."
 }
 

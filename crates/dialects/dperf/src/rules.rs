@@ -55,7 +55,7 @@ pub(crate) fn all(config: &Config, strict: bool) -> Vec<Finding> {
     if strict {
         judge.strictly();
     } else {
-        judge.refused();
+        judge.left_to_the_kernel();
     }
     judge.findings
 }
@@ -776,8 +776,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What dperf has and we leave to the kernel.
-    fn refused(&mut self) {
+    /// What dperf does itself and is the kernel's here.
+    fn left_to_the_kernel(&mut self) {
         let c = self.config;
         for (n, port) in c.ports.iter().enumerate() {
             if let Device::Bond { .. } = port.device {
@@ -785,19 +785,18 @@ impl Judge<'_> {
                     Code::Bond,
                     &["port"],
                     self.line("port", n),
-                    format!("{} would be bonded by the tester", port.device),
-                    "a port line for each device, or let the kernel bond them (ip link add bond0 type bond) \
-                     and write if:bond0",
+                    format!(
+                        "{}: the kernel bonds, not the tester; this port is the one interface that --port names for it",
+                        port.device
+                    ),
+                    "",
                 );
             }
         }
-        self.forbid(
-            c.kni.is_some(),
-            Code::Kni,
-            &["kni"],
-            "kni: a kernel interface beside the port is not made",
-            "leave the line out: the device keeps its own, and what is not test traffic reaches the kernel there",
-        );
+        if c.kni.is_some() {
+            let text = "kni: no interface is made; the device keeps its own, where what is not test traffic reaches the kernel";
+            self.tell(Code::Kni, &["kni"], text.to_owned(), "");
+        }
     }
 
     /// What we take and dperf 1.9 does not, or reads otherwise.

@@ -74,7 +74,7 @@ fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
             .clone(),
     );
     ours.extend(match tests {
-        true => vec!["--check".into()],
+        true => vec!["--check".into(), "--format".into(), "dperf".into()],
         false => vec!["--format".into(), "dperf".into()],
     });
     Ok(ours)
@@ -98,7 +98,7 @@ mod tests {
         );
         assert_eq!(
             line("dperf -t -c a.conf").unwrap(),
-            "wirebench load a.conf --check"
+            "wirebench load a.conf --check --format dperf"
         );
         assert_eq!(
             line("dperf -c a.conf --duration 1s").unwrap(),

@@ -150,7 +150,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
             if args.native.client.is_some() || args.native.server.is_some() {
                 bail!("give files, or --client and --server, not both");
             }
-            match args.dperf.read(files)? {
+            match args.dperf.read(files, args.format == Format::Dperf)? {
                 dperf::Read::Checked(code) => return Ok(code),
                 dperf::Read::Plan(read) => {
                     let (plan, printer) = *read;

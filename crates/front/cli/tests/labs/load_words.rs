@@ -103,9 +103,14 @@ fn a_link_named_dperf_speaks_as_it_does() {
     let (client, server) = (example("01-http-cps-client"), example("02-http-cps-server"));
     let output = dperf(&link, &["-t", "-c", &client]);
     assert!(output.status.success(), "{output:?}");
-    let output = dperf(&link, &["-c", &example("36-kni-server"), "-t"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("E_KNI"));
+    assert_eq!(output.stdout, b"Config file OK\n");
+    let wrong = dir.path().join("wrong.conf");
+    fs::write(&wrong, "mode nobody\nprotocol smoke\n").unwrap();
+    let output = dperf(&link, &["-c", wrong.to_str().unwrap(), "-t"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.lines().count(), 1, "the first error alone: {said}");
+    assert!(said.contains("wrong.conf:1"), "{said}");
 
     let lab = Lab::up("pair", &[]);
     let there = format!("0000:1b:00.1={}", lab.b0());
@@ -153,17 +158,25 @@ fn a_link_named_dperf_speaks_as_it_does() {
 
 #[test]
 fn check_gives_the_verdicts_of_dperf_or_ours() {
-    let bond = example("35-bond-server");
-    for (options, code) in [(vec!["--check", "--strict"], 0), (vec!["--check"], 2)] {
+    let checked = |strict: bool, file: &str| {
         let mut command = wirebench();
-        command
-            .arg("load")
-            .args(options)
-            .args([&bond, &example("01-http-cps-client")]);
-        let output = command.output().expect("runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains("01-http-cps-client.conf: ok"), "{said}");
-        assert_eq!(said.contains("E_BOND"), code == 2, "{said}");
+        command.args(["load", "--check"]);
+        command.args(strict.then_some("--strict"));
+        let output = command.args([file]).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    };
+    let overlap = example("04-http-cps-ipv6-server");
+    let (code, said) = checked(true, &overlap);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("E_ADDR_OVERLAP"), "{said}");
+    let (code, said) = checked(false, &overlap);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("04-http-cps-ipv6-server.conf: ok"), "{said}");
+    // What is the kernel's here is told, and refuses nothing.
+    for (stem, warning) in [("35-bond-server", "W_BOND"), ("36-kni-server", "W_KNI")] {
+        let (code, said) = checked(false, &example(stem));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(warning) && said.contains(": ok"), "{said}");
     }
 }

@@ -64,7 +64,8 @@ pub(super) enum Read {
 }
 
 impl DperfArgs {
-    pub(super) fn read(&self, files: &[String]) -> Result<Read> {
+    /// `as_dperf`: checks print and return what dperf does.
+    pub(super) fn read(&self, files: &[String], as_dperf: bool) -> Result<Read> {
         let texts = files
             .iter()
             .map(|file| {
@@ -77,7 +78,10 @@ impl DperfArgs {
             })
             .collect::<Result<Vec<_>>>()?;
         if self.check {
-            return Ok(Read::Checked(self.check(&texts)));
+            return Ok(Read::Checked(match as_dperf {
+                true => self.check_as_dperf(&texts),
+                false => self.check(&texts),
+            }));
         }
         let mut plan = Plan {
             kind: "load".to_owned(),
@@ -98,6 +102,19 @@ impl DperfArgs {
         told_apart(&plan)?;
         let config = shown.context("there is no file")?;
         Ok(Read::Plan(Box::new((plan, Printer::new(&config)))))
+    }
+
+    /// The first error, or the one line that says there is none: `dperf -t`.
+    fn check_as_dperf(&self, texts: &[(&String, String)]) -> u8 {
+        let problems = texts
+            .iter()
+            .flat_map(|(file, text)| wb_dperf::check(file, text, self.strict));
+        let error = problems.into_iter().find(|p| p.severity == Severity::Error);
+        match &error {
+            Some(error) => print(&error.to_string()),
+            None => print("Config file OK"),
+        }
+        u8::from(error.is_some())
     }
 
     fn check(&self, texts: &[(&String, String)]) -> u8 {
