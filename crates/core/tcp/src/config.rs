@@ -68,6 +68,8 @@ pub struct Config {
     pub expected: u32,
     /// Most connections at a time.
     pub most_open: u32,
+    /// Server: most of those whose handshake has not ended. A flood of SYNs takes no more memory.
+    pub most_half_open: u32,
     /// Seeds hashes and sequence numbers.
     pub seed: u64,
 }
@@ -284,6 +286,7 @@ impl Config {
             verify_checksums: false,
             expected: 1 << 10,
             most_open: 1 << 24,
+            most_half_open: 1 << 18,
             seed: 1,
         }
     }
@@ -375,6 +378,8 @@ impl Config {
             u64::MAX / 256,
         )?;
         range("most open connections", self.most_open.into(), 1, 1 << 30)?;
+        let half_open = self.most_half_open.into();
+        range("most half-open connections", half_open, 1, 1 << 30)?;
         if let Some(tunnel) = &self.tunnel {
             range("vni", tunnel.vni.into(), 1, 0xff_ffff)?;
         }

@@ -99,6 +99,8 @@ counters! {
     drop_no_room,
     /// SYNs refused because the table was full.
     drop_table_full,
+    /// SYNs refused because too many handshakes had not ended.
+    drop_half_open,
     /// Payload bytes received in order.
     payload_rx,
     /// Payload bytes sent, again included.

@@ -151,7 +151,11 @@ impl<O: Observer> Machine<O> {
             }
             State::SynSent => {
                 self.next_syn(now, id, sink);
-                self.rest(id);
+                if self.table.slab.get(id).requests == 0 {
+                    self.complete(now, id);
+                } else {
+                    self.rest(id);
+                }
                 1
             }
             _ => {

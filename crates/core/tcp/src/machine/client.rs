@@ -66,6 +66,10 @@ impl<O: Observer> Machine<O> {
             conn.oldest = first;
             conn.next_seq = first.wrapping_add(1);
             conn.set(flag::SEND_SYN);
+            if flood && conn.requests != ENDLESS {
+                // Of a flood each SYN is one.
+                conn.requests -= 1;
+            }
             self.output(now, id, sink);
             if self.paced && flood {
                 self.rest(id);
@@ -310,7 +314,7 @@ impl<O: Observer> Machine<O> {
             match conn.state {
                 State::Open if conn.has(flag::PAUSED) => self.close_resting(now, id),
                 // A flood waits for nothing.
-                State::SynSent if self.paced && self.client.as_ref().is_some_and(|c| c.flood) => {
+                State::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
                     self.complete(now, id);
                 }
                 State::Udp if conn.in_flight() == 0 && conn.queued_len == 0 => {

@@ -86,6 +86,8 @@ pub struct Machine<O = ()> {
     unhurried_until: u64,
     /// So many are to be closed as they come to rest.
     surplus: u32,
+    /// A server's connections whose handshake has not ended.
+    half_open: u32,
     /// Beginnings of PROXY headers, by connection.
     partial: Vec<(u32, Vec<u8>)>,
 }
@@ -195,6 +197,7 @@ impl<O: Observer> Machine<O> {
             closing: 0,
             unhurried_until: 0,
             surplus: 0,
+            half_open: 0,
             partial: Vec::new(),
             client,
             config,
@@ -479,6 +482,7 @@ impl<O: Observer> Machine<O> {
         self.wheel.unlink(&mut self.table.slab, id);
         let conn = self.table.slab.get(id);
         self.asides.give_back(&mut conn.aside);
+        self.half_open -= u32::from(conn.state == State::SynReceived);
         conn.state = State::Free;
         if self.flow.owner == id {
             self.flow.owner = NONE;

@@ -6,7 +6,7 @@ use super::server::PROXY_READ;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::config::{Close, Style, TimeWait};
-use crate::conn::{NO_ASIDE, State, before, flag};
+use crate::conn::{Conn, ENDLESS, NO_ASIDE, State, before, flag};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -15,7 +15,9 @@ const WINDOW: u32 = 1 << 24;
 /// Bit of `packed`: our FIN went out before the peer's came in.
 pub(super) const CLOSED_FIRST: u8 = 0x80;
 /// A server takes no more requests while more than this waits to be sent.
-const MOST_QUEUED: u32 = 1 << 30;
+pub(super) const MOST_QUEUED: u32 = 1 << 30;
+/// The widest congestion window, in segments.
+pub(super) const WIDEST: u16 = 1 << 14;
 
 impl<O: Observer> Machine<O> {
     #[inline]
@@ -194,8 +196,16 @@ impl<O: Observer> Machine<O> {
             return None;
         }
         let same_window = conn.window == packet.window;
+        if conn.window == 0 && packet.window > 0 {
+            // The window has opened: probes of a closed one were no tries to send again.
+            conn.expiries = 0;
+        }
         conn.window = packet.window;
         if acked == 0 {
+            if packet.window == 0 && conn.state == State::Open {
+                // Somebody is there and wants nothing now: RFC 9293 section 3.8.6.1.
+                conn.expiries = conn.expiries.min(1);
+            }
             if conn.in_flight() > 0
                 && same_window
                 && packet.payload.is_empty()
@@ -209,12 +219,13 @@ impl<O: Observer> Machine<O> {
         let mut data = acked;
         if conn.state == State::SynReceived {
             conn.state = State::Open;
+            self.half_open -= 1;
             self.counters.established += 1;
             self.observer.connected(now.saturating_sub(conn.stamp));
             data -= 1;
         }
         let data = data.min(conn.queued_len);
-        let old = conn.oldest;
+        let (old, flight) = (conn.oldest, conn.in_flight());
         conn.queued_len -= data;
         conn.oldest = packet.ack;
         if before(conn.next_seq, conn.oldest) {
@@ -226,7 +237,7 @@ impl<O: Observer> Machine<O> {
         conn.expiries = 0;
         conn.set_duplicates(0);
         if data > 0 && !self.is_dperf {
-            self.grow_window(id, old, data);
+            self.grow_window(id, old, data, flight);
         }
         let conn = self.table.slab.get(id);
         if conn.has(flag::REWOUND) {
@@ -244,7 +255,7 @@ impl<O: Observer> Machine<O> {
 
     /// RFC 5681 section 3.1, and RFC 6582 section 3.2 in fast recovery.
     #[inline]
-    fn grow_window(&mut self, id: u32, old: u32, data: u32) {
+    fn grow_window(&mut self, id: u32, old: u32, data: u32, flight: u32) {
         let conn = self.table.slab.get(id);
         let mss = u32::from(conn.mss);
         if conn.has(flag::RECOVERY) {
@@ -256,20 +267,22 @@ impl<O: Observer> Machine<O> {
                 conn.set(flag::SEND_AGAIN);
                 self.counters.fast_again += 1;
                 let left = (data / mss) as u16;
-                conn.cwnd = conn.cwnd.saturating_sub(left).max(1) + 1;
+                conn.cwnd = (conn.cwnd.saturating_sub(left).max(1) + 1).min(WIDEST);
             } else {
                 conn.clear(flag::RECOVERY);
                 conn.cwnd = conn.threshold;
             }
+        } else if !window_was_used(conn, flight) {
+            // It says nothing about the path: RFC 7661 section 4.3.
         } else if conn.cwnd < conn.threshold {
             // Byte counting with a limit of two segments, of one after a timeout: RFC 3465 section 2.3.
             let two = data > mss && !conn.has(flag::REWOUND);
-            conn.cwnd += if two { 2 } else { 1 };
+            conn.cwnd = (conn.cwnd + if two { 2 } else { 1 }).min(WIDEST);
         } else {
             // One segment for each window acknowledged: whenever a multiple of it is passed.
             let window = u32::from(conn.cwnd) * mss;
             if old / window != conn.oldest / window {
-                conn.cwnd = (conn.cwnd + 1).min(1 << 14);
+                conn.cwnd = (conn.cwnd + 1).min(WIDEST);
             }
         }
     }
@@ -279,7 +292,7 @@ impl<O: Observer> Machine<O> {
         self.counters.duplicate_acks += 1;
         let conn = self.table.slab.get(id);
         if conn.has(flag::RECOVERY) {
-            conn.cwnd = (conn.cwnd + 1).min(1 << 14);
+            conn.cwnd = (conn.cwnd + 1).min(WIDEST);
             return;
         }
         if conn.has(flag::REWOUND) && !self.is_dperf {
@@ -297,7 +310,7 @@ impl<O: Observer> Machine<O> {
             conn.cwnd = 1;
             return;
         }
-        let flight = (conn.in_flight() / u32::from(conn.mss)).min(1 << 14) as u16;
+        let flight = (conn.in_flight() / u32::from(conn.mss)).min(WIDEST.into()) as u16;
         conn.threshold = (flight / 2).max(2);
         conn.cwnd = conn.threshold;
         let recover = conn.next_seq;
@@ -419,6 +432,10 @@ impl<O: Observer> Machine<O> {
         conn.expiries = 0;
         conn.clear(flag::SEND_SYN | flag::REWOUND);
         conn.set(flag::SEND_ACK);
+        if let Some(client) = self.client.as_ref().filter(|client| client.flood) {
+            // Somebody answers a flood: the SYNs were no requests of this connection.
+            conn.requests = client.requests.unwrap_or(ENDLESS);
+        }
         self.counters.established += 1;
         self.observer.connected(now.saturating_sub(conn.stamp));
         if !self.paced {
@@ -523,5 +540,17 @@ impl<O: Observer> Machine<O> {
         } else {
             self.fail(now, id, Cause::Reset);
         }
+    }
+}
+
+/// Whether a congestion window was all in use before an acknowledgement: in slow start at least half
+/// of it, because a window doubles before it can be filled.
+#[inline]
+fn window_was_used(conn: &Conn, flight: u32) -> bool {
+    let window = u32::from(conn.cwnd) * u32::from(conn.mss);
+    if conn.cwnd < conn.threshold {
+        window < 2 * flight
+    } else {
+        window <= flight + u32::from(conn.mss)
     }
 }

@@ -54,6 +54,11 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_table_full += 1;
             return;
         }
+        if self.half_open >= self.config.most_half_open {
+            self.counters.drop_half_open += 1;
+            return;
+        }
+        self.half_open += 1;
         let options = syn_options(packet.options);
         let first = self.first_sequence(now, hash);
         let hop = self.hop(packet.src_mac);

@@ -1,9 +1,10 @@
 //! What is done when a connection's time has come.
 
+use super::segment::WIDEST;
 use super::{Cause, Machine, after};
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::conn::{NO_ASIDE, State, before, flag};
+use crate::conn::{ENDLESS, NO_ASIDE, State, before, flag};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
@@ -128,7 +129,7 @@ impl<O: Observer> Machine<O> {
                 }
 
                 // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
-                let flight = (conn.in_flight() / u32::from(conn.mss)).min(1 << 14) as u16;
+                let flight = (conn.in_flight() / u32::from(conn.mss)).min(WIDEST.into()) as u16;
                 conn.threshold = (flight / 2).max(2);
                 conn.cwnd = 1;
                 conn.next_seq = conn.oldest;
@@ -147,10 +148,12 @@ impl<O: Observer> Machine<O> {
         self.settle(now, id, true, sink);
     }
 
-    /// A flood with keepalive: the next SYN, one number on.
+    /// A flood with keepalive: the next SYN, one number on. It waits for nothing, so it ends well when
+    /// as many were sent as were to be, or the run ends.
     fn flood_again(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
-        if self.finishing {
-            self.fail(now, id, Cause::Connect);
+        let conn = self.table.slab.get(id);
+        if self.finishing || conn.requests == 0 {
+            self.complete(now, id);
             return;
         }
         if self.paced {
@@ -168,6 +171,9 @@ impl<O: Observer> Machine<O> {
     /// One SYN more of a flood.
     pub(super) fn next_syn(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
+        if conn.requests != ENDLESS {
+            conn.requests = conn.requests.saturating_sub(1);
+        }
         conn.oldest = conn.oldest.wrapping_add(1);
         conn.next_seq = conn.next_seq.wrapping_add(1);
         conn.stamp = now;
