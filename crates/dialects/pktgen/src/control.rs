@@ -80,7 +80,7 @@ pub enum Effect {
 }
 
 /// A device to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
     /// The device.
     pub id: DeviceId,
@@ -278,6 +278,11 @@ impl Folder {
                 .push(format!("pgrx: `{name} {argument}` is no command; ignored"));
             return Ok(Effect::None);
         };
+        if matches!(command, pgrx::Command::Rx { device: None }) && !argument.is_empty() {
+            self.warnings.push(format!(
+                "pgrx: there is no interface `{argument}`; all are received from, as in the original"
+            ));
+        }
         self.receiver.apply(&command);
         Ok(Effect::Receive(command))
     }

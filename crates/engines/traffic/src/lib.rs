@@ -70,7 +70,9 @@ mod worker;
 
 pub use clock::{Clock, VirtualClock};
 pub use control::{Control, CounterValues, SharedCounters};
-pub use device::{DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_lane, run_devices};
+pub use device::{
+    DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_lane, run_devices,
+};
 pub use error::CompileError;
 pub use receiver::{FlowSpace, Receiver, ReceiverOutcome, ReceiverSpec};
 pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};

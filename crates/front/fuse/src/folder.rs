@@ -363,7 +363,7 @@ impl Filesystem for Folder {
         _rdev: u32,
         reply: ReplyEntry,
     ) {
-        reply.error(Errno::EPERM);
+        reply.error(Errno::ENOENT);
     }
 
     fn mkdir(
@@ -375,7 +375,7 @@ impl Filesystem for Folder {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        reply.error(Errno::EPERM);
+        reply.error(Errno::ENOENT);
     }
 
     fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
@@ -387,7 +387,7 @@ impl Filesystem for Folder {
     }
 
     fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
+        reply.error(Errno::ENOENT);
     }
 
     fn rename(
@@ -400,6 +400,6 @@ impl Filesystem for Folder {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::EPERM);
+        reply.error(Errno::ENOENT);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,20 @@ use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{Pid, PidfdFlags};
 use wb_host::{MountTable, writer};
 
 use crate::folder::Folder;
 use crate::waiting::Waiting;
 use crate::{ControlFiles, KIND, MountError};
 
+/// The device of a folder whose process is known.
+const SOURCE: &str = "wirebench-";
+/// Longest that [`unmount`] waits for the process behind a folder, which may have devices to stop.
+const LEAVING: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
 /// How often the signals of a blocked writer are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// Commands are short; but one that takes a while shall not keep others from being read.
@@ -30,14 +38,15 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// How a control folder is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the device.
+    /// What `mount` and `df` show as the device: by default the name of the program and its process, which
+    /// [`unmount`] then waits for.
     pub source: String,
 }
 
 impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
-            source: "wirebench".into(),
+            source: format!("{SOURCE}{}", std::process::id()),
         }
     }
 }
@@ -202,7 +211,7 @@ pub fn mount(
 }
 
 /// Takes a control folder down, dead or alive; of a living one the [`Mounted`] of its process
-/// learns it.
+/// learns it. Returns when that process has ended, so that its ports are free.
 ///
 /// # Errors
 /// [`MountError::NotAControlFolder`]; a refusal where it belongs to somebody else.
@@ -213,14 +222,14 @@ pub fn unmount(dir: &Path) -> Result<(), MountError> {
         cause,
         hint: None,
     })?;
-    match MountTable::open()?.top_at(&point)? {
-        Some(mount) if mount.kind == KIND => {}
+    let owner = match MountTable::open()?.top_at(&point)? {
+        Some(mount) if mount.kind == KIND => owner(&mount.source),
         found => {
             let found = found.map(|mount| mount.kind);
             return Err(MountError::NotAControlFolder { dir: point, found });
         }
-    }
-    take_down(&point).map(drop).map_err(|cause| {
+    };
+    take_down(&point).map_err(|cause| {
         let hint = (cause.raw_os_error() == Some(libc::EPERM))
             .then(|| "it belongs to another user; run as root".into());
         MountError::Refused {
@@ -229,7 +238,21 @@ pub fn unmount(dir: &Path) -> Result<(), MountError> {
             cause,
             hint,
         }
-    })
+    })?;
+    if let Some(process) = owner {
+        // A process is readable once it has ended. Who waits in vain has at least taken the folder down.
+        let _ = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&LEAVING));
+    }
+    Ok(())
+}
+
+/// The process behind a folder, if it lives and is not this one.
+fn owner(source: &str) -> Option<OwnedFd> {
+    let process = Pid::from_raw(source.strip_prefix(SOURCE)?.parse().ok()?)?;
+    if process == rustix::process::getpid() {
+        return None;
+    }
+    rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()
 }
 
 /// Whether a control folder is mounted on `dir`, dead or alive.

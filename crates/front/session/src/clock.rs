@@ -109,6 +109,13 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year, month, rest + 1)
 }
 
+/// What happened in an interval, a second. In the blink between two files or before an end a rate says nothing.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn rate(counted: u64, interval_ns: u64) -> Option<f64> {
+    const SHORTEST_NS: u64 = 1_000_000;
+    (interval_ns >= SHORTEST_NS).then(|| counted as f64 * 1e9 / interval_ns as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,7 +27,7 @@ use wb_traffic::{Control, CounterValues, WatchOutcome, device_lane, run_devices,
 use wb_walk::{Start, Walker};
 use wb_xdp::consume::Consumer;
 
-pub use wb_traffic::{DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSettings};
+pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSettings};
 
 use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
@@ -648,7 +648,6 @@ impl Live {
         }
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn snapshot(&mut self, run: &PreparedDevices, now: u64, phase: Phase) -> Snapshot {
         let mut sum = CounterValues::default();
         for handle in &run.handles {
@@ -664,7 +663,7 @@ impl Live {
         }
         let (sends, receives) = (!run.handles.is_empty(), !run.watches.is_empty());
         let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| a.saturating_sub(b) as f64 * 1e9 / interval as f64;
+        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
         let (last, last_watched) = (self.last, self.last_watched);
         let snapshot = Snapshot {
             elapsed_ns: now.saturating_sub(self.start_ns),
@@ -678,11 +677,20 @@ impl Live {
                 received_octets: receives.then_some(watched.1),
                 ..Totals::default()
             },
-            offered_pps: sends.then(|| per_second(sum.offered_frames, last.offered_frames)),
-            received_pps: receives.then(|| per_second(watched.0, last_watched.0)),
+            offered_pps: sends
+                .then(|| per_second(sum.offered_frames, last.offered_frames))
+                .flatten(),
+            received_pps: receives
+                .then(|| per_second(watched.0, last_watched.0))
+                .flatten(),
             offered_l2_bps: sends
-                .then(|| 8.0 * per_second(sum.offered_octets, last.offered_octets)),
-            received_l2_bps: receives.then(|| 8.0 * per_second(watched.1, last_watched.1)),
+                .then(|| per_second(sum.offered_octets, last.offered_octets))
+                .flatten()
+                .map(|octets| 8.0 * octets),
+            received_l2_bps: receives
+                .then(|| per_second(watched.1, last_watched.1))
+                .flatten()
+                .map(|octets| 8.0 * octets),
             progress: None,
             missing_frames: None,
             load: None,

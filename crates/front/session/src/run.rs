@@ -458,7 +458,7 @@ impl Live {
             sum += seat.shared.read();
         }
         let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| a.saturating_sub(b) as f64 * 1e9 / interval as f64;
+        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
         let last = self.last;
         let unique = sum.received_frames.saturating_sub(sum.duplicate_frames);
         let samples = sum.latency_samples.saturating_sub(last.latency_samples);
@@ -484,12 +484,20 @@ impl Live {
                 foreign_frames: receives.then_some(sum.foreign_frames),
                 ..Totals::default()
             },
-            offered_pps: sends.then(|| per_second(sum.offered_frames, last.offered_frames)),
-            received_pps: receives.then(|| per_second(sum.received_frames, last.received_frames)),
+            offered_pps: sends
+                .then(|| per_second(sum.offered_frames, last.offered_frames))
+                .flatten(),
+            received_pps: receives
+                .then(|| per_second(sum.received_frames, last.received_frames))
+                .flatten(),
             offered_l2_bps: sends
-                .then(|| 8.0 * per_second(sum.offered_octets, last.offered_octets)),
+                .then(|| per_second(sum.offered_octets, last.offered_octets))
+                .flatten()
+                .map(|octets| 8.0 * octets),
             received_l2_bps: receives
-                .then(|| 8.0 * per_second(sum.received_octets, last.received_octets)),
+                .then(|| per_second(sum.received_octets, last.received_octets))
+                .flatten()
+                .map(|octets| 8.0 * octets),
             missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
             load: None,
             socket: None,

@@ -4,9 +4,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_model::device::DeviceConfig;
-use wb_walk::Progress;
+use wb_walk::{Progress, Walker};
 
 use crate::SharedCounters;
+
+/// How a device ended, known before the others of its run have.
+#[derive(Clone, Debug)]
+pub struct DeviceEnd {
+    /// The walk at its end.
+    pub walker: Walker,
+    /// CLOCK_MONOTONIC of the end.
+    pub stopped_ns: u64,
+    /// Time in which nothing was due or the port was full.
+    pub idle_ns: u64,
+    /// What ended it before its time, in words.
+    pub fault: Option<String>,
+}
 
 /// Steers a running device and shows where it stands. The device looks at it once per turn, without
 /// waiting for anybody; a turn is at most some 10 ms away.
@@ -18,6 +31,7 @@ pub struct DeviceHandle {
     wanted: Mutex<Option<DeviceConfig>>,
     refusal: Mutex<Option<String>>,
     progress: Mutex<Progress>,
+    end: Mutex<Option<DeviceEnd>>,
     counters: Arc<SharedCounters>,
 }
 
@@ -59,6 +73,11 @@ impl DeviceHandle {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// How the device ended; `None` while it runs, and from the second call on.
+    pub fn take_end(&self) -> Option<DeviceEnd> {
+        lock(&self.end).take()
+    }
+
     /// The device's counters, for snapshots.
     #[must_use]
     pub fn counters(&self) -> &Arc<SharedCounters> {
@@ -92,6 +111,10 @@ impl DeviceHandle {
 
     pub(super) fn show(&self, progress: &Progress) {
         lock(&self.progress).clone_from(progress);
+    }
+
+    pub(super) fn show_end(&self, end: DeviceEnd) {
+        *lock(&self.end) = Some(end);
     }
 
     pub(super) fn end(&self) {

@@ -7,7 +7,7 @@ use wb_model::device::TimeForm;
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxQueue};
 use wb_walk::{Time, Walker};
 
-use super::{AWAKE_NS, DeviceHandle, DeviceOutcome, DeviceTurn, Next};
+use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next};
 use crate::{Clock, Control, CounterValues};
 
 /// How long frames in flight may take to leave after the end, and late calls after the duration.
@@ -507,6 +507,12 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
         let now_ns = self.clock.monotonic_ns();
         self.done(now_ns);
         self.publish(self.stopped_ns, true);
+        self.handle.0.show_end(DeviceEnd {
+            walker: self.walker.clone(),
+            stopped_ns: self.stopped_ns,
+            idle_ns: self.idle_ns,
+            fault: self.end.fault.as_ref().map(ToString::to_string),
+        });
         let wall_minus_mono = {
             let mono_ns = self.clock.monotonic_ns();
             self.clock.wall_ns().wrapping_sub(mono_ns)

@@ -29,7 +29,7 @@ mod handle;
 mod lane;
 mod outcome;
 
-pub use handle::DeviceHandle;
+pub use handle::{DeviceEnd, DeviceHandle};
 pub use lane::device_lane;
 pub use outcome::DeviceOutcome;
 

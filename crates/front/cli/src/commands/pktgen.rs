@@ -3,9 +3,9 @@
 use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -318,35 +318,34 @@ fn daemon(args: &MountArgs) -> Result<u8> {
         // Ctrl-C in this terminal is not for it.
         .process_group(0);
     let mut child = command.spawn().context("cannot start the daemon")?;
-    let deadline = Instant::now() + COMING_UP;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            let mut said = String::new();
-            if let Some(mut stderr) = child.stderr.take() {
-                let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
-            }
-            let said = said.trim().trim_start_matches("wirebench: ");
-            if said.is_empty() {
-                bail!("the daemon ended at once ({status})");
-            }
-            bail!("{said}");
-        }
-        if dir.join("pgctrl").exists() {
-            print(&format!(
-                "the control files are in {}, by process {}",
-                dir.display(),
-                child.id()
-            ));
-            return Ok(0);
-        }
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            bail!(
-                "the daemon did not come up within {} s",
-                COMING_UP.as_secs()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    // It closes its end of the pipe when the folder is mounted, or by ending; the folder itself proves nothing,
+    // it may be another's.
+    let mut pipe = child.stderr.take().context("the daemon has no pipe")?;
+    let (told, said) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = std::io::Read::read_to_string(&mut pipe, &mut text);
+        let _ = told.send(text);
+    });
+    let Ok(said) = said.recv_timeout(COMING_UP) else {
+        let _ = child.kill();
+        bail!(
+            "the daemon did not come up within {} s",
+            COMING_UP.as_secs()
+        );
+    };
+    if dir.join("pgctrl").exists() && child.try_wait()?.is_none() {
+        print(&format!(
+            "the control files are in {}, by process {}",
+            dir.display(),
+            child.id()
+        ));
+        return Ok(0);
+    }
+    let status = child.wait()?;
+    match said.trim().trim_start_matches("wirebench: ") {
+        "" => bail!("the daemon ended at once ({status})"),
+        said => bail!("{said}"),
     }
 }
 
@@ -365,9 +364,7 @@ fn script(args: &RunArgs) -> Result<u8> {
     let files = Arc::clone(&service);
     let mounted: Mounted =
         mounts.run(move || wb_fuse::mount(&folder, files, &MountOptions::default()))?;
-    let mut command = Command::new(&args.script[0]);
-    command.args(&args.script[1..]);
-    let mut child = match mounts.spawn(command) {
+    let mut child = match spawn_as_shells_do(&mounts, &args.script) {
         Ok(child) => child,
         Err(error) => {
             service.close();
@@ -405,6 +402,27 @@ fn script(args: &RunArgs) -> Result<u8> {
         _ => 1,
     })
 }
+
+/// Starts a program or, as shells do, a script without `#!`, which the kernel takes for no program.
+fn spawn_as_shells_do(mounts: &PrivateMounts, words: &[String]) -> std::io::Result<Child> {
+    let command = |program: &str, words: &[String]| {
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    };
+    let spawned = mounts.spawn(command(&words[0], &words[1..]));
+    match spawned {
+        // By a shell that knows the words of the scripts that people have, where there is one.
+        Err(error) if error.raw_os_error() == Some(ENOEXEC) => ["/bin/bash", "/bin/sh"]
+            .iter()
+            .find_map(|shell| mounts.spawn(command(shell, words)).ok())
+            .ok_or(error),
+        spawned => spawned,
+    }
+}
+
+/// "Exec format error" of Linux.
+const ENOEXEC: i32 = 8;
 
 fn watch(args: &WatchArgs) -> Result<u8> {
     let mut plan = Plan {

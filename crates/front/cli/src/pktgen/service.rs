@@ -20,7 +20,7 @@ use wb_pktgen::{
 };
 use wb_session::{
     Environment, Machine,
-    devices::{DeviceHandle, DeviceOutcome, port_faults, prepare_devices},
+    devices::{DeviceEnd, DeviceHandle, PreparedDevices, port_faults, prepare_devices},
 };
 
 use super::{
@@ -63,6 +63,8 @@ struct Running {
     handle: Arc<DeviceHandle>,
     /// The settings that its worker was told last.
     told: DeviceConfig,
+    /// It has ended, and its file says how.
+    concluded: bool,
 }
 
 struct State {
@@ -213,20 +215,25 @@ impl Service {
         if jobs.is_empty() {
             return;
         }
-        let jobs = self.without_the_faulty(jobs);
+        let mut jobs = self.without_the_faulty(jobs);
         if jobs.is_empty() {
             return;
         }
-        let ids: Vec<(DeviceId, String)> = jobs
-            .iter()
-            .map(|j| (j.id, j.walker.config().name.clone()))
-            .collect();
-        let plan = self.plan_of(&jobs);
-        let walkers = jobs.into_iter().map(|Job { walker, .. }| walker).collect();
-        let prepared = match prepare_devices(plan, walkers, &Environment::default()) {
+        let prepared = match self.prepare(&jobs) {
             Ok(prepared) => prepared,
-            Err(error) => return self.all_failed(&ids, &error.to_string()),
+            Err(error) => {
+                // Only the devices of the interfaces that cannot be opened, if there are others.
+                jobs = self.without_the_busy(jobs, &error);
+                if jobs.is_empty() {
+                    return;
+                }
+                match self.prepare(&jobs) {
+                    Ok(prepared) => prepared,
+                    Err(error) => return self.all_failed(&names(&jobs), &error),
+                }
+            }
         };
+        let ids = names(&jobs);
         if self.options.verbose || state_is_verbose {
             prepared.port_lines().iter().for_each(|line| say(line));
         }
@@ -251,6 +258,7 @@ impl Service {
                     name: name.clone(),
                     handle: Arc::clone(handle),
                     told,
+                    concluded: false,
                 })
             })
             .collect();
@@ -260,18 +268,17 @@ impl Service {
         drop(state);
         let finished = prepared.run(&mut |_| self.look());
         let mut state = self.lock();
-        state.running.clear();
+        state.catch_up();
+        let ended = std::mem::take(&mut state.running);
         match finished {
             Ok(finished) => {
-                for ((id, name), outcome) in ids.iter().zip(finished.devices) {
-                    match outcome {
-                        Some(outcome) => state.conclude(*id, name, &outcome),
-                        None => state.folder.fail(
-                            *id,
-                            "its worker died; its counts are missing",
-                            monotonic_ns(),
-                        ),
-                    }
+                for device in ended.iter().filter(|d| !d.concluded) {
+                    let reason = "its worker died; its counts are missing";
+                    state.folder.fail(device.id, reason, monotonic_ns());
+                }
+                for ((_, name), outcome) in ids.iter().zip(&finished.devices) {
+                    let outcome = outcome.as_ref().map(extra::Outcome::of);
+                    state.outcomes.extend(outcome.map(|o| (name.clone(), o)));
                 }
                 state.report = Some(finished.finished.report);
             }
@@ -281,6 +288,35 @@ impl Service {
             }
         }
         self.follow_receiver(&mut state);
+    }
+
+    fn prepare(&self, jobs: &[Job]) -> Result<PreparedDevices, String> {
+        let walkers = jobs.iter().map(|job| job.walker.clone()).collect();
+        prepare_devices(self.plan_of(jobs), walkers, &Environment::default())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Ends the devices whose interfaces cannot be opened, with `error` if it is all of them.
+    fn without_the_busy(&self, jobs: Vec<Job>, error: &str) -> Vec<Job> {
+        let interfaces: BTreeSet<String> = jobs.iter().map(|j| j.interface.clone()).collect();
+        if interfaces.len() < 2 {
+            self.all_failed(&names(&jobs), error);
+            return Vec::new();
+        }
+        let mut kept = Vec::new();
+        for interface in interfaces {
+            let (own, _): (Vec<&Job>, Vec<&Job>) =
+                jobs.iter().partition(|j| j.interface == interface);
+            let own: Vec<Job> = own.into_iter().cloned().collect();
+            match self.prepare(&own) {
+                Ok(prepared) => {
+                    drop(prepared);
+                    kept.extend(own.iter().map(|j| j.id));
+                }
+                Err(error) => self.all_failed(&names(&own), &error),
+            }
+        }
+        jobs.into_iter().filter(|j| kept.contains(&j.id)).collect()
     }
 
     fn plan_of(&self, jobs: &[Job]) -> Plan {
@@ -462,9 +498,17 @@ impl State {
         }
     }
 
-    /// Brings the counters of workers into the folder.
+    /// Brings the counters of workers into the folder, and the results of devices that have ended: whoever
+    /// waits for one device does not wait for the others of its run.
     fn catch_up(&mut self) {
-        for device in &self.running {
+        for device in &mut self.running {
+            if device.concluded {
+                continue;
+            }
+            if let Some(end) = device.handle.take_end() {
+                conclude(&mut self.folder, device, &end);
+                continue;
+            }
             let progress = device.handle.progress();
             // Before its first turn a worker has nothing to show.
             if progress.started_ns > 0 {
@@ -483,23 +527,22 @@ impl State {
             }
         }
     }
+}
 
-    fn conclude(&mut self, id: DeviceId, name: &str, outcome: &DeviceOutcome) {
-        match &outcome.fault {
-            None => self
-                .folder
-                .finish(id, &outcome.walker, outcome.stopped_ns, outcome.idle_ns),
-            Some(fault) => {
-                let reason = fault.to_string();
-                say(&format!("{name}: {reason}"));
-                self.folder
-                    .finish(id, &outcome.walker, outcome.stopped_ns, outcome.idle_ns);
-                self.folder.fail(id, &reason, outcome.stopped_ns);
-            }
-        }
-        self.outcomes
-            .insert(name.to_owned(), extra::Outcome::of(outcome));
+/// Writes into its file how a device ended.
+fn conclude(folder: &mut Folder, device: &mut Running, end: &DeviceEnd) {
+    device.concluded = true;
+    folder.finish(device.id, &end.walker, end.stopped_ns, end.idle_ns);
+    if let Some(reason) = &end.fault {
+        say(&format!("{}: {reason}", device.name));
+        folder.fail(device.id, reason, end.stopped_ns);
     }
+}
+
+/// The devices of a run and their files.
+fn names(jobs: &[Job]) -> Vec<(DeviceId, String)> {
+    let name = |job: &Job| (job.id, job.walker.config().name.clone());
+    jobs.iter().map(name).collect()
 }
 
 impl ControlFiles for Service {

@@ -2,6 +2,7 @@
 //!
 //! One lab at a time: the machine's CPUs are part of what is measured, so tests wait for each other.
 
+mod articles;
 mod balancer;
 mod bench_lb;
 mod capture;

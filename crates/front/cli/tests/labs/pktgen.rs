@@ -18,6 +18,7 @@ mod commands;
 mod deaths;
 mod extras;
 mod frames;
+mod habits;
 mod interfaces;
 mod random;
 mod receiver;
