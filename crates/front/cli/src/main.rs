@@ -5,15 +5,20 @@
 //! and nothing started, 3 the tester was the limit, 4 started but ended by a fault, 130 and 143
 //! after SIGINT and SIGTERM.
 
+// They panic where nobody listens.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod alias;
 mod args;
 mod commands;
 mod pktgen;
 mod run;
+mod say;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use say::say;
 
 /// One instrument for the wire: generates packets, receives and analyses them, on any NIC.
 #[derive(Parser, Debug)]
@@ -62,7 +67,7 @@ fn main() -> ExitCode {
     let words = match alias::translated(&words) {
         Ok(words) => words,
         Err(text) => {
-            eprintln!("{text}");
+            say(text);
             return ExitCode::from(2);
         }
     };
@@ -72,7 +77,7 @@ fn main() -> ExitCode {
     };
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("WIREBENCH_LOG"))
-        .with_writer(std::io::stderr)
+        .with_writer(|| say::Listener)
         .init();
     let result = match cli.command {
         Command::Demo(a) => commands::demo::run(&a),
@@ -99,7 +104,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             for line in told_once(&error).lines() {
-                eprintln!("wirebench: {line}");
+                say(format_args!("wirebench: {line}"));
             }
             ExitCode::from(if error.is::<run::Fault>() { 4 } else { 2 })
         }
@@ -132,7 +137,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    eprintln!("wirebench: {}", in_one_line(&error.to_string()));
+    say(format_args!(
+        "wirebench: {}",
+        in_one_line(&error.to_string())
+    ));
     ExitCode::from(2)
 }
 

@@ -12,6 +12,7 @@ use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepa
 use crate::{
     args::OutputArgs,
     commands::{capture, load, sweep},
+    say::{say, say_in_passing},
 };
 
 /// What is known about lab ends, by place.
@@ -48,7 +49,7 @@ pub(crate) fn unicode() -> bool {
 
 /// Shows a snapshot as a live line.
 pub(crate) fn show(snapshot: &Snapshot) {
-    eprintln!("{}", wb_render::live::line(snapshot, width(), unicode()));
+    say_in_passing(wb_render::live::line(snapshot, width(), unicode()));
 }
 
 /// Whether standard output is a terminal that wants colours (<https://no-color.org>).
@@ -149,7 +150,7 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
     };
     let tell = |lines: Vec<String>| {
         if output.verbose {
-            lines.iter().for_each(|line| eprintln!("{line}"));
+            lines.iter().for_each(say);
         }
     };
     let (quiet, live_json) = (output.quiet, output.live_json);
@@ -171,7 +172,7 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
     };
     let delivered = deliver_report(&finished.report, output);
     if let wb_session::End::Fault(text) = &finished.end {
-        eprintln!("wirebench: the run ended by a fault: {text}");
+        say(format_args!("wirebench: the run ended by a fault: {text}"));
     }
     delivered?;
     Ok(finished.exit_code())

@@ -15,7 +15,10 @@ use wb_model::{
 use wb_render::lb;
 use wb_session::{End, Environment, Signals, bench::run_lb};
 
-use crate::run::{deliver, lab_hints, print};
+use crate::{
+    run::{deliver, lab_hints, print},
+    say::{say, say_in_passing},
+};
 
 /// Find the limits of a device.
 #[derive(Subcommand, Debug)]
@@ -150,7 +153,9 @@ fn run_balancer(args: &LbArgs) -> Result<u8> {
         false => deliver(&lb::text(&finished.report)),
     };
     if let End::Fault(text) = &finished.end {
-        eprintln!("wirebench: the benchmark ended by a fault: {text}");
+        say(format_args!(
+            "wirebench: the benchmark ended by a fault: {text}"
+        ));
     }
     delivered?;
     Ok(finished.exit_code())
@@ -158,8 +163,8 @@ fn run_balancer(args: &LbArgs) -> Result<u8> {
 
 fn show(event: &Event<'_>) {
     match event {
-        Event::Begin { metric, size } => eprintln!("{}", lb::title(*metric, *size)),
-        Event::Trial { metric, trial } => eprintln!("{}", lb::trial(*metric, trial)),
+        Event::Begin { metric, size } => say_in_passing(lb::title(*metric, *size)),
+        Event::Trial { metric, trial } => say_in_passing(lb::trial(*metric, trial)),
         Event::End(_) => {}
     }
 }

@@ -6,7 +6,6 @@ mod port;
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -26,7 +25,10 @@ use wb_session::{
 };
 use wb_tcpdump::{closing, print::LinkType};
 
-use crate::run::{deliver, print};
+use crate::{
+    run::{deliver, print},
+    say::{say, say_as_is, say_in_passing},
+};
 
 /// Capture frames into a file, losing none, or say exactly how many and where.
 ///
@@ -195,7 +197,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
     }
     let (plan, notes) = args.plan()?;
     for note in notes {
-        eprintln!("wirebench: {note}");
+        say(format_args!("wirebench: {note}"));
     }
     if args.print_plan {
         plan.validate()?;
@@ -234,36 +236,35 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
     let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
     let prepared = prepare_capture(plan, &environment, local_offset)?;
     if shown.verbose {
-        prepared.port_lines().iter().for_each(|l| eprintln!("{l}"));
+        prepared.port_lines().iter().for_each(say);
     }
     for warning in prepared.warnings() {
-        eprintln!("wirebench: {warning}");
+        say(format_args!("wirebench: {warning}"));
     }
     let names = prepared.interfaces().join(", ");
     let mut last = Last::default();
     let finished = prepared.run(
         &mut || {
-            eprint!(
-                "{}",
-                closing::listening(&names, LinkType::Ethernet, snap_len)
-            );
+            say_as_is(closing::listening(&names, LinkType::Ethernet, snap_len));
         },
         &mut |view| {
             if view.asked {
                 let total = view.counters.total();
                 let captured = captured(view);
-                eprint!(
-                    "{}",
-                    closing::progress(captured, total.passed_frames, total.dropped_frames, 0)
-                );
+                say_as_is(closing::progress(
+                    captured,
+                    total.passed_frames,
+                    total.dropped_frames,
+                    0,
+                ));
             }
             if !shown.quiet && !view.done {
-                eprintln!("{}", last.line(view));
+                say_in_passing(last.line(view));
             }
             if let Some(path) = &shown.stats_file
                 && let Err(error) = save_stats(path, view)
             {
-                eprintln!("wirebench: {}: {error}", path.display());
+                say(format_args!("wirebench: {}: {error}", path.display()));
             }
         },
     )?;
@@ -272,12 +273,14 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
         replace(path, &(wb_render::json::report(report) + "\n"))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let _ = std::io::stderr().write_all(end_lines(report).as_bytes());
+    say_as_is(end_lines(report));
     for warning in &report.warnings {
-        eprintln!("# wirebench: {warning}");
+        say(format_args!("# wirebench: {warning}"));
     }
     if let wb_session::End::Fault(text) = &finished.finished.end {
-        eprintln!("wirebench: the capture ended by a fault: {text}");
+        say(format_args!(
+            "wirebench: the capture ended by a fault: {text}"
+        ));
     }
     if shown.json {
         deliver(&wb_render::json::report(report))?;

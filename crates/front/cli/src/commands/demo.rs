@@ -24,7 +24,10 @@ use wb_testbed::{
 };
 
 use super::lab::gain_privileges;
-use crate::run::{Fault, deliver, lab_hints, print, show};
+use crate::{
+    run::{Fault, deliver, lab_hints, print, show},
+    say::say_in_passing,
+};
 
 /// The guided tour: trials through a kernel router and through an impairing device, in a lab.
 #[derive(Args, Debug)]
@@ -110,7 +113,7 @@ impl Tour<'_> {
             ..Plan::default()
         };
         if !self.args.quiet {
-            eprintln!("{name}");
+            say_in_passing(name);
         }
         let environment = Environment {
             hints: lab_hints(&plan),

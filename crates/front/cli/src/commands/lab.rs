@@ -15,7 +15,7 @@ use wb_testbed::{
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
-use crate::run::print;
+use crate::{run::print, say::say};
 
 /// Bring up, look at and take down labs: namespaces and links with a device under test.
 #[derive(Subcommand, Debug)]
@@ -308,7 +308,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         LabCommand::Exec(args) => Ok(code(wb_testbed::exec(&args.node, &args.command)?)),
         LabCommand::Run(args) => {
             if gain_privileges()? {
-                eprintln!("not root: the lab is made in a user namespace, with the packet driver");
+                say("not root: the lab is made in a user namespace, with the packet driver");
             }
             let topology = &args.topology;
             Ok(code(wb_testbed::run(

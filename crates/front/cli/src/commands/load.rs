@@ -22,6 +22,7 @@ use wb_session::{
 use crate::{
     args::OutputArgs,
     run::{Fault, deliver, deliver_report, lab_hints, print, show},
+    say::say,
 };
 
 /// Load a device with connections: clients, servers, or both ends at once.
@@ -215,7 +216,7 @@ pub(crate) fn run_load(
     };
     let prepared = prepare_load(plan, &environment)?;
     if output.verbose {
-        prepared.port_lines().iter().for_each(|l| eprintln!("{l}"));
+        prepared.port_lines().iter().for_each(say);
     }
     let mut observe = |view: &LoadView<'_>| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
@@ -241,7 +242,7 @@ pub(crate) fn run_load(
         _ => deliver_report(&finished.report, output),
     };
     if let wb_session::End::Fault(text) = &finished.end {
-        eprintln!("wirebench: the run ended by a fault: {text}");
+        say(format_args!("wirebench: the run ended by a fault: {text}"));
     }
     delivered?;
     Ok(finished.exit_code())

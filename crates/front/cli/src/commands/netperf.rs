@@ -18,6 +18,7 @@ use wb_session::{
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
     run::{deliver, print},
+    say::{say, say_as_is},
 };
 
 /// Socket tests by netperf's command line, against its netserver or ours, with its text.
@@ -52,9 +53,9 @@ pub(crate) struct NetperfArgs {
 }
 
 /// Prints what the tool says, each text where it says it.
-fn say(ending: &Ending) -> Result<u8> {
+fn tell(ending: &Ending) -> Result<u8> {
     if !ending.stderr.is_empty() {
-        eprint!("{}", ending.stderr);
+        say_as_is(&ending.stderr);
     }
     write_all(&ending.stdout)?;
     Ok(ending.status)
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
     for note in &command.notes {
         match note.to_stdout {
             true => write_all(&note.text)?,
-            false => eprint!("{}", note.text),
+            false => say_as_is(&note.text),
         }
     }
     if command.show.uuid.is_empty() {
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
         |file: &str| std::fs::read_to_string(file).map_err(|e| e.raw_os_error().unwrap_or(0));
     let selection = match command.select(read) {
         Ok(selection) => selection,
-        Err(ending) => return say(&ending),
+        Err(ending) => return tell(&ending),
     };
     let demo = command.show.demo;
     for job in &mut command.plan.sockets {
@@ -121,12 +122,12 @@ fn refused(refusal: &wb_netperf::Refusal) -> Result<u8> {
     for note in &refusal.notes {
         match note.to_stdout {
             true => write_all(&note.text)?,
-            false => eprint!("{}", note.text),
+            false => say_as_is(&note.text),
         }
     }
     match refusal.to_stdout {
         true => write_all(&refusal.text)?,
-        false => eprint!("{}", refusal.text),
+        false => say_as_is(&refusal.text),
     }
     Ok(u8::try_from(refusal.code).unwrap_or(255))
 }
@@ -162,7 +163,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
                     failure: Some(failure),
                     ..SocketJobReport::default()
                 };
-                return say(&wb_netperf::ending(show, job, selection, &report));
+                return tell(&wb_netperf::ending(show, job, selection, &report));
             }
         }
     }
@@ -191,7 +192,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     if std::env::var_os("DUMP_TCP_INFO").is_some()
         && let Some(lines) = wb_netperf::tcp_info(&report)
     {
-        eprint!("{lines}");
+        say_as_is(lines);
     }
     let ending = match (command.special, &report.failure) {
         (Special::LocalCpu, None) => Ending {
@@ -202,7 +203,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     };
     if args.output.json {
         if !ending.stderr.is_empty() {
-            eprint!("{}", ending.stderr);
+            say_as_is(&ending.stderr);
         }
         deliver(&wb_render::json::report(&finished.report))?;
         return Ok(exit_code(ending.status, finished.exit_code()));
@@ -218,12 +219,12 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         ))?;
     }
     for warning in beyond(job, &report) {
-        eprintln!("wirebench: {warning}");
+        say(format_args!("wirebench: {warning}"));
     }
     if live_json {
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
-    Ok(exit_code(say(&ending)?, finished.exit_code()))
+    Ok(exit_code(tell(&ending)?, finished.exit_code()))
 }
 
 /// CPUs of this end, as counted or as told by `-n`.

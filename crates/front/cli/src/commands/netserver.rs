@@ -18,6 +18,7 @@ use super::netperf::write_all;
 use crate::{
     args::OutputArgs,
     run::{deliver_report, print, show},
+    say::{say, say_as_is},
 };
 
 /// Set for the process that serves in the background, so that it does not go there again.
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         Err(refusal) => {
             match refusal.to_stdout {
                 true => write_all(&refusal.text)?,
-                false => eprint!("{}", refusal.text),
+                false => say_as_is(&refusal.text),
             }
             return Ok(u8::try_from(refusal.code).unwrap_or(255));
         }
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     if args.output.verbose {
         for address in server.addresses() {
-            eprintln!("listening at {address}");
+            say(format_args!("listening at {address}"));
         }
     }
     let (live_json, quiet) = (args.output.live_json, args.output.quiet);
@@ -125,8 +126,8 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
 }
 
 fn cannot(command: &wb_netperf::ServerCommand, error: &wb_session::StartError) -> Result<u8> {
-    eprintln!("wirebench: {error}");
-    eprint!("{}", wb_netperf::cannot_start(command));
+    say(format_args!("wirebench: {error}"));
+    say_as_is(wb_netperf::cannot_start(command));
     Ok(1)
 }
 

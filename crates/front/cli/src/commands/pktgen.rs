@@ -28,6 +28,7 @@ use crate::{
     args::OutputArgs,
     pktgen::{Host, Options, PlanOptions, Service},
     run::{Fault, deliver, print, run_plan, show},
+    say::say,
 };
 
 /// The Linux packet generator's control files and scripts (pktgen), with its receiver (pgrx).
@@ -271,11 +272,11 @@ fn mount(args: &MountArgs) -> Result<u8> {
             .with_context(|| format!("cannot write {}", log.display()))?;
         rustix::stdio::dup2_stderr(&log).context("cannot say anything any more")?;
     }
-    eprintln!(
+    say(format_args!(
         "the control files are in {}; Ctrl-C or `wirebench pktgen umount {}` takes them away",
         mounted.path().display(),
         args.dir.display()
-    );
+    ));
     let signal = loop {
         if let Some(signal) = signals.received() {
             break Some(signal);
@@ -448,7 +449,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
     };
     let prepared = prepare_devices(plan, Vec::new(), &environment)?;
     for warning in prepared.warnings() {
-        eprintln!("wirebench: {warning}");
+        say(format_args!("wirebench: {warning}"));
     }
     let queues = prepared.watches().to_vec();
     let finished = prepared
@@ -476,7 +477,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
     }
     deliver(&receiver.show())?;
     for warning in &finished.report.warnings {
-        eprintln!("wirebench: {warning}");
+        say(format_args!("wirebench: {warning}"));
     }
     Ok(finished.exit_code())
 }
@@ -487,7 +488,7 @@ const fn libc_sigint() -> i32 {
 
 fn save(service: &Service, path: &Path) -> Result<()> {
     let Some(report) = service.report() else {
-        eprintln!("wirebench: nothing was run, so there is no report");
+        say("wirebench: nothing was run, so there is no report");
         return Ok(());
     };
     std::fs::write(path, wb_render::json::report(&report) + "\n").map_err(|e| {

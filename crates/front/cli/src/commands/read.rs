@@ -39,7 +39,10 @@ use self::{
     verify::Verify,
     write::{Compression, FileFormat, Order, Writer},
 };
-use crate::run::{Fault, deliver};
+use crate::{
+    run::{Fault, deliver},
+    say::say,
+};
 
 /// Read capture files: print as tcpdump does, count, slice, merge, convert, verify, repair.
 ///
@@ -546,10 +549,10 @@ impl Reading {
             write.finish(input.interfaces(), &statistics)?;
             let left_out = input.left_out_blocks();
             if left_out > 0 {
-                eprintln!(
+                say(format_args!(
                     "wirebench: {} blocks that hold neither packets nor statistics were left out",
                     count(left_out)
-                );
+                ));
             }
         }
         if args.count {
@@ -574,24 +577,24 @@ impl Reading {
             tell_order(reorder);
         }
         for line in input.oddities() {
-            eprintln!("wirebench: {line}");
+            say(format_args!("wirebench: {line}"));
         }
         Ok(code)
     }
 }
 
 fn tell_order(reorder: &Reorder) {
-    eprintln!(
+    say(format_args!(
         "wirebench: {} packets came behind a later one; {} of them too late for the window, so they stand \
          out of order",
         count(reorder.moved),
         count(reorder.too_late)
-    );
+    ));
     if reorder.hurried > 0 {
-        eprintln!(
+        say(format_args!(
             "wirebench: the window holds more than fits its memory; {} packets left it early",
             count(reorder.hurried)
-        );
+        ));
     }
 }
 
@@ -607,7 +610,9 @@ fn tell_files(input: &Input) {
             0 => wb_pcapng::MAX_CAPTURED as u32,
             len => len,
         };
-        eprintln!("reading from file {name}, link-type {link}, snapshot length {snap_len}");
+        say(format_args!(
+            "reading from file {name}, link-type {link}, snapshot length {snap_len}"
+        ));
     }
 }
 
@@ -623,7 +628,7 @@ fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
     } else {
         String::new()
     };
-    eprintln!("wirebench: {name}: {trouble}{hint}");
+    say(format_args!("wirebench: {name}: {trouble}{hint}"));
     match trouble {
         Trouble::Reading(_) => 4,
         _ if trouble.is_foreign() => 2,

@@ -25,7 +25,10 @@ use self::{
     tool::{Counts, Tool},
 };
 use super::lab::gain_privileges;
-use crate::run::{Fault, deliver, print};
+use crate::{
+    run::{Fault, deliver, print},
+    say::{say, say_in_passing},
+};
 
 /// How the experiment is run.
 #[derive(Args, Debug)]
@@ -523,7 +526,7 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     let folder = Folder::fresh(&parent)?;
     folder.check_room(&loads)?;
     if unprivileged && !quiet {
-        eprintln!("not root on this machine: in a user namespace, the sender without priority");
+        say("not root on this machine: in a user namespace, the sender without priority");
     }
     let _ = wb_testbed::sweep(&wb_testbed::Sweep {
         force: false,
@@ -549,20 +552,23 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
         for run in 1..=args.runs {
             for &tool in &tools {
                 if !quiet {
-                    eprintln!(
+                    say_in_passing(format_args!(
                         "{} bytes at {}, {} hogs, run {run} of {}: {}",
                         load.size,
                         load.rate,
                         args.hogs,
                         args.runs,
                         tool.name()
-                    );
+                    ));
                 }
                 match bench.run(load, tool, run) {
                     Ok(row) => {
                         if !quiet {
                             let lost = figures::count(row.lost());
-                            eprintln!("  lost {lost} of {}", figures::count(row.sent));
+                            say_in_passing(format_args!(
+                                "  lost {lost} of {}",
+                                figures::count(row.sent)
+                            ));
                         }
                         rows.push(row);
                     }

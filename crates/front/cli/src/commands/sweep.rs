@@ -18,6 +18,7 @@ use wb_session::{
 use crate::{
     args::{OutputArgs, SocketArgs},
     run::{Fault, deliver_report, print, show},
+    say::say,
 };
 
 mod picture;
@@ -447,7 +448,7 @@ fn measured(plan: Plan, output: &OutputArgs) -> Result<(Report, u8)> {
     };
     let finished = prepared.run(live_json || !quiet, &mut observe);
     if let wb_session::End::Fault(text) = &finished.end {
-        eprintln!("wirebench: {text}");
+        say(format_args!("wirebench: {text}"));
     }
     let code = finished.exit_code();
     Ok((finished.report, code))
@@ -463,7 +464,7 @@ pub(crate) fn run_sockets(plan: Plan, output: &OutputArgs) -> Result<u8> {
     let server = prepare_server(plan, Signals::install()?)?;
     for address in server.addresses() {
         if !output.quiet {
-            eprintln!("listening at {address}");
+            say(format_args!("listening at {address}"));
         }
     }
     let live_json = output.live_json;

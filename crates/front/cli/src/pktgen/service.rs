@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::Write as _,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -625,7 +624,7 @@ pub(super) fn say(line: &str) {
         let (sender, lines) = sync_channel::<String>(LINES);
         let writing = move || {
             for line in lines {
-                let _ = writeln!(std::io::stderr(), "wirebench: {line}");
+                crate::say::say(format_args!("wirebench: {line}"));
             }
         };
         let thread = std::thread::Builder::new().name("wb-log".to_owned());

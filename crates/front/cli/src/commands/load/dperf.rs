@@ -12,7 +12,7 @@ use wb_dperf::{
 use wb_model::{Locator, Plan, load::LoadEnd};
 use wb_session::load::{LoadSnapshot, LoadView};
 
-use crate::run::print;
+use crate::{run::print, say::say};
 
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "dperf")]
@@ -142,7 +142,7 @@ impl DperfArgs {
     ) -> Result<Config> {
         let problems = wb_dperf::check(file, text, false);
         let warnings = problems.iter().filter(|p| p.severity == Severity::Warning);
-        warnings.for_each(|p| eprintln!("wirebench: {p}"));
+        warnings.for_each(|p| say(format_args!("wirebench: {p}")));
         if !accepted(&problems) {
             return Err(told(&problems));
         }
@@ -153,7 +153,9 @@ impl DperfArgs {
             locators: self.locators(&config),
         };
         let made = wb_dperf::translate(&config, &options).map_err(|p| told(&p))?;
-        made.notes.iter().for_each(|n| eprintln!("wirebench: {n}"));
+        made.notes
+            .iter()
+            .for_each(|n| say(format_args!("wirebench: {n}")));
         let named = |name: &str| match prefix {
             Some(prefix) => format!("{prefix} {name}"),
             None => name.to_owned(),
@@ -162,11 +164,11 @@ impl DperfArgs {
         for mut port in made.ports {
             port.name = named(&port.name);
             if port.cpus.iter().any(|cpu| !allowed.contains(cpu)) {
-                eprintln!(
+                say(format_args!(
                     "wirebench: {file}: cpu {}: not all are there ({}); the workers run where there is room",
                     wb_host::cpu::format_list(&port.cpus),
                     wb_host::cpu::format_list(&allowed)
-                );
+                ));
                 port.cpus.clear();
             }
             plan.ports.push(port);

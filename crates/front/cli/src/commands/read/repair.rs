@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 use wb_render::figures::count;
 
 use super::source::{Source, Trouble};
-use crate::run::{Fault, print};
+use crate::{
+    run::{Fault, print},
+    say::say,
+};
 
 /// Repairs each file; the exit code is 1 if one has nothing that is whole.
 ///
@@ -54,7 +57,9 @@ fn repair(path: &Path) -> Result<u8> {
         }
         Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
         Some(trouble @ Trouble::Damaged(_)) if whole == 0 => {
-            eprintln!("wirebench: {name}: {trouble}; nothing is whole, so nothing was changed");
+            say(format_args!(
+                "wirebench: {name}: {trouble}; nothing is whole, so nothing was changed"
+            ));
             Ok(1)
         }
         Some(trouble @ Trouble::Damaged(_)) => {
