@@ -138,8 +138,10 @@ pub(crate) struct Lane {
     /// `None`: as fast as it goes.
     pacer: Option<Pacer>,
     rise: Option<Rise>,
-    /// What this lane may be late by before it gives events up.
+    /// What this lane may be late by before it gives events up, or puts them off.
     allowance_ns: u64,
+    /// It ends with a number of frames and not at a time, so all of them are sent, if later.
+    patient: bool,
     bursts: bool,
     flows: u32,
     first_flow: u32,
@@ -213,6 +215,7 @@ impl Lane {
             pacer,
             rise,
             allowance_ns: sender.catch_up_ns.saturating_add(burst_ns),
+            patient: sender.duration_ns.is_none(),
             bursts,
             flows: spec.flows,
             first_flow: spec.first_flow,
@@ -265,14 +268,17 @@ impl Lane {
         self.pacer.is_some() && !self.bursts
     }
 
-    /// Gives up what is older than may be made up for.
+    /// Gives up what is older than may be made up for, or puts the rest off where no time ends it.
     #[inline]
     pub(crate) fn give_up(&mut self, elapsed_ns: u64) {
         let oldest = elapsed_ns.saturating_sub(self.allowance_ns);
         if let Some(pacer) = &mut self.pacer
             && pacer.due() < oldest
         {
-            pacer.skip_before(oldest, elapsed_ns);
+            match self.patient {
+                true => pacer.put_off(oldest),
+                false => pacer.skip_before(oldest, elapsed_ns),
+            }
         }
     }
 

@@ -87,6 +87,8 @@ pub(crate) struct Pacer {
     /// Events of ours that there are.
     limit: u64,
     skipped: u64,
+    /// What the schedule was put off by.
+    delay: u64,
     worker: u64,
     workers: u64,
     schedule: Schedule,
@@ -112,6 +114,7 @@ impl Pacer {
             passed: 0,
             limit: u64::MAX,
             skipped: 0,
+            delay: 0,
             worker: u64::from(worker),
             workers: u64::from(workers),
             schedule,
@@ -152,6 +155,16 @@ impl Pacer {
             .worker
             .saturating_add(self.workers.saturating_mul(self.passed));
         (self.due, self.rest) = self.schedule.due(k);
+        self.due = self.due.saturating_add(self.delay);
+    }
+
+    /// Puts off what is left, so that the next event is due at `offset_ns`, unless it is due later.
+    #[cold]
+    pub(crate) fn put_off(&mut self, offset_ns: u64) {
+        if self.due < offset_ns {
+            self.delay += offset_ns - self.due;
+            self.due = offset_ns;
+        }
     }
 
     /// How many of our events are due before `offset_ns`, past the limit too.
@@ -191,7 +204,7 @@ impl Pacer {
     /// How many events wait that are due by `offset_ns`.
     pub(crate) fn waiting(&self, offset_ns: u64) -> u64 {
         let due = self
-            .ours_before(offset_ns.saturating_add(1))
+            .ours_before(offset_ns.saturating_add(1).saturating_sub(self.delay))
             .min(self.limit);
         due.saturating_sub(self.passed)
     }
