@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order.
+//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order. Who ignores SIGHUP
+//! (`nohup`) goes on when the terminal goes.
 
 use std::sync::{
     Arc,
@@ -6,7 +7,7 @@ use std::sync::{
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
+    consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
     iterator,
 };
 
@@ -40,6 +41,15 @@ impl Signals {
         Self::install_for(&[SIGINT, SIGTERM, SIGHUP])
     }
 
+    /// The same for a socket test, which SIGALRM ends too: at the time that its owner set, so it is
+    /// a normal end.
+    ///
+    /// # Errors
+    /// When the system refuses a handler or a thread.
+    pub fn install_for_test() -> Result<Self, StartError> {
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGALRM])
+    }
+
     /// The same for a capture: SIGHUP asks for the next file, SIGUSR1 for the counts, SIGUSR2 for
     /// what was read to be written.
     ///
@@ -56,7 +66,12 @@ impl Signals {
             cause,
         };
         let signals = Self::default();
-        let mut arrivals = iterator::Signals::new(numbers).map_err(refused)?;
+        let numbers: Vec<i32> = numbers
+            .iter()
+            .copied()
+            .filter(|n| *n != SIGHUP || !wb_host::process::ignores(SIGHUP))
+            .collect();
+        let mut arrivals = iterator::Signals::new(&numbers).map_err(refused)?;
         let noted = signals.clone();
         std::thread::Builder::new()
             .name("wb-signals".to_owned())
@@ -101,6 +116,11 @@ impl Signals {
             0 => None,
             n => Some(n),
         }
+    }
+
+    /// The signal that ended a run before its time, if one did.
+    pub(crate) fn interrupted(&self) -> Option<i32> {
+        self.received().filter(|n| *n != SIGALRM)
     }
 
     /// Whether one came, for loops that look often.

@@ -187,7 +187,7 @@ impl PreparedSockets {
                 }
             }
         }
-        let end = match (&failure, signals.received()) {
+        let end = match (&failure, signals.interrupted()) {
             (_, Some(signal)) => End::Signal(signal),
             (Some((name, failure)), _) if self.plan.sockets.len() > 1 => {
                 End::Fault(format!("{name}: {}", failure.what))

@@ -25,6 +25,17 @@ pub fn own_start_time() -> u64 {
     start_time(std::process::id()).unwrap_or(0)
 }
 
+/// Whether this process ignores a signal, as one started by `nohup` does SIGHUP.
+pub fn ignores(signal: i32) -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| ignored(&status, signal))
+}
+
+fn ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
+        .is_some_and(|m| (1..=64).contains(&signal) && m & (1 << (signal - 1)) != 0)
+}
+
 /// Whether the process that had this number and started then is still at work. One that has ended
 /// and waits for its parent to notice is not.
 pub fn is_alive(pid: u32, start_time: u64) -> bool {
@@ -55,6 +66,14 @@ fn command_line(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ignored_signals_are_read() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        let got: Vec<i32> = (0..70).filter(|n| ignored(status, *n)).collect();
+        assert_eq!(got, [1, 13]);
+        assert!(!ignored("", 1));
+    }
 
     #[test]
     fn stat_lines() {

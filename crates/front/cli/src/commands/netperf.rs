@@ -17,7 +17,7 @@ use wb_session::{
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
-    run::{deliver, print},
+    run::{deliver, deliver_document, print},
     say::{say, say_as_is},
 };
 
@@ -167,7 +167,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
             }
         }
     }
-    let prepared = prepare_sockets(command.plan.clone(), Signals::install()?)?;
+    let prepared = prepare_sockets(command.plan.clone(), Signals::install_for_test()?)?;
     let mut intervals = 0;
     let live_json = args.output.live_json;
     let mut observe = |snapshot: &Snapshot| {
@@ -205,7 +205,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         if !ending.stderr.is_empty() {
             say_as_is(&ending.stderr);
         }
-        deliver(&wb_render::json::report(&finished.report))?;
+        deliver_document(&wb_render::json::report(&finished.report))?;
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
     if args.output.csv {
