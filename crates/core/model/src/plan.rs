@@ -11,7 +11,7 @@ use crate::{
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
-    load::LoadJob,
+    load::{LoadEnd, LoadJob},
     locator::Locator,
     socket::{SocketJob, SocketServerJob},
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
@@ -387,6 +387,32 @@ const fn is_false(b: &bool) -> bool {
 }
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+impl Plan {
+    /// Whether nothing in it ends by itself, so that a signal is its normal end.
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        let devices = self.devices.iter().any(|d| d.settings.count == 0);
+        let watches = self.devices.is_empty() && self.watches.iter().any(|w| w.duration.is_none());
+        let receives = |job: &TrafficJob| job.tx.is_none() && job.duration.is_none();
+        let captures = |job: &CaptureJob| {
+            job.count.is_none() && job.duration.is_none() && job.stop_octets.is_none()
+        };
+        // Servers go on for as long as the clients of the same plan.
+        let clients = self.loads.iter().any(|l| l.end == LoadEnd::Client);
+        let lasting = self
+            .loads
+            .iter()
+            .filter(|l| !clients || l.end == LoadEnd::Client)
+            .any(|l| l.shape.duration == Span::default());
+        devices
+            || watches
+            || self.socket_server.is_some()
+            || self.traffic.iter().any(receives)
+            || self.captures.iter().any(captures)
+            || lasting
+    }
 }
 
 impl Default for Plan {

@@ -103,6 +103,8 @@ pub enum Verdict {
     Fail,
     /// The tester, not the device, was the limit, or the run was broken off by a fault.
     Invalid,
+    /// A signal ended it before its time, so it is no result of what was planned.
+    Incomplete,
 }
 
 /// Frames, counted each once. A field is absent (null) where that side was not part of the run.

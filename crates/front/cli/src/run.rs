@@ -93,16 +93,32 @@ pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Fault(format!(
-            "cannot write the results to standard output: {e}"
-        ))),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(not_written(&e)),
         _ => Ok(()),
     }
 }
 
+/// Writes a document to standard output. A part of it is of no use to anyone, so a closed pipe is an
+/// error too.
+///
+/// # Errors
+/// When it cannot be written as a whole.
+pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|e| not_written(&e))
+}
+
+fn not_written(error: &std::io::Error) -> Fault {
+    Fault(format!(
+        "cannot write the results to standard output: {error}"
+    ))
+}
+
 pub(crate) fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(), Fault> {
     if output.json {
-        deliver(&wb_render::json::report(report))
+        deliver_document(&wb_render::json::report(report))
     } else if output.csv {
         deliver(&wb_render::csv::report(report))
     } else if !output.live_json {

@@ -109,6 +109,7 @@ const fn verdict(v: Verdict) -> &'static str {
         Verdict::Pass => "pass",
         Verdict::Fail => "fail",
         Verdict::Invalid => "invalid",
+        Verdict::Incomplete => "incomplete",
     }
 }
 

@@ -183,6 +183,7 @@ pub fn text(report: &LbReport) -> String {
         Verdict::Pass => "PASS",
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",
+        Verdict::Incomplete => "INCOMPLETE",
     };
     let mut text = format!(
         "{verdict}  {}\n  {}, started {}, took {:.1} s\n\n",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    REPORT_SCHEMA, Report, Summary, Totals,
     criteria::{Criterion, Limit, Metric},
     report::{
         ClockReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport,
@@ -18,6 +18,7 @@ use crate::{
     clock::rfc3339,
     prepare::{Prepared, Way, is_tagged},
     run::{End, Ended, Seat},
+    verdict::{self, Circumstances},
 };
 
 /// Flows that are listed one by one; of more, those with most trouble.
@@ -435,21 +436,26 @@ fn stamp_source(ended: &Ended, port: usize) -> Option<String> {
 }
 
 pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> CriterionReport {
-    #[allow(clippy::cast_precision_loss)]
+    // A share of nothing is no measurement.
     let ratio = |part: Option<u64>, whole: Option<u64>| match (part, whole) {
-        (Some(part), Some(whole)) => Some(share(part, whole)),
+        (Some(part), Some(whole)) if whole > 0 => Some(share(part, whole)),
         _ => None,
     };
+    // Where only one end is ours, what must have been sent follows from what came and the gaps.
+    let offered = totals.offered_frames.or_else(|| {
+        let originals = totals.received_frames? - totals.duplicate_frames?;
+        Some(originals + totals.lost_frames?)
+    });
     #[allow(clippy::cast_precision_loss)]
     let time = |v: Option<i64>| v.map(|v| v as f64);
     let measured = match criterion.metric {
-        Metric::Loss => ratio(totals.lost_frames, totals.offered_frames),
+        Metric::Loss => ratio(totals.lost_frames, offered),
         Metric::Unsent => ratio(totals.unsent_frames, totals.intended_frames),
-        Metric::Duplicates => ratio(totals.duplicate_frames, totals.offered_frames),
-        Metric::Reordered => ratio(totals.reordered_frames, totals.offered_frames),
+        Metric::Duplicates => ratio(totals.duplicate_frames, offered),
+        Metric::Reordered => ratio(totals.reordered_frames, offered),
         Metric::Failed => totals
             .connections
-            .map(|c| share(c.failed_connections, c.attempted_connections)),
+            .and_then(|c| ratio(Some(c.failed_connections), Some(c.attempted_connections))),
         Metric::Mean => latency.mean,
         Metric::P50 => time(latency.p50),
         Metric::P99 => time(latency.p99),
@@ -675,27 +681,15 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
-    let failed: Vec<&str> = criteria
-        .iter()
-        .filter(|c| !c.held)
-        .map(|c| c.criterion.as_str())
-        .collect();
-    let (verdict, reason) = match &ended.end {
-        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        End::Signal(n) => (
-            verdict_of(&failed),
-            format!("ended early by {}", signal_name(*n)),
-        ),
-        End::Completed if failed.is_empty() && criteria.is_empty() => (
-            Verdict::Pass,
-            "it ran to its end; no criteria were given".to_owned(),
-        ),
-        End::Completed if failed.is_empty() => (Verdict::Pass, "all criteria held".to_owned()),
-        End::Completed => (
-            Verdict::Fail,
-            format!("did not hold: {}", failed.join(", ")),
-        ),
-    };
+    let (verdict, reason) = verdict::verdict(
+        &ended.end,
+        &criteria,
+        Circumstances {
+            invalid: nothing_sent(&totals),
+            endless: prepared.plan.is_endless(),
+            stopped: None,
+        },
+    );
     let mut flows: Vec<FlowReport> = settled
         .iter()
         .flat_map(|s| s.flows.iter().cloned())
@@ -759,18 +753,16 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
     }
 }
 
-fn verdict_of(failed: &[&str]) -> Verdict {
-    if failed.is_empty() {
-        Verdict::Pass
-    } else {
-        Verdict::Fail
-    }
+/// A run that was to send and did not is no measurement of the device.
+pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
+    (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
 }
 
 pub(crate) fn signal_name(n: i32) -> String {
     match n {
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),
+        14 => "SIGALRM".to_owned(),
         15 => "SIGTERM".to_owned(),
         n => format!("signal {n}"),
     }

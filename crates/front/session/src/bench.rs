@@ -48,7 +48,7 @@ impl LbFinished {
         match (&self.end, self.report.verdict) {
             (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
             (End::Fault(_), _) => 4,
-            (_, Verdict::Pass) => 0,
+            (_, Verdict::Pass | Verdict::Incomplete) => 0,
             (_, Verdict::Fail) => 1,
             (_, Verdict::Invalid) => 3,
         }
@@ -261,7 +261,7 @@ fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) 
     match end {
         End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
         End::Signal(_) => (
-            Verdict::Invalid,
+            Verdict::Incomplete,
             "ended early; this is what was measured until then".to_owned(),
         ),
         End::Completed if !without.is_empty() => (

@@ -43,7 +43,7 @@ use crate::{
         AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
         open_virtual, require_link, total_memory,
     },
-    run::{clock_step, settle_worker},
+    run::{Alarm, clock_step, settle_worker},
 };
 
 /// How often the controlling thread looks at signals and workers.
@@ -515,6 +515,7 @@ impl PreparedCapture {
             let (port, number) = (seat.port, seat.queue_number);
             let interface = u32::try_from(port).unwrap_or(u32::MAX);
             let work = move || {
+                let alarm = Alarm(faulted);
                 settle_worker(cpu);
                 if realtime {
                     // It was allowed a moment ago.
@@ -528,7 +529,7 @@ impl PreparedCapture {
                     AnyQueue::File(q) => read(q, seat_of_reader, interface, control),
                 };
                 if outcome.fault.is_some() {
-                    faulted.store(true, Ordering::Release);
+                    alarm.0.store(true, Ordering::Release);
                 }
                 outcome
             };
@@ -890,11 +891,16 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
     };
     let verdict = match &ended.end {
         End::Fault(_) => Verdict::Invalid,
-        _ if held => Verdict::Pass,
-        _ => Verdict::Fail,
+        // What was lost is lost, however it ended.
+        _ if !held => Verdict::Fail,
+        End::Signal(_) if !ended.plan.is_endless() => Verdict::Incomplete,
+        _ => Verdict::Pass,
     };
     let reason = match &ended.end {
         End::Fault(text) => format!("ended by a fault: {text}"),
+        End::Signal(n) if verdict == Verdict::Incomplete => {
+            format!("ended early by {}; nothing was lost", signal_name(*n))
+        }
         _ if lost == 0 => "nothing was lost".to_owned(),
         _ => format!("{lost} frames were lost"),
     };

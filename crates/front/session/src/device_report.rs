@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Histogram, Measurement};
 use wb_model::{
-    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    Plan, REPORT_SCHEMA, Report, Summary, Totals,
     device::{DeviceConfig, DeviceJob, Mode},
     report::{ClockReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -14,10 +14,11 @@ use wb_xdp::consume::Consumer;
 
 use crate::{
     End,
-    account::{judge, measurement_warnings, share, signal_name, summary},
+    account::{judge, measurement_warnings, nothing_sent, share, signal_name, summary},
     clock::rfc3339,
     devices::WatchQueue,
     ports::OpenPort,
+    verdict::{self, Circumstances},
 };
 
 /// Everything the report is made of.
@@ -377,17 +378,15 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
     let latency = summary(all.latency.summary());
     let judged = ended.plan.criteria.iter();
     let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &latency)).collect();
-    let held = criteria.iter().all(|c| c.held);
-    let (verdict, reason) = match &ended.end {
-        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        _ if !held => (Verdict::Fail, "a criterion did not hold".to_owned()),
-        End::Signal(n) => (Verdict::Pass, format!("ended early by {}", signal_name(*n))),
-        End::Completed if criteria.is_empty() => (
-            Verdict::Pass,
-            "it ran to its end; no criteria were given".to_owned(),
-        ),
-        End::Completed => (Verdict::Pass, "all criteria held".to_owned()),
-    };
+    let (verdict, reason) = verdict::verdict(
+        &ended.end,
+        &criteria,
+        Circumstances {
+            invalid: nothing_sent(&totals),
+            endless: ended.plan.is_endless(),
+            stopped: None,
+        },
+    );
     Report {
         schema: REPORT_SCHEMA.to_owned(),
         kind: ended.plan.kind.clone(),

@@ -36,7 +36,7 @@ use crate::{
         AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
         require_link,
     },
-    run::{clock_step, settle_worker},
+    run::{Alarm, clock_step, settle_worker},
 };
 
 /// A queue of a watching port.
@@ -416,7 +416,16 @@ impl PreparedDevices {
         control.start_at_mono_ns.store(start_ns, Ordering::Release);
         let faulted = Arc::new(AtomicBool::new(false));
         let watchers = self.start_watchers(&faulted)?;
-        let senders = self.start_senders(&control)?;
+        let senders = match self.start_senders(&control, &faulted) {
+            Ok(senders) => senders,
+            Err(error) => {
+                self.watches.iter().for_each(|w| w.handle.stop());
+                for (_, _, thread) in watchers {
+                    let _ = thread.join();
+                }
+                return Err(error);
+            }
+        };
         let end = self.watch(start_ns, &faulted, &senders, &watchers, observe);
 
         let mut dead = None;
@@ -481,7 +490,11 @@ type Watchers = Vec<(usize, WatchQueue, JoinHandle<WatchOutcome>)>;
 
 impl PreparedDevices {
     /// One worker for each CPU that has devices.
-    fn start_senders(&mut self, control: &Arc<Control>) -> Result<Senders, StartError> {
+    fn start_senders(
+        &mut self,
+        control: &Arc<Control>,
+        faulted: &Arc<AtomicBool>,
+    ) -> Result<Senders, StartError> {
         let mut by_cpu: BTreeMap<u32, Vec<(usize, DeviceSeat)>> = BTreeMap::new();
         control
             .senders_running
@@ -504,9 +517,11 @@ impl PreparedDevices {
                 });
             }
             let control_of_thread = Arc::clone(control);
+            let alarm = Alarm(Arc::clone(faulted));
             let started = std::thread::Builder::new()
                 .name(format!("wb-pktgend-{cpu}"))
                 .spawn(move || {
+                    let _alarm = alarm;
                     settle_worker(Some(cpu));
                     run_devices(lanes, &control_of_thread, &SystemClock)
                 });
@@ -531,6 +546,7 @@ impl PreparedDevices {
             let (handle, faulted) = (Arc::clone(&watch.handle), Arc::clone(faulted));
             let cpu = self.ports[port].wire.as_ref().map(|_| watch.cpu);
             let work = move || {
+                let alarm = Alarm(faulted);
                 settle_worker(cpu);
                 let outcome = match queue {
                     AnyQueue::Xdp(mut q) => run_watcher(&mut q, &handle, &SystemClock),
@@ -539,7 +555,7 @@ impl PreparedDevices {
                     AnyQueue::File(mut q) => run_watcher(&mut q, &handle, &SystemClock),
                 };
                 if outcome.fault.is_some() {
-                    faulted.store(true, Ordering::Release);
+                    alarm.0.store(true, Ordering::Release);
                 }
                 outcome
             };

@@ -23,6 +23,7 @@ mod presence;
 mod run;
 mod signals;
 pub mod socket;
+mod verdict;
 
 pub use clock::{SystemClock, rfc3339};
 pub use error::StartError;

@@ -55,7 +55,7 @@ impl Finished {
             End::Completed => match self.report.verdict {
                 wb_model::Verdict::Fail => 1,
                 wb_model::Verdict::Invalid => 3,
-                wb_model::Verdict::Pass => 0,
+                wb_model::Verdict::Pass | wb_model::Verdict::Incomplete => 0,
             },
         }
     }
@@ -178,6 +178,18 @@ fn receiver_for(way: &Way) -> Receiver {
     })
 }
 
+/// Marks the run as faulted where the thread that holds it panics: the controlling thread would wait
+/// for it to the end of the run.
+pub(crate) struct Alarm(pub(crate) Arc<AtomicBool>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
 /// Gives the calling thread its CPU and its rank among the others.
 pub(crate) fn settle_worker(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
@@ -203,10 +215,11 @@ fn start<Q: QueuePair + 'static>(
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
+            let alarm = Alarm(faulted);
             settle_worker(cpu);
             let outcome = run_worker(&mut pair, worker, &control, &shared, &SystemClock);
             if outcome.fault.is_some() {
-                faulted.store(true, Ordering::Release);
+                alarm.0.store(true, Ordering::Release);
             }
             outcome
         })
@@ -214,6 +227,15 @@ fn start<Q: QueuePair + 'static>(
             operation: "start a worker",
             cause,
         })
+}
+
+/// Ends the workers that have been started, and waits for them.
+fn dismiss(control: &Control, seats: &mut [Seat]) {
+    control.stop.store(true, Ordering::Release);
+    control.finish.store(true, Ordering::Release);
+    for thread in seats.iter_mut().filter_map(|s| s.thread.take()) {
+        let _ = thread.join();
+    }
 }
 
 /// How far the wall clock moved against the steady one; 0 where that is within the error of
@@ -276,6 +298,7 @@ impl Prepared {
         let offset = wall_minus_monotonic();
         let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         control.start_at_mono_ns.store(start_ns, Ordering::Release);
+        let mut refused = None;
         for (seat, (pair, worker)) in seats.iter_mut().zip(workers) {
             let port = &self.ports[seat.port];
             let name = format!("wb-{}-{}-{}", port.role(), port.plan.name, seat.queue);
@@ -285,12 +308,24 @@ impl Prepared {
                 Arc::clone(&faulted),
             );
             let cpu = seat.cpu;
-            seat.thread = Some(match pair {
+            let started = match pair {
                 AnyQueue::Xdp(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::Packet(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::Memory(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::File(q) => start(q, worker, cpu, name, control, shared, faulted),
-            }?);
+            };
+            match started {
+                Ok(thread) => seat.thread = Some(thread),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        if let Some(error) = refused {
+            // Those that run already must not send on with nobody to end them.
+            dismiss(&control, &mut seats);
+            return Err(error);
         }
 
         let started_wall_ns = wall_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);

@@ -16,7 +16,7 @@ use wb_render::lb;
 use wb_session::{End, Environment, Signals, bench::run_lb};
 
 use crate::{
-    run::{deliver, lab_hints, print},
+    run::{deliver, deliver_document, lab_hints, print},
     say::{say, say_in_passing},
 };
 
@@ -149,7 +149,7 @@ fn run_balancer(args: &LbArgs) -> Result<u8> {
     };
     let finished = run_lb(&plan, &environment, &mut observe)?;
     let delivered = match args.json {
-        true => deliver(&lb::json(&finished.report)),
+        true => deliver_document(&lb::json(&finished.report)),
         false => deliver(&lb::text(&finished.report)),
     };
     if let End::Fault(text) = &finished.end {

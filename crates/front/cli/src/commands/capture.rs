@@ -26,7 +26,7 @@ use wb_session::{
 use wb_tcpdump::{closing, print::LinkType};
 
 use crate::{
-    run::{deliver, print},
+    run::{deliver_document, print},
     say::{say, say_as_is, say_in_passing},
 };
 
@@ -283,7 +283,7 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
         ));
     }
     if shown.json {
-        deliver(&wb_render::json::report(report))?;
+        deliver_document(&wb_render::json::report(report))?;
     }
     Ok(exit_code(&finished.finished))
 }
@@ -293,7 +293,7 @@ fn exit_code(finished: &wb_session::Finished) -> u8 {
     match &finished.end {
         wb_session::End::Fault(_) => 4,
         _ => match finished.report.verdict {
-            wb_model::Verdict::Pass => 0,
+            wb_model::Verdict::Pass | wb_model::Verdict::Incomplete => 0,
             _ => 1,
         },
     }

@@ -21,7 +21,7 @@ use wb_session::{
 
 use crate::{
     args::OutputArgs,
-    run::{Fault, deliver, deliver_report, lab_hints, print, show},
+    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show},
     say::say,
 };
 
@@ -236,7 +236,7 @@ pub(crate) fn run_load(
     let delivered = match &printer {
         Some(printer) if output.json => {
             let report = wb_render::json::report(&finished.report);
-            deliver(&with_compat(&report, Some(&printer.total()))?)
+            deliver_document(&with_compat(&report, Some(&printer.total()))?)
         }
         Some(printer) if shown.as_dperf => deliver(&printer.total_text()),
         _ => deliver_report(&finished.report, output),

@@ -9,6 +9,7 @@ mod capture;
 mod capture_output;
 mod capture_port;
 mod faults;
+mod hostile;
 mod impair;
 mod input;
 mod kit;

@@ -97,6 +97,7 @@ fn verdict(page: &mut Page, report: &Report) {
         Verdict::Pass => (Tone::Good, "PASS  "),
         Verdict::Fail => (Tone::Bad, "FAIL  "),
         Verdict::Invalid => (Tone::Bad, "INVALID  "),
+        Verdict::Incomplete => (Tone::Bad, "INCOMPLETE  "),
     };
     page.item(tone, word, Tone::Plain, &report.reason);
     if !report.limited_by.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wb_load::{LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
-    REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
     load::{
         ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadWorkerReport,
     },
@@ -21,6 +21,7 @@ use crate::{
     End,
     account::{judge, share, signal_name, summary},
     clock::{clock_report, rfc3339},
+    verdict::{self, Circumstances},
 };
 
 /// Bytes of the FCS, which the machines do not see.
@@ -157,7 +158,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
-    let (verdict, reason) = verdict(ended, &criteria, &totals, &settled);
+    let (verdict, reason) = verdict(&prepared.plan, ended, &criteria, &totals, &settled);
     let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
     let per_second = |n: Option<u64>| n.map(|n| n as f64 / seconds);
     Report {
@@ -215,39 +216,33 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
 }
 
 fn verdict(
+    plan: &Plan,
     ended: &Ended,
     criteria: &[CriterionReport],
     totals: &Totals,
     settled: &[Settled],
 ) -> (Verdict, String) {
-    let failed: Vec<&str> = criteria
-        .iter()
-        .filter(|c| !c.held)
-        .map(|c| c.criterion.as_str())
-        .collect();
-    let verdict = match failed.is_empty() {
-        true => Verdict::Pass,
-        false => Verdict::Fail,
-    };
-    match &ended.end {
-        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        _ if !totals.adds_up() || settled.iter().any(|s| !s.report.totals.adds_up()) => (
-            Verdict::Invalid,
-            "the connections do not add up; this is a defect of the program".to_owned(),
-        ),
-        End::Signal(n) => (verdict, format!("ended early by {}", signal_name(*n))),
-        End::Completed if failed.is_empty() && ended.stopped => {
-            (verdict, "ended early by stop over --control".to_owned())
-        }
-        End::Completed if !failed.is_empty() => {
-            (verdict, format!("did not hold: {}", failed.join(", ")))
-        }
-        End::Completed if criteria.is_empty() => (
-            verdict,
-            "it ran to its end; no criteria were given".to_owned(),
-        ),
-        End::Completed => (verdict, "all criteria held".to_owned()),
-    }
+    let wrong = !totals.adds_up() || settled.iter().any(|s| !s.report.totals.adds_up());
+    let defect =
+        wrong.then(|| "the connections do not add up; this is a defect of the program".to_owned());
+    verdict::verdict(
+        &ended.end,
+        criteria,
+        Circumstances {
+            invalid: defect.or_else(|| nothing_attempted(totals, settled)),
+            endless: plan.is_endless(),
+            stopped: ended
+                .stopped
+                .then(|| "ended early by stop over --control".to_owned()),
+        },
+    )
+}
+
+/// A client that opened nothing has measured nothing.
+fn nothing_attempted(totals: &Totals, settled: &[Settled]) -> Option<String> {
+    let client = settled.iter().any(|s| s.report.end == LoadEnd::Client);
+    let attempted = totals.connections.map_or(0, |c| c.attempted_connections);
+    (client && attempted == 0).then(|| "no connection was attempted".to_owned())
 }
 
 /// What kept the load from being higher.

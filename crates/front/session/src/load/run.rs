@@ -173,12 +173,26 @@ impl PreparedLoad {
                 let name = format!("wb-load-{number}-{queue}");
                 let slot = Arc::new(LoadSlot::default());
                 let (control, shown) = (Arc::clone(&job.control), Arc::clone(&slot));
-                let thread = match pair {
+                let started = match pair {
                     AnyQueue::Xdp(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::Packet(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::Memory(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::File(q) => start(q, spec, cpu, name, control, shown),
-                }?;
+                };
+                let thread = match started {
+                    Ok(thread) => thread,
+                    Err(error) => {
+                        // Those that run already must not go on with nobody to end them.
+                        self.jobs.iter().for_each(|job| {
+                            job.control.stop.store(true, Ordering::Release);
+                            job.control.hurry.store(true, Ordering::Release);
+                        });
+                        for thread in seats.into_iter().filter_map(|s: Seat| s.thread) {
+                            let _ = thread.join();
+                        }
+                        return Err(error);
+                    }
+                };
                 seats.push(Seat {
                     job: number,
                     queue,

@@ -10,8 +10,9 @@ use wb_model::{
 use super::Times;
 use crate::{
     End,
-    account::{judge, signal_name},
+    account::judge,
     clock::{clock_report, rfc3339},
+    verdict::{self, Circumstances},
 };
 
 pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketReport) -> Report {
@@ -26,7 +27,7 @@ pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketRepor
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
-    let (verdict, reason) = verdict(end, &criteria, &totals);
+    let (verdict, reason) = verdict(plan, end, &criteria, &totals);
     let warnings = sockets
         .jobs
         .iter()
@@ -96,30 +97,21 @@ fn totals(sockets: &SocketReport) -> Totals {
     sum
 }
 
-fn verdict(end: &End, criteria: &[CriterionReport], totals: &Totals) -> (Verdict, String) {
-    let failed: Vec<&str> = criteria
-        .iter()
-        .filter(|c| !c.held)
-        .map(|c| c.criterion.as_str())
-        .collect();
-    let verdict = match failed.is_empty() {
-        true => Verdict::Pass,
-        false => Verdict::Fail,
-    };
-    match end {
-        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        _ if !totals.adds_up() => (
-            Verdict::Invalid,
-            "the datagrams do not add up; this is a defect of the program".to_owned(),
-        ),
-        End::Signal(n) => (verdict, format!("ended early by {}", signal_name(*n))),
-        End::Completed if !failed.is_empty() => {
-            (verdict, format!("did not hold: {}", failed.join(", ")))
-        }
-        End::Completed if criteria.is_empty() => (
-            verdict,
-            "it ran to its end; no criteria were given".to_owned(),
-        ),
-        End::Completed => (verdict, "all criteria held".to_owned()),
-    }
+fn verdict(
+    plan: &Plan,
+    end: &End,
+    criteria: &[CriterionReport],
+    totals: &Totals,
+) -> (Verdict, String) {
+    let defect = (!totals.adds_up())
+        .then(|| "the datagrams do not add up; this is a defect of the program".to_owned());
+    verdict::verdict(
+        end,
+        criteria,
+        Circumstances {
+            invalid: defect,
+            endless: plan.is_endless(),
+            stopped: None,
+        },
+    )
 }

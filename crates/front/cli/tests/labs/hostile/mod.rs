@@ -1,0 +1,5 @@
+//! What somebody would do who sets out to break it: a file for each question.
+
+mod every_end;
+mod nobody_listens;
+mod nothing_at_all;

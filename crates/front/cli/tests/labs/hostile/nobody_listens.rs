@@ -1,0 +1,159 @@
+//! Close its ears: the run, its files and its report end as they should, and nobody waits.
+
+use std::{
+    fs::File,
+    io::{PipeReader, Read, pipe},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Running, eventually, wirebench};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A run with some live lines, without a wire.
+const TRIAL: &str =
+    "trial --tx memory:x --rx memory:x --rate 1kpps --duration 600ms --interval 100ms";
+
+/// A pipe that nobody reads from any more.
+fn deaf() -> Stdio {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+fn full() -> Stdio {
+    File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap()
+        .into()
+}
+
+fn run(line: &str, stdout: Stdio, stderr: Stdio) -> Output {
+    let child = wirebench()
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    Running(child).finish(PATIENCE)
+}
+
+#[test]
+fn a_deaf_standard_error_ends_no_run() {
+    let load =
+        "load --client memory:x --server memory:x --cps 100 --duration 600ms --interval 100ms";
+    let tx = "tx -i memory:x --rate 1kpps --duration 600ms --interval 100ms -v";
+    let watch = "pktgen watch -i memory:x --duration 600ms";
+    for line in [TRIAL, &format!("{TRIAL} -v"), load, tx, watch] {
+        for stderr in [deaf(), full()] {
+            let output = run(line, Stdio::piped(), stderr);
+            assert_eq!(output.status.code(), Some(0), "{line}");
+            assert!(!output.stdout.is_empty(), "{line}: no report");
+        }
+    }
+    // A mistake keeps its exit code, though nobody hears what it was.
+    for line in [
+        "trial",
+        "linerate --size 1",
+        "netperf -t NO_SUCH",
+        "netserver -x",
+    ] {
+        let heard = run(line, Stdio::piped(), Stdio::piped()).status.code();
+        assert_eq!(run(line, deaf(), deaf()).status.code(), heard, "{line}");
+        assert_ne!(heard, Some(101), "{line}");
+    }
+}
+
+#[test]
+fn a_document_that_cannot_be_written_is_a_fault() {
+    let json = format!("{TRIAL} -q --json");
+    for (line, stdout, code) in [
+        (TRIAL, deaf(), 0),
+        (TRIAL, full(), 4),
+        (json.as_str(), deaf(), 4),
+        (json.as_str(), full(), 4),
+    ] {
+        let output = run(line, stdout, Stdio::piped());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        let told = said.contains("cannot write the results to standard output");
+        assert_eq!(told, code == 4, "{line}: {said}");
+    }
+}
+
+/// Reads until the first live line is there.
+fn first_line(ears: &mut PipeReader) {
+    let mut byte = [0];
+    while byte != *b"\n" {
+        assert_eq!(ears.read(&mut byte).unwrap(), 1);
+    }
+}
+
+/// Starts a shell line in whose place the binary runs; `ears` hears its standard error.
+fn started(shell: &str) -> (Child, PipeReader) {
+    let (ears, mouth) = pipe().unwrap();
+    let child = Command::new("sh")
+        .args(["-c", shell])
+        .env("WIREBENCH", env!("CARGO_BIN_EXE_wirebench"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(mouth)
+        .spawn()
+        .unwrap();
+    (child, ears)
+}
+
+#[test]
+fn a_terminal_that_hangs_up_ends_a_run_in_order_and_nohup_does_not() {
+    let line = "--tx memory:x --rx memory:x --rate 1kpps --json --interval 100ms";
+    for (shell, code, verdict) in [
+        (
+            format!("exec \"$WIREBENCH\" trial {line} --duration 50s"),
+            129,
+            "incomplete",
+        ),
+        (
+            format!("trap '' HUP; exec \"$WIREBENCH\" trial {line} --duration 1s"),
+            0,
+            "pass",
+        ),
+    ] {
+        let (child, mut ears) = started(&shell);
+        let running = Running(child);
+        first_line(&mut ears);
+        // Nothing that is said from here on is heard.
+        drop(ears);
+        running.signal(Signal::HUP);
+        let output = running.finish(PATIENCE);
+        assert_eq!(output.status.code(), Some(code), "{shell}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        assert_eq!(report["verdict"], verdict, "{shell}: {}", report["reason"]);
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_up_no_run() {
+    // Live lines fill a pipe of one page, and nobody takes them out.
+    let (ears, mouth) = pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&mouth, 4096).unwrap();
+    let line = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 6s --interval 100ms";
+    let child = wirebench()
+        .args(line.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(mouth)
+        .spawn()
+        .unwrap();
+    let mut running = Running(child);
+    eventually("the run ends by itself", || {
+        running.0.try_wait().unwrap().is_some()
+    });
+    let output = running.finish(PATIENCE);
+    assert_eq!(output.status.code(), Some(0));
+    drop(ears);
+}

@@ -1,0 +1,97 @@
+//! Nothing at all: never a pass, never 0 % of nothing; and what has no deadline is sent, if later.
+
+use std::{fs, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Lab, Running, assert_adds_up, privileged, run, total};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs it, and stops it for a while as soon as its workers are there: before the first frame is due,
+/// where the machine lets us.
+fn stalled(arguments: &str, stall: Duration) -> (Option<i32>, Value) {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let running = Running::start(&words);
+    let tasks = format!("/proc/{}/task", running.0.id());
+    let working = || {
+        let tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
+        tasks
+            .filter_map(|t| fs::read_to_string(t.path().join("comm")).ok())
+            .any(|name| name.starts_with("wb-tx"))
+    };
+    while !working() {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    running.signal(Signal::STOP);
+    std::thread::sleep(stall);
+    running.signal(Signal::CONT);
+    let output = running.finish(PATIENCE);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_adds_up(&report);
+    (output.status.code(), report)
+}
+
+#[test]
+fn a_trial_that_sent_nothing_passes_nothing() {
+    let line =
+        "trial --tx memory:x --rx memory:x --json -q --rate 1kpps --duration 100ms --catch-up 0s";
+    for criterion in ["", " --max-loss 0"] {
+        // A late stop lets frames out; some stop is early enough.
+        let silent = (0..20).find_map(|_| {
+            let (code, report) = stalled(&format!("{line}{criterion}"), Duration::from_millis(400));
+            (total(&report, "offered") == 0).then_some((code, report))
+        });
+        let (code, report) = silent.expect("a stop before the first frame");
+        assert_eq!(code, Some(3), "{}", report["reason"]);
+        assert_eq!(report["verdict"], "invalid");
+        for judged in report["criteria"].as_array().unwrap() {
+            assert!(judged["measured"].is_null(), "{judged}");
+            assert_eq!(judged["held"], false, "{judged}");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_opened_nothing_passes_nothing() {
+    let output = run(&[
+        "load",
+        "--client",
+        "memory:x",
+        "--server",
+        "memory:x",
+        "--cps",
+        "0",
+        "--duration",
+        "300ms",
+        "--json",
+        "-q",
+        "--criteria",
+        "failed<=0%",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(output.status.code(), Some(3), "{}", report["reason"]);
+    assert_eq!(report["verdict"], "invalid");
+    assert!(report["criteria"][0]["measured"].is_null());
+    assert_eq!(report["criteria"][0]["held"], false);
+}
+
+#[test]
+fn a_count_is_sent_after_a_stall_too() {
+    if !privileged("a_count_is_sent_after_a_stall_too") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    for driver in ["packet", "xdp"] {
+        let line = format!(
+            "tx -i {driver}:{} --count 157 --rate 5kpps --json -q",
+            lab.a0()
+        );
+        let (code, report) = stalled(&line, Duration::from_millis(1200));
+        assert_eq!(code, Some(0), "{}", report["reason"]);
+        assert_eq!(total(&report, "offered"), 157, "{}", report["totals"]);
+        assert_eq!(total(&report, "unsent"), 0);
+    }
+}
