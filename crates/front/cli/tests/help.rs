@@ -15,6 +15,48 @@ fn wirebench(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Every command that does something, with its subcommands.
+fn commands(above: &[String], found: &mut Vec<Vec<String>>) {
+    let words: Vec<&str> = above.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = wirebench(&words);
+    let list = help.split_once("\nCommands:\n").map(|(_, list)| list);
+    let Some(list) = list else {
+        found.push(above.to_vec());
+        return;
+    };
+    for line in list.lines().take_while(|l| !l.is_empty()) {
+        let name = line.strip_prefix("  ").filter(|l| !l.starts_with(' '));
+        let name = name.and_then(|l| l.split(' ').next());
+        if let Some(name) = name.filter(|n| *n != "help") {
+            commands(&[above, &[name.to_owned()]].concat(), found);
+        }
+    }
+}
+
+#[test]
+fn all_examples_name_files_that_are_there() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+    let mut all = Vec::new();
+    commands(&[], &mut all);
+    assert!(all.len() > 20, "{all:?}");
+    for command in all {
+        let words: Vec<&str> = command
+            .iter()
+            .map(String::as_str)
+            .chain(["--help"])
+            .collect();
+        let help = wirebench(&words);
+        assert!(help.contains("Example"), "{command:?} has no example");
+        for file in help
+            .split_whitespace()
+            .filter(|w| w.starts_with("examples/"))
+        {
+            let path = std::path::Path::new(root).join(file);
+            assert!(path.exists(), "{command:?}: {file} is not there");
+        }
+    }
+}
+
 #[test]
 fn every_command_has_help_with_an_example() {
     for command in [

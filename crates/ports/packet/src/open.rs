@@ -338,10 +338,10 @@ pub(crate) fn socket(interface: &Interface) -> Result<OwnedFd, PortError> {
             port: interface.port.clone(),
             what: "opening a packet socket needs CAP_NET_RAW in the interface's network namespace"
                 .into(),
-            command: "give it with `sudo setcap cap_net_raw,cap_net_admin+ep $(command -v \
-                      wirebench)`, or run as root, or in a namespace of your own made by \
-                      `unshare -Urnm`"
-                .into(),
+            command: format!(
+                "give it with `{}`, or run as root, or in a namespace of your own made by `unshare -Urnm`",
+                PortError::command_granting()
+            ),
         },
         Errno::AFNOSUPPORT => PortError::Unsupported {
             port: interface.port.clone(),

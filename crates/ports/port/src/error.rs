@@ -63,6 +63,15 @@ pub enum PortError {
 }
 
 impl PortError {
+    /// The command that grants a program all that any driver may need: whoever types it once is not told
+    /// another one by the next driver.
+    #[must_use]
+    pub fn command_granting() -> String {
+        let program = std::env::current_exe()
+            .map_or_else(|_| "wirebench".into(), |path| path.display().to_string());
+        format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep {program}")
+    }
+
     /// Whether the run may go on and try again (link down), as against being over.
     #[must_use]
     pub fn is_transient(&self) -> bool {

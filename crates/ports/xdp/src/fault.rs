@@ -52,12 +52,10 @@ pub(crate) fn gone(port: &str) -> PortError {
 }
 
 pub(crate) fn privilege(interface: &Interface, what: &str) -> PortError {
-    let program = std::env::current_exe()
-        .map_or_else(|_| "wirebench".into(), |path| path.display().to_string());
     PortError::Privilege {
         port: interface.port.clone(),
         what: what.to_owned(),
-        command: format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep {program}"),
+        command: PortError::command_granting(),
     }
 }
 

@@ -29,14 +29,22 @@ use crate::{run::print, say::say};
     wirebench lab ls; wirebench lab down --all")]
 pub(crate) enum LabCommand {
     /// Bring up a lab; it stays until it is taken down.
+    #[command(after_help = "Examples:\n  \
+        wirebench lab up pair --queues 4\n  \
+        wirebench lab up impair --as slow --delay 10ms --rate 10mbit --both --hosts")]
     Up(UpArgs),
     /// Take down one lab, or all that nobody uses any more.
+    #[command(after_help = "Examples:\n  wirebench lab down pair\n  wirebench lab down --all")]
     Down(DownArgs),
     /// List labs with their ports, addresses and the counters of impairing devices.
+    #[command(after_help = "Example:\n  wirebench lab ls --json")]
     Ls(LsArgs),
     /// Run a command in a node (a network namespace) of a lab.
+    #[command(after_help = "Example:\n  wirebench lab exec wb-pair-b tcpdump -ni b0")]
     Exec(ExecArgs),
     /// Bring up a lab, run a command beside it, take the lab down. Works without root.
+    #[command(after_help = "Example:\n  \
+        wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0 --rate 10kpps")]
     Run(RunArgs),
 }
 

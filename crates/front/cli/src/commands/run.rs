@@ -14,7 +14,7 @@ use crate::{
 /// Run a plan file (TOML): several ports, streams and jobs at once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    wirebench run examples/two-streams.toml\n  \
+    wirebench run examples/mixed-streams.toml\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 10kpps --print-plan > plan.toml; wirebench run plan.toml\n  \
     wirebench run --keys            the reference of all keys")]
 pub(crate) struct RunArgs {
