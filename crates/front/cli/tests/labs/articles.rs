@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::{
-    kit::{Lab, privileged, system},
+    kit::{Lab, privileged, run, system},
     load::{assert_balanced, job, job_total, load},
 };
 
@@ -154,4 +154,180 @@ fn recipes_for_a_balancer_run_with_their_kni_lines() {
         &["--cps", "20k", "--cc", "200"],
     );
     assert!(job_total(job(&both, "server"), "responses") > 0, "{both}");
+}
+
+/// What a shell printed that sees the control files, and its exit code, which must be 0.
+fn with_control_files(node: &str, script: &str) -> String {
+    let output = run(&["pktgen", "run", "--netns", node, "bash", "-c", script]);
+    let (said, complaints) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}{complaints}");
+    said
+}
+
+/// The function and the sending end of the forwarding and the capture article.
+const PGSET: &str = r#"
+function pgset() {
+    local result
+    echo $1 > $PGDEV
+    result=`cat $PGDEV | fgrep "Result: OK:"`
+    if [ "$result" = "" ]; then
+         cat $PGDEV | fgrep Result:
+    fi
+}
+"#;
+
+#[test]
+fn the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read() {
+    if !privileged("the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    for destination in ["", "pgset \"dst 192.168.0.2\""] {
+        let test = format!(
+            r#"{PGSET}
+            echo "Adding devices to run".
+            PGDEV=/proc/net/pktgen/kpktgend_0
+            pgset "rem_device_all"
+            pgset "add_device a0"
+            pgset "max_before_softirq 10000"
+            echo "Configuring devices"
+            PGDEV=/proc/net/pktgen/a0
+            pgset "clone_skb 10000"
+            pgset "pkt_size 60"
+            pgset "src_mac D4:AE:52:7C:8D:92"
+            pgset "src_min 10.10.10.2"
+            pgset "src_max 10.255.255.255"
+            {destination}
+            pgset "dst_mac 24:B6:FD:F4:95:1A"
+            pgset "count 0"
+            PGDEV=/proc/net/pktgen/pgctrl
+            echo "Running... ctrl^C to stop"
+            pgset "start"
+            echo "Done""#
+        );
+        let path = dir.path().join("test.sh");
+        fs::write(&path, test).unwrap();
+        // Without a destination the article's first script sends to 0.0.0.0, which leads nowhere.
+        let script = path.display();
+        let said = with_control_files(
+            &lab.node("a"),
+            &format!(
+                "(until grep -q 'Running: a0' /proc/net/pktgen/kpktgend_0; do sleep 0.1; done; sleep 0.2
+                  pkill -INT -f '^bash {script}') & bash {script}; cat /proc/net/pktgen/a0"
+            ),
+        );
+        assert!(said.contains("Running... ctrl^C to stop\n"), "{said}");
+        let (_, file) = said
+            .split_once("Params: count 0  min_pkt_size: 60  max_pkt_size: 60\n")
+            .expect(&said);
+        assert!(
+            file.contains("src_min: 10.10.10.2  src_max: 10.255.255.255"),
+            "{said}"
+        );
+        let sent = file
+            .split("pkts-sofar: ")
+            .nth(1)
+            .and_then(|t| t.split(' ').next());
+        assert!(sent.unwrap().parse::<u64>().unwrap() > 0, "{said}");
+        assert!(
+            file.contains("Result: OK: ") && file.contains(" (60byte,0frags)\n"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn the_capture_articles_sender_sends_its_two_thousand() {
+    if !privileged("the_capture_articles_sender_sends_its_two_thousand") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let said = with_control_files(
+        &lab.node("a"),
+        &format!(
+            r#"{PGSET}
+            PGDEV=/proc/net/pktgen/kpktgend_0
+            pgset "rem_device_all" # clear
+            pgset "add_device a0"
+            PGDEV=/proc/net/pktgen/a0
+            pgset "count 2000"
+            pgset "delay 0"
+            pgset "clone_skb 0"
+            pgset "pkt_size 64"
+            pgset "dst 172.16.32.12"
+            pgset "dst_mac fa:28:00:06:df:6c"
+            PGDEV=/proc/net/pktgen/pgctrl
+            pgset "start"
+            cat /proc/net/pktgen/a0"#
+        ),
+    );
+    assert!(said.contains("pkts-sofar: 2000  errors: 0"), "{said}");
+    assert!(said.contains(", 2000 (64byte,0frags)"), "{said}");
+}
+
+#[test]
+fn the_latency_articles_commands_give_both_forms() {
+    if !privileged("the_latency_articles_commands_give_both_forms") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let node = lab.node("a");
+    // Its cable from one port to the other of the same machine.
+    for command in [
+        "link add eth4 type veth peer name eth5",
+        "link set eth4 up",
+        "link set eth5 up",
+    ] {
+        let done = system(
+            "ip",
+            &[&["-n", &node], &command.split(' ').collect::<Vec<_>>()[..]].concat(),
+        );
+        assert!(done.status.success(), "{done:?}");
+    }
+    let said = with_control_files(
+        &node,
+        r#"
+        P=/proc/net/pktgen
+        cat $P/pgrx
+        echo "rx eth5" > $P/pgrx
+        echo "statistics time" > $P/pgrx
+        cat $P/pgrx
+        echo "rem_device_all"            > $P/kpktgend_0
+        echo "add_device eth4"           > $P/kpktgend_0
+        echo "count 10000"               > $P/eth4
+        echo "clone_skb 1"               > $P/eth4
+        echo "pkt_size 60"               > $P/eth4
+        echo "delay 0"                   > $P/eth4
+        echo "src_min 10.0.0.1"          > $P/eth4
+        echo "src_max 10.0.0.1"          > $P/eth4
+        echo "src_mac 02:00:00:00:00:01" > $P/eth4
+        echo "dst 10.0.0.2"              > $P/eth4
+        echo "dst_mac 02:00:00:00:00:02" > $P/eth4
+        echo "start"                     > $P/pgctrl
+        cat $P/pgrx
+        echo "display script" > $P/pgrx
+        cat $P/pgrx
+        echo "display human" > $P/pgrx
+        cat $P/pgrx"#,
+    );
+    let mut parts = said.split("\t\tRECEPTION STATISTICS\n");
+    assert_eq!(parts.next(), Some("Not enabled.\n"), "{said}");
+    let (empty, full) = (parts.next().unwrap(), parts.next().unwrap());
+    assert!(empty.contains("Packets Rx: 0\t Bytes Rx: 0"), "{said}");
+    let packets =
+        |text: &str| text.contains("Global Statistics\nPackets Rx: 10000\t Bytes Rx: 600000\n");
+    let measured = ["Inter-arrival\n", "Jitter\n", "Latency\n", "Samples: "];
+    assert!(
+        packets(full) && measured.iter().all(|m| full.contains(m)),
+        "{said}"
+    );
+    assert!(
+        full.lines().any(|l| l.starts_with("G 10000 600000 ")),
+        "{said}"
+    );
+    assert!(packets(parts.next().unwrap()), "{said}");
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use super::{Folder, PATIENCE, counted, run_script, sent, text};
+use super::{Folder, PATIENCE, counted, sent, text};
 use crate::kit::{Lab, Running, eventually, privileged, run};
 
 #[test]
@@ -83,7 +83,9 @@ fn a_script_without_a_first_line_runs_as_in_a_shell() {
     // The words of articles: `function` is one of bash alone.
     fs::write(&path, "function pgset() { echo $1 > $PGDEV; }\nPGDEV=/proc/net/pktgen/kpktgend_0\npgset \"add_device $1\"\necho ran $2\nexit 3\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = run_script(&lab.node("a"), &[], &[path.to_str().unwrap(), "a0", "b c"]);
+    let node = lab.node("a");
+    let words = [path.to_str().unwrap(), "a0", "b c"];
+    let output = run(&[&["pktgen", "run", "--netns", &node], &words[..]].concat());
     assert_eq!(
         text(&output.stdout),
         "ran b c\n",
