@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use wb_model::{Plan, text::plan_from_toml};
+use wb_model::{
+    Plan,
+    text::plan_from_toml,
+    units::{Rate, Span},
+};
 
 use crate::{
     args::OutputArgs,
@@ -16,6 +20,7 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     wirebench run examples/mixed-streams.toml\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 10kpps --print-plan > plan.toml; wirebench run plan.toml\n  \
+    wirebench run examples/mixed-streams.toml --rate 5kpps --duration 2s\n  \
     wirebench run --keys            the reference of all keys")]
 pub(crate) struct RunArgs {
     /// The plan; - reads standard input.
@@ -27,8 +32,56 @@ pub(crate) struct RunArgs {
     /// Print the JSON schema of plans and end.
     #[arg(long, conflicts_with = "keys")]
     schema: bool,
+    /// In place of what the plan says: the rate of each of its streams; bursts stay as they
+    /// are.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// In place of what the plan says: how long each of its jobs sends, receives or captures.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl RunArgs {
+    /// Puts what was said on the command line in place of what the plan says.
+    fn apply(&self, plan: &mut Plan) -> Result<()> {
+        if let Some(rate) = self.rate {
+            let streams = plan.traffic.iter_mut().flat_map(|job| &mut job.streams);
+            let mut changed = 0;
+            for stream in streams.filter(|s| s.burst.is_none()) {
+                stream.rate = rate;
+                changed += 1;
+            }
+            if changed == 0 {
+                bail!("--rate: the plan has no stream with a rate");
+            }
+        }
+        if let Some(duration) = self.duration {
+            let mut changed = 0;
+            let of_traffic = plan.traffic.iter_mut().map(|job| &mut job.duration);
+            let of_watches = plan.watches.iter_mut().map(|job| &mut job.duration);
+            let of_captures = plan.captures.iter_mut().map(|job| &mut job.duration);
+            let of_sockets = plan.sockets.iter_mut().map(|job| &mut job.duration);
+            let optional = of_traffic.chain(of_watches).chain(of_captures);
+            for of_job in optional.chain(of_sockets) {
+                *of_job = Some(duration);
+                changed += 1;
+            }
+            for job in &mut plan.loads {
+                job.shape.duration = duration;
+                changed += 1;
+            }
+            for job in &mut plan.devices {
+                job.settings.duration_ns = duration.as_nanos();
+                changed += 1;
+            }
+            if changed == 0 {
+                bail!("--duration: the plan has no job that it could change");
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
@@ -50,6 +103,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     } else {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?
     };
-    let plan = plan_from_toml(&name, &text)?;
+    let mut plan = plan_from_toml(&name, &text)?;
+    args.apply(&mut plan)?;
     run_plan(plan, &args.output, path.parent().map(PathBuf::from))
 }

@@ -130,3 +130,38 @@ fn a_recording_is_replayed() {
     assert_eq!(total(&report, "received"), 300);
     assert_eq!(total(&report, "lost"), 0);
 }
+
+#[test]
+fn a_plans_rate_and_duration_can_be_given_anew() {
+    let example = |name: &str| format!("{}/../../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mixed = example("mixed-streams.toml");
+    let changed = [
+        "run",
+        &mixed,
+        "--rate",
+        "5kpps",
+        "--duration",
+        "2s",
+        "--print-plan",
+    ];
+    let output = run(&changed);
+    let plan = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // Three streams have a rate, the bursts of the fourth stay as they are.
+    assert_eq!(plan.matches("rate = \"5kpps\"\n").count(), 3, "{plan}");
+    assert!(plan.contains("rate = \"max\"\nburst = 16\n"), "{plan}");
+    let times: Vec<&str> = plan
+        .lines()
+        .filter(|l| l.starts_with("duration = "))
+        .collect();
+    assert!(
+        !times.is_empty() && times.iter().all(|t| *t == "duration = \"2s\""),
+        "{plan}"
+    );
+    // A plan without streams has no rate to change.
+    let devices = example("pktgen-devices.toml");
+    let output = run(&["run", &devices, "--rate", "5kpps", "--print-plan"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("--rate"), "{error}");
+}
