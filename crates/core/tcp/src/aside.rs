@@ -1,63 +1,39 @@
-//! What a connection needs only while segments are lost or out of order.
+//! What a connection needs only while segments are lost or out of order, more is to be sent than the
+//! window lets go, or what it says is not one message again and again.
 
-use crate::conn::{NO_ASIDE, before};
+use crate::board::Board;
+use crate::conn::NO_ASIDE;
+use crate::reassembly::Reassembly;
+use crate::script::Script;
+use crate::store::Store;
 
-const RANGES: usize = 4;
-
-/// The recovery point of the sending half, and ranges that came ahead of their turn.
-#[derive(Clone, Copy, Debug, Default)]
+/// The side record of one connection.
+#[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// Where fast recovery, or sending again after a timeout, ends: RFC 6582 section 3.2, "recover".
     pub(crate) recover: u32,
-    ranges: [(u32, u32); RANGES],
-    len: u8,
+    /// Duplicate acknowledgements of a peer without selective ones, up to 3.
+    pub(crate) duplicates: u8,
+    pub(crate) ahead: Reassembly,
+    pub(crate) board: Board,
+    pub(crate) script: Script,
     next_free: u16,
 }
 
 impl Aside {
-    /// Keeps `start..end`, which begins after `expected`. False if there is no place left.
-    pub(crate) fn keep(&mut self, expected: u32, mut start: u32, mut end: u32) -> bool {
-        let mut kept = 0;
-        let mut ranges = self.ranges;
-        for &(from, to) in &self.ranges[..usize::from(self.len)] {
-            if before(end, from) || before(to, start) {
-                ranges[kept] = (from, to);
-                kept += 1;
-            } else {
-                start = if before(from, start) { from } else { start };
-                end = if before(end, to) { to } else { end };
-            }
-        }
-        debug_assert!(before(expected, start), "a gap is before it");
-        if kept == RANGES {
-            return false;
-        }
-        ranges[kept] = (start, end);
-        self.ranges = ranges;
-        self.len = kept as u8 + 1;
-        true
-    }
-
-    /// The end of a kept range that begins at or before `expected` and ends after it; takes it out.
-    pub(crate) fn take(&mut self, expected: u32) -> Option<u32> {
-        let mut found = None;
-        let mut kept = 0;
-        for i in 0..usize::from(self.len) {
-            let (start, end) = self.ranges[i];
-            if before(expected, start) {
-                self.ranges[kept] = (start, end);
-                kept += 1;
-            } else if before(expected, end) {
-                found =
-                    Some(found.map_or(end, |other| if before(other, end) { end } else { other }));
-            }
-        }
-        self.len = kept as u8;
-        found
-    }
-
+    /// Whether it holds nothing but a recovery point.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.ahead.is_empty()
+            && !self.board.is_active()
+            && self.script.is_empty()
+            && self.duplicates == 0
+    }
+
+    fn clear(&mut self, store: &mut Store) {
+        (self.recover, self.duplicates) = (0, 0);
+        self.ahead.clear(store);
+        self.board.clear();
+        self.script.clear(store);
     }
 }
 
@@ -66,23 +42,30 @@ impl Aside {
 pub(crate) struct Asides {
     all: Vec<Aside>,
     free: u16,
+    pub(crate) store: Store,
 }
 
 impl Asides {
-    pub(crate) fn new() -> Self {
+    /// None yet; bytes are kept in blocks of so many.
+    pub(crate) fn new(block_len: usize) -> Self {
         Self {
             all: Vec::new(),
             free: NO_ASIDE,
+            store: Store::new(block_len),
         }
     }
 
     /// The record of a connection whose number may be [`NO_ASIDE`]; a fresh one then, if there is any.
     pub(crate) fn of(&mut self, number: &mut u16) -> Option<&mut Aside> {
+        self.with_store(number).map(|(aside, _)| aside)
+    }
+
+    /// The same, and where its bytes are.
+    pub(crate) fn with_store(&mut self, number: &mut u16) -> Option<(&mut Aside, &mut Store)> {
         if *number == NO_ASIDE {
             if self.free != NO_ASIDE {
                 *number = self.free;
                 self.free = self.all[usize::from(*number)].next_free;
-                self.all[usize::from(*number)] = Aside::default();
             } else if self.all.len() < usize::from(NO_ASIDE) {
                 *number = self.all.len() as u16;
                 self.all.push(Aside::default());
@@ -90,38 +73,26 @@ impl Asides {
                 return None;
             }
         }
-        self.all.get_mut(usize::from(*number))
+        let aside = self.all.get_mut(usize::from(*number))?;
+        Some((aside, &mut self.store))
     }
 
     pub(crate) fn get(&mut self, number: u16) -> Option<&mut Aside> {
         self.all.get_mut(usize::from(number))
     }
 
+    /// A record to look at, and where its bytes are.
+    pub(crate) fn look(&self, number: u16) -> Option<(&Aside, &Store)> {
+        Some((self.all.get(usize::from(number))?, &self.store))
+    }
+
     #[inline]
     pub(crate) fn give_back(&mut self, number: &mut u16) {
         if *number != NO_ASIDE {
-            self.all[usize::from(*number)].next_free = self.free;
+            let aside = &mut self.all[usize::from(*number)];
+            aside.clear(&mut self.store);
+            aside.next_free = self.free;
             self.free = std::mem::replace(number, NO_ASIDE);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_merged_and_taken_in_turn() {
-        let mut aside = Aside::default();
-        assert!(aside.keep(0, 10, 20) && aside.keep(0, 30, 40) && aside.keep(0, 20, 30));
-        assert_eq!(aside.len, 1);
-        assert!(aside.keep(0, 50, 60) && aside.keep(0, 70, 80) && aside.keep(0, 90, 95));
-        assert!(!aside.keep(0, 100, 110));
-        assert!(aside.keep(0, 80, 90));
-        assert_eq!(aside.take(9), None);
-        assert_eq!(aside.take(10), Some(40));
-        assert_eq!(aside.take(55), Some(60));
-        assert_eq!(aside.take(200), None);
-        assert!(aside.is_empty());
     }
 }

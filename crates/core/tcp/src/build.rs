@@ -57,8 +57,8 @@ impl FrameSink for Frames {
     }
 }
 
-/// The longest headers: Ethernet, VLAN, IPv6, TCP with our options.
-pub(crate) const LONGEST_HEADERS: usize = 14 + 4 + 40 + 28;
+/// The longest headers: Ethernet, VLAN, IPv6, TCP with the options of a SYN.
+pub(crate) const LONGEST_HEADERS: usize = 14 + 4 + 40 + 32;
 
 /// Who speaks to whom.
 #[derive(Clone, Copy, Debug)]

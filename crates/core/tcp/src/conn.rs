@@ -2,6 +2,7 @@
 
 use crate::addr::Addr;
 use crate::reader::Progress;
+use crate::rtt::Rtt;
 use crate::timer::Link;
 
 /// A tuple as one end sees it; the local address by its number in the pool.
@@ -73,6 +74,18 @@ pub(crate) mod flag {
     pub(crate) const QUEUED: u16 = 1 << 15;
 }
 
+/// Bits of [`Conn::packed`].
+pub(crate) mod pack {
+    /// Both ends offered selective acknowledgements.
+    pub(crate) const SACK: u8 = 0x10;
+    /// What is in flight went out when nothing was, at `stamp`, and once.
+    pub(crate) const TIMING: u8 = 0x20;
+    /// The peer offered a window scale.
+    pub(crate) const SCALE: u8 = 0x40;
+    /// Our FIN went out before the peer's came in.
+    pub(crate) const CLOSED_FIRST: u8 = 0x80;
+}
+
 /// No side record.
 pub(crate) const NO_ASIDE: u16 = u16::MAX;
 /// Requests without end.
@@ -94,12 +107,12 @@ pub(crate) struct Conn {
     /// The peer's window, unscaled.
     pub(crate) window: u16,
     pub(crate) state: State,
-    /// The peer's window scale (low 4 bits), duplicate acknowledgements up to 3 (next 2 bits),
-    /// whether the peer offered a scale at all (bit 6).
+    /// The peer's window scale (low 4 bits), and bits of [`pack`].
     pub(crate) packed: u8,
     /// When the present phase began, in ns: SYN, last request, close; during a pause, when it ends.
     pub(crate) stamp: u64,
     pub(crate) progress: Progress,
+    pub(crate) rtt: Rtt,
     pub(crate) flags: u16,
     pub(crate) mss: u16,
     /// Congestion window and threshold, in segments.
@@ -115,7 +128,7 @@ pub(crate) struct Conn {
     pub(crate) expiries: u8,
     /// The next hop, by its number.
     pub(crate) hop: u8,
-    /// Side record with recovery point and out-of-order ranges.
+    /// Side record, of what few connections need.
     pub(crate) aside: u16,
 }
 
@@ -138,6 +151,7 @@ impl Conn {
         packed: 0,
         stamp: 0,
         progress: Progress::NEW,
+        rtt: Rtt::UNKNOWN,
         flags: 0,
         mss: 536,
         cwnd: 1,
@@ -204,14 +218,10 @@ impl Conn {
         (self.window as u32) << (self.packed & 0xf)
     }
 
+    /// Whether a bit of [`pack`] is set.
     #[inline]
-    pub(crate) const fn duplicates(&self) -> u8 {
-        self.packed >> 4 & 3
-    }
-
-    #[inline]
-    pub(crate) const fn set_duplicates(&mut self, n: u8) {
-        self.packed = self.packed & !0x30 | (n & 3) << 4;
+    pub(crate) const fn is(&self, bit: u8) -> bool {
+        self.packed & bit != 0
     }
 
     /// Both FINs sent, ours acknowledged.

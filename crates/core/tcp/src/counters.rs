@@ -75,13 +75,15 @@ counters! {
     fin_again,
     /// Acknowledgements because of a segment that came again.
     ack_again,
-    /// Data sent again after three duplicate acknowledgements.
+    /// Data sent again because later data arrived, before any timer expired.
     fast_again,
+    /// Last segments sent again to hear of what is missing before them.
+    tail_probes,
     /// Probes of a zero window.
     window_probes,
-    /// Duplicate acknowledgements received.
+    /// Acknowledgements received that told of segments behind a gap.
     duplicate_acks,
-    /// Segments that came out of order and were kept as ranges.
+    /// Segments that came out of order and were kept.
     out_of_order,
     /// TCP segments dropped: no such connection.
     drop_unknown,
@@ -91,7 +93,7 @@ counters! {
     drop_ack,
     /// TCP segments dropped: flags that do not fit the state.
     drop_flags,
-    /// TCP segments dropped: ahead of what is expected, and not kept.
+    /// TCP segments dropped: ahead of what is expected and not kept, or without room for their answers.
     drop_ahead,
     /// UDP datagrams dropped: no such connection.
     drop_datagram,

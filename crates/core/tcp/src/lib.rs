@@ -47,16 +47,18 @@
 //! ```
 //!
 //! Connections are made on demand: 96 bytes each and the index. What is sent comes from a
-//! [`Message`] shared by all; what is received is read in order and never kept. A segment that is
-//! ahead of its turn is kept as a range of numbers where its bytes need only be counted (a body of
-//! known length); where they must be seen (a head, a chunk's size) it is dropped and asked for again.
-//! Congestion control is that of RFC 5681 with NewReno's partial acknowledgements (RFC 6582), without
-//! SACK and time stamps.
+//! [`Message`] shared by all; what is received is read in order and not kept, but for an echo. A segment
+//! that is ahead of its turn is kept as a range of numbers where its bytes need only be counted (a body
+//! of known length), else with its bytes. Losses are found by selective acknowledgements (RFC 2018, 6675,
+//! 2883) and times of sending (RFC 8985), or, where a peer has none, by NewReno (RFC 6582); the window
+//! follows RFC 5681, 7661, the retransmission time RFC 6298. There are no time stamps. All that this
+//! takes is in side records, which a connection has only while it needs one.
 
 #![forbid(unsafe_code)]
 
 mod addr;
 mod aside;
+mod board;
 mod build;
 mod config;
 mod conn;
@@ -66,7 +68,11 @@ mod message;
 mod observer;
 mod parse;
 mod reader;
+mod reassembly;
+mod rtt;
+mod script;
 mod source;
+mod store;
 mod table;
 mod timer;
 mod tunnel;

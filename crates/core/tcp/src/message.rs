@@ -97,6 +97,17 @@ impl Message {
         self.len == 0
     }
 
+    /// Bytes of the head of an HTTP message, its empty line included; all, if there is none.
+    pub(crate) fn head_len(&self) -> u32 {
+        let end = self.text.windows(4).position(|four| four == b"\r\n\r\n");
+        end.map_or(self.len, |at| at as u32 + 4)
+    }
+
+    /// The beginning: the head and some of the filler.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        &self.text
+    }
+
     /// Writes the bytes from `offset` on into all of `out`, at most [`LONGEST_PAYLOAD`], and gives
     /// their sum.
     #[inline]

@@ -10,6 +10,8 @@ pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,
     /// At most 14: RFC 7323 section 2.3.
     pub(crate) scale: Option<u8>,
+    /// Selective acknowledgements: RFC 2018 section 2.
+    pub(crate) sack: bool,
 }
 
 /// A TCP segment or UDP datagram, with what surrounds it.
@@ -224,10 +226,27 @@ pub(crate) fn syn_options(bytes: &[u8]) -> SynOptions {
         match (kind, content) {
             (2, &[a, b]) => found.mss = Some(u16::from_be_bytes([a, b])),
             (3, &[scale]) => found.scale = Some(scale.min(14)),
+            (4, &[]) => found.sack = true,
             _ => {}
         }
     }
     found
+}
+
+/// The blocks of a selective acknowledgement, and how many there are: RFC 2018 section 3.
+pub(crate) fn sack_blocks(bytes: &[u8]) -> ([(u32, u32); 4], usize) {
+    let mut blocks = [(0, 0); 4];
+    let mut n = 0;
+    for (kind, content) in options(bytes) {
+        if kind == 5 {
+            for (to, block) in blocks.iter_mut().zip(content.chunks_exact(8)) {
+                *to = (be32(block, 0), be32(block, 4));
+                n += 1;
+            }
+            break;
+        }
+    }
+    (blocks, n)
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn a_wrong_syn_ack_is_reset_and_a_refusal_counted() {
 }
 
 #[test]
-fn a_body_is_counted_out_of_order_and_a_head_is_not() {
+fn a_body_and_a_head_are_read_out_of_order() {
     let (mut m, mut out, c) = opened(client_config(client(false), Transport::Tcp));
     m.receive(
         0,
@@ -170,7 +170,7 @@ fn a_body_is_counted_out_of_order_and_a_head_is_not() {
         &segment(true, 501 + 20, ack, ACK, 60_000, &[], &text[20..100]),
         &mut out,
     );
-    assert_eq!((m.counters().drop_ahead, m.counters().out_of_order), (1, 0));
+    assert_eq!((m.counters().drop_ahead, m.counters().out_of_order), (0, 1));
     assert_eq!(seen(&mut out)[0].ack, 501);
     m.receive(
         0,
@@ -182,7 +182,7 @@ fn a_body_is_counted_out_of_order_and_a_head_is_not() {
         &segment(true, 501 + 300, ack, ACK, 60_000, &[], &text[300..]),
         &mut out,
     );
-    assert_eq!(m.counters().out_of_order, 1);
+    assert_eq!(m.counters().out_of_order, 2);
     m.receive(
         0,
         &segment(true, 501 + 100, ack, ACK, 60_000, &[], &text[100..300]),
@@ -559,14 +559,17 @@ fn a_piece_of_a_proxy_header_does_not_count_as_body() {
     let mut out = Frames::new(usize::MAX);
     m.receive(0, &segment(false, 9, 0, SYN, 60_000, &[], &[]), &mut out);
     let first = seen(&mut out)[0].seq + 1;
-    // The second piece overtakes the first one: not kept, since it must be seen.
+    // The second piece overtakes the first one: it is kept, and seen when its turn comes.
     let line = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\n";
     m.receive(
         0,
         &segment(false, 15, first, ACK, 60_000, &[], &line[5..]),
         &mut out,
     );
-    assert_eq!((m.counters().out_of_order, m.counters().drop_ahead), (0, 1));
+    assert_eq!((m.counters().out_of_order, m.counters().drop_ahead), (1, 0));
+    let frame = segment(false, 10, first, ACK, 60_000, &[], &line[..5]);
+    m.receive(0, &frame, &mut out);
+    assert_eq!((m.counters().proxy_seen, m.counters().requests), (1, 0));
 }
 
 #[test]

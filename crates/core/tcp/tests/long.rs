@@ -100,6 +100,7 @@ fn sequence_numbers_wrap_at_either_end() {
                 jitter: 50_000,
                 loss: 10,
                 duplicates: 10,
+                ..Wire::default()
             };
             let mut world = keepalive(60_000, wire);
             world.trace = true;
@@ -107,11 +108,11 @@ fn sequence_numbers_wrap_at_either_end() {
             world.client.poll(start, &mut Frames::new(0));
             world.server.poll(start, &mut Frames::new(0));
             world.launch(1);
-            world.run_until(start + 20 * SEC);
+            world.run_until(start + 5 * SEC);
             let (c, s) = (world.client.counters(), world.server.counters());
             let syn = world.frames.iter().find(|f| f.from_client == from_client);
             assert!(syn.unwrap().seq > 0xffff_e000, "{:?}", syn.unwrap());
-            assert!(c.responses >= 15, "seed {seed}: {c:?}");
+            assert!(c.responses >= 100, "seed {seed}: {c:?}");
             assert_eq!((c.failed(), s.failed()), (0, 0), "seed {seed}");
         }
     }

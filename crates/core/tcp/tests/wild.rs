@@ -38,6 +38,8 @@ fn cases() -> impl Strategy<Value = Case> {
             jitter,
             loss,
             duplicates,
+            late: 0,
+            late_by: 0,
         });
     (
         (wire, any::<bool>(), prop::option::of(1u16..4095)),

@@ -166,7 +166,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Reads in-order bytes. False if the connection is no more.
+    /// Reads in-order bytes, and says how many could be taken. None if the connection is no more.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -174,16 +174,17 @@ impl<O: Observer> Machine<O> {
         id: u32,
         bytes: &[u8],
         sink: &mut impl FrameSink,
-    ) -> bool {
+    ) -> Option<usize> {
         if self.client.is_none() {
             return self.read_requests(now, id, bytes, sink);
         }
+        let all = Some(bytes.len());
         let mut rest = bytes;
         while !rest.is_empty() {
             let conn = self.table.slab.get(id);
             if !conn.has(flag::WAITING) {
                 // Nothing was asked, or all that was wanted has come.
-                return true;
+                return all;
             }
             if !conn.has(flag::ANSWERED) {
                 conn.set(flag::ANSWERED);
@@ -193,18 +194,19 @@ impl<O: Observer> Machine<O> {
             let read = self.reader.read(&mut progress, rest);
             self.table.slab.get(id).progress = progress;
             match read {
-                Read::More => return true,
+                Read::More => return all,
                 Read::Bad => {
                     self.give_up(now, id, Cause::Malformed, sink);
-                    return false;
+                    return None;
                 }
-                Read::Message { used, class, close } => {
+                Read::Message { used, class, end } => {
                     rest = &rest[used..];
-                    self.answered(now, id, class, close);
+                    self.answered(now, id, class, end.close);
                 }
+                Read::Expects { used } => rest = &rest[used..],
             }
         }
-        true
+        all
     }
 
     /// Takes bytes that were kept as a range.
@@ -216,11 +218,11 @@ impl<O: Observer> Machine<O> {
         let mut progress = conn.progress;
         let read = self.reader.count(&mut progress, u64::from(n));
         self.table.slab.get(id).progress = progress;
-        if let Read::Message { class, close, .. } = read {
+        if let Read::Message { class, end, .. } = read {
             if self.client.is_some() {
-                self.answered(now, id, class, close);
+                self.answered(now, id, class, end.close);
             } else {
-                self.requested(id, close);
+                self.requested(id, end);
             }
         }
     }

@@ -4,9 +4,11 @@ mod ask;
 mod client;
 mod datagram;
 mod output;
+mod recovery;
 mod segment;
 mod server;
 mod stranger;
+mod stream;
 mod timeout;
 
 use std::collections::VecDeque;
@@ -23,11 +25,17 @@ use crate::message::Message;
 use crate::observer::Observer;
 use crate::parse::{Other, Packet, parse};
 use crate::reader::{Reader, Reading};
+use crate::script::leave;
 use crate::table::Table;
 use crate::timer::{NONE, Wheel};
 
 /// Connections that close at a time, while the end takes its time.
 const CLOSING_AT_ONCE: u64 = 512;
+/// The least that a retransmission waits beyond the round trip, in ns: what kernels have, because a
+/// receiver may take that long to acknowledge.
+const LEAST_TIMEOUT: u64 = 200_000_000;
+/// Bytes are kept in blocks of at least so many.
+const LEAST_BLOCK: usize = 2048;
 
 /// Whether a frame was for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +69,21 @@ pub struct Machine<O = ()> {
     local: Pool,
     /// The request of a client, the answer of a server.
     text: Message,
+    /// How much of it is the head of an HTTP message.
+    head_len: u32,
+    /// "100 Continue".
+    leave: Message,
+    /// The least that a retransmission waits beyond the round trip, in ns.
+    least_timeout: u64,
     /// A client's share of the configuration, apart from text and addresses.
     client: Option<Client>,
     server: ServerShape,
     is_tcp: bool,
     is_dperf: bool,
     is_http: bool,
-    syn_options: [u8; 8],
+    syn_options: [u8; 12],
+    /// Those to a peer that offered no window scale.
+    unscaled_options: [u8; 8],
     /// Sequence numbers given out beyond what the time says.
     ahead: u32,
     finishing: bool,
@@ -100,6 +116,8 @@ struct ServerShape {
     echo: bool,
     sink: bool,
     proxy: bool,
+    /// The answer says that an HTTP/1.0 connection is kept.
+    grants: bool,
 }
 
 /// Why a connection failed.
@@ -131,6 +149,7 @@ impl<O: Observer> Machine<O> {
             echo: false,
             sink: true,
             proxy: false,
+            grants: false,
         };
         let (mut local, text, client, server, reading) = match config.role.clone() {
             Role::Client(client) => (
@@ -147,17 +166,18 @@ impl<O: Observer> Machine<O> {
                     echo: matches!(server.answer, Answer::Echo),
                     sink: matches!(server.answer, Answer::Sink),
                     proxy: server.proxy,
+                    grants: grants_keeping(&server.answer),
                 };
                 let text = match server.answer {
                     Answer::Message(message) => message,
-                    // As many bytes as any segment can ask for.
-                    Answer::Echo => Message::new(&[], 1 << 30, crate::Filler::Letter(b'e')),
-                    Answer::Sink => empty(),
+                    Answer::Echo | Answer::Sink => empty(),
                 };
                 (server.addresses, text, None, shape, server.request)
             }
         };
         local.sort();
+        let reader = Reader::new(reading, client.as_ref().map(|_| text.beginning()));
+        let head_len = text.head_len();
         let is_tcp = config.transport == Transport::Tcp;
         let [mss_high, mss_low] = config.mss.to_be_bytes();
         Ok(Self {
@@ -172,8 +192,8 @@ impl<O: Observer> Machine<O> {
                 config.ttl,
                 is_tcp,
             ),
-            reader: Reader::new(reading, client.is_some()),
-            asides: Asides::new(),
+            reader,
+            asides: Asides::new(usize::from(config.mss).max(LEAST_BLOCK)),
             queue: VecDeque::with_capacity(1024),
             hops: config.gateway.into_iter().collect(),
             local,
@@ -182,8 +202,26 @@ impl<O: Observer> Machine<O> {
             is_tcp,
             is_dperf: config.style == Style::Dperf,
             is_http: reading == Reading::Http,
-            // MSS, NOP, window scale: RFC 9293 section 3.2, RFC 7323 section 2.2.
-            syn_options: [2, 4, mss_high, mss_low, 1, 3, 3, config.window_scale],
+            // MSS, NOP, window scale, two NOPs, SACK permitted: RFC 9293 section 3.2, RFC 7323 section
+            // 2.2, RFC 2018 section 2.
+            syn_options: [
+                2,
+                4,
+                mss_high,
+                mss_low,
+                1,
+                3,
+                3,
+                config.window_scale,
+                1,
+                1,
+                4,
+                2,
+            ],
+            unscaled_options: [2, 4, mss_high, mss_low, 1, 1, 4, 2],
+            head_len,
+            leave: leave(),
+            least_timeout: config.retransmission.after.min(LEAST_TIMEOUT),
             ahead: 0,
             finishing: false,
             sweep: 0,
@@ -507,4 +545,15 @@ impl<O: Observer> Machine<O> {
 #[inline]
 fn after(start: u64, period: u64) -> u64 {
     start.saturating_add(period)
+}
+
+/// Whether an answer says that a connection of HTTP/1.0 is kept after it.
+fn grants_keeping(answer: &Answer) -> bool {
+    let Answer::Message(message) = answer else {
+        return false;
+    };
+    let head = &message.beginning()[..(message.head_len() as usize).min(message.beginning().len())];
+    let wanted = b"connection: keep-alive";
+    head.windows(wanted.len())
+        .any(|word| word.eq_ignore_ascii_case(wanted))
 }

@@ -3,15 +3,32 @@
 use wb_wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 use super::Machine;
+use crate::aside::Asides;
 use crate::build::{FrameSink, Header};
-use crate::conn::{Conn, State, before, flag};
+use crate::conn::{Conn, NO_ASIDE, State, before, flag, pack};
+use crate::counters::Counters;
 use crate::observer::Observer;
+use crate::reassembly::LONGEST_SACK;
+use crate::script::Texts;
 
 /// The next segment of a connection.
 struct Next {
     seq: u32,
     flags: u8,
     len: u32,
+    /// What the scoreboard took for lost.
+    is_lost: bool,
+}
+
+/// What a side record has to say to the next segment.
+struct Hints {
+    /// Bytes on their way.
+    pipe: u32,
+    /// What goes out again, window or not.
+    lost: Option<(u32, u32)>,
+    force: bool,
+    /// Bytes of the options.
+    options_len: u32,
 }
 
 /// Anything that must be sent although no data is waiting.
@@ -24,29 +41,43 @@ impl<O: Observer> Machine<O> {
     pub(super) fn output(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         loop {
             let conn = self.table.slab.get(id);
+            let mut sack = [0; LONGEST_SACK];
+            let hints = if conn.aside == NO_ASIDE {
+                Hints {
+                    pipe: conn.data_in_flight(),
+                    lost: None,
+                    force: false,
+                    options_len: 0,
+                }
+            } else {
+                Self::hints(conn, &self.asides, &mut sack)
+            };
             let Some(next) = Self::next_segment(
                 conn,
+                &hints,
                 &self.config,
                 self.is_dperf,
                 self.client.is_some(),
                 self.text.len(),
             ) else {
+                if conn.unsent() > 0 && conn.is(pack::SACK) && !self.scores(id) {
+                    // More than the window lets go: from now on each segment's time counts.
+                    self.begin_board(id, Some(now));
+                }
                 return;
             };
             let Some(out) = sink.lend() else {
                 Self::enqueue(&mut self.queue, conn, id);
                 return;
             };
-            let path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
             let is_syn = next.flags & SYN != 0;
-            let options: &[u8] = if !is_syn {
-                &[]
-            } else if conn.state == State::SynSent || conn.packed & 0x40 != 0 || self.is_dperf {
-                &self.syn_options
+            let options = if is_syn {
+                let all = (&self.syn_options, &self.unscaled_options);
+                syn_options(conn, all, self.is_dperf)
             } else {
-                // The peer offered no scale, so none may be sent: RFC 7323 section 2.2.
-                &self.syn_options[..4]
+                &sack[..hints.options_len as usize]
             };
+            let path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
             let header = Header {
                 seq: next.seq,
                 ack: if next.flags & ACK != 0 {
@@ -55,54 +86,85 @@ impl<O: Observer> Machine<O> {
                     0
                 },
                 flags: next.flags,
-                window: self.config.window,
+                window: Self::window(conn, self.server.echo, &self.asides, &self.config),
             };
-            let text = &self.text;
-            let offset = Self::offset_in_message(conn, text.len(), next.seq);
+            let texts = Texts {
+                text: &self.text,
+                head_len: self.head_len,
+                leave: &self.leave,
+            };
+            let asides = &self.asides;
             let len =
                 self.builder
                     .tcp(out, &path, &header, options, next.len as usize, |payload| {
-                        let first = (text.len() - offset) as usize;
-                        if payload.len() <= first {
-                            text.write(offset, payload)
-                        } else {
-                            write_several(text, offset, payload)
-                        }
+                        write_payload(&texts, asides, conn, next.seq, payload)
                     });
             sink.commit(len);
-            let counters = &mut self.counters;
-            counters.tx_frames += 1;
-            counters.tx_octets += len as u64;
-            counters.tcp_tx += 1;
-            counters.payload_tx += u64::from(next.len);
-            counters.syn_tx += u64::from(is_syn);
-            counters.fin_tx += u64::from(next.flags & FIN != 0);
-            let is_again = conn.has(flag::REWOUND | flag::SEND_AGAIN) && {
-                let aside = self.asides.get(conn.aside);
-                is_syn
-                    || conn.has(flag::SEND_AGAIN)
-                    || aside.is_none_or(|aside| before(next.seq, aside.recover))
-            };
-            if is_again {
-                if is_syn {
-                    counters.syn_again += 1;
-                } else if next.len > 0 {
-                    counters.data_again += 1;
-                } else if next.flags & FIN != 0 {
-                    counters.fin_again += 1;
-                }
-            }
+            count_sent(&mut self.counters, asides, conn, &next, len);
             if next.flags & RST != 0 {
-                counters.rst_tx += 1;
                 // Only a client that closes by RST comes here, with all it wanted.
-                counters.completed_by_reset += 1;
+                self.counters.completed_by_reset += 1;
                 self.complete(now, id);
                 return;
             }
             if next.len > 0 && self.client.is_none() {
                 conn.set(flag::ANSWERED);
             }
+            if conn.aside == NO_ASIDE {
+                if next.len > 0 && conn.in_flight() == 0 && !conn.has(flag::REWOUND) {
+                    conn.packed |= pack::TIMING;
+                }
+            } else {
+                Self::note_aside(now, conn, &mut self.asides, &next);
+            }
             Self::note_sent(conn, &next);
+        }
+    }
+
+    /// What the side record says.
+    #[inline(never)]
+    fn hints(conn: &Conn, asides: &Asides, sack: &mut [u8; LONGEST_SACK]) -> Hints {
+        let mut hints = Hints {
+            pipe: conn.data_in_flight(),
+            lost: None,
+            force: false,
+            options_len: 0,
+        };
+        let Some((aside, _)) = asides.look(conn.aside) else {
+            return hints;
+        };
+        if aside.board.is_active() {
+            hints.pipe = aside.board.pipe(conn.in_flight());
+            hints.lost = aside.board.first_lost(conn.mss.into());
+            hints.force = aside.board.force;
+        }
+        if conn.is(pack::SACK) && conn.state == State::Open {
+            hints.options_len = aside.ahead.sack_option(sack) as u32;
+            if hints.options_len >= conn.mss.into() {
+                hints.options_len = 0;
+            }
+        }
+        hints
+    }
+
+    /// What the side record learns of a segment that went out.
+    #[inline(never)]
+    fn note_aside(now: u64, conn: &mut Conn, asides: &mut Asides, next: &Next) {
+        let Some(aside) = asides.get(conn.aside) else {
+            return;
+        };
+        aside.ahead.told();
+        let end = next
+            .seq
+            .wrapping_add(next.len + u32::from(next.flags & FIN != 0));
+        if !aside.board.is_active() {
+            if next.len > 0 && conn.in_flight() == 0 && !conn.has(flag::REWOUND) {
+                conn.packed |= pack::TIMING;
+            }
+        } else if next.is_lost {
+            aside.board.sent_again(next.seq, end, now);
+        } else if before(conn.next_seq.wrapping_sub(1), next.seq) {
+            aside.board.sent(end, now);
         }
     }
 
@@ -113,6 +175,8 @@ impl<O: Observer> Machine<O> {
             conn.clear(flag::SEND_SYN);
         } else if conn.has(flag::SEND_PROBE) {
             conn.clear(flag::SEND_PROBE);
+        } else if next.is_lost {
+            // The scoreboard knows.
         } else if conn.has(flag::SEND_AGAIN) {
             conn.clear(flag::SEND_AGAIN);
         } else {
@@ -129,6 +193,7 @@ impl<O: Observer> Machine<O> {
     #[inline]
     fn next_segment(
         conn: &Conn,
+        hints: &Hints,
         config: &crate::Config,
         is_dperf: bool,
         is_client: bool,
@@ -136,53 +201,68 @@ impl<O: Observer> Machine<O> {
     ) -> Option<Next> {
         let unsent = conn.unsent();
         let fin_due = conn.has(flag::FIN_QUEUED) && !conn.has(flag::FIN_SENT);
-        if !conn.has(DEMANDS) && unsent == 0 && !fin_due {
+        if !conn.has(DEMANDS) && unsent == 0 && !fin_due && hints.lost.is_none() {
             return None;
         }
-        let bare = |seq, flags| Some(Next { seq, flags, len: 0 });
+        let some = |seq, flags, len| {
+            Some(Next {
+                seq,
+                flags,
+                len,
+                is_lost: false,
+            })
+        };
         if conn.has(flag::SEND_SYN) {
             let flags = if conn.state == State::SynSent {
                 SYN
             } else {
                 SYN | ACK
             };
-            return bare(conn.oldest, flags);
+            return some(conn.oldest, flags, 0);
         }
         if !matches!(conn.state, State::Open | State::TimeWait) {
             // A SYN is on its way; nothing may overtake it.
             return None;
         }
         if conn.has(flag::SEND_RST) {
-            return bare(conn.next_seq, RST | ACK);
+            return some(conn.next_seq, RST | ACK, 0);
         }
         if conn.has(flag::SEND_PROBE) {
-            return bare(conn.oldest.wrapping_sub(1), ACK);
+            return some(conn.oldest.wrapping_sub(1), ACK, 0);
         }
-        let mss = u32::from(conn.mss);
+        let mss = u32::from(conn.mss) - hints.options_len;
+        let most = u32::from(conn.cwnd.min(config.most_in_flight)) * u32::from(conn.mss);
+        if let Some((seq, end)) = hints.lost
+            && (hints.force || hints.pipe + end.wrapping_sub(seq) <= most)
+        {
+            let data = conn.queued_len - seq.wrapping_sub(conn.oldest);
+            let len = end.wrapping_sub(seq).min(data).min(mss);
+            let last = len == data;
+            let fin = last && conn.has(flag::FIN_SENT);
+            return Some(Next {
+                seq,
+                flags: ACK | if last { PSH } else { 0 } | if fin { FIN } else { 0 },
+                len,
+                is_lost: true,
+            });
+        }
         if conn.has(flag::SEND_AGAIN) {
             let len = conn.data_in_flight().min(conn.queued_len).min(mss);
             let fin = conn.has(flag::FIN_SENT) && len == conn.queued_len;
-            let flags = ACK | if fin { FIN } else { 0 };
-            return Some(Next {
-                seq: conn.oldest,
-                flags,
-                len,
-            });
+            return some(conn.oldest, ACK | if fin { FIN } else { 0 }, len);
         }
         let several = message_len > mss;
         if unsent > 0 && !conn.has(flag::FIN_SENT) {
-            let most = conn.cwnd.min(config.most_in_flight);
-            let in_flight = conn.data_in_flight();
             let peer = if is_dperf {
                 u32::MAX
             } else {
-                conn.peer_window()
+                conn.peer_window().saturating_sub(conn.data_in_flight())
             };
-            let room = (u32::from(most) * mss).min(peer).saturating_sub(in_flight);
+            let room = most.saturating_sub(hints.pipe).min(peer);
             let len = unsent.min(mss).min(room);
             // A small piece waits until the window opens or all is acknowledged: RFC 9293
             // section 3.8.6.2.1.
-            if len > 0 && (len == unsent || len == mss || in_flight == 0) {
+            if len > 0 && (len == unsent || len == mss || conn.in_flight() == 0) {
                 let last = len == unsent;
                 let push = if is_dperf && several && !is_client {
                     !conn.has(flag::ANSWERED)
@@ -190,39 +270,16 @@ impl<O: Observer> Machine<O> {
                     last
                 };
                 let fin = fin_due && last && !(is_dperf && several);
-                return Some(Next {
-                    seq: conn.next_seq,
-                    flags: ACK | if push { PSH } else { 0 } | if fin { FIN } else { 0 },
-                    len,
-                });
+                let flags = ACK | if push { PSH } else { 0 } | if fin { FIN } else { 0 };
+                return some(conn.next_seq, flags, len);
             }
         } else if fin_due && (!is_dperf || conn.queued_len == 0 || !several) {
-            return bare(conn.next_seq, FIN | ACK);
+            return some(conn.next_seq, FIN | ACK, 0);
         }
         if conn.has(flag::SEND_ACK) {
-            return bare(conn.next_seq, ACK);
+            return some(conn.next_seq, ACK, 0);
         }
         None
-    }
-
-    /// The place in its message of a sequence number at or after `oldest`. What is queued ends with
-    /// a message, so the place follows from the end.
-    #[inline]
-    fn offset_in_message(conn: &Conn, message_len: u32, seq: u32) -> u32 {
-        let to_end = conn.queued_len.wrapping_sub(seq.wrapping_sub(conn.oldest));
-        if to_end == message_len || message_len == 0 {
-            return 0;
-        }
-        let from_end = if to_end < message_len {
-            to_end
-        } else {
-            to_end % message_len
-        };
-        if from_end == 0 {
-            0
-        } else {
-            message_len - from_end
-        }
     }
 
     /// Tells the peer that a connection is given up, if there is room.
@@ -252,6 +309,26 @@ impl<O: Observer> Machine<O> {
     }
 }
 
+/// Writes what a connection says from a sequence number on, and gives its sum.
+#[inline]
+fn write_payload(texts: &Texts, asides: &Asides, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 {
+    if conn.aside != NO_ASIDE
+        && let Some((aside, store)) = asides.look(conn.aside)
+        && !aside.script.is_empty()
+    {
+        let at = seq.wrapping_sub(conn.oldest);
+        aside.script.write(at, payload, texts, store);
+        return wb_wire::checksum::sum(payload);
+    }
+    let text = texts.text;
+    let offset = offset_in_message(conn, text.len(), seq);
+    if payload.len() <= (text.len() - offset) as usize {
+        text.write(offset, payload)
+    } else {
+        write_several(text, offset, payload)
+    }
+}
+
 /// A segment with the end of one message and the beginning of the next ones.
 fn write_several(text: &crate::Message, offset: u32, payload: &mut [u8]) -> u64 {
     let (mut at, mut offset) = (0, offset);
@@ -262,4 +339,69 @@ fn write_several(text: &crate::Message, offset: u32, payload: &mut [u8]) -> u64 
         offset = 0;
     }
     wb_wire::checksum::sum(payload)
+}
+
+/// The place in its message of a sequence number at or after `oldest`. What is queued ends with
+/// a message, so the place follows from the end.
+#[inline]
+fn offset_in_message(conn: &Conn, message_len: u32, seq: u32) -> u32 {
+    let to_end = conn.queued_len.wrapping_sub(seq.wrapping_sub(conn.oldest));
+    if to_end == message_len || message_len == 0 {
+        return 0;
+    }
+    let from_end = if to_end < message_len {
+        to_end
+    } else {
+        to_end % message_len
+    };
+    if from_end == 0 {
+        0
+    } else {
+        message_len - from_end
+    }
+}
+
+/// Options of a SYN, or of a SYN-ACK: nothing that the peer did not offer.
+fn syn_options<'a>(conn: &Conn, all: (&'a [u8; 12], &'a [u8; 8]), is_dperf: bool) -> &'a [u8] {
+    let (scaled, unscaled) = all;
+    if is_dperf {
+        return &scaled[..8];
+    }
+    let is_first = conn.state == State::SynSent;
+    match (
+        is_first || conn.is(pack::SCALE),
+        is_first || conn.is(pack::SACK),
+    ) {
+        (true, true) => scaled,
+        (true, false) => &scaled[..8],
+        (false, true) => unscaled,
+        (false, false) => &scaled[..4],
+    }
+}
+
+#[inline]
+fn count_sent(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next, len: usize) {
+    let is_syn = next.flags & SYN != 0;
+    counters.tx_frames += 1;
+    counters.tx_octets += len as u64;
+    counters.tcp_tx += 1;
+    counters.payload_tx += u64::from(next.len);
+    counters.syn_tx += u64::from(is_syn);
+    counters.fin_tx += u64::from(next.flags & FIN != 0);
+    counters.rst_tx += u64::from(next.flags & RST != 0);
+    let rewound = conn.has(flag::REWOUND)
+        && asides
+            .look(conn.aside)
+            .is_none_or(|(aside, _)| before(next.seq, aside.recover));
+    if next.is_lost || conn.has(flag::SEND_AGAIN) || conn.has(flag::REWOUND) && (is_syn || rewound)
+    {
+        if is_syn {
+            counters.syn_again += 1;
+        } else if next.len > 0 {
+            counters.data_again += 1;
+            counters.fast_again += u64::from(next.is_lost && conn.has(flag::RECOVERY));
+        } else if next.flags & FIN != 0 {
+            counters.fin_again += 1;
+        }
+    }
 }

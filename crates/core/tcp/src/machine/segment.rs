@@ -2,18 +2,16 @@
 
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
-use super::server::PROXY_READ;
+use super::recovery::half;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::config::{Close, Style, TimeWait};
-use crate::conn::{Conn, ENDLESS, NO_ASIDE, State, before, flag};
+use crate::conn::{Conn, ENDLESS, NO_ASIDE, State, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
 /// Farthest ahead of what is expected that a sequence number is believed.
-const WINDOW: u32 = 1 << 24;
-/// Bit of `packed`: our FIN went out before the peer's came in.
-pub(super) const CLOSED_FIRST: u8 = 0x80;
+pub(super) const WINDOW: u32 = 1 << 24;
 /// A server takes no more requests while more than this waits to be sent.
 pub(super) const MOST_QUEUED: u32 = 1 << 30;
 /// The widest congestion window, in segments.
@@ -52,6 +50,14 @@ impl<O: Observer> Machine<O> {
             return;
         }
         if self.client.is_none() {
+            if conn.cwnd > self.config.initial_window
+                && nothing_sent
+                && !self.is_dperf
+                && now.saturating_sub(conn.stamp) > self.config.retransmission.after
+            {
+                // After a pause nobody knows what the path takes: RFC 5681 section 4.1.
+                conn.cwnd = self.config.initial_window;
+            }
             // Anything that fits is a sign of life.
             conn.stamp = now;
         }
@@ -61,6 +67,7 @@ impl<O: Observer> Machine<O> {
         if seq != conn.expected {
             let behind = conn.expected.wrapping_sub(seq);
             if (behind as i32) < 0 {
+                // What has no acknowledgement of its own yet is taken when its turn comes.
                 self.ahead_of_turn(id, packet);
                 self.settle(now, id, acked > 0 || nothing_sent, sink);
                 return;
@@ -74,6 +81,7 @@ impl<O: Observer> Machine<O> {
                 if len > 0 || behind == 1 {
                     self.counters.ack_again += 1;
                     conn.set(flag::SEND_ACK);
+                    self.note_again(id, packet);
                 }
                 self.settle(now, id, acked > 0 || nothing_sent, sink);
                 return;
@@ -92,27 +100,32 @@ impl<O: Observer> Machine<O> {
             conn.cwnd = (conn.cwnd + 1).min(16);
         }
         if !payload.is_empty() {
-            if conn.queued_len > MOST_QUEUED {
-                // Not taken, so the peer will send it again when we have sent more.
-                self.counters.drop_ahead += 1;
-                conn.set(flag::SEND_ACK);
-                fin = false;
-            } else {
-                if fin && self.client.is_some() {
-                    // Nothing more is asked after the answer that comes with it.
-                    conn.set(flag::FIN_RECEIVED);
-                }
-                if !self.take_data(now, id, payload, sink) {
-                    return;
-                }
+            if fin && self.client.is_some() {
+                // Nothing more is asked after the answer that comes with it.
+                conn.set(flag::FIN_RECEIVED);
             }
+            let Some(taken) = self.take_data(now, id, payload, sink) else {
+                return;
+            };
+            if taken < payload.len() {
+                // There is no room for the answers, so the peer will send the rest again.
+                self.counters.drop_ahead += 1;
+                self.table.slab.get(id).set(flag::SEND_ACK);
+                fin = false;
+            }
+        }
+        if self.table.slab.get(id).aside != NO_ASIDE {
+            if !self.take_kept(now, id, sink) {
+                return;
+            }
+            fin |= self.end_has_come(id);
         }
         let conn = self.table.slab.get(id);
         if fin {
             conn.expected = conn.expected.wrapping_add(1);
             conn.set(flag::FIN_RECEIVED | flag::SEND_ACK);
             if conn.has(flag::FIN_SENT) {
-                conn.packed |= CLOSED_FIRST;
+                conn.packed |= pack::CLOSED_FIRST;
                 if self.config.time_wait == TimeWait::Reset && conn.in_flight() == 0 {
                     conn.set(flag::SEND_RST | flag::DONE);
                 }
@@ -138,6 +151,10 @@ impl<O: Observer> Machine<O> {
     pub(super) fn settle(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
         self.output(now, id, sink);
         let conn = self.table.slab.get(id);
+        if conn.aside != NO_ASIDE {
+            self.tidy(id);
+        }
+        let conn = self.table.slab.get(id);
         match conn.state {
             State::Free => {}
             _ if conn.is_over() && !conn.has(flag::SEND_ACK | flag::SEND_RST) => {
@@ -150,6 +167,8 @@ impl<O: Observer> Machine<O> {
                 }
                 if restart {
                     self.restart_timer(now, id);
+                } else if conn.aside != NO_ASIDE {
+                    self.hasten_timer(id);
                 }
             }
         }
@@ -159,7 +178,7 @@ impl<O: Observer> Machine<O> {
     fn end(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
         match self.config.time_wait {
-            TimeWait::Hold(_) if conn.packed & CLOSED_FIRST != 0 => {
+            TimeWait::Hold(_) if conn.is(pack::CLOSED_FIRST) => {
                 if conn.state != State::TimeWait {
                     conn.state = State::TimeWait;
                     self.uncount(id);
@@ -201,11 +220,17 @@ impl<O: Observer> Machine<O> {
             conn.expiries = 0;
         }
         conn.window = packet.window;
+        let scored = conn.is(pack::SACK) && (conn.aside != NO_ASIDE || !packet.options.is_empty());
         if acked == 0 {
             if packet.window == 0 && conn.state == State::Open {
                 // Somebody is there and wants nothing now: RFC 9293 section 3.8.6.1.
                 conn.expiries = conn.expiries.min(1);
             }
+            let flight = conn.in_flight();
+            if scored && conn.state == State::Open && self.score(now, id, packet, 0, flight) {
+                return Some(0);
+            }
+            let conn = self.table.slab.get(id);
             if conn.in_flight() > 0
                 && same_window
                 && packet.payload.is_empty()
@@ -221,11 +246,19 @@ impl<O: Observer> Machine<O> {
             conn.state = State::Open;
             self.half_open -= 1;
             self.counters.established += 1;
-            self.observer.connected(now.saturating_sub(conn.stamp));
+            let took = now.saturating_sub(conn.stamp);
+            self.observer.connected(took);
+            if !conn.has(flag::REWOUND) {
+                conn.rtt.sample(took);
+            }
             data -= 1;
+        } else if conn.is(pack::TIMING) {
+            // The first of a flight that went out at once: RFC 6298 section 3.
+            conn.packed &= !pack::TIMING;
+            conn.rtt.sample(now.saturating_sub(conn.stamp));
         }
         let data = data.min(conn.queued_len);
-        let (old, flight) = (conn.oldest, conn.in_flight());
+        let (flight, queued) = (conn.in_flight(), conn.queued_len);
         conn.queued_len -= data;
         conn.oldest = packet.ack;
         if before(conn.next_seq, conn.oldest) {
@@ -235,9 +268,17 @@ impl<O: Observer> Machine<O> {
             }
         }
         conn.expiries = 0;
-        conn.set_duplicates(0);
-        if data > 0 && !self.is_dperf {
-            self.grow_window(id, old, data, flight);
+        if conn.aside != NO_ASIDE
+            && let Some((aside, store)) = self.asides.with_store(&mut conn.aside)
+        {
+            aside.duplicates = 0;
+            aside.script.acknowledged(data, store);
+        }
+        if self.client.is_none() {
+            self.note_room(id, queued);
+        }
+        if !(scored && self.score(now, id, packet, data, flight)) && data > 0 && !self.is_dperf {
+            self.grow_window(id, data, flight);
         }
         let conn = self.table.slab.get(id);
         if conn.has(flag::REWOUND) {
@@ -255,24 +296,34 @@ impl<O: Observer> Machine<O> {
 
     /// RFC 5681 section 3.1, and RFC 6582 section 3.2 in fast recovery.
     #[inline]
-    fn grow_window(&mut self, id: u32, old: u32, data: u32, flight: u32) {
+    fn grow_window(&mut self, id: u32, data: u32, flight: u32) {
+        let conn = self.table.slab.get(id);
+        if !conn.has(flag::RECOVERY) {
+            self.widen(id, data, flight);
+            return;
+        }
+        let mss = u32::from(conn.mss);
+        let recover = self
+            .asides
+            .get(conn.aside)
+            .map_or(conn.oldest, |a| a.recover);
+        if before(conn.oldest, recover) {
+            conn.set(flag::SEND_AGAIN);
+            self.counters.fast_again += 1;
+            let left = (data / mss) as u16;
+            conn.cwnd = (conn.cwnd.saturating_sub(left).max(1) + 1).min(WIDEST);
+        } else {
+            conn.clear(flag::RECOVERY);
+            conn.cwnd = conn.threshold;
+        }
+    }
+
+    /// Lets the congestion window grow after `data` bytes were acknowledged of so many in flight.
+    #[inline]
+    pub(super) fn widen(&mut self, id: u32, data: u32, flight: u32) {
         let conn = self.table.slab.get(id);
         let mss = u32::from(conn.mss);
-        if conn.has(flag::RECOVERY) {
-            let recover = self
-                .asides
-                .get(conn.aside)
-                .map_or(conn.oldest, |a| a.recover);
-            if before(conn.oldest, recover) {
-                conn.set(flag::SEND_AGAIN);
-                self.counters.fast_again += 1;
-                let left = (data / mss) as u16;
-                conn.cwnd = (conn.cwnd.saturating_sub(left).max(1) + 1).min(WIDEST);
-            } else {
-                conn.clear(flag::RECOVERY);
-                conn.cwnd = conn.threshold;
-            }
-        } else if !window_was_used(conn, flight) {
+        if data == 0 || !window_was_used(conn, flight) {
             // It says nothing about the path: RFC 7661 section 4.3.
         } else if conn.cwnd < conn.threshold {
             // Byte counting with a limit of two segments, of one after a timeout: RFC 3465 section 2.3.
@@ -281,7 +332,7 @@ impl<O: Observer> Machine<O> {
         } else {
             // One segment for each window acknowledged: whenever a multiple of it is passed.
             let window = u32::from(conn.cwnd) * mss;
-            if old / window != conn.oldest / window {
+            if conn.oldest.wrapping_sub(data) / window != conn.oldest / window {
                 conn.cwnd = (conn.cwnd + 1).min(WIDEST);
             }
         }
@@ -299,103 +350,24 @@ impl<O: Observer> Machine<O> {
             // What is sent again after a timeout makes duplicates of its own: RFC 6582 section 4.
             return;
         }
-        let duplicates = conn.duplicates() + 1;
-        conn.set_duplicates(duplicates % 4);
-        if duplicates != 3 {
+        let Some(aside) = self.asides.of(&mut conn.aside) else {
+            return;
+        };
+        aside.duplicates = (aside.duplicates + 1) % 4;
+        if aside.duplicates != 3 {
             return;
         }
         self.counters.fast_again += 1;
         conn.set(flag::SEND_AGAIN);
+        conn.packed &= !pack::TIMING;
         if self.is_dperf {
             conn.cwnd = 1;
             return;
         }
-        let flight = (conn.in_flight() / u32::from(conn.mss)).min(WIDEST.into()) as u16;
-        conn.threshold = (flight / 2).max(2);
-        conn.cwnd = conn.threshold;
-        let recover = conn.next_seq;
-        if let Some(aside) = self.asides.of(&mut conn.aside) {
-            aside.recover = recover;
-            conn.set(flag::RECOVERY);
-            conn.cwnd += 3;
-        }
-    }
-
-    /// A segment ahead of its turn: kept as a range if its bytes need not be seen. Acknowledged at
-    /// once, so that the peer notices: RFC 5681 section 4.2.
-    fn ahead_of_turn(&mut self, id: u32, packet: &Packet<'_>) {
-        let conn = self.table.slab.get(id);
-        let start = packet.seq;
-        let end = start.wrapping_add(packet.payload.len() as u32);
-        let distance = end.wrapping_sub(conn.expected);
-        if packet.payload.is_empty() && packet.flags & FIN == 0 {
-            // An acknowledgement that overtook data, or whose data was lost. Acknowledging
-            // acknowledgements would go on for ever where both ends have lost something.
-            return;
-        }
-        conn.set(flag::SEND_ACK);
-        let countable = if conn.is_closing() && self.client.is_some() {
-            u64::from(WINDOW)
-        } else if self.server.proxy && conn.outstanding != PROXY_READ {
-            0
-        } else {
-            self.reader.countable(&conn.progress)
-        };
-        let kept = !packet.payload.is_empty()
-            && distance < WINDOW
-            && u64::from(distance) <= countable
-            && !conn.has(flag::FIN_RECEIVED)
-            && self
-                .asides
-                .of(&mut conn.aside)
-                .is_some_and(|aside| aside.keep(conn.expected, start, end));
-        if kept {
-            self.counters.out_of_order += 1;
-        } else {
-            self.counters.drop_ahead += 1;
-        }
-    }
-
-    /// In-order data. False if the connection is no more.
-    #[inline]
-    fn take_data(&mut self, now: u64, id: u32, payload: &[u8], sink: &mut impl FrameSink) -> bool {
-        let conn = self.table.slab.get(id);
-        conn.expected = conn.expected.wrapping_add(payload.len() as u32);
-        conn.set(flag::ACK_LATER);
-        self.counters.payload_rx += payload.len() as u64;
-        if !self.read(now, id, payload, sink) {
-            return false;
-        }
-        let conn = self.table.slab.get(id);
-        if conn.aside != NO_ASIDE {
-            self.take_kept(now, id);
-        }
-        true
-    }
-
-    /// Takes ranges whose turn has come.
-    fn take_kept(&mut self, now: u64, id: u32) {
-        loop {
-            let conn = self.table.slab.get(id);
-            let Some(aside) = self.asides.get(conn.aside) else {
-                return;
-            };
-            let Some(end) = aside.take(conn.expected) else {
-                let empty = aside.is_empty();
-                if empty && !conn.has(flag::RECOVERY | flag::REWOUND) {
-                    self.asides.give_back(&mut conn.aside);
-                } else if !empty {
-                    conn.set(flag::SEND_ACK);
-                }
-                return;
-            };
-            let n = end.wrapping_sub(conn.expected);
-            conn.expected = end;
-            self.counters.payload_rx += u64::from(n);
-            // A gap that was filled is acknowledged at once: RFC 5681 section 4.2.
-            conn.set(flag::SEND_ACK);
-            self.count_read(now, id, n);
-        }
+        conn.threshold = half(conn.in_flight(), conn.mss.into());
+        conn.cwnd = (conn.threshold + 3).min(WIDEST);
+        aside.recover = conn.next_seq;
+        conn.set(flag::RECOVERY);
     }
 
     fn in_syn_sent(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
@@ -430,6 +402,12 @@ impl<O: Observer> Machine<O> {
         conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
         conn.cwnd = self.config.initial_window;
         conn.expiries = 0;
+        if !conn.has(flag::REWOUND) {
+            conn.rtt.sample(now.saturating_sub(conn.stamp));
+        }
+        if options.sack && !self.is_dperf {
+            conn.packed |= pack::SACK;
+        }
         conn.clear(flag::SEND_SYN | flag::REWOUND);
         conn.set(flag::SEND_ACK);
         if let Some(client) = self.client.as_ref().filter(|client| client.flood) {

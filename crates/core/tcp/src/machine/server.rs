@@ -1,10 +1,13 @@
 //! The server's part: requests are read, answers queued.
 
+use super::segment::MOST_QUEUED;
+use super::stream::MOST_ECHOED;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
-use crate::conn::{ENDLESS, flag};
+use crate::conn::{ENDLESS, NO_ASIDE, flag};
 use crate::observer::Observer;
-use crate::reader::Read;
+use crate::reader::{End, Read};
+use crate::script::Origin;
 use crate::source::{Proxy, read_proxy};
 
 /// `outstanding` of a server's connection whose PROXY header, if any, was read.
@@ -20,45 +23,76 @@ impl<O: Observer> Machine<O> {
         id: u32,
         bytes: &[u8],
         sink: &mut impl FrameSink,
-    ) -> bool {
-        let mut rest = bytes;
+    ) -> Option<usize> {
         let conn = self.table.slab.get(id);
         if self.server.proxy && conn.outstanding != PROXY_READ {
             return self.read_first(now, id, bytes, sink);
         }
-        if self.server.echo && !rest.is_empty() {
-            conn.queued_len += rest.len() as u32;
-            conn.set(flag::DONE);
-            self.counters.requests += 1;
-            self.counters.responses += 1;
-            return true;
-        }
+        let bytes = if self.server.echo {
+            let room = MOST_ECHOED.saturating_sub(conn.queued_len) as usize;
+            let (aside, store) = match self.asides.with_store(&mut conn.aside) {
+                Some(place) => place,
+                None => return Some(0),
+            };
+            let taken = aside.script.echo(&bytes[..bytes.len().min(room)], store);
+            conn.queued_len += taken as u32;
+            &bytes[..taken]
+        } else {
+            bytes
+        };
+        let mut rest = bytes;
         while !rest.is_empty() {
             let conn = self.table.slab.get(id);
             if conn.has(flag::FIN_QUEUED) {
-                return true;
+                break;
+            }
+            if conn.queued_len > MOST_QUEUED {
+                return Some(bytes.len() - rest.len());
             }
             let mut progress = conn.progress;
             let read = self.reader.read(&mut progress, rest);
             self.table.slab.get(id).progress = progress;
             match read {
-                Read::More => return true,
+                Read::More => break,
                 Read::Bad => {
                     self.give_up(now, id, Cause::Malformed, sink);
-                    return false;
+                    return None;
                 }
-                Read::Message { used, close, .. } => {
+                Read::Expects { used } => {
                     rest = &rest[used..];
-                    self.requested(id, close);
+                    self.queue_piece(id, Origin::Leave, self.leave.len());
+                }
+                Read::Message { used, end, .. } => {
+                    rest = &rest[used..];
+                    self.requested(id, end);
                 }
             }
         }
-        true
+        Some(bytes.len())
+    }
+
+    /// Queues what is not the answer to all: from then on the connection remembers what it says.
+    #[cold]
+    fn queue_piece(&mut self, id: u32, origin: Origin, len: u32) {
+        let conn = self.table.slab.get(id);
+        if let Some(aside) = self.asides.of(&mut conn.aside) {
+            aside.script.push(conn.queued_len, origin, len);
+            conn.queued_len += len;
+        } else if origin == Origin::Head {
+            // No place to remember it: the whole answer is wrong, none would be too.
+            conn.queued_len += self.text.len();
+        }
     }
 
     /// Reads the beginning of a stream, where a PROXY header may be, in one piece or several.
     #[cold]
-    fn read_first(&mut self, now: u64, id: u32, bytes: &[u8], sink: &mut impl FrameSink) -> bool {
+    fn read_first(
+        &mut self,
+        now: u64,
+        id: u32,
+        bytes: &[u8],
+        sink: &mut impl FrameSink,
+    ) -> Option<usize> {
         let before = self.partial.iter().position(|(of, _)| *of == id);
         let mut all = before.map_or(Vec::new(), |at| self.partial.swap_remove(at).1);
         all.extend_from_slice(bytes);
@@ -73,28 +107,41 @@ impl<O: Observer> Machine<O> {
             }
             Proxy::Partial if self.partial.len() < MOST_PARTIAL => {
                 self.partial.push((id, all));
-                return true;
+                return Some(bytes.len());
             }
             Proxy::Partial | Proxy::Malformed => {
                 self.give_up(now, id, Cause::Malformed, sink);
-                return false;
+                return None;
             }
         };
         self.table.slab.get(id).outstanding = PROXY_READ;
-        self.read_requests(now, id, rest, sink)
+        let taken = self.read_requests(now, id, rest, sink)?;
+        Some(bytes.len() - (rest.len() - taken))
     }
 
     /// A request is complete.
     #[inline]
-    pub(super) fn requested(&mut self, id: u32, close: bool) {
+    pub(super) fn requested(&mut self, id: u32, end: End) {
         let conn = self.table.slab.get(id);
         self.counters.requests += 1;
         conn.set(flag::DONE);
         if self.server.sink {
             return;
         }
-        conn.queued_len += self.text.len();
         self.counters.responses += 1;
+        if self.server.echo {
+            // What it consists of is queued already.
+            return;
+        }
+        if end.head_only {
+            self.queue_piece(id, Origin::Head, self.head_len);
+        } else if conn.aside != NO_ASIDE && self.is_scripted(id) {
+            self.queue_piece(id, Origin::Text, self.text.len());
+        } else {
+            self.table.slab.get(id).queued_len += self.text.len();
+        }
+        let conn = self.table.slab.get(id);
+        let close = end.close || end.keep_if_granted && !self.server.grants;
         if self.is_http {
             self.counters.status(2);
         }
@@ -106,6 +153,13 @@ impl<O: Observer> Machine<O> {
         }
     }
 
+    fn is_scripted(&mut self, id: u32) -> bool {
+        let conn = self.table.slab.get(id);
+        self.asides
+            .get(conn.aside)
+            .is_some_and(|aside| !aside.script.is_empty())
+    }
+
     /// The client's FIN has come. True if the connection is no more.
     pub(super) fn client_closed(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         let conn = self.table.slab.get(id);
@@ -113,7 +167,11 @@ impl<O: Observer> Machine<O> {
         if conn.has(flag::FIN_QUEUED) {
             // The answer goes on; nothing was left to ask.
         } else if self.reader.end(&progress).is_some() {
-            self.requested(id, true);
+            let end = End {
+                close: true,
+                ..End::default()
+            };
+            self.requested(id, end);
         } else if self.reader.is_within(&progress) || self.partial.iter().any(|(of, _)| *of == id) {
             self.give_up(now, id, Cause::Short, sink);
             return true;

@@ -4,7 +4,7 @@ use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
 use super::Machine;
 use crate::build::{FrameSink, Header};
-use crate::conn::{Key, State, flag};
+use crate::conn::{Key, State, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -70,7 +70,10 @@ impl<O: Observer> Machine<O> {
         conn.next_seq = first.wrapping_add(1);
         conn.expected = packet.seq.wrapping_add(1);
         conn.window = packet.window;
-        conn.packed = options.scale.map_or(0, |scale| 0x40 | scale);
+        conn.packed = options.scale.map_or(0, |scale| pack::SCALE | scale);
+        if options.sack && !self.is_dperf {
+            conn.packed |= pack::SACK;
+        }
         conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
         conn.cwnd = self.config.initial_window;
         conn.stamp = now;

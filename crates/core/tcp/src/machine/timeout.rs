@@ -1,10 +1,11 @@
 //! What is done when a connection's time has come.
 
-use super::segment::WIDEST;
+use super::recovery::half;
 use super::{Cause, Machine, after};
+use crate::board::NEVER;
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::conn::{ENDLESS, NO_ASIDE, State, before, flag};
+use crate::conn::{ENDLESS, NO_ASIDE, State, before, flag, pack};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
@@ -21,20 +22,45 @@ impl<O: Observer> Machine<O> {
             conn.stamp
         } else {
             let waits = conn.in_flight() > 0 || conn.unsent() > 0;
-            let retransmission = self.config.retransmission;
-            let doublings = if retransmission.backoff {
-                conn.expiries.min(7)
-            } else {
-                0
-            };
             let end = self.phase_end(id).0;
             if waits {
-                end.min(after(now, retransmission.after << doublings))
+                let (patience, probes) = self.patience(id);
+                let due = after(now, patience);
+                end.min(self.note_patience(id, due, probes))
             } else {
                 end
             }
         };
         self.wheel.set(&mut self.table.slab, id, due);
+    }
+
+    /// Tells the scoreboard, if there is one, when the oldest or the last is sent again, and says when
+    /// the timer has to be looked at.
+    #[inline]
+    fn note_patience(&mut self, id: u32, due: u64, probes: bool) -> u64 {
+        let conn = self.table.slab.get(id);
+        match self.asides.get(conn.aside) {
+            Some(aside) if aside.board.is_active() => {
+                (aside.board.again_due, aside.board.probes) = (due, probes);
+                due.min(aside.board.lost_due)
+            }
+            _ => due,
+        }
+    }
+
+    /// Looks at a connection sooner if what is missing may be lost by then.
+    #[cold]
+    pub(super) fn hasten_timer(&mut self, id: u32) {
+        let conn = self.table.slab.get(id);
+        if conn.has(flag::PAUSED) || conn.state != State::Open {
+            return;
+        }
+        let aside = self.asides.get(conn.aside);
+        let board = aside.map(|aside| &aside.board);
+        if let Some(board) = board.filter(|board| board.is_active() && board.lost_due != NEVER) {
+            let due = board.lost_due.min(board.again_due);
+            self.wheel.set(&mut self.table.slab, id, due);
+        }
     }
 
     /// When the present phase has taken too long, and what failed then.
@@ -108,6 +134,10 @@ impl<O: Observer> Machine<O> {
             self.restart_timer(now, id);
             return;
         }
+        if conn.in_flight() > 0 && conn.state == State::Open && self.gives_time(now, id, sink) {
+            return;
+        }
+        let conn = self.table.slab.get(id);
         if conn.in_flight() > 0 {
             if conn.expiries >= self.config.retransmission.tries {
                 let cause = match conn.state {
@@ -119,6 +149,16 @@ impl<O: Observer> Machine<O> {
                 return;
             }
             conn.expiries += 1;
+            conn.packed &= !pack::TIMING;
+            let scores = conn.state == State::Open
+                && conn.is(pack::SACK)
+                && (self.scores(id) || self.begin_board(id, None));
+            let conn = self.table.slab.get(id);
+            if scores {
+                self.lose_all(id);
+                self.settle(now, id, true, sink);
+                return;
+            }
             if conn.state == State::Open {
                 let several = conn.in_flight() > u32::from(conn.mss);
                 if (several || conn.aside != NO_ASIDE)
@@ -129,11 +169,12 @@ impl<O: Observer> Machine<O> {
                 }
 
                 // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
-                let flight = (conn.in_flight() / u32::from(conn.mss)).min(WIDEST.into()) as u16;
-                conn.threshold = (flight / 2).max(2);
+                conn.threshold = half(conn.in_flight(), conn.mss.into());
                 conn.cwnd = 1;
                 conn.next_seq = conn.oldest;
-                conn.set_duplicates(0);
+                if let Some(aside) = self.asides.get(conn.aside) {
+                    aside.duplicates = 0;
+                }
                 conn.clear(flag::RECOVERY | flag::FIN_SENT | flag::SEND_AGAIN);
             } else {
                 conn.set(flag::SEND_SYN);
@@ -146,6 +187,44 @@ impl<O: Observer> Machine<O> {
             self.counters.window_probes += 1;
         }
         self.settle(now, id, true, sink);
+    }
+
+    /// Whether what is in flight is not sent again yet, although the timer has expired: because it may
+    /// only be late, or the last of it is sent to hear of the rest.
+    fn gives_time(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
+        if !self.scores(id) {
+            // Whether it was to be a probe is seen as it was when the timer was set.
+            let probes = self.patience(id).1;
+            if !probes || !self.begin_board(id, None) {
+                return false;
+            }
+            self.note_patience(id, now, true);
+        }
+        if !self.score_expired(now, id) {
+            return false;
+        }
+        self.output(now, id, sink);
+        let is_due = {
+            let conn = self.table.slab.get(id);
+            let aside = self.asides.get(conn.aside);
+            aside.is_none_or(|aside| aside.board.again_due <= now)
+        };
+        if is_due {
+            self.restart_timer(now, id);
+        } else {
+            self.look_again(id);
+        }
+        true
+    }
+
+    /// Sets the timer to what the scoreboard waits for.
+    fn look_again(&mut self, id: u32) {
+        let end = self.phase_end(id).0;
+        let conn = self.table.slab.get(id);
+        if let Some(aside) = self.asides.get(conn.aside) {
+            let due = aside.board.lost_due.min(aside.board.again_due).min(end);
+            self.wheel.set(&mut self.table.slab, id, due);
+        }
     }
 
     /// A flood with keepalive: the next SYN, one number on. It waits for nothing, so it ends well when

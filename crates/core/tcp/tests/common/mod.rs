@@ -91,6 +91,9 @@ pub struct Wire {
     /// In thousandths.
     pub loss: u64,
     pub duplicates: u64,
+    /// Frames that come later than those after them, in thousandths, and by how much, in ns.
+    pub late: u64,
+    pub late_by: u64,
 }
 
 impl Wire {
@@ -130,6 +133,9 @@ pub struct World {
     pub wire: Wire,
     pub frames: Vec<Seen>,
     pub trace: bool,
+    /// All that was sent, whether it arrived or not, if it is to be kept.
+    pub kept: Vec<(bool, Vec<u8>)>,
+    pub keep: bool,
     out: [Frames; 2],
     flying: BinaryHeap<Flying>,
     serial: u64,
@@ -145,6 +151,8 @@ impl World {
             wire,
             frames: Vec::new(),
             trace: false,
+            kept: Vec::new(),
+            keep: false,
             out: [Frames::new(usize::MAX), Frames::new(usize::MAX)],
             flying: BinaryHeap::new(),
             serial: 0,
@@ -175,6 +183,9 @@ impl World {
                 if self.trace {
                     self.frames.push(see(self.now, from_client, &frame));
                 }
+                if self.keep {
+                    self.kept.push((from_client, frame.clone()));
+                }
                 let copies = 1 + u32::from(self.wire.chance(self.wire.duplicates));
                 for _ in 0..copies {
                     if self.wire.chance(self.wire.loss) {
@@ -185,7 +196,10 @@ impl World {
                     } else {
                         0
                     };
-                    let at = self.now + self.wire.delay + jitter;
+                    let mut at = self.now + self.wire.delay + jitter;
+                    if self.wire.late > 0 && self.wire.chance(self.wire.late) {
+                        at += self.wire.late_by;
+                    }
                     self.serial += 1;
                     self.flying
                         .push(Reverse((at, self.serial, from_client, frame.clone())));

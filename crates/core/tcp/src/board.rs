@@ -1,0 +1,461 @@
+//! What of a stream is on its way, what arrived, what is lost: the scoreboard of selective
+//! acknowledgements (RFC 2018, RFC 6675), judged by the times of sending (RACK-TLP, RFC 8985).
+//!
+//! There is one only while more is to be sent than the window lets go, or something is missing.
+
+use std::collections::VecDeque;
+
+use crate::conn::before;
+
+/// Segments above a hole that show a loss as long as no reordering was seen: RFC 5681 section 3.2.
+const DUPLICATES: u32 = 3;
+/// Quarters of a round trip that are waited for what was overtaken, at most.
+const MOST_PATIENCE: u32 = 16;
+/// Recoveries after which patience is forgotten: RFC 8985 section 6.2.
+const PATIENCE_LASTS: u8 = 16;
+/// No time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Sent,
+    Arrived,
+    /// To be sent again.
+    Lost,
+}
+
+/// Numbers that went out together and share their fate; they begin where the run before ends.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    end: u32,
+    fate: Fate,
+    /// Sent more than once.
+    again: bool,
+    /// When it was last sent.
+    at: u64,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct News {
+    /// Bytes that are known to have arrived since the last one.
+    pub(crate) arrived: u32,
+    /// A round trip.
+    pub(crate) sample: Option<u64>,
+    /// Something that was sent again had not been lost.
+    pub(crate) needless: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    runs: VecDeque<Run>,
+    /// Where the first run begins: the oldest number not acknowledged.
+    first: u32,
+    arrived: u32,
+    lost: u32,
+    /// What was sent last of all that arrived, and how long that took.
+    newest: (u64, u32),
+    newest_took: u64,
+    /// Highest number that arrived.
+    highest: u32,
+    least_rtt: u64,
+    /// Something arrived after what was sent later.
+    reordered: bool,
+    patience: u32,
+    recoveries: u8,
+    /// Until this number no further needless repetition counts.
+    patient_until: u32,
+    sample_due: u64,
+    /// Something may go out whatever the window says.
+    pub(crate) force: bool,
+    /// Window and threshold before the last recovery, and what was sent again since: 0 when all of
+    /// that was needless.
+    pub(crate) before: Option<(u16, u16)>,
+    again: u32,
+    /// When what is missing is taken for lost.
+    pub(crate) lost_due: u64,
+    /// When the oldest is sent again, or, where `probes`, the last.
+    pub(crate) again_due: u64,
+    pub(crate) probes: bool,
+    /// A probe was sent and not acknowledged yet.
+    pub(crate) probed: bool,
+    /// Slow start after a timeout, up to the recovery point.
+    pub(crate) timed_out: bool,
+    active: bool,
+}
+
+impl Board {
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Begins: `first..next` went out at a time, as far as is known.
+    pub(crate) fn start(&mut self, first: u32, next: u32, at: u64, rtt: u64) {
+        let runs = std::mem::take(&mut self.runs);
+        *self = Self {
+            runs,
+            first,
+            highest: first,
+            newest: (0, first),
+            newest_took: rtt,
+            least_rtt: if rtt == 0 { NEVER } else { rtt },
+            patience: 1,
+            patient_until: first,
+            lost_due: NEVER,
+            again_due: NEVER,
+            active: true,
+            ..Self::default()
+        };
+        self.runs.clear();
+        self.sent(next, at);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.active = false;
+        self.runs.clear();
+    }
+
+    fn next(&self) -> u32 {
+        self.runs.back().map_or(self.first, |run| run.end)
+    }
+
+    /// New numbers up to `end` went out.
+    #[inline]
+    pub(crate) fn sent(&mut self, end: u32, at: u64) {
+        if !before(self.next(), end) {
+            return;
+        }
+        match self.runs.back_mut() {
+            Some(run) if run.at == at && run.fate == Fate::Sent && !run.again => run.end = end,
+            _ => self.runs.push_back(Run {
+                end,
+                fate: Fate::Sent,
+                again: false,
+                at,
+            }),
+        }
+    }
+
+    /// Bytes on their way, of so many that are not acknowledged.
+    #[inline]
+    pub(crate) fn pipe(&self, in_flight: u32) -> u32 {
+        in_flight.saturating_sub(self.arrived + self.lost)
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// Takes an acknowledgement of all before `oldest`, and its blocks; `next` is what was sent up to.
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: u64,
+        oldest: u32,
+        next: u32,
+        blocks: &[(u32, u32)],
+    ) -> News {
+        let mut news = News::default();
+        let mut latest = None;
+        while before(self.first, oldest) {
+            let Some(run) = self.runs.front_mut() else {
+                break;
+            };
+            let end = if before(oldest, run.end) {
+                oldest
+            } else {
+                run.end
+            };
+            let len = end.wrapping_sub(self.first);
+            let whole = *run;
+            match run.fate {
+                Fate::Arrived => self.arrived -= len,
+                Fate::Lost => self.lost -= len,
+                Fate::Sent => {}
+            }
+            if end == run.end {
+                self.runs.pop_front();
+            }
+            self.first = end;
+            if whole.fate != Fate::Arrived {
+                news.arrived += len;
+                self.note_arrival(now, Run { end, ..whole }, &mut latest);
+            }
+        }
+        self.first = oldest;
+        if before(self.highest, oldest) {
+            self.highest = oldest;
+        }
+        for (i, &(start, end)) in blocks.iter().enumerate() {
+            let within = blocks
+                .get(1)
+                .is_some_and(|b| i == 0 && !before(start, b.0) && !before(b.1, end));
+            if !before(oldest, end) || within {
+                // What it has already: RFC 2883 section 4.
+                news.needless |= i == 0 && before(start, end) && self.note_needless(oldest, next);
+                continue;
+            }
+            let start = if before(start, oldest) { oldest } else { start };
+            if before(start, end) && !before(next, end) {
+                news.arrived += self.mark(now, start, end, &mut latest);
+            }
+        }
+        if let Some(took) = latest
+            && now >= self.sample_due
+        {
+            // One for each round trip, or the variation would follow single bursts.
+            self.sample_due = now + took;
+            news.sample = Some(took);
+        }
+        if news.arrived > 0 {
+            self.probed = false;
+        }
+        news
+    }
+
+    /// A run has arrived. RFC 8985 section 6.2, steps 1 to 3.
+    fn note_arrival(&mut self, now: u64, run: Run, latest: &mut Option<u64>) {
+        let took = now.saturating_sub(run.at);
+        if run.again {
+            if took < self.least_rtt {
+                // It was the first one that arrived, not what was sent again.
+                return;
+            }
+        } else {
+            self.least_rtt = self.least_rtt.min(took.max(1));
+            if before(run.end, self.highest) {
+                self.reordered = true;
+            }
+            *latest = Some(latest.map_or(took, |other| other.min(took)));
+        }
+        if before(self.highest, run.end) {
+            self.highest = run.end;
+        }
+        if is_later((run.at, run.end), self.newest) {
+            self.newest = (run.at, run.end);
+            self.newest_took = took;
+        }
+    }
+
+    /// Marks `start..end` as arrived, and says how much of it is news.
+    fn mark(&mut self, now: u64, start: u32, end: u32, latest: &mut Option<u64>) -> u32 {
+        let mut at = self.runs.partition_point(|run| !before(start, run.end));
+        let mut cursor = start;
+        let mut new = 0;
+        while before(cursor, end) {
+            let Some(&run) = self.runs.get(at) else { break };
+            let stop = if before(end, run.end) { end } else { run.end };
+            if run.fate != Fate::Arrived {
+                at = self.isolate(at, cursor, stop);
+                let len = stop.wrapping_sub(cursor);
+                if run.fate == Fate::Lost {
+                    self.lost -= len;
+                }
+                self.arrived += len;
+                new += len;
+                self.runs[at].fate = Fate::Arrived;
+                self.note_arrival(now, Run { end: stop, ..run }, latest);
+                at = self.join(at);
+            }
+            // A neighbour that it was joined with has been gone through, too.
+            let through = self.runs[at].end;
+            cursor = if before(stop, through) { through } else { stop };
+            at += 1;
+        }
+        new
+    }
+
+    /// Makes `start..end`, which lies within the run, a run of its own, and says where.
+    fn isolate(&mut self, at: usize, start: u32, end: u32) -> usize {
+        let begins = at
+            .checked_sub(1)
+            .map_or(self.first, |before| self.runs[before].end);
+        let run = self.runs[at];
+        let mut at = at;
+        if begins != start {
+            self.runs.insert(at, Run { end: start, ..run });
+            at += 1;
+        }
+        if end != run.end {
+            self.runs.insert(at, Run { end, ..run });
+        }
+        at
+    }
+
+    /// Joins a run that arrived with its neighbours that did, and says where it is now.
+    fn join(&mut self, mut at: usize) -> usize {
+        if self
+            .runs
+            .get(at + 1)
+            .is_some_and(|run| run.fate == Fate::Arrived)
+        {
+            self.runs[at].end = self.runs[at + 1].end;
+            self.runs.remove(at + 1);
+        }
+        if at > 0 && self.runs[at - 1].fate == Fate::Arrived {
+            self.runs[at - 1].end = self.runs[at].end;
+            self.runs.remove(at);
+            at -= 1;
+        }
+        at
+    }
+
+    /// The peer had what was sent again. Whether that undoes the recovery.
+    fn note_needless(&mut self, oldest: u32, next: u32) -> bool {
+        self.reordered = true;
+        if !before(oldest, self.patient_until) {
+            // Once a round trip.
+            self.patient_until = next;
+            self.patience = (self.patience + 1).min(MOST_PATIENCE);
+            self.recoveries = 0;
+        }
+        let was_any = self.again > 0;
+        self.again = self.again.saturating_sub(1);
+        was_any && self.again == 0 && self.before.is_some()
+    }
+
+    /// Finds what is lost: what was sent so long before something that arrived that it would have,
+    /// too. What may only be late is looked at again at `lost_due`. RFC 8985 section 6.2, step 5.
+    pub(crate) fn detect(&mut self, now: u64, recovering: bool, rtt: u64, mss: u32) {
+        self.lost_due = NEVER;
+        let enough = recovering || self.arrived >= DUPLICATES * mss;
+        let patience = if !self.reordered && enough {
+            0
+        } else if self.least_rtt == NEVER {
+            rtt
+        } else {
+            let quarters = u64::from(self.patience);
+            (quarters * self.least_rtt / 4).min(rtt.max(self.least_rtt))
+        };
+        let mut begins = self.first;
+        for run in &mut self.runs {
+            if run.fate == Fate::Sent && is_later(self.newest, (run.at, run.end)) {
+                let due = (run.at + self.newest_took).saturating_add(patience);
+                if due <= now {
+                    run.fate = Fate::Lost;
+                    self.lost += run.end.wrapping_sub(begins);
+                } else {
+                    self.lost_due = self.lost_due.min(due);
+                }
+            } else if run.fate == Fate::Sent
+                && run.at > self.newest.0
+                && !before(begins, self.highest)
+            {
+                // Later ones were sent later.
+                break;
+            }
+            begins = run.end;
+        }
+    }
+
+    /// A recovery begins, from this window and threshold.
+    pub(crate) fn recovery_begins(&mut self, window: (u16, u16)) {
+        self.before = Some(window);
+        self.again = 0;
+        self.force = true;
+        self.recoveries += 1;
+        if self.recoveries >= PATIENCE_LASTS {
+            (self.recoveries, self.patience) = (0, 1);
+        }
+    }
+
+    /// The recovery was needless: nothing is lost.
+    pub(crate) fn undo(&mut self) -> Option<(u16, u16)> {
+        for run in &mut self.runs {
+            if run.fate == Fate::Lost {
+                run.fate = Fate::Sent;
+            }
+        }
+        self.lost = 0;
+        self.timed_out = false;
+        self.before.take()
+    }
+
+    /// The retransmission timer has expired: all that has not arrived is lost. A peer that does not
+    /// acknowledge what it said had arrived has changed its mind: RFC 2018 section 8.
+    pub(crate) fn lose_all(&mut self) {
+        let reneged = self
+            .runs
+            .front()
+            .is_some_and(|run| run.fate == Fate::Arrived);
+        let mut begins = self.first;
+        for run in &mut self.runs {
+            let len = run.end.wrapping_sub(begins);
+            begins = run.end;
+            match run.fate {
+                Fate::Arrived if reneged => self.arrived -= len,
+                Fate::Sent => {}
+                _ => continue,
+            }
+            run.fate = Fate::Lost;
+            self.lost += len;
+        }
+        self.force = true;
+        self.lost_due = NEVER;
+        self.timed_out = true;
+    }
+
+    /// The first segment that is to be sent again: where it begins and ends.
+    pub(crate) fn first_lost(&self, mss: u32) -> Option<(u32, u32)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut begins = self.first;
+        for run in &self.runs {
+            if run.fate == Fate::Lost {
+                let len = run.end.wrapping_sub(begins).min(mss);
+                return Some((begins, begins.wrapping_add(len)));
+            }
+            begins = run.end;
+        }
+        None
+    }
+
+    /// Takes the last segment for lost, so that it goes out again and its acknowledgement tells what
+    /// else is: RFC 8985 section 7.
+    pub(crate) fn probe(&mut self, mss: u32) {
+        self.probed = true;
+        (self.before, self.again) = (None, 0);
+        let end = self.next();
+        let start = end.wrapping_sub(mss.min(end.wrapping_sub(self.first)));
+        let at = self.runs.partition_point(|run| !before(start, run.end));
+        let Some(run) = self.runs.get(at).copied() else {
+            return;
+        };
+        let begins = at
+            .checked_sub(1)
+            .map_or(self.first, |before| self.runs[before].end);
+        let start = if before(start, begins) { begins } else { start };
+        if run.fate == Fate::Sent && run.end == end {
+            let at = self.isolate(at, start, end);
+            self.runs[at].fate = Fate::Lost;
+            self.lost += end.wrapping_sub(start);
+            self.force = true;
+        }
+    }
+
+    /// What was lost went out again.
+    pub(crate) fn sent_again(&mut self, start: u32, end: u32, at: u64) {
+        self.force = false;
+        let place = self.runs.partition_point(|run| !before(start, run.end));
+        if self
+            .runs
+            .get(place)
+            .is_none_or(|run| run.fate != Fate::Lost)
+        {
+            return;
+        }
+        let stop = self.runs[place].end;
+        let end = if before(stop, end) { stop } else { end };
+        let place = self.isolate(place, start, end);
+        let run = &mut self.runs[place];
+        (run.fate, run.again, run.at) = (Fate::Sent, true, at);
+        self.lost -= end.wrapping_sub(start);
+        self.again += 1;
+    }
+}
+
+/// Whether `a` was sent after `b`: a time, then a number. RFC 8985 section 6.2.
+fn is_later(a: (u64, u32), b: (u64, u32)) -> bool {
+    a.0 > b.0 || a.0 == b.0 && before(b.1, a.1)
+}

@@ -1,0 +1,219 @@
+//! What acknowledgements of a peer that makes selective ones do: losses, recovery, the window.
+
+use super::Machine;
+use super::segment::WIDEST;
+use crate::conn::{NO_ASIDE, State, before, flag, pack};
+use crate::observer::Observer;
+use crate::parse::{Packet, sack_blocks};
+
+/// The least time after which the last segment is sent again to hear of it.
+const LEAST_PROBE: u64 = 10_000_000;
+
+impl<O: Observer> Machine<O> {
+    /// Takes an acknowledgement into the scoreboard, which begins with the first block. False if there
+    /// is none, so that the window is the caller's. `acked` new numbers, `flight` before it.
+    pub(super) fn score(
+        &mut self,
+        now: u64,
+        id: u32,
+        packet: &Packet<'_>,
+        acked: u32,
+        flight: u32,
+    ) -> bool {
+        let (blocks, n) = if packet.options.is_empty() {
+            ([(0, 0); 4], 0)
+        } else {
+            sack_blocks(packet.options)
+        };
+        let conn = self.table.slab.get(id);
+        let (oldest, next) = (conn.oldest, conn.next_seq);
+        if conn.aside == NO_ASIDE && n == 0
+            || conn.has(flag::REWOUND | flag::RECOVERY) && !self.scores(id)
+        {
+            return false;
+        }
+        if !self.scores(id) {
+            let new = blocks[..n].iter().any(|block| before(oldest, block.1));
+            if !new || !self.begin_board(id, None) {
+                return false;
+            }
+        }
+        let conn = self.table.slab.get(id);
+        let Some(aside) = self.asides.get(conn.aside) else {
+            return false;
+        };
+        let board = &mut aside.board;
+        let news = board.acknowledge(now, oldest, next, &blocks[..n]);
+        let recover = aside.recover;
+        if acked == 0 && news.arrived > 0 {
+            self.counters.duplicate_acks += 1;
+        }
+        if let Some(took) = news.sample {
+            conn.rtt.sample(took);
+        }
+        if (conn.has(flag::RECOVERY) || board.timed_out) && !before(oldest, recover) {
+            if conn.has(flag::RECOVERY) {
+                conn.cwnd = conn.threshold;
+            }
+            conn.clear(flag::RECOVERY);
+            board.timed_out = false;
+        }
+        if news.needless
+            && let Some((cwnd, threshold)) = board.undo()
+        {
+            conn.cwnd = conn.cwnd.max(cwnd);
+            conn.threshold = conn.threshold.max(threshold);
+            conn.clear(flag::RECOVERY);
+        }
+        self.judge(now, id, acked, flight);
+        true
+    }
+
+    /// Looks for losses, begins recovery, lets the window grow.
+    fn judge(&mut self, now: u64, id: u32, acked: u32, flight: u32) {
+        let conn = self.table.slab.get(id);
+        let Some(aside) = self.asides.get(conn.aside) else {
+            return;
+        };
+        let board = &mut aside.board;
+        if conn.in_flight() == 0 {
+            board.clear();
+            conn.clear(flag::RECOVERY);
+            self.widen(id, acked, flight);
+            return;
+        }
+        let recovering = conn.has(flag::RECOVERY) || board.timed_out;
+        let mss = u32::from(conn.mss);
+        board.detect(now, recovering, conn.rtt.smoothed_ns(), mss);
+        if board.has_lost() && !recovering {
+            // RFC 5681 section 3.1: half of what was in flight.
+            board.recovery_begins((conn.cwnd, conn.threshold));
+            aside.recover = conn.next_seq;
+            conn.threshold = half(flight, mss).min(conn.cwnd).max(2);
+            conn.cwnd = conn.threshold;
+            conn.set(flag::RECOVERY);
+        } else if !conn.has(flag::RECOVERY) {
+            self.widen(id, acked, flight);
+        }
+    }
+
+    /// Whether a connection has a scoreboard.
+    #[inline]
+    pub(super) fn scores(&mut self, id: u32) -> bool {
+        let conn = self.table.slab.get(id);
+        self.asides
+            .get(conn.aside)
+            .is_some_and(|aside| aside.board.is_active())
+    }
+
+    /// Begins a scoreboard with what is in flight, which was sent at a time or, if that is not known,
+    /// when the present phase began. False if there is no place.
+    #[cold]
+    pub(super) fn begin_board(&mut self, id: u32, sent: Option<u64>) -> bool {
+        let conn = self.table.slab.get(id);
+        if conn.in_flight() == 0
+            || conn.state != State::Open
+            || conn.has(flag::REWOUND | flag::RECOVERY)
+        {
+            return false;
+        }
+        let (oldest, next, rtt) = (conn.oldest, conn.next_seq, conn.rtt.smoothed_ns());
+        let at = sent.unwrap_or(conn.stamp);
+        conn.packed &= !pack::TIMING;
+        let Some(aside) = self.asides.of(&mut conn.aside) else {
+            return false;
+        };
+        aside.board.start(oldest, next, at, rtt);
+        true
+    }
+
+    /// The timer of a connection with a scoreboard has expired: what may be late is late, the last
+    /// segment is sent again to hear of it, or all is taken for lost. False if only the retransmission
+    /// timer's own work is left to do.
+    pub(super) fn score_expired(&mut self, now: u64, id: u32) -> bool {
+        let conn = self.table.slab.get(id);
+        let (mss, flight) = (u32::from(conn.mss), conn.in_flight());
+        let Some(aside) = self.asides.get(conn.aside) else {
+            return false;
+        };
+        let board = &mut aside.board;
+        if board.lost_due <= now {
+            self.judge(now, id, 0, flight);
+            return true;
+        }
+        if board.again_due > now {
+            return true;
+        }
+        if board.probes {
+            board.probe(mss);
+            self.counters.tail_probes += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Takes all for lost: RFC 5681 section 3.1, RFC 6298 section 5.
+    pub(super) fn lose_all(&mut self, id: u32) {
+        let conn = self.table.slab.get(id);
+        let mss = u32::from(conn.mss);
+        let Some(aside) = self.asides.get(conn.aside) else {
+            return;
+        };
+        let board = &mut aside.board;
+        if !board.timed_out {
+            if !conn.has(flag::RECOVERY) {
+                board.recovery_begins((conn.cwnd, conn.threshold));
+            }
+            conn.threshold = half(conn.in_flight(), mss).min(conn.cwnd).max(2);
+        }
+        aside.recover = conn.next_seq;
+        conn.cwnd = 1;
+        conn.clear(flag::RECOVERY);
+        board.lose_all();
+    }
+
+    /// When the retransmission timer of a connection expires, from now on, and whether it then probes.
+    pub(super) fn patience(&mut self, id: u32) -> (u64, bool) {
+        let retransmission = self.config.retransmission;
+        let least = self.least_timeout;
+        let is_dperf = self.is_dperf;
+        let conn = self.table.slab.get(id);
+        let known = conn.rtt.is_known() && !is_dperf;
+        let first = if known {
+            conn.rtt.timeout_ns(least).min(LONGEST_TIMEOUT)
+        } else {
+            retransmission.after
+        };
+        let doublings = if retransmission.backoff {
+            conn.expiries.min(7)
+        } else {
+            0
+        };
+        let after = first << doublings;
+        let is_long = conn.is(pack::SACK) && conn.in_flight() > u32::from(conn.mss);
+        if !is_long || !known || conn.expiries > 0 || conn.state != State::Open {
+            return (after, false);
+        }
+        let rtt = conn.rtt;
+        let in_recovery = conn.has(flag::RECOVERY | flag::REWOUND);
+        let used = self
+            .asides
+            .get(conn.aside)
+            .is_some_and(|aside| aside.board.probed || aside.board.timed_out);
+        let probe = 2 * rtt.smoothed_ns() + LEAST_PROBE;
+        if in_recovery || used || probe >= after {
+            (after, false)
+        } else {
+            (probe, true)
+        }
+    }
+}
+
+/// The longest retransmission time before it is doubled: RFC 6298 section 2.5.
+const LONGEST_TIMEOUT: u64 = 60_000_000_000;
+
+/// Half a flight in segments, at least two.
+pub(super) fn half(flight: u32, mss: u32) -> u16 {
+    let segments = (flight / mss).min(u32::from(WIDEST)) as u16;
+    (segments / 2).max(2)
+}

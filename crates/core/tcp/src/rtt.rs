@@ -1,0 +1,117 @@
+//! The round trip of a connection in two bytes: RFC 6298.
+//!
+//! Each is a time in eighths of an octave from a microsecond on, so it is 6 % from the truth at most.
+//! What is rounded away is made up for: a sample that differs moves it by at least one step.
+
+/// Smoothed round trip and its variation; 0 as long as nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rtt {
+    smoothed: u8,
+    variation: u8,
+}
+
+/// A microsecond, nearly.
+const UNIT: u32 = 10;
+/// The longest that is told apart: half an hour.
+const LONGEST: u64 = 1 << 31;
+
+impl Rtt {
+    pub(crate) const UNKNOWN: Self = Self {
+        smoothed: 0,
+        variation: 0,
+    };
+
+    #[inline]
+    pub(crate) fn is_known(self) -> bool {
+        self.smoothed != 0
+    }
+
+    /// The smoothed round trip in ns; 0 if it is not known.
+    #[inline]
+    pub(crate) fn smoothed_ns(self) -> u64 {
+        decode(self.smoothed)
+    }
+
+    /// Takes a round trip of `ns`.
+    pub(crate) fn sample(&mut self, ns: u64) {
+        if !self.is_known() {
+            *self = Self {
+                smoothed: encode(ns),
+                variation: encode(ns / 2),
+            };
+            return;
+        }
+        let smoothed = decode(self.smoothed);
+        let off = smoothed.abs_diff(ns);
+        let variation = decode(self.variation);
+        self.variation = toward(self.variation, variation - variation / 4 + off / 4, off);
+        self.smoothed = toward(self.smoothed, smoothed - smoothed / 8 + ns / 8, ns);
+    }
+
+    /// After how many ns a segment is sent again: a variation of less than `least` counts as that.
+    #[inline]
+    pub(crate) fn timeout_ns(self, least: u64) -> u64 {
+        decode(self.smoothed) + (4 * decode(self.variation)).max(least)
+    }
+}
+
+fn encode(ns: u64) -> u8 {
+    let units = (ns >> UNIT).clamp(1, LONGEST - 1);
+    let octave = units.ilog2();
+    let eighths = (units << 3 >> octave) as u32 & 7;
+    (1 + octave * 8 + eighths) as u8
+}
+
+fn decode(code: u8) -> u64 {
+    let Some(code) = code.checked_sub(1) else {
+        return 0;
+    };
+    (8 + u64::from(code % 8)) << (code / 8) >> 3 << UNIT
+}
+
+/// The code of the mean, and a step toward the sample where both have the same.
+fn toward(code: u8, mean: u64, sample: u64) -> u8 {
+    let (new, wanted) = (encode(mean), encode(sample));
+    match new.cmp(&code) {
+        std::cmp::Ordering::Equal if wanted > code => code + 1,
+        std::cmp::Ordering::Equal if wanted < code => code - 1,
+        _ => new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_near_their_times() {
+        let mut last = 0;
+        for us in 1..3_000_000u64 {
+            let ns = us * 1024;
+            let code = encode(ns);
+            assert!(code >= last);
+            last = code;
+            let told = decode(code);
+            assert!(told <= ns && ns - told <= ns / 8, "{us}: {told}");
+        }
+        assert_eq!((decode(0), encode(0), encode(u64::MAX)), (0, 1, 248));
+    }
+
+    #[test]
+    fn it_follows_what_changes() {
+        let mut rtt = Rtt::default();
+        for ms in [1u64, 300, 5] {
+            for _ in 0..60 {
+                rtt.sample(ms * 1_000_000);
+            }
+            let told = rtt.smoothed_ns() as f64 / 1e6;
+            assert!((told / ms as f64 - 1.0).abs() < 0.13, "{told} of {ms}");
+        }
+        // A steady path has little variation; a nervous one is given time.
+        assert!(rtt.timeout_ns(0) < 15_000_000, "{}", rtt.timeout_ns(0));
+        for i in 0..200 {
+            rtt.sample(if i % 2 == 0 { 5_000_000 } else { 45_000_000 });
+        }
+        assert!(rtt.timeout_ns(0) > 60_000_000, "{}", rtt.timeout_ns(0));
+    }
+}

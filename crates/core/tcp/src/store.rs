@@ -1,0 +1,67 @@
+//! Bytes that must be kept for a while: blocks of one size, made when first needed, used again and again.
+
+/// Most bytes kept by one machine.
+const MOST_BYTES: usize = 256 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    blocks: Vec<Box<[u8]>>,
+    free: Vec<u32>,
+    block_len: usize,
+}
+
+impl Store {
+    /// Blocks of so many bytes.
+    pub(crate) fn new(block_len: usize) -> Self {
+        Self {
+            blocks: Vec::new(),
+            free: Vec::new(),
+            block_len,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block_len(&self) -> usize {
+        self.block_len
+    }
+
+    /// Bytes that could still be kept.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        let made = self.blocks.len() * self.block_len;
+        MOST_BYTES.saturating_sub(made) + self.free.len() * self.block_len
+    }
+
+    /// A block, unless all that may be are in use.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if let Some(block) = self.free.pop() {
+            return Some(block);
+        }
+        if (self.blocks.len() + 1) * self.block_len > MOST_BYTES {
+            return None;
+        }
+        self.blocks.push(vec![0; self.block_len].into_boxed_slice());
+        Some(self.blocks.len() as u32 - 1)
+    }
+
+    pub(crate) fn give_back(&mut self, block: u32) {
+        self.free.push(block);
+    }
+
+    pub(crate) fn get(&self, block: u32) -> &[u8] {
+        &self.blocks[block as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, block: u32) -> &mut [u8] {
+        &mut self.blocks[block as usize]
+    }
+
+    /// Takes a block's bytes out, to be [put back](Store::put).
+    pub(crate) fn lend(&mut self, block: u32) -> Box<[u8]> {
+        std::mem::take(&mut self.blocks[block as usize])
+    }
+
+    pub(crate) fn put(&mut self, block: u32, bytes: Box<[u8]>) {
+        self.blocks[block as usize] = bytes;
+    }
+}
