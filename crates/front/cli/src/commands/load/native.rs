@@ -459,13 +459,23 @@ impl NativeArgs {
         let of_request = match request {
             LoadMessage::Http(_) => LoadReading::Http,
             LoadMessage::Bytes(n) | LoadMessage::Random(n) if *n > 0 => LoadReading::Bytes(*n),
-            _ => LoadReading::Segment,
+            LoadMessage::File(path) => of_file(path),
+            LoadMessage::Bytes(_) | LoadMessage::Random(_) => LoadReading::Segment,
         };
         match (end, answer) {
             (LoadEnd::Server, _) | (_, LoadAnswer::Echo) => of_request,
             (_, LoadAnswer::Http(_)) => LoadReading::Http,
             (_, LoadAnswer::Bytes(n) | LoadAnswer::Random(n)) if *n > 0 => LoadReading::Bytes(*n),
+            (_, LoadAnswer::File(path)) => of_file(path),
             _ => LoadReading::Segment,
         }
+    }
+}
+
+/// How a message is read that is a file's content. What cannot be read is told of when it is read.
+fn of_file(path: &str) -> LoadReading {
+    match std::fs::metadata(path).map(|file| u32::try_from(file.len())) {
+        Ok(Ok(len)) if len > 0 => LoadReading::Bytes(len),
+        _ => LoadReading::Segment,
     }
 }
