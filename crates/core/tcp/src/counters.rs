@@ -115,6 +115,8 @@ counters! {
     completed,
     /// Of those, ended by a RST.
     completed_by_reset,
+    /// Of those, closed before all their requests were asked: the run, or the peer, ended them.
+    completed_cut,
     /// Failed: no answer to SYN or SYN-ACK in time.
     failed_connect_timeout,
     /// Failed: no complete answer in time.

@@ -276,6 +276,70 @@ fn finish_closes_what_pauses_and_abort_the_rest() {
 }
 
 #[test]
+fn peers_of_open_connections_are_told_of_the_end() {
+    let mut c = client(false);
+    c.requests = None;
+    c.interval = SEC;
+    let mut s = server(false);
+    s.answers = None;
+    let wire = Wire {
+        delay: MS,
+        ..Wire::default()
+    };
+    let mut world = World::new(
+        client_config(c, Transport::Tcp),
+        server_config(s, Transport::Tcp),
+        wire,
+    );
+    world.launch(100);
+    world.run_until(SEC / 2);
+    // Room for thirty at a time.
+    let mut out = Frames::new(30);
+    let mut told = 0;
+    while !world.client.part(&mut out) {
+        for frame in out.take() {
+            assert_eq!(see(0, true, &frame).flags, RST | ACK);
+            world.server.receive(SEC, &frame, &mut Frames::new(9));
+            told += 1;
+        }
+    }
+    for frame in out.take() {
+        world.server.receive(SEC, &frame, &mut Frames::new(9));
+        told += 1;
+    }
+    let (c, s) = (world.client.counters(), world.server.counters());
+    assert_eq!((told, c.rst_tx, c.open, c.completed), (100, 100, 100, 0));
+    assert_eq!((s.open, s.rst_rx), (0, 100));
+}
+
+#[test]
+fn what_was_cut_short_is_told() {
+    let mut c = client(false);
+    c.requests = Some(3);
+    c.interval = SEC;
+    let mut s = server(false);
+    s.answers = None;
+    let wire = Wire {
+        delay: MS,
+        ..Wire::default()
+    };
+    for (end, cut) in [(SEC / 2, 7), (SEC + SEC / 2, 7), (3 * SEC, 0)] {
+        let mut world = World::new(
+            client_config(c.clone(), Transport::Tcp),
+            server_config(s.clone(), Transport::Tcp),
+            wire,
+        );
+        world.launch(7);
+        world.run_until(end);
+        world.client.finish();
+        world.run_until(end + SEC);
+        let c = world.client.counters();
+        assert_eq!((c.completed, c.completed_cut), (7, cut), "{end}");
+        assert_eq!(world.server.counters().completed_cut, 0);
+    }
+}
+
+#[test]
 fn an_end_that_takes_its_time_closes_a_few_at_a_time() {
     let mut c = client(false);
     c.requests = None;

@@ -91,6 +91,9 @@ pub struct LoadSpec {
     pub tick_ns: u64,
     /// Frames received in a turn.
     pub batch: usize,
+    /// Whether the peers of connections that are open at the very end are told so by RST. Not where both
+    /// ends belong to one run: both then count them as open.
+    pub parts: bool,
 }
 
 /// A job that cannot be carried out.
@@ -136,6 +139,7 @@ impl LoadSpec {
                 0 => 64,
                 told => usize::from(told),
             },
+            parts: true,
         };
         if job.end == LoadEnd::Client {
             spec.pace_requests(&build)?;

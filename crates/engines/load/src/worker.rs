@@ -24,6 +24,8 @@ const LOOK_NS: u64 = 10_000_000;
 /// Between two tries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
+/// Looks at a full device, at the very end, after which it is taken for stuck.
+const MOST_IDLE: u32 = 10_000;
 
 /// Takes the machine's times.
 #[derive(Debug, Default)]
@@ -489,6 +491,22 @@ impl LoadWorker {
         stopped_before || self.phase == LoadPhase::Drain && (drained || self.at >= self.drain_end)
     }
 
+    /// Tells the peers of what is still open that nobody is there any more, as long as the port takes
+    /// frames.
+    fn part<T: TxQueue>(&mut self, tx: &mut T) {
+        let mut idle = 0;
+        while idle < MOST_IDLE {
+            let mut sink = Sink::new(tx, self.spec.batch);
+            let all = self.machine.part(&mut sink);
+            sink.submit();
+            idle = if sink.sent > 0 { 0 } else { idle + 1 };
+            if tx.flush().is_err() || all && tx.in_flight() == 0 {
+                return;
+            }
+            tx.take_refused(|_| ());
+        }
+    }
+
     /// The final account. What is still open is told as open.
     pub fn conclude<Q: QueuePair>(
         mut self,
@@ -497,6 +515,9 @@ impl LoadWorker {
         fault: Option<PortError>,
     ) -> LoadOutcome {
         let (tx, rx) = queue.split();
+        if fault.is_none() && self.spec.parts {
+            self.part(tx);
+        }
         tx.take_refused(|_| ());
         tx.withdraw(|_| ());
         self.close_phase(self.at);

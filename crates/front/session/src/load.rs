@@ -97,6 +97,7 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
     let mut neighbours = vec![BTreeMap::new(); ports.len()];
     let mut jobs = Vec::new();
     let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
+    let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
     for job in &mut plan.loads {
         let port = ports.iter().position(|p| p.plan.name == job.port);
         let port = port.expect("the plan was checked");
@@ -111,7 +112,10 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
         let file = read_file(job, environment)?;
         let endless =
             job.end == LoadEnd::Server && (has_clients || job.shape.duration == Span::default());
-        let specs = specs(job, &ports[port], plan.seed, file.as_deref(), endless)?;
+        let mut specs = specs(job, &ports[port], plan.seed, file.as_deref(), endless)?;
+        for spec in &mut specs {
+            spec.parts = !(has_clients && has_servers);
+        }
         jobs.push(JobSeat {
             port,
             specs,

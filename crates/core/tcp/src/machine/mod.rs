@@ -102,6 +102,8 @@ pub struct Machine<O = ()> {
     unhurried_until: u64,
     /// So many are to be closed as they come to rest.
     surplus: u32,
+    /// Peers of connections before this one were told of the end.
+    parted: u32,
     /// A server's connections whose handshake has not ended.
     half_open: u32,
     /// Beginnings of PROXY headers, by connection.
@@ -235,6 +237,7 @@ impl<O: Observer> Machine<O> {
             closing: 0,
             unhurried_until: 0,
             surplus: 0,
+            parted: 0,
             half_open: 0,
             partial: Vec::new(),
             client,
@@ -417,6 +420,23 @@ impl<O: Observer> Machine<O> {
         self.counters.open == 0 && self.queue.is_empty()
     }
 
+    /// Tells the peers of connections that are still open, by RST, that nobody is there any more; they
+    /// stay open in the counters, and nothing else is to be done with the machine. False if the sink has
+    /// no room for all: call it again. Without effect where connections are given up in silence.
+    pub fn part(&mut self, sink: &mut impl FrameSink) -> bool {
+        if !self.is_tcp || !self.config.reset_on_give_up {
+            return true;
+        }
+        while self.parted < self.table.slab.extent() {
+            if sink.lend().is_none() {
+                return false;
+            }
+            self.send_reset(self.parted, sink);
+            self.parted += 1;
+        }
+        true
+    }
+
     /// Forgets all connections. Those open are counted as aborted, and told so by RST if the sink has
     /// room and the configuration wants it.
     pub fn abort(&mut self, now: u64, sink: &mut impl FrameSink) {
@@ -485,9 +505,18 @@ impl<O: Observer> Machine<O> {
     /// Ends a connection well.
     #[inline]
     fn complete(&mut self, now: u64, id: u32) {
+        self.note_cut(id);
         self.uncount(id);
         self.counters.completed += 1;
         self.remove(now, id);
+    }
+
+    /// A connection that ends well may have had more to ask.
+    #[inline]
+    fn note_cut(&mut self, id: u32) {
+        let left = self.table.slab.get(id).requests;
+        let cut = self.client.is_some() && left > 0 && left != ENDLESS;
+        self.counters.completed_cut += u64::from(cut);
     }
 
     fn fail(&mut self, now: u64, id: u32, cause: Cause) {

@@ -181,6 +181,7 @@ impl<O: Observer> Machine<O> {
             TimeWait::Hold(_) if conn.is(pack::CLOSED_FIRST) => {
                 if conn.state != State::TimeWait {
                     conn.state = State::TimeWait;
+                    self.note_cut(id);
                     self.uncount(id);
                     self.counters.completed += 1;
                 }

@@ -94,7 +94,14 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
     line(
         "completed",
         t.completed_connections,
-        of_attempted(t.completed_connections),
+        match job.counters.get("completed_cut") {
+            None | Some(0) => of_attempted(t.completed_connections),
+            Some(cut) => format!(
+                "{}: {} of them closed before all their requests were asked",
+                of_attempted(t.completed_connections),
+                count(*cut)
+            ),
+        },
         Tone::Plain,
     );
     let causes = listed(&job.failures);
