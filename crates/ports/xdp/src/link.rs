@@ -3,6 +3,7 @@
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 use wb_port::{Interface, PortError};
 
@@ -16,6 +17,23 @@ const ETHTOOL_GLINK: u32 = 0xa;
 struct EthtoolValue {
     command: u32,
     data: u32,
+}
+
+/// A device that resets itself is back after one to six seconds, by what it negotiates.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits for a carrier, but no longer than [`PATIENCE`]; says whether there is one.
+pub(crate) fn comes_back(may_carry: impl Fn() -> bool, mut sleep: impl FnMut(Duration)) -> bool {
+    let mut waited = Duration::ZERO;
+    while !may_carry() {
+        if waited >= PATIENCE {
+            return false;
+        }
+        sleep(PAUSE);
+        waited += PAUSE;
+    }
+    true
 }
 
 /// Asks for the carrier of one interface, from any thread.
@@ -57,5 +75,24 @@ impl Link {
         let result =
             unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
         result != 0 || question.data != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_waited_for_and_not_for_ever() {
+        for (down_for, comes) in [(0, true), (60, true), (100_000, false)] {
+            let (asked, slept) = (Cell::new(0), Cell::new(Duration::ZERO));
+            let may_carry = || asked.replace(asked.get() + 1) >= down_for;
+            let came = comes_back(may_carry, |time| slept.set(slept.get() + time));
+            assert_eq!(came, comes, "{down_for}");
+            let wanted = (PAUSE * down_for).min(PATIENCE);
+            assert_eq!(slept.get(), wanted, "{down_for}");
+        }
     }
 }

@@ -65,6 +65,8 @@ pub struct XdpOptions {
     pub only_queues: Vec<u32>,
     /// Open for sending.
     pub tx: bool,
+    /// Of the queues, in their order, only so many are opened for sending. `None`: all.
+    pub tx_queues: Option<u32>,
     /// Open for receiving; attaches the XDP program.
     pub rx: bool,
     /// How frames pass.
@@ -102,6 +104,7 @@ impl Default for XdpOptions {
             queues: 1,
             only_queues: Vec::new(),
             tx: true,
+            tx_queues: None,
             rx: true,
             mode: Mode::Auto,
             select: Select::AllButControl,
@@ -137,6 +140,16 @@ impl XdpOptions {
         }
     }
 
+    /// The same, each with whether it is opened for sending.
+    pub(crate) fn senders(&self) -> Vec<(u32, bool)> {
+        let most = self.tx_queues.unwrap_or(u32::MAX);
+        let numbers = self.numbers().into_iter();
+        numbers
+            .zip(0..)
+            .map(|(number, i)| (number, self.tx && i < most))
+            .collect()
+    }
+
     /// Frames of memory for receiving, and slots of the fill ring, per queue.
     pub(crate) fn rx_memory(&self) -> (u32, u32) {
         let frames = self.rx_memory_frames.unwrap_or(self.rx_frames);
@@ -162,17 +175,17 @@ impl XdpOptions {
         if twice.windows(2).any(|pair| pair[0] == pair[1]) {
             wrong.push("a queue is named twice".to_owned());
         }
+        // The fill ring of the largest receive ring also holds what the device has in hand.
         let rings = [
-            ("transmit ring", Some(self.tx_frames)),
-            ("receive ring", Some(self.rx_frames)),
-            ("fill ring", self.fill_slots),
+            ("transmit ring", Some(self.tx_frames), *RING.end()),
+            ("receive ring", Some(self.rx_frames), *RING.end()),
+            ("fill ring", self.fill_slots, 2 * RING.end()),
         ];
-        for (name, slots) in rings.into_iter().filter_map(|(n, s)| Some((n, s?))) {
-            if !slots.is_power_of_two() || !RING.contains(&slots) {
+        for (name, slots, most) in rings.into_iter().filter_map(|(n, s, m)| Some((n, s?, m))) {
+            if !slots.is_power_of_two() || !(*RING.start()..=most).contains(&slots) {
                 wrong.push(format!(
-                    "a {name} of {slots} frames; powers of two from {} to {} are allowed",
+                    "a {name} of {slots} frames; powers of two from {} to {most} are allowed",
                     RING.start(),
-                    RING.end()
                 ));
             }
         }
@@ -207,23 +220,26 @@ impl XdpOptions {
     }
 
     fn check_queues(&self, interface: &Interface) -> Result<(), PortError> {
-        let last = match self.only_queues.iter().max() {
-            Some(&last) => u64::from(last),
-            None => u64::from(self.first_queue) + u64::from(self.queues) - 1,
-        };
-        let on = match (self.tx, self.rx) {
-            (true, true) => interface.tx_queues.min(interface.rx_queues),
-            (true, false) => interface.tx_queues,
-            _ => interface.rx_queues,
-        };
-        if last < u64::from(on) {
-            return Ok(());
+        let last = |queues: Vec<u32>| queues.into_iter().max();
+        let sending = self.senders().into_iter().filter(|(_, tx)| *tx);
+        for (last, on) in [
+            (last(sending.map(|(n, _)| n).collect()), interface.tx_queues),
+            (
+                last(self.numbers()).filter(|_| self.rx),
+                interface.rx_queues,
+            ),
+        ] {
+            if let Some(last) = last.filter(|&last| last >= on) {
+                return Err(crate::fault::queue_off(interface, last.into()));
+            }
         }
-        Err(crate::fault::queue_off(interface, last))
+        Ok(())
     }
 
     fn choose_frame_size(&self, interface: &Interface) -> Result<u32, PortError> {
-        let headroom = if self.rx { RX_HEADROOM } else { 0 };
+        // With zero copy the device receives into our frames even where only we send.
+        let receives = self.rx || self.mode == Mode::NativeZeroCopy;
+        let headroom = if receives { RX_HEADROOM } else { 0 };
         let need = interface.mtu.saturating_add(LONGEST_HEADER + headroom);
         let size = self
             .frame_size
@@ -344,6 +360,45 @@ pub(crate) mod tests {
         list(&[3, 0]).resolve(&wide).unwrap();
         assert!(list(&[4]).resolve(&wide).is_err());
         assert!(list(&[3, 0, 3]).resolve(&wide).is_err());
+    }
+
+    #[test]
+    fn more_queues_may_receive_than_send() {
+        let wide = Interface {
+            rx_queues: 4,
+            ..interface()
+        };
+        let options = XdpOptions {
+            queues: 4,
+            tx_queues: Some(2),
+            ..XdpOptions::default()
+        };
+        options.resolve(&wide).unwrap();
+        let senders: Vec<bool> = options.senders().into_iter().map(|(_, tx)| tx).collect();
+        assert_eq!(senders, [true, true, false, false]);
+        let all = XdpOptions {
+            tx_queues: None,
+            ..options
+        };
+        let message = all.resolve(&wide).unwrap_err().to_string();
+        assert!(message.contains("queue 3 "), "{message}");
+    }
+
+    #[test]
+    fn the_largest_receive_ring_has_a_fill_ring_for_it_and_for_the_device() {
+        let largest = *RING.end();
+        let options = |rx_frames, fill_slots| XdpOptions {
+            rx_frames,
+            rx_memory_frames: Some(rx_frames.saturating_add(9216)),
+            fill_slots,
+            ..XdpOptions::default()
+        };
+        for fill_slots in [None, Some(2 * largest)] {
+            options(largest, fill_slots).resolve(&interface()).unwrap();
+        }
+        for (ring, fill) in [(2 * largest, None), (largest, Some(4 * largest))] {
+            assert!(options(ring, fill).resolve(&interface()).is_err());
+        }
     }
 
     #[test]

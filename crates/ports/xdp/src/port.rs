@@ -2,17 +2,19 @@
 
 #[cfg(feature = "bpf")]
 use std::os::fd::OwnedFd;
+use std::thread;
 #[cfg(feature = "bpf")]
 use std::time::{Duration, Instant};
 
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
 use crate::fault::Failure;
+use crate::link::{self, Link};
 use crate::options::{Mode, RX_HEADROOM, XdpOptions};
 #[cfg(feature = "bpf")]
 use crate::program::{self, Abilities, Hook, Program};
 use crate::rx::XdpRx;
-use crate::socket::open_queue;
+use crate::socket::{Directions, open_queue};
 use crate::tx::XdpTx;
 
 /// An open port.
@@ -41,6 +43,15 @@ impl XdpQueue {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.queue
+    }
+
+    pub(crate) fn into_halves(self) -> (XdpTx, XdpRx) {
+        (self.tx, self.rx)
+    }
+
+    /// Bytes of the longest frame that it may receive.
+    pub(crate) fn longest(&self) -> usize {
+        self.rx.longest()
     }
 }
 
@@ -125,8 +136,7 @@ const DETACH_PAUSE: Duration = Duration::from_millis(10);
 #[cfg(feature = "bpf")]
 fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>, PortError> {
     // A sender by copies needs no program, nor any BPF privilege to ask about one.
-    let copies_only = matches!(options.mode, Mode::NativeCopy | Mode::Generic);
-    if copies_only && !options.rx {
+    if !options.rx && options.mode != Mode::NativeZeroCopy {
         return Ok(vec![Attempt::Bare]);
     }
     let start = Instant::now();
@@ -140,13 +150,10 @@ fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>,
         let Some(id) = abilities.attached else {
             return Ok(attempts);
         };
-        if !options.rx && options.mode == Mode::Auto {
-            return Ok(vec![Attempt::Bare]);
-        }
         if start.elapsed() > DETACH_PATIENCE {
             return Err(program::occupied(interface, Some(id)).error);
         }
-        std::thread::sleep(DETACH_PAUSE);
+        thread::sleep(DETACH_PAUSE);
     }
 }
 
@@ -170,17 +177,17 @@ fn order(mode: Mode, rx: bool, abilities: Abilities) -> Vec<Attempt> {
         Mode::Generic if rx => vec![generic],
         Mode::NativeCopy | Mode::Generic => vec![Attempt::Bare],
         Mode::Auto => {
+            // Zero copy takes the receive side of a queue too, which is the host's when we only send.
+            if !rx {
+                return vec![Attempt::Bare];
+            }
             let mut order = Vec::new();
             // Older kernels do not tell; only a device that says it can is tried unasked, because
             // trying resets the queues of some.
             if abilities.zero_copy == Some(true) {
                 order.push(zero_copy);
             }
-            if rx {
-                order.extend([native, generic]);
-            } else {
-                order.push(Attempt::Bare);
-            }
+            order.extend([native, generic]);
             order
         }
     }
@@ -239,11 +246,21 @@ impl Attempt {
         options: &XdpOptions,
         frame_size: u32,
     ) -> Result<XdpPort, Failure> {
+        let link = Link::new(interface)?;
+        let carried = link.may_carry();
         #[cfg(feature = "bpf")]
         let program = self.attach(interface, options)?;
         let mut queues = Vec::new();
-        for queue in options.numbers() {
-            let (tx, rx) = open_queue(interface, options, frame_size, queue, self.zero_copy())?;
+        for (queue, tx) in options.senders() {
+            let directions = Directions { tx, rx: options.rx };
+            let (tx, rx) = open_queue(
+                interface,
+                options,
+                directions,
+                frame_size,
+                queue,
+                self.zero_copy(),
+            )?;
             #[cfg(feature = "bpf")]
             if let (Some((program, _)), Some(rx)) = (&program, &rx) {
                 program.serve(interface, queue, &rx.socket)?;
@@ -265,8 +282,16 @@ impl Attempt {
                 queue,
             });
         }
+        let mut facts = self.facts(interface, options);
+        // Some devices reset themselves for a program or a pool of frames, and negotiate anew.
+        if carried && self != Self::Bare && !link::comes_back(|| link.may_carry(), thread::sleep) {
+            facts.warnings.push(format!(
+                "the link has been down since the XDP program was attached, for {} s",
+                link::PATIENCE.as_secs()
+            ));
+        }
         Ok(XdpPort {
-            facts: self.facts(interface, options),
+            facts,
             queues,
             #[cfg(feature = "bpf")]
             _link: program.map(|(_, link)| link),
@@ -337,11 +362,13 @@ mod tests {
             ["native zero copy", "native copy", "generic"]
         );
         assert_eq!(names(Mode::Auto, true, None), ["native copy", "generic"]);
-        assert_eq!(
-            names(Mode::Auto, false, Some(true)),
-            ["native zero copy", "copy"]
-        );
-        assert_eq!(names(Mode::Auto, false, Some(false)), ["copy"]);
+    }
+
+    #[test]
+    fn sending_alone_leaves_the_receive_side_to_the_host() {
+        for zero_copy in [None, Some(false), Some(true)] {
+            assert_eq!(names(Mode::Auto, false, zero_copy), ["copy"]);
+        }
     }
 
     #[test]

@@ -83,6 +83,38 @@ impl XdpRx {
     }
 }
 
+/// For whoever reads several queues in turn.
+impl XdpRx {
+    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
+        self.receiver.as_ref().map(|receiver| &*receiver.socket)
+    }
+
+    /// Whether a frame waits.
+    pub(crate) fn has_frame(&mut self) -> bool {
+        self.receiver
+            .as_mut()
+            .is_some_and(|receiver| receiver.ring.available(1) > 0)
+    }
+
+    /// As [`Receiver::ask`].
+    pub(crate) fn ask(&self) -> Result<(), PortError> {
+        self.receiver.as_ref().map_or(Ok(()), Receiver::ask)
+    }
+
+    pub(crate) fn port(&self) -> &str {
+        self.receiver
+            .as_ref()
+            .map_or("", |receiver| receiver.port.as_str())
+    }
+
+    /// Bytes of the longest frame that it may show.
+    pub(crate) fn longest(&self) -> usize {
+        self.receiver
+            .as_ref()
+            .map_or(0, |receiver| receiver.area.frame_size())
+    }
+}
+
 impl RxQueue for XdpRx {
     #[inline]
     fn receive<F: FnMut(&RxFrame<'_>)>(

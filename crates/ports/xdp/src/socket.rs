@@ -52,22 +52,39 @@ pub(crate) struct RxParts {
     pub(crate) queue: u32,
 }
 
+/// What one queue is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Directions {
+    pub(crate) tx: bool,
+    pub(crate) rx: bool,
+}
+
+/// Memory for frames that the device receives, and slots of the fill ring.
+///
+/// A queue with zero copy receives into the pool that is bound to it and nowhere else, also what is the
+/// host's: without memory in the fill ring the host would hear nothing on it while we send.
+fn receive_memory(options: &XdpOptions, directions: Directions, zero_copy: bool) -> (u32, u32) {
+    if directions.rx || zero_copy {
+        options.rx_memory()
+    } else {
+        (0, UNUSED_RING)
+    }
+}
+
 /// Opens one queue, bound and ready.
 pub(crate) fn open_queue(
     interface: &Interface,
     options: &XdpOptions,
+    directions: Directions,
     frame_size: u32,
     queue: u32,
     zero_copy: bool,
 ) -> Result<(Option<TxParts>, Option<RxParts>), Failure> {
     let io = |operation: &'static str| move |cause| fault::io(interface, operation, cause);
-    let tx_frames = if options.tx { options.tx_frames } else { 0 };
-    let rx_slots = if options.rx { options.rx_frames } else { 0 };
-    let (rx_frames, fill_size) = if options.rx {
-        options.rx_memory()
-    } else {
-        (0, UNUSED_RING)
-    };
+    let Directions { tx, rx } = directions;
+    let tx_frames = if tx { options.tx_frames } else { 0 };
+    let rx_slots = if rx { options.rx_frames } else { 0 };
+    let (rx_frames, fill_size) = receive_memory(options, directions, zero_copy);
     let (tx_area, rx_area) = umem::map(frame_size, tx_frames, rx_frames)
         .map_err(|cause| fault::io(interface, "map frame memory", cause))?;
 
@@ -78,16 +95,16 @@ pub(crate) fn open_queue(
     sockopt::set_xdp_umem_completion_ring_size(&first, completion_size)
         .map_err(io("size the completion ring"))?;
 
-    let split = options.tx && options.rx && !zero_copy;
+    let split = tx && rx && !zero_copy;
     let second = if split {
         Arc::new(new_socket(interface)?)
     } else {
         Arc::clone(&first)
     };
-    if options.rx {
+    if rx {
         sockopt::set_xdp_rx_ring_size(&first, rx_slots).map_err(io("size the receive ring"))?;
     }
-    if options.tx {
+    if tx {
         sockopt::set_xdp_tx_ring_size(&second, tx_frames).map_err(io("size the transmit ring"))?;
         set_tx_budget(&second, options.tx_budget.clamp(32, tx_frames));
     }
@@ -98,7 +115,7 @@ pub(crate) fn open_queue(
 
     let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("ask for ring offsets"))?;
     let mapped = |what| move |cause: io::Error| fault::io(interface, what, cause);
-    let fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
+    let mut fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
         .and_then(|memory| Producer::new(memory, offsets.fr, fill_size))
         .map_err(mapped("map the fill ring"))?;
     let completions = map_ring::<u64>(
@@ -110,18 +127,17 @@ pub(crate) fn open_queue(
     .and_then(|memory| Consumer::new(memory, offsets.cr, completion_size))
     .map_err(mapped("map the completion ring"))?;
 
-    let mut rx = None;
-    if options.rx {
+    fill.room(rx_frames);
+    for frame in 0..rx_frames {
+        fill.push(rx_area.address(frame));
+    }
+    fill.publish();
+    let mut receiving = None;
+    if rx {
         let ring = map_ring::<Descriptor>(&first, XDP_PGOFF_RX_RING, offsets.rx, rx_slots)
             .and_then(|memory| Consumer::new(memory, offsets.rx, rx_slots))
             .map_err(mapped("map the receive ring"))?;
-        let mut fill = fill;
-        fill.room(rx_frames);
-        for frame in 0..rx_frames {
-            fill.push(rx_area.address(frame));
-        }
-        fill.publish();
-        rx = Some(RxParts {
+        receiving = Some(RxParts {
             socket: Arc::clone(&first),
             ring,
             fill,
@@ -129,12 +145,12 @@ pub(crate) fn open_queue(
             queue,
         });
     }
-    let mut tx = None;
-    if options.tx {
+    let mut sending = None;
+    if tx {
         let ring = map_ring::<Descriptor>(&second, XDP_PGOFF_TX_RING, offsets.tx, tx_frames)
             .and_then(|memory| Producer::new(memory, offsets.tx, tx_frames))
             .map_err(mapped("map the transmit ring"))?;
-        tx = Some(TxParts {
+        sending = Some(TxParts {
             socket: Arc::clone(&second),
             ring,
             completions,
@@ -150,7 +166,7 @@ pub(crate) fn open_queue(
         };
         bind(&second, &address).map_err(|cause| fault::bind(interface, queue, false, cause))?;
     }
-    Ok((tx, rx))
+    Ok((sending, receiving))
 }
 
 /// An unbound socket; also what [`crate::probe`] tries.
@@ -268,5 +284,20 @@ fn set_option(socket: &OwnedFd, level: i32, name: i32, value: u32) -> io::Result
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_with_zero_copy_always_has_memory_to_receive_into() {
+        let options = XdpOptions::default();
+        let memory = |tx, rx, zero_copy| receive_memory(&options, Directions { tx, rx }, zero_copy);
+        assert_eq!(memory(true, false, true), options.rx_memory());
+        assert_eq!(memory(true, true, true), options.rx_memory());
+        assert_eq!(memory(false, true, false), options.rx_memory());
+        assert_eq!(memory(true, false, false), (0, UNUSED_RING));
     }
 }
