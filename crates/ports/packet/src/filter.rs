@@ -1,6 +1,6 @@
 //! Classic BPF programs that the driver makes or changes. Knows no sockets.
 
-use crate::options::PortSteering;
+use wb_port::PortSteering;
 
 /// One instruction of classic BPF: code, jump if true, jump if false, operand (`struct sock_filter`).
 pub type FilterOp = (u16, u8, u8, u32);

@@ -51,6 +51,7 @@ mod watch;
 pub use control::{ControlKind, ControlSocket};
 pub use filter::FilterOp;
 pub use open::{PacketPort, PacketQueue, open};
-pub use options::{Fanout, PacketOptions, PortSteering, QdiscDrops, RxMode, TxMode};
+pub use options::{Fanout, PacketOptions, QdiscDrops, RxMode, TxMode};
 pub use rx::PacketRx;
 pub use tx::PacketTx;
+pub use wb_port::PortSteering;

@@ -1,5 +1,7 @@
 //! What can be asked of the packet driver.
 
+use wb_port::PortSteering;
+
 use crate::FilterOp;
 
 /// How a port is to be opened.
@@ -136,13 +138,4 @@ pub enum Fanout {
     /// By a port number of TCP and UDP: queue `i` gets the frames whose port modulo the number of
     /// queues is `i`, and the first one all other frames.
     Port(PortSteering),
-}
-
-/// Which port number steers a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortSteering {
-    /// The destination's: that of a client, in what is answered to it.
-    Destination,
-    /// The source's: that of a client, in what it asks.
-    Source,
 }

@@ -8,8 +8,9 @@
 //! files and sleeping go through the standard library, the time comes from the caller ([`clock`]).
 //!
 //! Beside the traits are the drivers that need no interface ([`memory`], [`mod@file`]), a device that
-//! errs by order ([`fault`]), a wrapper that remembers frames ([`trace`]), and the suite that every
-//! driver has to pass ([`conformance`]).
+//! errs by order ([`fault`]), a wrapper that remembers frames ([`trace`]), the way of frames from one
+//! worker to another ([`mod@exchange`]), and the suite that every driver has to pass
+//! ([`conformance`]).
 //!
 //! The order of a sender's loop is `lend` → write the slots → `submit` → `flush`; of a receiver's,
 //! `receive` (and `wait` when nothing came). Both halves of a pair are used in one loop by a
@@ -17,6 +18,7 @@
 
 pub mod clock;
 pub mod conformance;
+pub mod exchange;
 pub mod fault;
 pub mod file;
 pub mod memory;
@@ -27,8 +29,10 @@ mod facts;
 mod frame;
 mod queue;
 mod refused;
+mod steer;
 
 pub use error::PortError;
 pub use facts::{Interface, PortFacts, Speed, StampSource};
 pub use frame::{ChecksumState, RxFrame, Slot, StrippedVlan};
 pub use queue::{QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
+pub use steer::PortSteering;

@@ -90,6 +90,29 @@ pub trait RxQueue {
         on_frame: F,
     ) -> Result<usize, PortError>;
 
+    /// From how many places it takes frames in turn, each of which keeps an order of its own. Those of
+    /// one flow may come by several where the device spreads them.
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    /// As [`RxQueue::receive`], from one of its [lanes](RxQueue::lanes) only.
+    ///
+    /// # Errors
+    /// As [`RxQueue::receive`].
+    ///
+    /// # Panics
+    /// May panic if there is no such lane.
+    #[inline]
+    fn receive_from<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        _lane: usize,
+        max: usize,
+        on_frame: F,
+    ) -> Result<usize, PortError> {
+        self.receive(max, on_frame)
+    }
+
     /// Sleeps until a frame may be waiting, but not longer than `timeout`. Returns whether one may be.
     ///
     /// # Errors

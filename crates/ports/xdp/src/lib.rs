@@ -12,6 +12,7 @@
 
 pub mod consume;
 mod fault;
+mod group;
 mod link;
 mod options;
 mod port;
@@ -25,6 +26,7 @@ mod stamp;
 mod tx;
 mod umem;
 
+pub use group::{XdpGroup, XdpGroupRx, gather};
 pub use options::{BusyPoll, Mode, Select, XdpOptions};
 pub use port::{XdpPort, XdpQueue, open};
 pub use probe::{Probe, probe};

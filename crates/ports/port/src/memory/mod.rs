@@ -15,7 +15,7 @@
 mod device;
 mod queue;
 mod registry;
-mod spsc;
+pub(crate) mod spsc;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

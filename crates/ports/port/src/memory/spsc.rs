@@ -109,7 +109,7 @@ impl Drop for Shared {
 ///
 /// # Panics
 /// Unless `slots` is a power of two, `1 <= depth <= slots`, and the whole fits in memory.
-pub(super) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Receiver) {
+pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Receiver) {
     assert!(slots.is_power_of_two() && (1..=slots).contains(&depth));
     // An odd number of cache lines, so that the headers spread over all sets of the caches.
     let stride = ((HEADER + capacity).div_ceil(64) | 1) * 64;
@@ -154,7 +154,7 @@ pub(super) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
 }
 
 /// The writing end.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     area: Area,
     depth: usize,
     /// First pending slot: our own copy of `tail`.
@@ -171,7 +171,7 @@ pub(super) struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.area.capacity
     }
 
@@ -192,7 +192,7 @@ impl Sender {
 
     /// Lends up to `n` slots; what was lent before is lent anew.
     #[inline]
-    pub(super) fn lend(&mut self, n: usize) -> usize {
+    pub(crate) fn lend(&mut self, n: usize) -> usize {
         if self.free() < n {
             self.refresh_head();
         }
@@ -205,7 +205,7 @@ impl Sender {
     /// # Panics
     /// If fewer than `i + 1` are lent.
     #[inline]
-    pub(super) fn slot(&mut self, i: usize) -> (&mut [u8], &mut u32, &mut u64) {
+    pub(crate) fn slot(&mut self, i: usize) -> (&mut [u8], &mut u32, &mut u64) {
         assert!(i < self.lent, "slot {i} of {} lent", self.lent);
         let position = self.pending_end.wrapping_add(i);
         self.touch_mut(position);
@@ -226,7 +226,7 @@ impl Sender {
     /// # Panics
     /// If fewer than `n` are lent.
     #[inline]
-    pub(super) fn submit(&mut self, n: usize) {
+    pub(crate) fn submit(&mut self, n: usize) {
         assert!(n <= self.lent, "{n} submitted of {} lent", self.lent);
         self.pending_end = self.pending_end.wrapping_add(n);
         self.lent = 0;
@@ -234,13 +234,13 @@ impl Sender {
 
     /// Slots submitted and not published.
     #[inline]
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.pending_end.wrapping_sub(self.visible_end)
     }
 
     /// How many of the pending slots the receiver has room for.
     #[inline]
-    pub(super) fn room(&mut self) -> usize {
+    pub(crate) fn room(&mut self) -> usize {
         let pending = self.pending();
         let room = self.depth - self.visible_end.wrapping_sub(self.seen_head);
         if pending <= room {
@@ -256,7 +256,7 @@ impl Sender {
     /// If there is no room for `n` ([`Sender::room`] has to be asked first), or the length of one is
     /// more than its capacity.
     #[inline]
-    pub(super) fn publish(&mut self, n: usize, stamp_ns: u64) -> u64 {
+    pub(crate) fn publish(&mut self, n: usize, stamp_ns: u64) -> u64 {
         let used = self.visible_end.wrapping_sub(self.seen_head);
         assert!(n <= self.pending() && n <= self.depth - used);
         let mut octets = 0;
@@ -289,7 +289,7 @@ impl Sender {
     ///
     /// # Panics
     /// If fewer than `i + 1` are pending, or its length is more than its capacity.
-    pub(super) fn pending_bytes(&self, i: usize) -> &[u8] {
+    pub(crate) fn pending_bytes(&self, i: usize) -> &[u8] {
         assert!(i < self.pending());
         let position = self.visible_end.wrapping_add(i);
         self.touch(position);
@@ -303,7 +303,7 @@ impl Sender {
     }
 
     /// Takes all pending slots back, and what is lent with them.
-    pub(super) fn retract(&mut self) {
+    pub(crate) fn retract(&mut self) {
         self.pending_end = self.visible_end;
         self.lent = 0;
     }
@@ -322,7 +322,7 @@ impl Sender {
 }
 
 /// The reading end.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     area: Area,
     /// Our own copy of `head`.
     head: usize,
@@ -337,7 +337,7 @@ unsafe impl Send for Receiver {}
 impl Receiver {
     /// How many frames are visible, up to `max`.
     #[inline]
-    pub(super) fn available(&mut self, max: usize) -> usize {
+    pub(crate) fn available(&mut self, max: usize) -> usize {
         if self.seen_tail.wrapping_sub(self.head) < max {
             // Acquire pairs with the Release in `Sender::publish`.
             self.seen_tail = self.shared.tail.0.load(Ordering::Acquire);
@@ -350,7 +350,7 @@ impl Receiver {
     /// # Panics
     /// If [`Receiver::available`] did not show `i + 1` frames.
     #[inline]
-    pub(super) fn frame(&self, i: usize) -> (&[u8], u64) {
+    pub(crate) fn frame(&self, i: usize) -> (&[u8], u64) {
         assert!(i < self.seen_tail.wrapping_sub(self.head));
         let position = self.head.wrapping_add(i);
         self.touch(position);
@@ -364,12 +364,26 @@ impl Receiver {
         }
     }
 
+    /// What the sender has noted of the `i`-th visible frame.
+    ///
+    /// # Panics
+    /// If [`Receiver::available`] did not show `i + 1` frames.
+    #[inline]
+    pub(crate) fn mark(&self, i: usize) -> u64 {
+        assert!(i < self.seen_tail.wrapping_sub(self.head));
+        let position = self.head.wrapping_add(i);
+        self.touch(position);
+        let header = self.area.header(position);
+        // SAFETY: as in `frame`; the sender set the whole header before the slot became visible.
+        unsafe { (*header.as_ptr()).cookie }
+    }
+
     /// Gives the first `n` visible slots back.
     ///
     /// # Panics
     /// If [`Receiver::available`] did not show `n` frames.
     #[inline]
-    pub(super) fn release(&mut self, n: usize) {
+    pub(crate) fn release(&mut self, n: usize) {
         assert!(n <= self.seen_tail.wrapping_sub(self.head));
         self.head = self.head.wrapping_add(n);
         // Release pairs with the Acquire in `Sender::refresh_head`.

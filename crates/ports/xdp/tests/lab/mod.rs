@@ -19,6 +19,9 @@ pub const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// Longest that any of these tests waits for something that should come.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Longer than that: a wait that ends by itself has failed.
+pub const FAR_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Ends the test, with the reason on the screen, where there are no privileges for it.
 #[macro_export]
 macro_rules! lab_or_skip {
