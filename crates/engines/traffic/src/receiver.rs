@@ -76,7 +76,8 @@ pub(crate) const SOURCES: [StampSource; 6] = [
 /// Receives for one worker. Call [`step`](Receiver::step) again and again, then
 /// [`finish`](Receiver::finish).
 pub struct Receiver {
-    sorter: Sorter,
+    /// One for each lane: between frames of two there is no order.
+    sorters: Vec<Sorter>,
     turns: u64,
     busy_turns: u64,
 }
@@ -95,34 +96,25 @@ struct Sorter {
 }
 
 impl Receiver {
-    /// A receiver that has seen nothing.
+    /// A receiver that has seen nothing, for a port with one [lane](RxQueue::lanes) or for frames
+    /// whose order does not matter.
     #[must_use]
     pub fn new(spec: &ReceiverSpec) -> Self {
-        let (analyser, first_flow, flows) = match spec.flows {
-            FlowSpace::Planned { first, count } => {
-                (Analyser::planned(count as usize), first, count)
-            }
-            // The flow of the ramp is never one of the others.
-            FlowSpace::Open { limit } => (Analyser::open(limit as usize), 0, RAMP_FLOW),
-        };
+        Self::for_lanes(spec, 1)
+    }
+
+    /// The same for a port with so many lanes, which are measured each by itself, as if each had a
+    /// worker.
+    #[must_use]
+    pub fn for_lanes(spec: &ReceiverSpec, lanes: usize) -> Self {
         Self {
-            sorter: Sorter {
-                analyser,
-                first_flow,
-                flows,
-                untagged_is_ours: spec.untagged_is_ours,
-                pktgen_flow: spec.pktgen_flow,
-                end_wall_ns: u64::MAX,
-                saw_the_end: false,
-                ramp_frames: 0,
-                sources: [0; SOURCES.len()],
-            },
+            sorters: (0..lanes.max(1)).map(|_| Sorter::new(spec)).collect(),
             turns: 0,
             busy_turns: 0,
         }
     }
 
-    /// Takes a turn: looks at up to `max` waiting frames and says how many there were. Originals
+    /// Takes a turn: looks at up to `max` waiting frames of each lane and says how many there were. Originals
     /// stamped after `drain_since_wall_ns` are late.
     ///
     /// # Errors
@@ -135,9 +127,17 @@ impl Receiver {
         drain_since_wall_ns: u64,
     ) -> Result<usize, PortError> {
         self.turns += 1;
-        let sorter = &mut self.sorter;
-        sorter.analyser.drain_since(drain_since_wall_ns);
-        let n = rx.receive(max, |frame| sorter.take(frame))?;
+        let n = if let [sorter] = self.sorters.as_mut_slice() {
+            sorter.analyser.drain_since(drain_since_wall_ns);
+            rx.receive(max, |frame| sorter.take(frame))?
+        } else {
+            let mut n = 0;
+            for (lane, sorter) in self.sorters.iter_mut().enumerate() {
+                sorter.analyser.drain_since(drain_since_wall_ns);
+                n += rx.receive_from(lane, max, |frame| sorter.take(frame))?;
+            }
+            n
+        };
         self.busy_turns += u64::from(n > 0);
         Ok(n)
     }
@@ -145,12 +145,14 @@ impl Receiver {
     /// Frames that arrive later than this count for nothing. Stamps that were taken while reading, by
     /// a network card's own clock, or long ago for a file do not tell: such frames count.
     pub fn end_at(&mut self, wall_ns: u64) {
-        self.sorter.end_wall_ns = wall_ns;
+        for sorter in &mut self.sorters {
+            sorter.end_wall_ns = wall_ns;
+        }
     }
 
-    /// Whether a frame came that arrived after the end.
+    /// Whether a frame came that arrived after the end, in each lane.
     pub(crate) fn saw_the_end(&self) -> bool {
-        self.sorter.saw_the_end
+        self.sorters.iter().all(|sorter| sorter.saw_the_end)
     }
 
     /// Throws away what waits already, from before the run. Returns how many frames.
@@ -171,46 +173,77 @@ impl Receiver {
     /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.sorter.analyser.counters()
+        let lanes = self.sorters.iter();
+        lanes.map(|sorter| sorter.analyser.counters()).sum()
     }
 
     /// Frames of the ramp so far.
     #[must_use]
     pub fn ramp_frames(&self) -> u64 {
-        self.sorter.ramp_frames
+        self.sorters.iter().map(|sorter| sorter.ramp_frames).sum()
     }
 
     /// Number and sum of the latencies so far.
     #[must_use]
     pub fn latency(&self) -> (u64, u128) {
-        let latency = self.sorter.analyser.latency();
-        (latency.count(), latency.sum())
+        self.sorters.iter().fold((0, 0), |(count, sum), sorter| {
+            let latency = sorter.analyser.latency();
+            (count + latency.count(), sum + latency.sum())
+        })
     }
 
     /// Everything that was measured.
     #[must_use]
     pub fn finish(self) -> ReceiverOutcome {
-        let Self {
-            sorter,
-            turns,
-            busy_turns,
-        } = self;
-        let mut measurement = sorter.analyser.into_measurement();
-        for flow in &mut measurement.flows {
-            flow.flow += sorter.first_flow;
+        let (mut ramp_frames, mut sources) = (0, [0; SOURCES.len()]);
+        let mut measurement: Option<Measurement> = None;
+        for sorter in self.sorters {
+            ramp_frames += sorter.ramp_frames;
+            for (sum, n) in sources.iter_mut().zip(sorter.sources) {
+                *sum += n;
+            }
+            let mut lane = sorter.analyser.into_measurement();
+            for flow in &mut lane.flows {
+                flow.flow += sorter.first_flow;
+            }
+            match &mut measurement {
+                None => measurement = Some(lane),
+                Some(all) => all.merge(&lane),
+            }
         }
-        let counted = SOURCES.into_iter().zip(sorter.sources);
+        let counted = SOURCES.into_iter().zip(sources);
         ReceiverOutcome {
-            measurement,
-            ramp_frames: sorter.ramp_frames,
+            measurement: measurement.unwrap_or_default(),
+            ramp_frames,
             stamp_sources: counted.filter(|(_, frames)| *frames > 0).collect(),
-            turns,
-            busy_turns,
+            turns: self.turns,
+            busy_turns: self.busy_turns,
         }
     }
 }
 
 impl Sorter {
+    fn new(spec: &ReceiverSpec) -> Self {
+        let (analyser, first_flow, flows) = match spec.flows {
+            FlowSpace::Planned { first, count } => {
+                (Analyser::planned(count as usize), first, count)
+            }
+            // The flow of the ramp is never one of the others.
+            FlowSpace::Open { limit } => (Analyser::open(limit as usize), 0, RAMP_FLOW),
+        };
+        Self {
+            analyser,
+            first_flow,
+            flows,
+            untagged_is_ours: spec.untagged_is_ours,
+            pktgen_flow: spec.pktgen_flow,
+            end_wall_ns: u64::MAX,
+            saw_the_end: false,
+            ramp_frames: 0,
+            sources: [0; SOURCES.len()],
+        }
+    }
+
     #[inline]
     fn take(&mut self, frame: &RxFrame<'_>) {
         if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
@@ -563,6 +596,61 @@ mod tests {
         assert_eq!((counters.received_frames, counters.foreign_frames), (1, 0));
         assert!(!tells_arrival(StampSource::UserSpace));
         assert!(tells_arrival(StampSource::KernelTpacket));
+    }
+
+    /// Two queues, read in turn by one worker.
+    struct Two([Frames; 2]);
+
+    impl RxQueue for Two {
+        fn receive<F: FnMut(&RxFrame<'_>)>(
+            &mut self,
+            max: usize,
+            mut on_frame: F,
+        ) -> Result<usize, PortError> {
+            Ok(self.0[0].receive(max, &mut on_frame)? + self.0[1].receive(max, on_frame)?)
+        }
+
+        fn lanes(&self) -> usize {
+            2
+        }
+
+        fn receive_from<F: FnMut(&RxFrame<'_>)>(
+            &mut self,
+            lane: usize,
+            max: usize,
+            on_frame: F,
+        ) -> Result<usize, PortError> {
+            self.0[lane].receive(max, on_frame)
+        }
+
+        fn wait(&mut self, _: Duration) -> Result<bool, PortError> {
+            Ok(true)
+        }
+
+        fn counters(&mut self) -> RxCounters {
+            RxCounters::default()
+        }
+    }
+
+    #[test]
+    fn what_a_device_spread_over_queues_is_not_called_reordered() {
+        let lane = |even: u32| {
+            Frames(
+                (0..20)
+                    .map(|n| tagged(&[], n % 3, 2 * (n / 3) + even))
+                    .collect(),
+            )
+        };
+        let mut rx = Two([lane(1), lane(0)]);
+        let mut receiver = Receiver::for_lanes(&planned(0, 3), rx.lanes());
+        while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
+        assert_eq!(receiver.counters().received_frames, 40);
+        assert_eq!(receiver.latency().0, 40);
+        let outcome = receiver.finish();
+        let m = &outcome.measurement;
+        assert_eq!(m.counters.received_frames, 40);
+        assert_eq!((m.counters.reordered_frames, m.split_flows()), (0, 3));
+        assert_eq!(outcome.stamp_sources, [(StampSource::Virtual, 40)]);
     }
 
     #[test]

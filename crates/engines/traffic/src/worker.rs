@@ -180,7 +180,8 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             // Before the look into the ring: what comes between the two is then looked for again.
             let held = self.clock.monotonic_ns() < until_ns;
             let n = self.receive(left.min(RECEIVE_ALONE))?;
-            left -= n;
+            // Several lanes may bring more than was asked of each.
+            left = left.saturating_sub(n);
             let behind = self.receiver.as_ref().is_some_and(Receiver::saw_the_end);
             if !held && (n == 0 || behind) {
                 break;
