@@ -108,7 +108,7 @@ pub struct LabOptions {
     pub name: Option<String>,
     /// `pair`: wires between the two nodes, 1 to 8.
     pub links: u32,
-    /// `pair`, `balancer`: queues of each port, 1 to 64.
+    /// `pair`, `balancer`: queues of each port, 1 to 128.
     pub queues: u32,
     /// Largest IP packet on every link.
     pub mtu: u32,
@@ -185,8 +185,8 @@ impl LabOptions {
         if !(1..=8).contains(&self.links) {
             wrong.push(format!("--links is {}, allowed is 1 to 8", self.links));
         }
-        if !(1..=64).contains(&self.queues) {
-            wrong.push(format!("--queues is {}, allowed is 1 to 64", self.queues));
+        if !(1..=128).contains(&self.queues) {
+            wrong.push(format!("--queues is {}, allowed is 1 to 128", self.queues));
         }
         if !(1280..=65_535).contains(&self.mtu) {
             wrong.push(format!("the MTU is {}, allowed is 1280 to 65535", self.mtu));

@@ -81,7 +81,8 @@ pub struct PortPlan {
     pub name: String,
     /// Where it is: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `memory:NAME`, `file:PATH`.
     pub locator: Locator,
-    /// Queue pairs to open, each with a worker of its own; 1 to 64.
+    /// Workers, each with a processor of its own; 1 to 64. They share out the queues of the interface;
+    /// with the `xdp` driver there are at most as many as it has queues.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub workers: u32,
     /// CPUs for the workers, in order. Empty: chosen by the program.

@@ -621,7 +621,7 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
     );
     warn(
         m.split_flows() as u64,
-        "flows were spread over several receive workers; duplicates and reordering between workers go unseen",
+        "flows were spread over several receive queues or workers; duplicates and reordering between these go unseen",
     );
     warn(
         m.latency.clamped(),

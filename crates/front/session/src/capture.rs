@@ -524,6 +524,7 @@ impl PreparedCapture {
                 let (control, seat_of_reader) = (&*control_of_reader, seat.seat);
                 let outcome = match seat.queue {
                     AnyQueue::Xdp(q) => read(q, seat_of_reader, interface, control),
+                    AnyQueue::XdpGroup(q) => read(q, seat_of_reader, interface, control),
                     AnyQueue::Packet(q) => read(q, seat_of_reader, interface, control),
                     AnyQueue::Memory(q) => read(q, seat_of_reader, interface, control),
                     AnyQueue::File(q) => read(q, seat_of_reader, interface, control),

@@ -511,6 +511,7 @@ impl PreparedDevices {
                 let DeviceSeat { walker, handle, .. } = seat;
                 lanes.push(match seat.queue {
                     AnyQueue::Xdp(q) => device_lane(q, walker, handle, SystemClock),
+                    AnyQueue::XdpGroup(q) => device_lane(q, walker, handle, SystemClock),
                     AnyQueue::Packet(q) => device_lane(q, walker, handle, SystemClock),
                     AnyQueue::Memory(q) => device_lane(q, walker, handle, SystemClock),
                     AnyQueue::File(q) => device_lane(q, walker, handle, SystemClock),
@@ -550,6 +551,7 @@ impl PreparedDevices {
                 settle_worker(cpu);
                 let outcome = match queue {
                     AnyQueue::Xdp(mut q) => run_watcher(&mut q, &handle, &SystemClock),
+                    AnyQueue::XdpGroup(mut q) => run_watcher(&mut q, &handle, &SystemClock),
                     AnyQueue::Packet(mut q) => run_watcher(&mut q, &handle, &SystemClock),
                     AnyQueue::Memory(mut q) => run_watcher(&mut q, &handle, &SystemClock),
                     AnyQueue::File(mut q) => run_watcher(&mut q, &handle, &SystemClock),

@@ -1,16 +1,16 @@
 //! Runs of loads: clients that open connections, servers that answer, each at a port of its own.
 //!
 //! The same steps as for traffic: everything that can fail is done by [`prepare_load`];
-//! [`PreparedLoad::run`] then starts a worker for each queue of each port, and ends with a report in
-//! which every connection has its place.
+//! [`PreparedLoad::run`] then starts the workers of each port, and ends with a report in which every
+//! connection has its place.
 //!
 //! **Who answers neighbours.** On a wire it is the attendant on a socket of its own; workers answer
 //! only where there is no wire (memory).
 //!
 //! **How answers find their worker.** A client worker opens only connections whose client port
-//! modulo the number of workers is its own. The packet driver steers by the same rule. With XDP a
-//! queue has a worker, and frames must come back on the queue that they left by: so it is on a veth
-//! pair between two of ours, and through a device that keeps queues apart.
+//! modulo the number of workers is its own, and ports steer by the same rule, on whichever queue of the
+//! device a frame arrives: the packet driver in the kernel, the xdp driver by handing frames on
+//! between workers (`wb_port::exchange`).
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -20,8 +20,8 @@ use wb_model::{
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage},
     units::{AddressRange, Mac, Span},
 };
-use wb_packet::{Fanout, PacketOptions, PortSteering, RxMode};
-use wb_port::memory::Registry;
+use wb_packet::{Fanout, PacketOptions, RxMode};
+use wb_port::{PortSteering, memory::Registry};
 use wb_wire::{AddrSet, MacAddr, Vlan};
 
 use crate::{
@@ -122,7 +122,6 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
             control: Arc::new(LoadControl::new()),
         });
     }
-    warnings.extend(steering::warnings(&plan, &ports));
     Ok(PreparedLoad {
         plan,
         ports,
@@ -267,7 +266,7 @@ fn specs(
                 gateway: job.gateway_mac.map(|mac| MacAddr(mac.0)),
                 worker,
                 workers,
-                steering: steering::own(port.facts.driver, worker, workers),
+                steering: steering::own(port.wire.is_some(), worker, workers),
                 file,
                 seed,
                 ..LoadPlace::single(own_mac(port))

@@ -23,7 +23,7 @@ use wb_port::{
     file::{self, FileQueue, Timing},
     memory::{LinkOptions, MemoryQueue, Registry},
 };
-use wb_xdp::{XdpOptions, XdpPort, XdpQueue};
+use wb_xdp::{XdpGroup, XdpOptions, XdpPort, XdpQueue};
 
 use crate::StartError;
 
@@ -76,6 +76,8 @@ impl Use {
 /// is started, and each arm runs a loop compiled for its driver.
 pub(crate) enum AnyQueue {
     Xdp(XdpQueue),
+    /// Several queues with one worker, or queues whose workers hand frames on.
+    XdpGroup(XdpGroup),
     Packet(PacketQueue),
     Memory(MemoryQueue),
     File(FileQueue),
@@ -267,27 +269,39 @@ fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, St
     })
 }
 
+/// Frames for receiving, over all queues of a port: 64 MiB at 2 KiB each.
+const XDP_RX_FRAMES: u32 = 32_768;
+/// What a queue has of them at least, as long as all together have no more than half a GiB.
+const XDP_RX_LEAST: u32 = 4096;
+const XDP_RX_MOST: u32 = 1 << 18;
+
 /// An XDP receiver sees only the queues it has a socket on; on the others the kernel would get the
-/// frames. So it takes them all, if that is not more than the workers a port may have.
+/// frames. So it takes them all, however few workers read them.
 fn xdp_queues(port: &PortPlan, used: Use, interface: &Interface) -> u32 {
     if used.rx {
-        port.workers.max(interface.rx_queues.min(64))
+        interface.rx_queues
     } else {
         port.workers
     }
 }
 
-/// Frames for receiving, over all queues of a port: 64 MiB at 2 KiB each.
-const XDP_RX_FRAMES: u32 = 32_768;
+/// Receive frames for each of so many queues, a power of two.
+fn xdp_rx_frames(queues: u32) -> u32 {
+    let queues = queues.next_power_of_two();
+    // A receiver that shares its CPU may wait for some 50 ms; at 300 kpps that is 16,000 frames.
+    (XDP_RX_FRAMES / queues)
+        .max(XDP_RX_LEAST)
+        .min(XDP_RX_MOST / queues)
+        .max(64)
+}
 
 fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions {
     let queues = xdp_queues(port, used, interface);
     XdpOptions {
         queues,
-        // A receiver that shares its CPU may wait for some 50 ms; at 300 kpps that is 16,000 frames.
-        rx_frames: (XDP_RX_FRAMES / queues.next_power_of_two())
-            .max(XdpOptions::default().rx_frames),
+        rx_frames: xdp_rx_frames(queues),
         tx: used.tx,
+        tx_queues: Some(port.workers),
         rx: used.rx,
         mode: match port.xdp_mode {
             XdpMode::Auto => wb_xdp::Mode::Auto,
@@ -297,6 +311,32 @@ fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions 
         },
         ..XdpOptions::default()
     }
+}
+
+/// Refuses more workers than there are queues: each of the xdp driver needs one of its own.
+fn check_xdp_workers(port: &PortPlan, used: Use, interface: &Interface) -> Result<(), PortError> {
+    let (tx, rx) = (interface.tx_queues, interface.rx_queues);
+    let (most, kind) = match (used.tx, used.rx) {
+        (true, true) if tx < rx => (tx, "send"),
+        (true, false) => (tx, "send"),
+        _ => (rx, "receive"),
+    };
+    if port.workers <= most {
+        return Ok(());
+    }
+    // veth knows receive and transmit queues; most cards know only pairs.
+    let (n, name) = (port.workers, &interface.name);
+    let switch = match interface.kernel_driver.as_str() {
+        "veth" => format!("rx {n} tx {n}"),
+        _ => format!("combined {n}"),
+    };
+    Err(PortError::Unsupported {
+        port: interface.port.clone(),
+        what: format!(
+            "{n} workers need a queue each, and {most} to {kind} {are} switched on: with xdp at most {most}; try `ethtool -L {name} {switch}` or the packet driver",
+            are = if most == 1 { "is" } else { "are" },
+        ),
+    })
 }
 
 pub(crate) fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
@@ -358,30 +398,50 @@ fn shared_with_host(wire: &Wire) -> Option<String> {
     })
 }
 
-/// Which drivers to try for an interface, best first, and why the first is the first.
-fn candidates(port: &PortPlan, used: Use, wire: &Wire) -> (Vec<Driver>, String) {
-    if let Some(driver) = port.locator.driver {
-        return (vec![driver], "asked for".to_owned());
-    }
+/// The driver that a port asks for, and by what; `None` where any will do.
+fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)>, StartError> {
+    let asked = port.locator.driver;
     if port.way == SendWay::Qdisc {
+        if asked == Some(Driver::Xdp) {
+            return Err(StartError::stream(
+                port.locator.to_string(),
+                "xdp sends past the queueing discipline, and queue_xmit is to send through it; take the packet driver, or xmit_mode start_xmit",
+            ));
+        }
         let why = "the only driver that sends through the queueing discipline";
-        return (vec![Driver::Packet], why.to_owned());
+        return Ok(Some((Driver::Packet, why)));
+    }
+    Ok(match asked {
+        Some(driver) => Some((driver, "asked for")),
+        None if port.xdp_mode != XdpMode::Auto => Some((Driver::Xdp, "asked for by its XDP mode")),
+        None => None,
+    })
+}
+
+/// Which drivers to try for an interface, best first, and why the first is the first.
+fn candidates(
+    port: &PortPlan,
+    used: Use,
+    wire: &Wire,
+) -> Result<(Vec<Driver>, String), StartError> {
+    if let Some((driver, why)) = asked_driver(port)? {
+        return Ok((vec![driver], why.to_owned()));
     }
     if used.watch {
         let why = "the tap that shows what the host sees, and on which CPU";
-        return (vec![Driver::Packet], why.to_owned());
+        return Ok((vec![Driver::Packet], why.to_owned()));
     }
     if used.rx
         && let Some(why) = shared_with_host(wire)
     {
-        return (vec![Driver::Packet], why);
+        return Ok((vec![Driver::Packet], why));
     }
     let reason = if used.rx {
         "the fastest that works; no address of the host is on this interface"
     } else {
         "the fastest that works"
     };
-    (vec![Driver::Xdp, Driver::Packet], reason.to_owned())
+    Ok((vec![Driver::Xdp, Driver::Packet], reason.to_owned()))
 }
 
 fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
@@ -415,7 +475,9 @@ fn open_xdp(
     used: Use,
     interface: &Interface,
     longest: usize,
+    fanout: Fanout,
 ) -> Result<Opened, PortError> {
+    check_xdp_workers(port, used, interface)?;
     let mut opened = wb_xdp::open(interface, &xdp_options(port, used, interface))?;
     let capacity = opened
         .queues
@@ -432,11 +494,31 @@ fn open_xdp(
         });
     }
     let queues = std::mem::take(&mut opened.queues);
-    Ok((
-        opened.facts.clone(),
-        queues.into_iter().map(AnyQueue::Xdp).collect(),
-        Some(opened),
-    ))
+    let queues = share_out(interface, queues, port.workers, fanout)?;
+    Ok((opened.facts.clone(), queues, Some(opened)))
+}
+
+/// Gives so many workers all queues. A queue that has a worker for itself, to which nothing else
+/// comes, stays as it is.
+fn share_out(
+    interface: &Interface,
+    queues: Vec<XdpQueue>,
+    workers: u32,
+    fanout: Fanout,
+) -> Result<Vec<AnyQueue>, PortError> {
+    let steering = match fanout {
+        Fanout::Port(steering) if workers > 1 => Some(steering),
+        _ => None,
+    };
+    if queues.len() == workers as usize && steering.is_none() {
+        return Ok(queues.into_iter().map(AnyQueue::Xdp).collect());
+    }
+    let groups = wb_xdp::gather(queues, workers, steering).map_err(|cause| PortError::Io {
+        port: interface.port.clone(),
+        operation: "make a bell for each worker (eventfd)".into(),
+        cause,
+    })?;
+    Ok(groups.into_iter().map(AnyQueue::XdpGroup).collect())
 }
 
 /// Opens an interface port with the first driver that works.
@@ -458,13 +540,13 @@ pub(crate) fn open_wire_as(
     packet: &PacketOptions,
 ) -> Result<OpenPort, StartError> {
     check_ring(port)?;
+    let (drivers, mut because) = candidates(port, used, &wire)?;
     let locks = lock_queues(port, used, &wire)?;
-    let (drivers, mut because) = candidates(port, used, &wire);
     let last = drivers.len() - 1;
     for (i, driver) in drivers.into_iter().enumerate() {
         let interface = &wire.interface;
         let opened = netns::in_namespace(&wire.namespace, || match driver {
-            Driver::Xdp => open_xdp(port, used, interface, longest),
+            Driver::Xdp => open_xdp(port, used, interface, longest, packet.fanout),
             _ => wb_packet::open(interface, packet).map(|p| {
                 (
                     p.facts,
@@ -821,9 +903,18 @@ impl AnyQueue {
     pub(crate) fn discard_stale(&mut self) {
         match self {
             Self::Xdp(q) => discard(q),
+            Self::XdpGroup(q) => q.discard(MAX_STALE),
             Self::Packet(q) => discard(q),
             // Nothing comes in before the run.
             Self::Memory(_) | Self::File(_) => {}
+        }
+    }
+
+    /// From how many places it takes frames in turn: see [`RxQueue::lanes`].
+    pub(crate) fn lanes(&mut self) -> usize {
+        match self {
+            Self::XdpGroup(q) => q.rx().lanes(),
+            Self::Xdp(_) | Self::Packet(_) | Self::Memory(_) | Self::File(_) => 1,
         }
     }
 
@@ -831,9 +922,88 @@ impl AnyQueue {
     pub(crate) fn frame_capacity(&mut self) -> usize {
         match self {
             Self::Xdp(q) => q.tx().frame_capacity(),
+            Self::XdpGroup(q) => q.tx().frame_capacity(),
             Self::Packet(q) => q.tx().frame_capacity(),
             Self::Memory(q) => q.tx().frame_capacity(),
             Self::File(q) => q.tx().frame_capacity(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(locator: &str) -> PortPlan {
+        PortPlan::new("p", locator.parse().unwrap())
+    }
+
+    fn asked(port: &PortPlan) -> Result<Option<Driver>, String> {
+        let asked = asked_driver(port).map_err(|e| e.to_string())?;
+        Ok(asked.map(|(driver, _)| driver))
+    }
+
+    #[test]
+    fn what_a_port_asks_for_is_what_it_gets_or_an_error() {
+        assert_eq!(asked(&port("a0")), Ok(None));
+        assert_eq!(asked(&port("packet:a0")), Ok(Some(Driver::Packet)));
+        for mode in [XdpMode::ZeroCopy, XdpMode::Native, XdpMode::Generic] {
+            let of = |locator| PortPlan {
+                xdp_mode: mode,
+                ..port(locator)
+            };
+            assert_eq!(asked(&of("a0")), Ok(Some(Driver::Xdp)));
+            // The mode is for whichever of the ports of a run is opened by xdp.
+            assert_eq!(asked(&of("packet:a0")), Ok(Some(Driver::Packet)));
+        }
+        let through = |locator| PortPlan {
+            way: SendWay::Qdisc,
+            ..port(locator)
+        };
+        for locator in ["a0", "packet:a0"] {
+            assert_eq!(asked(&through(locator)), Ok(Some(Driver::Packet)));
+        }
+        let refused = asked(&through("xdp:a0")).unwrap_err();
+        assert!(refused.contains("queueing discipline"), "{refused}");
+    }
+
+    #[test]
+    fn each_worker_has_a_queue_of_the_xdp_driver() {
+        let interface = Interface {
+            port: "xdp:a0".to_owned(),
+            name: "a0".to_owned(),
+            index: 3,
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            speed: None,
+            kernel_driver: "veth".to_owned(),
+            tx_queues: 2,
+            rx_queues: 4,
+        };
+        let most = |tx, rx| {
+            let used = Use {
+                tx,
+                rx,
+                watch: false,
+            };
+            let fits = |workers| {
+                let port = PortPlan {
+                    workers,
+                    ..port("xdp:a0")
+                };
+                check_xdp_workers(&port, used, &interface).is_ok()
+            };
+            (1..=64).filter(|&n| fits(n)).max()
+        };
+        assert_eq!(most(true, true), Some(2));
+        assert_eq!(most(true, false), Some(2));
+        assert_eq!(most(false, true), Some(4));
+    }
+
+    #[test]
+    fn the_memory_of_many_queues_is_bounded() {
+        for (queues, frames) in [(1, 32_768), (4, 8192), (64, 4096), (65, 2048), (1024, 256)] {
+            assert_eq!(xdp_rx_frames(queues), frames, "{queues} queues");
         }
     }
 }

@@ -158,7 +158,7 @@ fn sender_for(
     Sender::new(&spec, capacity).map_err(|e| StartError::stream(way.name.clone(), e.to_string()))
 }
 
-fn receiver_for(way: &Way) -> Receiver {
+fn receiver_for(way: &Way, lanes: usize) -> Receiver {
     let flows = if way.tx.is_some() {
         FlowSpace::Planned {
             first: way.first_flow,
@@ -171,11 +171,12 @@ fn receiver_for(way: &Way) -> Receiver {
         .streams
         .iter()
         .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
-    Receiver::new(&ReceiverSpec {
+    let spec = ReceiverSpec {
         flows,
         untagged_is_ours: way.streams.iter().any(|s| !is_tagged(&s.stream)),
         pktgen_flow: pktgen.map(|s| s.first_flow - way.first_flow),
-    })
+    };
+    Receiver::for_lanes(&spec, lanes)
 }
 
 /// Marks the run as faulted where the thread that holds it panics: the controlling thread would wait
@@ -275,7 +276,8 @@ impl Prepared {
                 let sender = sends
                     .map(|w| sender_for(&self, &self.ways[w], queue, count, capacity))
                     .transpose()?;
-                let receiver = receives.map(|w| receiver_for(&self.ways[w]));
+                let lanes = pair.lanes();
+                let receiver = receives.map(|w| receiver_for(&self.ways[w], lanes));
                 if receives.is_some_and(|w| self.ways[w].tx.is_some()) {
                     pair.discard_stale();
                 }
@@ -310,6 +312,7 @@ impl Prepared {
             let cpu = seat.cpu;
             let started = match pair {
                 AnyQueue::Xdp(q) => start(q, worker, cpu, name, control, shared, faulted),
+                AnyQueue::XdpGroup(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::Packet(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::Memory(q) => start(q, worker, cpu, name, control, shared, faulted),
                 AnyQueue::File(q) => start(q, worker, cpu, name, control, shared, faulted),

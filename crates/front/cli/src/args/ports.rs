@@ -55,7 +55,7 @@ impl TrafficArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct TransmitArgs {
-    /// Sending workers, each with a queue of its own.
+    /// Sending workers, each with a queue to send by.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: u32,
     /// CPUs for the workers, sending ones first: 2,3 or 2-5.
@@ -76,7 +76,7 @@ const MAX_RING_MIB: u64 = 4_095;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct ReceiveArgs {
-    /// Receiving workers, each with a queue of its own.
+    /// Receiving workers; they share out the queues of the port.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) rx_workers: u32,
     /// Addresses that the receiving port answers for (ARP, neighbour discovery, echo), besides the

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Whether all these programs are here; says which is not.
-fn installed(test: &str, programs: &[&str]) -> bool {
+pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     let found = |name: &&&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -38,7 +38,7 @@ fn installed(test: &str, programs: &[&str]) -> bool {
 }
 
 /// A command of the system in a namespace; its standard output.
-fn inside(node: &str, command: &[&str]) -> String {
+pub(crate) fn inside(node: &str, command: &[&str]) -> String {
     let output = system("ip", &[&["netns", "exec", node], command].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
@@ -46,7 +46,7 @@ fn inside(node: &str, command: &[&str]) -> String {
 }
 
 /// Gives the kernel of a node the addresses that the tester has there, and the way to the other side.
-fn kernel_at(lab: &Lab, side: &str) -> String {
+pub(crate) fn kernel_at(lab: &Lab, side: &str) -> String {
     let (own, way) = match side {
         "a" => (
             ["198.18.1.2/32", "2001:2:0:1::2/128"],
@@ -111,13 +111,13 @@ fn server(node: &str, command: &[&str]) -> Running {
 }
 
 /// An nginx that writes a line for each request: the number of its connection and the status.
-struct Nginx {
+pub(crate) struct Nginx {
     running: Running,
     dir: TempDir,
 }
 
 impl Nginx {
-    fn start(node: &str) -> Self {
+    pub(crate) fn start(node: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().to_str().unwrap();
         let parts = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -172,7 +172,7 @@ impl Nginx {
 }
 
 /// Nothing failed, everything was answered with 2xx.
-fn assert_perfect(report: &Value, place: &str) {
+pub(crate) fn assert_perfect(report: &Value, place: &str) {
     assert_balanced(report);
     let client = job(report, "client");
     let of = |key| job_total(client, key);

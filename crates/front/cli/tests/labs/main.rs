@@ -20,6 +20,7 @@ mod load_words;
 mod netperf;
 mod pktgen;
 mod plans;
+mod queues;
 mod router;
 mod trial;
 mod wire;

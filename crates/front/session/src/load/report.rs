@@ -304,9 +304,7 @@ fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<
                 counters.rx_malformed
             ));
         }
-        misdirected(counters, job.workers.len())
-            .into_iter()
-            .for_each(say);
+        unknown(counters).into_iter().for_each(say);
     }
     if ended.clock_step_ns.unsigned_abs() > 1_000 {
         warnings.push(format!(
@@ -328,17 +326,11 @@ fn away(job: &LoadJobReport) -> Option<u64> {
     began.chain(turns).max().filter(|ns| *ns > AWAY_NS)
 }
 
-fn misdirected(c: &Counters, workers: usize) -> Option<String> {
+fn unknown(c: &Counters) -> Option<String> {
     let strange = c.drop_unknown + c.drop_datagram;
-    if strange <= c.attempted / 100 || strange <= 10 {
-        return None;
-    }
-    Some(match workers {
-        0 | 1 => format!(
+    (strange > c.attempted / 100 && strange > 10).then(|| {
+        format!(
             "{strange} packets belonged to no connection: late or repeated, of connections that had ended"
-        ),
-        _ => format!(
-            "{strange} packets belonged to no connection of the worker that got them; where the port has several queues, answers may come back on the wrong one"
-        ),
+        )
     })
 }

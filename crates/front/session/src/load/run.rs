@@ -175,6 +175,7 @@ impl PreparedLoad {
                 let (control, shown) = (Arc::clone(&job.control), Arc::clone(&slot));
                 let started = match pair {
                     AnyQueue::Xdp(q) => start(q, spec, cpu, name, control, shown),
+                    AnyQueue::XdpGroup(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::Packet(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::Memory(q) => start(q, spec, cpu, name, control, shown),
                     AnyQueue::File(q) => start(q, spec, cpu, name, control, shown),
