@@ -22,6 +22,9 @@ pub(crate) struct RxArgs {
     /// How long (default: until SIGINT or SIGTERM; a file: to its end).
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
+    /// As --rx-workers.
+    #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
+    workers: Option<u32>,
     /// CPUs for the workers: 2,3 or 2-5.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
@@ -38,12 +41,11 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
             anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
         })?,
     };
+    let mut receive = args.receive.clone();
+    receive.rx_workers = args.workers.unwrap_or(receive.rx_workers);
     let plan = Plan {
         kind: "rx".to_owned(),
-        ports: vec![
-            args.receive
-                .port(args.interface.clone(), XdpMode::Auto, &mut cpus)?,
-        ],
+        ports: vec![receive.port(args.interface.clone(), XdpMode::Auto, &mut cpus)?],
         traffic: vec![TrafficJob {
             rx: Some("rx".to_owned()),
             duration: args.duration,

@@ -179,7 +179,7 @@ fn more_workers_than_queues_are_refused_with_the_most_there_may_be() {
     for line in [
         vec!["load", "--client", &xdp, "--workers", "3", "--cps", "1"],
         vec!["tx", "-i", &xdp, "--workers", "3"],
-        vec!["rx", "-i", &xdp, "--rx-workers", "3"],
+        vec!["rx", "-i", &xdp, "--workers", "3"],
     ] {
         let output = run(&line);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -55,7 +55,7 @@ pub(super) struct NativeArgs {
     /// The server port's own address.
     #[arg(long, value_name = "ADDR")]
     server_address: Vec<AddressRange>,
-    /// Workers of the client's port, each with a queue of its own.
+    /// Workers of the client's port; they share out its queues.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u32,
     /// Workers of the server's port.

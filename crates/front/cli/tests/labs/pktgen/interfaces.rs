@@ -201,3 +201,22 @@ fn files_follow_their_interfaces() {
     let thread = folder.read("kpktgend_0");
     assert!(thread.starts_with("Running: \nStopped: \n"), "{thread}");
 }
+
+#[test]
+fn a_driver_that_passes_the_discipline_is_refused_where_it_is_to_be_used() {
+    if !privileged("a_driver_that_passes_the_discipline_is_refused_where_it_is_to_be_used") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let folder = Folder::mount(&lab.node("a"), &["--driver", "xdp"]);
+    folder.device(
+        "a0",
+        &["count 100", "dst 198.18.0.42", "xmit_mode queue_xmit"],
+    );
+    folder.start();
+    let result = folder.result("a0");
+    assert!(result.contains("queueing discipline"), "{result}");
+    folder.set("a0", "xmit_mode start_xmit");
+    folder.start();
+    assert_eq!(sent(&folder.result("a0")).packets, 100);
+}
