@@ -283,7 +283,7 @@ mod tests {
         for _ in 0..MOST + 5 {
             assert!(posts[0].hand_on(&shown(&bytes)));
         }
-        assert!(posts[0].hand_on(&shown(&vec![0x11; 2000][..])) == false);
+        assert!(!posts[0].hand_on(&shown(&[0x11; 2000])));
         let mut long = frame(1, 0);
         long.resize(1523, 0);
         assert!(posts[0].hand_on(&shown(&long)));
