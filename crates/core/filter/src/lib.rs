@@ -36,6 +36,7 @@ mod program;
 mod run;
 mod tap;
 mod text;
+mod unroll;
 
 pub use check::{Invalid, Problem};
 pub use instruction::Instruction;
@@ -44,3 +45,4 @@ pub use program::{MAX_INSTRUCTIONS, Program};
 pub use run::Ancillary;
 pub use tap::TapError;
 pub use text::ParseError;
+pub use unroll::unroll;

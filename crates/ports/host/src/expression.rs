@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pcap::{Capture, Dead, Linktype};
-use wb_filter::{Instruction, Program, TapError};
+use wb_filter::{Instruction, Program, TapError, unroll};
 
 /// Link type of Ethernet: LINKTYPE_ETHERNET.
 pub const LINK_ETHERNET: u16 = 1;
@@ -114,9 +114,43 @@ pub fn compile_for_tap(
     snap_len: u32,
     optimize: bool,
 ) -> Result<TapFilter, ExpressionError> {
-    let whole = compile(expression, LINK_ETHERNET, snap_len, optimize)?;
+    let compile = |text: &str| compile(text, LINK_ETHERNET, snap_len, optimize);
+    let whole = compile(expression).or_else(|error| {
+        let again = tag_first(expression).and_then(|text| compile(&text).ok());
+        again.ok_or(error)
+    })?;
     let attach = whole.for_tap();
     Ok(TapFilter { whole, attach })
+}
+
+/// `(tcp or udp) and vlan 5` as `vlan 5 and (tcp or udp)`, if it is of that kind.
+///
+/// On an interface libpcap compiles what stands before `vlan` for a frame whose tag was taken out. In a
+/// whole frame only what stands behind it is looked for behind the tag, so the first form matches nothing.
+fn tag_first(expression: &str) -> Option<String> {
+    let tokens = tokens(expression);
+    let word = |at: usize| tokens.get(at).map(|token| &expression[token.clone()]);
+    let mut depth = 0_usize;
+    let mut found = None;
+    for at in 0..tokens.len() {
+        match word(at) {
+            Some("(") => depth += 1,
+            Some(")") => depth = depth.saturating_sub(1),
+            Some("vlan") if depth == 0 && at > 0 => match word(at - 1) {
+                Some("and") => found = Some((at - 1, at)),
+                Some("&") if word(at.checked_sub(2)?) == Some("&") => found = Some((at - 2, at)),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let (and, vlan) = found?;
+    let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit());
+    let last = vlan + usize::from(word(vlan + 1).is_some_and(is_number));
+    let left = expression[..tokens[and].start].trim();
+    let tag = &expression[tokens[vlan].start..tokens[last].end];
+    let right = &expression[tokens[last].end..];
+    Some(format!("{tag} and ({left}){right}"))
 }
 
 /// Older versions of libpcap keep the state of their parser in global variables.
@@ -163,7 +197,8 @@ impl Compiler {
 
     fn program(&self, expression: &str, snap_len: u32, optimize: bool) -> Result<Program, String> {
         let instructions = self.instructions(expression, optimize)?;
-        let program = Program::new(instructions).map_err(|error| error.to_string())?;
+        // The loops of `protochain`; no other jump goes back.
+        let program = Program::new(unroll(instructions)).map_err(|error| error.to_string())?;
         // The handle has a snap length of its own, which the crate does not let us choose.
         Ok(program.keeping(snap_len))
     }
@@ -384,6 +419,61 @@ mod tests {
         let other = Ancillary { vlan_tci: 6, ..tag };
         assert_eq!(attach.accepts(&stripped, 60, &other), 0);
         assert_eq!(attach.accepts(&stripped, 60, &Ancillary::default()), 0);
+    }
+
+    #[test]
+    fn a_tag_may_be_asked_for_last_on_an_interface() {
+        let frame = |tci: Option<u16>, protocol: u8| {
+            let mut frame = vec![2_u8; 12];
+            frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol]);
+            frame.resize(60, 0);
+            let tag = Ancillary {
+                vlan_present: tci.is_some(),
+                vlan_tci: tci.unwrap_or(0),
+                vlan_proto: 0x8100,
+                ..Ancillary::default()
+            };
+            (frame, tag)
+        };
+        for (text, same) in [
+            ("(tcp or udp) and vlan", "vlan and (tcp or udp)"),
+            ("tcp or udp and vlan 5", "vlan 5 and (tcp or udp)"),
+            ("udp && vlan 5 && ip", "vlan 5 and (udp) && ip"),
+        ] {
+            assert_eq!(tag_first(text).as_deref(), Some(same));
+            assert!(compile(text, LINK_ETHERNET, 96, true).is_err(), "{text}");
+            let attach = compile_for_tap(text, 96, true).unwrap().attach.unwrap();
+            let takes = |tci, protocol| {
+                let (frame, tag) = frame(tci, protocol);
+                attach.accepts(&frame, 60, &tag) > 0
+            };
+            assert!(takes(Some(5), 17), "{text}");
+            assert!(!takes(None, 17) && !takes(Some(5), 1), "{text}");
+        }
+        for text in ["vlan and tcp", "tcp and not vlan", "(tcp and vlan)", "tcp"] {
+            assert_eq!(tag_first(text), None);
+        }
+        // What nothing can match stays an error.
+        assert!(compile_for_tap("ip6 and arp and vlan", 96, true).is_err());
+    }
+
+    #[test]
+    fn chains_of_headers_are_followed() {
+        let mut frame = vec![2_u8; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 0, 64]);
+        frame.resize(54, 0);
+        // Hop-by-hop, routing, destination options, then UDP.
+        for next in [43, 60, 17] {
+            frame.extend([next, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        frame.resize(100, 0);
+        for (protocol, found) in [(17, true), (6, false), (43, true)] {
+            let text = format!("ip6 protochain {protocol}");
+            let filter = compile_for_tap(&text, 96, true).unwrap();
+            let verdict = |p: &Program| p.accepts(&frame, 100, &Ancillary::default()) > 0;
+            assert_eq!(verdict(&filter.whole), found, "{text}");
+            assert_eq!(verdict(&filter.attach.unwrap()), found, "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The filter over packets of any link type.
 
 use anyhow::{Result, anyhow};
-use wb_filter::{Ancillary, Program};
+use wb_filter::{Ancillary, KernelValue, Program};
 use wb_host::expression;
 use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
@@ -47,6 +47,13 @@ impl Filter {
                 let compiled =
                     expression::compile(&self.expression, link_type, MAX_CAPTURED as u32, true);
                 let program = compiled.map_err(|error| anyhow!(error.render()))?;
+                if let Some(value) = program.kernel_values().next() {
+                    return Err(anyhow!(
+                        "{}: a file does not hold what the kernel knew of the packet ({})",
+                        self.expression,
+                        what(value)
+                    ));
+                }
                 self.programs.push((link_type, program));
                 self.programs.len() - 1
             }
@@ -62,5 +69,14 @@ impl Filter {
         let program = self.program(packet.link_type)?;
         let length = packet.original_len;
         Ok(program.accepts(&packet.bytes, length, &Ancillary::default()) != 0)
+    }
+}
+
+/// What a filter asked the kernel for, in the words of the expression.
+const fn what(value: KernelValue) -> &'static str {
+    match value {
+        KernelValue::PacketType => "inbound, outbound",
+        KernelValue::InterfaceIndex => "ifindex",
+        _ => "its metadata",
     }
 }

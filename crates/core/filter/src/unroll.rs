@@ -1,0 +1,91 @@
+//! Loops taken apart: `protochain` makes libpcap jump back, which neither the kernel nor a [`Program`]
+//! allows.
+//!
+//! [`Program`]: crate::Program
+
+use crate::instruction::{Instruction, JMP, RET};
+use crate::program::MAX_INSTRUCTIONS;
+
+/// Rounds of a loop at most: extension headers of a chain.
+const ROUNDS: usize = 16;
+/// `JMP | JA`: always, by `k` read as a signed number.
+const ALWAYS: u16 = JMP;
+
+fn jumps_back(instruction: &Instruction) -> bool {
+    instruction.code == ALWAYS && instruction.k.cast_signed() < 0
+}
+
+/// The same program without jumps back: it stands there once for each round, and a jump back leads into
+/// the next copy. A frame that would need more rounds than 16, or than fit into a program, is rejected.
+#[must_use]
+pub fn unroll(list: Vec<Instruction>) -> Vec<Instruction> {
+    if list.is_empty() || !list.iter().any(jumps_back) {
+        return list;
+    }
+    let rounds = (MAX_INSTRUCTIONS / list.len()).clamp(1, ROUNDS);
+    let len = i32::try_from(list.len()).unwrap_or(i32::MAX);
+    let mut out = Vec::with_capacity(rounds * list.len());
+    for round in 1..=rounds {
+        out.extend(list.iter().map(|instruction| {
+            let ahead = instruction.k.cast_signed().saturating_add(len);
+            match instruction {
+                i if !jumps_back(i) => *i,
+                // Further back than the program is long; the check says so.
+                i if ahead < 0 => *i,
+                _ if round == rounds => Instruction::of(RET, 0),
+                _ => Instruction::of(ALWAYS, ahead.cast_unsigned()),
+            }
+        }));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ancillary, Program};
+
+    /// Walks along bytes: as long as one is 1 it looks at the next, and keeps the frame where a 2 follows.
+    fn walk() -> Vec<Instruction> {
+        let i = Instruction::new;
+        vec![
+            i(0x01, 0, 0, 0),
+            i(0x50, 0, 0, 0),
+            i(0x15, 0, 4, 1),
+            i(0x87, 0, 0, 0),
+            i(0x04, 0, 0, 1),
+            i(0x07, 0, 0, 0),
+            i(0x05, 0, 0, (-6_i32).cast_unsigned()),
+            i(0x15, 0, 1, 2),
+            i(0x06, 0, 0, 7),
+            i(0x06, 0, 0, 0),
+        ]
+    }
+
+    #[test]
+    fn a_loop_goes_its_rounds_and_no_more() {
+        assert!(Program::new(walk()).is_err());
+        let program = Program::new(unroll(walk())).unwrap();
+        for ones in 0..40_usize {
+            let mut frame = vec![1_u8; ones];
+            frame.extend([2, 9]);
+            let len = frame.len() as u32;
+            let kept = program.accepts(&frame, len, &Ancillary::default());
+            assert_eq!(kept, if ones < ROUNDS { 7 } else { 0 }, "{ones}");
+            frame[ones] = 3;
+            assert_eq!(program.accepts(&frame, len, &Ancillary::default()), 0);
+        }
+    }
+
+    #[test]
+    fn what_has_no_loop_stays_and_what_leads_nowhere_is_still_refused() {
+        let straight = vec![Instruction::of(0x05, 0), Instruction::of(RET, 1)];
+        assert_eq!(unroll(straight.clone()), straight);
+        assert_eq!(unroll(Vec::new()), []);
+        let far = vec![
+            Instruction::of(0x05, (-9_i32).cast_unsigned()),
+            Instruction::of(RET, 1),
+        ];
+        assert!(Program::new(unroll(far)).is_err());
+    }
+}
