@@ -117,6 +117,17 @@ pub(crate) fn only_outgoing(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec
     ops
 }
 
+/// Before `filter`: drops what this host sends.
+pub(crate) fn only_incoming(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec<FilterOp> {
+    let mut ops = vec![
+        (code::LD_ABS, 0, 0, PACKET_TYPE),
+        (code::JEQ_K, 0, 1, PACKET_OUTGOING),
+        (code::RET_K, 0, 0, 0),
+    ];
+    ops.extend(filter.unwrap_or_else(|| vec![(code::RET_K, 0, 0, snap_len.max(1))]));
+    ops
+}
+
 /// Passes ARP and ICMPv6 neighbour solicitations and advertisements, and with `echo` also ICMP and
 /// ICMPv6 echo; untagged (or stripped) and behind one VLAN tag.
 pub(crate) fn presence(echo: bool) -> Vec<FilterOp> {
@@ -184,6 +195,29 @@ pub(crate) fn presence(echo: bool) -> Vec<FilterOp> {
 mod tests {
     use super::*;
 
+    thread_local! {
+        /// What the kernel says that the packet is.
+        static KIND: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn frames_of_one_direction_are_told_apart_by_the_filter() {
+        let frame = ether(&[], 0x0800, &ipv4(5, 0, 17, 0));
+        let longest = vec![(code::RET_K, 0, 0, 96)];
+        for (kind, outgoing) in [(0, false), (1, false), (3, false), (PACKET_OUTGOING, true)] {
+            KIND.set(kind);
+            for filter in [None, Some(longest.clone())] {
+                let kept = if filter.is_some() { 96 } else { 1500 };
+                let verdict = |passes: bool| Some(if passes { kept } else { 0 });
+                let only_in = only_incoming(filter.clone(), 1500);
+                let only_out = only_outgoing(filter, 1500);
+                assert_eq!(run(&only_in, &frame), verdict(!outgoing), "{kind}");
+                assert_eq!(run(&only_out, &frame), verdict(outgoing), "{kind}");
+            }
+        }
+        KIND.set(0);
+    }
+
     /// What the kernel would return; `None` ends in the kernel as "drop" too.
     fn run(ops: &[FilterOp], frame: &[u8]) -> Option<u32> {
         let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
@@ -204,6 +238,7 @@ mod tests {
                 code::JA => at += k as usize,
                 code::JEQ_K => at += usize::from(if a == k { jt } else { jf }),
                 code::JSET_K => at += usize::from(if a & k != 0 { jt } else { jf }),
+                code::LD_ABS if k == PACKET_TYPE => a = KIND.get(),
                 code::RET_K => return Some(k),
                 other => panic!("no such code {other:#x}"),
             }

@@ -141,6 +141,9 @@ impl Opening<'_> {
         let filter = filter::with_snap_len(self.options.filter.as_deref(), self.options.snap_len);
         let filter = if self.options.only_outgoing {
             Some(filter::only_outgoing(filter, self.options.snap_len))
+        } else if self.options.ignore_outgoing && self.options.queues > 1 {
+            // The flag that a fanout group has for it is taken and forgotten by kernels before 6.2.
+            Some(filter::only_incoming(filter, self.options.snap_len))
         } else {
             filter
         };
@@ -202,7 +205,7 @@ impl Opening<'_> {
             sys::set_packet_option(fd, libc::PACKET_TIMESTAMP, raw)
                 .map_err(|e| self.io("ask for hardware stamps", e))?;
         }
-        // In a fanout group the group's flag counts instead.
+        // In a fanout group that of the sockets does not count; there the filter does it.
         if options.ignore_outgoing
             && options.queues == 1
             && let Err(e) = sys::set_packet_option(fd, libc::PACKET_IGNORE_OUTGOING, 1)
@@ -233,11 +236,6 @@ impl Opening<'_> {
             Fanout::RxQueue => libc::PACKET_FANOUT_QM,
             Fanout::Port(_) => libc::PACKET_FANOUT_CBPF,
         };
-        let outgoing = if self.options.ignore_outgoing {
-            libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING
-        } else {
-            0
-        };
         let mut group = 0;
         for (i, fd) in sockets.enumerate() {
             let unique = if i == 0 {
@@ -245,7 +243,7 @@ impl Opening<'_> {
             } else {
                 0
             };
-            let value = (kind | outgoing | unique) << 16 | libc::c_uint::from(group);
+            let value = (kind | unique) << 16 | libc::c_uint::from(group);
             sys::set_packet_option(fd, libc::PACKET_FANOUT, value as i32)
                 .map_err(|e| self.io("join the fanout group", e))?;
             if i == 0 {
