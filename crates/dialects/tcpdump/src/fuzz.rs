@@ -29,6 +29,7 @@ pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
         },
         number: n % 3 == 0,
         absolute_sequence: n % 4 == 1,
+        unverified: n % 5 == 4,
     })
 }
 
@@ -49,6 +50,8 @@ pub fn exercise(bytes: &[u8]) {
                 LinkType::RawIp,
                 LinkType::Sll,
                 LinkType::Sll2,
+                LinkType::Null,
+                LinkType::Loop,
             ];
             let packet = Packet {
                 stamp_ns: u64::from(*choice) << (*len % 56),
@@ -56,7 +59,7 @@ pub fn exercise(bytes: &[u8]) {
                 direction: (choice & 8 != 0).then_some(Direction::Out),
                 original_len: bytes.len() as u32 + u32::from(choice >> 4) * 97,
                 bytes,
-                link: links[usize::from(choice & 3)],
+                link: links[usize::from(choice % 6)],
             };
             let mut out = String::new();
             printer.line(&mut out, &packet);

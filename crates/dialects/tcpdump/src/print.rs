@@ -85,6 +85,8 @@ pub struct Options {
     pub number: bool,
     /// `-S`: TCP sequence numbers as they are on the wire.
     pub absolute_sequence: bool,
+    /// `-K`: with `-v`, checksums of IP, TCP and UDP are not looked at.
+    pub unverified: bool,
 }
 
 /// What the packet begins with.
@@ -92,6 +94,10 @@ pub struct Options {
 pub enum LinkType {
     /// `LINKTYPE_ETHERNET`, 1.
     Ethernet,
+    /// `LINKTYPE_NULL`, 0: the address family in the byte order of whoever captured.
+    Null,
+    /// `LINKTYPE_LOOP`, 108: the address family in network byte order.
+    Loop,
     /// `LINKTYPE_RAW`, 101, also `_IPV4` 228 and `_IPV6` 229: no link header.
     RawIp,
     /// `LINKTYPE_LINUX_SLL`, 113.
@@ -104,7 +110,9 @@ impl LinkType {
     /// From the number in a capture file.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
+            0 => Some(Self::Null),
             1 => Some(Self::Ethernet),
+            108 => Some(Self::Loop),
             101 | 228 | 229 => Some(Self::RawIp),
             113 => Some(Self::Sll),
             276 => Some(Self::Sll2),
@@ -116,6 +124,8 @@ impl LinkType {
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Ethernet => ("EN10MB", "Ethernet"),
+            Self::Null => ("NULL", "BSD loopback"),
+            Self::Loop => ("LOOP", "OpenBSD loopback"),
             Self::RawIp => ("RAW", "Raw IP"),
             Self::Sll => ("LINUX_SLL", "Linux cooked v1"),
             Self::Sll2 => ("LINUX_SLL2", "Linux cooked v2"),

@@ -72,6 +72,13 @@ fn option_sets() -> Vec<(&'static str, Options)> {
             },
         ),
         (
+            "-t -v -K",
+            Options {
+                unverified: true,
+                ..verbose(1)
+            },
+        ),
+        (
             "-t -S",
             Options {
                 absolute_sequence: true,
@@ -327,6 +334,21 @@ fn ipv4() {
 #[test]
 fn ipv6() {
     check("ipv6");
+}
+
+#[test]
+fn fragments() {
+    check("fragments");
+}
+
+#[test]
+fn null() {
+    check("null");
+}
+
+#[test]
+fn r#loop() {
+    check("loop");
 }
 
 #[test]

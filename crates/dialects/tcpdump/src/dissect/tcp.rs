@@ -114,6 +114,7 @@ impl Dissector<'_> {
             return Ok(());
         }
         if self.verbose() > 0
+            && !self.options.unverified
             && !fragmented
             && let (Some(sum), Some(pseudo)) = (self.sum(at, length), self.pseudo(6, length))
         {

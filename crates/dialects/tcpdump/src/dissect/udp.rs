@@ -37,7 +37,7 @@ impl Dissector<'_> {
             return Ok(());
         }
         let v6 = matches!(self.ip, Some(Ip::V6(_)));
-        if !fragmented && self.verbose() > u8::from(!v6) {
+        if !fragmented && !self.options.unverified && self.verbose() > u8::from(!v6) {
             let found = self.u16(at + 6)?;
             if found == 0 && !v6 {
                 put!(self, "[no cksum] ");
@@ -55,10 +55,11 @@ impl Dissector<'_> {
         if (sport == VXLAN || dport == VXLAN) && !self.options.quiet {
             return self.vxlan(at + 8, length);
         }
-        if claimed > length {
+        // A first fragment has less than its datagram.
+        if claimed > length && !fragmented {
             put!(self, "UDP, bad length {claimed} > {length}");
         } else {
-            put!(self, "UDP, length {length}");
+            put!(self, "UDP, length {claimed}");
         }
         Ok(())
     }
