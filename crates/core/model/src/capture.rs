@@ -169,7 +169,8 @@ pub struct CaptureOutput {
     /// Begin the next file when one holds more than this many bytes (before compression); 0: never.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_bytes: u64,
-    /// Begin the next file when a frame is this much later than the first of the file.
+    /// Begin the next file when a frame is this much later than the first of the file; of the first file
+    /// the time begins when it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_time: Option<Span>,
     /// Begin the next file after so many frames; 0: never.
@@ -178,6 +179,9 @@ pub struct CaptureOutput {
     /// Keep so many files and write over the oldest; 0: keep all.
     #[serde(skip_serializing_if = "is_default")]
     pub files: u32,
+    /// End the capture when so many files were filled, by `rotate_time`; 0: never.
+    #[serde(skip_serializing_if = "is_default")]
+    pub file_limit: u32,
     /// Hand partial buffers to the file at least so often.
     pub flush: Span,
     /// What happens when the disk is full.
@@ -216,6 +220,7 @@ impl Default for CaptureOutput {
             rotate_time: None,
             rotate_frames: 0,
             files: 0,
+            file_limit: 0,
             flush: Span::from_secs(1),
             on_enospc: OnFull::Stop,
             keep_free: 0,

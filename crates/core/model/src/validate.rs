@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use crate::{
+    criteria::Metric,
     device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
@@ -236,6 +237,19 @@ impl Plan {
     }
 
     fn check_captures(&self, found: &mut Findings) {
+        if !self.captures.is_empty() {
+            for criterion in &self.criteria {
+                if criterion.metric != Metric::Loss {
+                    found.problem(
+                        "criteria",
+                        format!(
+                            "{criterion}: a capture does not measure {}; it is judged by loss",
+                            criterion.metric
+                        ),
+                    );
+                }
+            }
+        }
         for job in &self.captures {
             let mut problem = |what: String| found.problem("capture", what);
             if job.ports.is_empty() {
@@ -307,6 +321,9 @@ impl Plan {
             }
             if output.files > 0 && !rotates {
                 problem("output.files needs a size, a time or a number of frames to begin the next file at".to_owned());
+            }
+            if output.file_limit > 0 && output.rotate_time.is_none() {
+                problem("output.file_limit counts files of rotate_time; there is none".to_owned());
             }
             if output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) {
                 problem("output.rotate_time is below 1ms".to_owned());
@@ -778,6 +795,27 @@ mod tests {
     #[test]
     fn the_default_stream_is_fine() {
         assert_eq!(plan(Stream::default()).validate(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_capture_is_judged_by_loss_alone() {
+        let capture = |criterion: &str| Plan {
+            traffic: Vec::new(),
+            captures: vec![crate::capture::CaptureJob {
+                ports: vec!["a".into()],
+                ..Default::default()
+            }],
+            criteria: vec![criterion.parse().unwrap()],
+            ..plan(Stream::default())
+        };
+        assert_eq!(capture("loss<=0.1%").validate(), Ok(Vec::new()));
+        for criterion in ["p99<=1ms", "unsent<=1%", "failed<=0%", "duplicates<=0%"] {
+            let problem = capture(criterion).validate().unwrap_err().to_string();
+            assert!(
+                problem.contains(criterion) && problem.contains("judged by loss"),
+                "{problem}"
+            );
+        }
     }
 
     #[test]

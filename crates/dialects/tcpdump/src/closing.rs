@@ -51,6 +51,8 @@ pub struct Account<'a> {
     pub read: u64,
     /// Completely written to the output.
     pub written: u64,
+    /// Whether the output is lines, so that what is written is printed.
+    pub printed: bool,
     /// Files written; 0 when there are none, as when packets are printed.
     pub files: u64,
     /// Bytes written to them.
@@ -104,7 +106,8 @@ impl Account<'_> {
 
     /// Our line, and a second one if packets could not be written.
     pub fn line(&self) -> String {
-        let mut out = format!("# wirebench: read {}, written {}", self.read, self.written);
+        let done = if self.printed { "printed" } else { "written" };
+        let mut out = format!("# wirebench: read {}, {done} {}", self.read, self.written);
         if self.files > 0 {
             let s = if self.files == 1 { "" } else { "s" };
             let _ = write!(out, " in {} file{s} ({})", self.files, size(self.bytes));
@@ -199,6 +202,7 @@ mod tests {
         over_limit: 0,
         queue_drops: 0,
         interface_drops: 0,
+        printed: false,
         faulted: false,
     };
 
@@ -241,6 +245,7 @@ mod tests {
             files: 2,
             bytes: 1_048_074,
             interface_drops: 3,
+            printed: false,
             faulted: false,
         };
         assert_eq!(

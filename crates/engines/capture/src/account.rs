@@ -16,7 +16,8 @@ pub struct Account {
     pub not_written: u64,
     /// Q: frames dropped by readers for want of buffers.
     pub queue_drop: u64,
-    /// C: frames read after the limit was reached.
+    /// C: frames read after the limit was reached, be it of frames or of files, or after whoever looked at
+    /// them had gone.
     pub over_limit: u64,
     /// U: frames that passed the filter and were never read. 0 unless the end was hurried.
     pub not_read: u64,
@@ -29,6 +30,7 @@ impl Account {
         let mut account = Self {
             captured: writer.written_frames,
             not_written: writer.not_written_frames,
+            over_limit: writer.unwanted_frames,
             ..Self::default()
         };
         for reader in readers {

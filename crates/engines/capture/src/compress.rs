@@ -1,98 +1,158 @@
-//! Compression of what goes to a file: each piece one frame that stands by itself.
+//! Compression of what goes to a file: one frame for the whole file, since not every reader looks for a second
+//! one. Each piece ends at the end of a block, so all of it can be unpacked, whatever becomes of the rest.
 
-use std::io::{self, Write};
+use std::io;
 
-use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+use lz4_flex::block::{compress_into, get_maximum_output_size};
 use wb_model::capture::Compression;
-use zstd::bulk;
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 /// RFC 8878 section 3.1.1.2.3: Block_Maximum_Size.
 const ZSTD_BLOCK: usize = 128 << 10;
 /// The largest block of the LZ4 frame format.
 const LZ4_BLOCK: usize = 4 << 20;
 const ZSTD_LEVEL: i32 = 1;
+/// RFC 8878 section 3.1.1.2: the last block, raw, of no bytes. There is no checksum behind it, so a frame can be
+/// ended after any of its blocks.
+const ZSTD_END: [u8; 3] = [1, 0, 0];
+/// Magic number, version 1 with independent blocks of up to 4 MiB, and the checksum of these two bytes.
+const LZ4_BEGIN: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73];
+const LZ4_END: [u8; 4] = [0; 4];
+/// An LZ4 block that is stored as it is.
+const LZ4_STORED: u32 = 1 << 31;
 
-/// Makes frames, in memory that is used again.
-pub(crate) enum Compressor {
-    Zstd(bulk::Compressor<'static>, Vec<u8>),
-    Lz4(Vec<u8>),
+/// Makes the frame of one file, in memory that is used again.
+pub(crate) struct Compressor {
+    kind: Kind,
+    out: Vec<u8>,
+}
+
+enum Kind {
+    Zstd {
+        encoder: Encoder<'static>,
+        /// Blocks were put that the encoder does not know of: what it makes from now on is another frame.
+        stored: bool,
+    },
+    Lz4 {
+        begun: bool,
+    },
 }
 
 impl Compressor {
     /// None without compression.
     pub(crate) fn new(kind: Compression) -> io::Result<Option<Self>> {
-        Ok(match kind {
-            Compression::None => None,
-            Compression::Zstd => {
-                let mut compressor = bulk::Compressor::new(ZSTD_LEVEL)?;
-                compressor.include_checksum(true)?;
-                Some(Self::Zstd(compressor, Vec::new()))
-            }
-            Compression::Lz4 => Some(Self::Lz4(Vec::new())),
-        })
+        let kind = match kind {
+            Compression::None => return Ok(None),
+            Compression::Zstd => Kind::Zstd {
+                encoder: Encoder::new(ZSTD_LEVEL)?,
+                stored: false,
+            },
+            Compression::Lz4 => Kind::Lz4 { begun: false },
+        };
+        let out = Vec::new();
+        Ok(Some(Self { kind, out }))
     }
 
-    /// A frame of these bytes.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
-        match self {
-            Self::Zstd(compressor, out) => {
-                out.clear();
-                out.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
-                compressor.compress_to_buffer(bytes, out)?;
-                Ok(out)
+    /// These bytes, compressed, to be put behind all that was put before.
+    pub(crate) fn piece(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
+        let out = &mut self.out;
+        out.clear();
+        match &mut self.kind {
+            Kind::Zstd { encoder, stored } => {
+                if std::mem::take(stored) {
+                    out.extend_from_slice(&ZSTD_END);
+                    encoder.reinit()?;
+                }
+                zstd_blocks(encoder, bytes, out)?;
             }
-            Self::Lz4(out) => {
-                out.clear();
-                let info = FrameInfo::new()
-                    .block_size(BlockSize::Max4MB)
-                    .block_mode(BlockMode::Independent)
-                    .content_checksum(true);
-                let mut encoder = FrameEncoder::with_frame_info(info, &mut *out);
-                encoder.write_all(bytes)?;
-                encoder.finish().map_err(io::Error::other)?;
-                Ok(out)
+            Kind::Lz4 { begun } => {
+                begin_lz4(begun, out);
+                bytes
+                    .chunks(LZ4_BLOCK)
+                    .try_for_each(|b| lz4_block(b, out))?;
             }
         }
+        Ok(out)
     }
 
-    /// A frame that holds these bytes as they are: for when there is no time to compress.
+    /// These bytes as they are: for when there is no time to compress, or when the compressor has seen what is
+    /// not in the file. Something must have been put before.
     pub(crate) fn stored(&mut self, bytes: &[u8]) -> &[u8] {
-        match self {
-            Self::Zstd(_, out) => {
-                out.clear();
-                // RFC 8878 section 3.1.1.1: one segment, a content size of four bytes, no checksum.
-                out.extend_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0xa0]);
-                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-                let mut blocks = bytes.chunks(ZSTD_BLOCK).peekable();
-                while let Some(block) = blocks.next() {
-                    let last = u32::from(blocks.peek().is_none());
-                    let header = last | (block.len() as u32) << 3;
+        let out = &mut self.out;
+        out.clear();
+        match &mut self.kind {
+            Kind::Zstd { stored, .. } => {
+                *stored = true;
+                for block in bytes.chunks(ZSTD_BLOCK) {
+                    let header = (block.len() as u32) << 3;
                     out.extend_from_slice(&header.to_le_bytes()[..3]);
                     out.extend_from_slice(block);
                 }
-                out
             }
-            Self::Lz4(out) => {
-                out.clear();
-                // Version 1, independent blocks of up to 4 MiB, and the checksum of these two bytes.
-                out.extend_from_slice(&[0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73]);
+            Kind::Lz4 { begun } => {
+                begin_lz4(begun, out);
                 for block in bytes.chunks(LZ4_BLOCK) {
-                    let header = block.len() as u32 | 1 << 31;
+                    let header = block.len() as u32 | LZ4_STORED;
                     out.extend_from_slice(&header.to_le_bytes());
                     out.extend_from_slice(block);
                 }
-                out.extend_from_slice(&[0; 4]);
-                out
             }
+        }
+        out
+    }
+
+    /// The end of the file.
+    pub(crate) const fn end(&self) -> &'static [u8] {
+        match self.kind {
+            Kind::Zstd { .. } => &ZSTD_END,
+            Kind::Lz4 { .. } => &LZ4_END,
         }
     }
 }
 
+fn zstd_blocks(encoder: &mut Encoder<'_>, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    out.reserve(zstd::zstd_safe::compress_bound(bytes.len()) + ZSTD_END.len());
+    let mut input = InBuffer::around(bytes);
+    while input.pos() < bytes.len() {
+        out.reserve(ZSTD_BLOCK);
+        let end = out.len();
+        encoder.run(&mut input, &mut OutBuffer::around_pos(out, end))?;
+    }
+    loop {
+        out.reserve(ZSTD_BLOCK);
+        let end = out.len();
+        if encoder.flush(&mut OutBuffer::around_pos(out, end))? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn begin_lz4(begun: &mut bool, out: &mut Vec<u8>) {
+    if !std::mem::replace(begun, true) {
+        out.extend_from_slice(&LZ4_BEGIN);
+    }
+}
+
+fn lz4_block(block: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    let at = out.len();
+    out.resize(at + 4 + get_maximum_output_size(block.len()), 0);
+    let len = compress_into(block, &mut out[at + 4..]).map_err(io::Error::other)?;
+    let header = if len < block.len() {
+        len as u32
+    } else {
+        out[at + 4..at + 4 + block.len()].copy_from_slice(block);
+        block.len() as u32 | LZ4_STORED
+    };
+    out[at..at + 4].copy_from_slice(&header.to_le_bytes());
+    out.truncate(at + 4 + (header & !LZ4_STORED) as usize);
+    Ok(())
+}
+
 impl std::fmt::Debug for Compressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Zstd(..) => "Zstd",
-            Self::Lz4(_) => "Lz4",
+        f.write_str(match self.kind {
+            Kind::Zstd { .. } => "Zstd",
+            Kind::Lz4 { .. } => "Lz4",
         })
     }
 }
@@ -102,32 +162,70 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    fn decode(kind: Compression, file: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        match kind {
-            Compression::Zstd => zstd::stream::copy_decode(file, &mut out).unwrap(),
-            _ => {
-                let mut decoder = lz4_flex::frame::FrameDecoder::new(file);
-                // It stops at the end of a frame; more calls go on.
-                while decoder.read_to_end(&mut out).unwrap() > 0 {}
+    const KINDS: [Compression; 2] = [Compression::Zstd, Compression::Lz4];
+
+    /// What is in the first frame, as far as it goes, and the bytes behind it.
+    fn decode(kind: Compression, file: &[u8]) -> (Vec<u8>, usize) {
+        let (mut rest, mut out) = (file, Vec::new());
+        let _ = match kind {
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::Decoder::with_buffer(&mut rest)
+                    .unwrap()
+                    .single_frame();
+                decoder.read_to_end(&mut out)
             }
-        }
-        out
+            _ => lz4_flex::frame::FrameDecoder::new(&mut rest).read_to_end(&mut out),
+        };
+        (out, rest.len())
+    }
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 1_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..len).map(|_| next()).collect()
     }
 
     #[test]
-    fn frames_follow_each_other() {
-        let text = b"a frame like the one before, ".repeat(20_000);
-        for kind in [Compression::Zstd, Compression::Lz4] {
+    fn pieces_are_one_frame_and_each_is_whole_by_itself() {
+        let text = b"a frame like the one before, ".repeat(200_000);
+        let noise = noise(5 << 20);
+        for kind in KINDS {
             let mut compressor = Compressor::new(kind).unwrap().unwrap();
-            let mut file = compressor.frame(&text).unwrap().to_vec();
-            assert!(file.len() * 20 < text.len(), "{kind:?}: {}", file.len());
-            file.extend_from_slice(compressor.stored(&text));
-            file.extend_from_slice(compressor.frame(&text[..1]).unwrap());
-            let got = decode(kind, &file);
-            assert_eq!(got.len(), 2 * text.len() + 1, "{kind:?}");
-            assert!(got == [&text[..], &text, &text[..1]].concat());
+            let (mut file, mut all) = (Vec::new(), Vec::new());
+            for piece in [&text[..], &text[..1], &noise, &[], &text[..70_000]] {
+                file.extend_from_slice(compressor.piece(piece).unwrap());
+                all.extend_from_slice(piece);
+                assert!(decode(kind, &file).0 == all, "{kind:?}");
+            }
+            assert!(file.len() < noise.len() + text.len() / 20, "{kind:?}");
+            file.extend_from_slice(compressor.end());
+            assert!(decode(kind, &file) == (all, 0), "{kind:?}");
         }
         assert!(Compressor::new(Compression::None).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_stored_belongs_to_the_frame_too() {
+        let text = b"a frame like the one before, ".repeat(20_000);
+        for kind in KINDS {
+            let mut compressor = Compressor::new(kind).unwrap().unwrap();
+            let mut file = compressor.piece(&text).unwrap().to_vec();
+            file.extend_from_slice(compressor.stored(&text[..300_000]));
+            file.extend_from_slice(compressor.stored(&text[..1]));
+            let ended = [&file[..], compressor.end()].concat();
+            let all = [&text[..], &text[..300_000], &text[..1]].concat();
+            assert!(decode(kind, &ended) == (all, 0), "{kind:?}");
+            // With what comes then another frame begins if it must.
+            file.extend_from_slice(compressor.piece(&text).unwrap());
+            file.extend_from_slice(compressor.end());
+            let (_, behind) = decode(kind, &file);
+            if behind > 0 {
+                assert_eq!(kind, Compression::Zstd);
+                assert!(decode(kind, &file[file.len() - behind..]) == (text.clone(), 0));
+            }
+        }
     }
 }

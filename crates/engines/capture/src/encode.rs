@@ -137,6 +137,19 @@ impl Encoding {
         (placed.len <= bytes.len()).then_some(placed)
     }
 
+    /// The same, with the frame: the length it had before it was cut, and what was kept of it.
+    pub(crate) fn first_frame(self, bytes: &[u8]) -> Option<(Placed, u32, &[u8])> {
+        let record = self.first_record(bytes)?;
+        // Both lengths stand one behind the other, and then the frame.
+        let at = match self {
+            Self::Pcapng => 20,
+            Self::Pcap(_) => 8,
+        };
+        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let captured = bytes.get(at + 8..)?.get(..word(at)? as usize)?;
+        Some((record, word(at + 4)?, captured))
+    }
+
     /// The records of `bytes`, as far as they are whole.
     pub(crate) fn records(self, bytes: &[u8]) -> impl Iterator<Item = Placed> {
         let mut rest = bytes;
@@ -179,6 +192,12 @@ mod tests {
                 expected.push(Placed { len, stamp_ns });
             }
             assert!(encoding.records(&out).eq(expected.iter().copied()));
+            let mut at = 0;
+            for len in [0, 1, 59, 60, 61, 62, 1514] {
+                let (record, original_len, captured) = encoding.first_frame(&out[at..]).unwrap();
+                assert_eq!((original_len, captured), (2000, &vec![7; len][..]));
+                at += record.len;
+            }
             for cut in 0..out.len() {
                 let whole = encoding.records(&out[..cut]).map(|r| r.len).sum::<usize>();
                 assert!(whole <= cut && cut - whole < encoding.record_len(1514, 1));

@@ -13,16 +13,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use wb_measure::Histogram;
-use wb_model::capture::CaptureOutput;
+use wb_model::capture::{CaptureOutput, Compression};
 
-use crate::compress::Compressor;
 use crate::encode::Encoding;
 use crate::held::{Open, confirm};
 use crate::names::Names;
 use crate::output::Opening;
-use crate::pool::Delivered;
+use crate::pool::{Buffer, Delivered};
 use crate::rotation::Rotation;
 use crate::shelf::Shelf;
+use crate::sink::{FrameSink, show};
 use crate::way::Way;
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
 
@@ -40,6 +40,14 @@ enum Place {
     Late(usize),
 }
 
+struct Echo(Box<dyn FrameSink>);
+
+impl std::fmt::Debug for Echo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Echo")
+    }
+}
+
 /// The files of a capture, one of them open; or some, while frames may come for them.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -54,6 +62,8 @@ pub(crate) struct Files {
     sync_ns: Option<u64>,
     finished: Option<Sender<PathBuf>>,
     way: Way,
+    /// Takes the frames too, to show them.
+    echo: Option<Echo>,
     /// None after an error.
     current: Option<Open>,
     /// Files whose time is over, the oldest first.
@@ -79,12 +89,12 @@ impl Files {
         spec: &CaptureSpec,
         output: &CaptureOutput,
         encoding: Encoding,
+        echo: Option<Box<dyn FrameSink>>,
         shared: &Arc<CaptureShared>,
         readers: usize,
         now_wall_ns: u64,
     ) -> Result<Self, OutputError> {
-        let compressor = Compressor::new(output.compress)
-            .map_err(|error| OutputError::Input(format!("compression: {error}")))?;
+        let compresses = output.compress != Compression::None;
         let names = (output.path != "-").then(|| Names::new(output, spec.utc_offset_s));
         let ring = names.as_ref().is_some_and(|names| !names.recur());
         let ring = if ring { output.files as usize } else { 0 };
@@ -92,24 +102,22 @@ impl Files {
             shared: shared.clone(),
             encoding,
             header: encoding.file_header(spec),
-            rotation: Rotation::new(output, readers),
+            rotation: Rotation::new(output, readers, now_wall_ns),
             names,
             opening: Opening {
                 part: output.part,
                 direct: output.direct,
                 // Compressed, nobody knows how long it will be.
-                expected: if compressor.is_none() {
-                    output.rotate_bytes
-                } else {
-                    0
-                },
+                expected: if compresses { 0 } else { output.rotate_bytes },
+                compress: output.compress,
             },
             sync_ns: output.sync.map(|span| span.as_nanos()),
             finished: spec.finished.clone(),
             way: Way {
-                compressor,
+                compresses,
                 shelf: Shelf::new(output, ring),
             },
+            echo: echo.map(Echo),
             current: None,
             late: VecDeque::new(),
             clear_ns: vec![0; readers],
@@ -149,6 +157,8 @@ impl Files {
             match full.recv_timeout(LOOK) {
                 Ok(delivered) => {
                     if let (Some(mut buffer), Some(pool)) = (delivered.buffer, &shared.pool) {
+                        // First, as records may be moved on their way into a file.
+                        self.echo(&buffer, control);
                         self.write_buffer(&mut buffer, control, clock);
                         if let Some(file) = &self.current {
                             let delivered = buffer.before + buffer.len() as u64;
@@ -174,6 +184,17 @@ impl Files {
         self.outcome
     }
 
+    /// Shows what goes into the files.
+    fn echo(&mut self, buffer: &Buffer, control: &CaptureControl) {
+        let Some(Echo(sink)) = &mut self.echo else {
+            return;
+        };
+        show(&mut **sink, self.encoding, buffer);
+        if sink.flush(&|| control.hurried()).end.is_some() {
+            self.echo = None;
+        }
+    }
+
     /// What is due whether frames come or not.
     fn tick<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         let asked = control.rotations();
@@ -195,6 +216,15 @@ impl Files {
         if now_ns.saturating_sub(self.settled_ns) >= SETTLE_NS {
             self.settled_ns = now_ns;
             self.settle(control, clock);
+        }
+        // The last file may be over without a frame that says so.
+        let wall_ns = clock.wall_ns();
+        let is_over = |file: &Open| {
+            self.rotation
+                .is_over(self.outcome.files, &file.fill, wall_ns)
+        };
+        if self.current.as_ref().is_some_and(is_over) {
+            control.reach_limit();
         }
         let sync_ns = self.sync_ns.filter(|period_ns| *period_ns > 0);
         if sync_ns.is_some_and(|period_ns| now_ns.saturating_sub(self.synced_ns) >= period_ns) {

@@ -21,8 +21,11 @@
 //! **Losses.** In pcapng the first frame that surely came after a loss says how many frames the kernel had
 //! dropped before it. What these tell together is never more than K, and the statistics tell all.
 //!
+//! **Sinks.** A [`FrameSink`] takes frames to show them. In the place of files it makes readers wait as a
+//! slow disk does, so nothing is shown that is not accounted for; beside files it has to keep up by itself.
+//!
 //! **The account.** `F = W + K + E + Q + C + U`: what passed the filter is written, dropped by the kernel,
-//! not written because of an error, dropped here for want of buffers, beyond the limit, or never read. See
+//! not written because of an error, dropped here for want of buffers, beyond what was wanted, or never read. See
 //! [`Account`].
 //!
 //! **The end.** [`CaptureControl::stop`] makes each reader close its intake and read what is still there;
@@ -48,6 +51,7 @@ mod reader;
 mod rotation;
 mod shared;
 mod shelf;
+mod sink;
 mod spec;
 mod way;
 mod writer;
@@ -59,5 +63,6 @@ pub use error::OutputError;
 pub use open::Capture;
 pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
 pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
+pub use sink::{Flushed, FrameSink, SinkEnd, SinkFrame};
 pub use spec::{CaptureSpec, InterfaceSpec};
 pub use writer::{Writer, WriterOutcome, run_writer};

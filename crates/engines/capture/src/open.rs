@@ -11,7 +11,8 @@ use crate::encode::Encoding;
 use crate::files::Files;
 use crate::pool::Pool;
 use crate::reader::Delivery;
-use crate::{CaptureShared, CaptureSpec, OutputError, ReaderSeat, Writer};
+use crate::sink::{self, Showing};
+use crate::{CaptureShared, CaptureSpec, FrameSink, OutputError, ReaderSeat, Writer};
 
 /// A capture that is ready to run: give each seat to a [`run_reader`](crate::run_reader), the writer to
 /// [`run_writer`](crate::run_writer), each in a thread of its own. A seat that is not used must be dropped,
@@ -33,8 +34,23 @@ impl Capture {
     /// # Errors
     /// Settings that cannot be; a file that cannot be opened or takes no header; too little memory.
     pub fn open(spec: &CaptureSpec, readers: usize, now_wall_ns: u64) -> Result<Self, OutputError> {
+        Self::open_with(spec, None, readers, now_wall_ns)
+    }
+
+    /// The same; `sink` takes the frames where there is no output, and then what it has brought out counts
+    /// as written. Beside an output it takes the same frames, and what becomes of them does not count.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        spec: &CaptureSpec,
+        sink: Option<Box<dyn FrameSink>>,
+        readers: usize,
+        now_wall_ns: u64,
+    ) -> Result<Self, OutputError> {
         check(spec)?;
-        let Some(output) = &spec.output else {
+        let shown = sink.is_some().then(sink::buffering);
+        let Some(output) = spec.output.as_ref().or(shown.as_ref()) else {
             let shared = Arc::new(CaptureShared::new(readers, spec.interfaces.len(), None));
             return Ok(Self {
                 readers: (0..readers)
@@ -57,7 +73,22 @@ impl Capture {
             Some(pool),
         ));
         let (to_writer, from_readers) = channel();
-        let files = Files::open(spec, output, encoding, &shared, readers, now_wall_ns)?;
+        let writer = match (&spec.output, sink) {
+            (None, Some(sink)) => {
+                let shared = shared.clone();
+                let showing = Showing {
+                    sink,
+                    encoding,
+                    shared: shared.clone(),
+                };
+                Writer::showing(shared, from_readers, showing)
+            }
+            (_, echo) => {
+                let files =
+                    Files::open(spec, output, encoding, echo, &shared, readers, now_wall_ns)?;
+                Writer::writing(shared.clone(), from_readers, files)
+            }
+        };
         Ok(Self {
             readers: (0..readers)
                 .map(|index| {
@@ -65,7 +96,7 @@ impl Capture {
                     ReaderSeat::new(index, &shared, spec, Some(delivery))
                 })
                 .collect(),
-            writer: Writer::writing(shared.clone(), from_readers, files),
+            writer,
             shared,
         })
     }

@@ -13,9 +13,10 @@ use rustix::fs::{
     Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
 };
 
-use wb_model::capture::DirectWrites;
+use wb_model::capture::{Compression, DirectWrites};
 
 use crate::OutputError;
+use crate::compress::Compressor;
 use crate::direct::Direct;
 use crate::open::standard_output;
 use crate::pool::Memory;
@@ -49,11 +50,15 @@ pub(crate) struct Opening {
     pub(crate) direct: DirectWrites,
     /// Bytes that the file will have, if that is known; 0: it is not.
     pub(crate) expected: u64,
+    /// How it is compressed.
+    pub(crate) compress: Compression,
 }
 
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
+    /// What makes a compressed file; what is put has been through it.
+    pub(crate) compressor: Option<Compressor>,
     path: PathBuf,
     /// What it is called when it is finished, if that is something else.
     finished_path: Option<PathBuf>,
@@ -109,7 +114,7 @@ impl Output {
             Ok((file, kind))
         };
         let opened = open();
-        let mut output = Self::new(path, opened)?;
+        let mut output = Self::new(path, opened, opening.compress)?;
         output.finished_path = finished_path;
         if opening.direct == DirectWrites::Always {
             output.write_directly(opening.expected, false);
@@ -141,7 +146,7 @@ impl Output {
     }
 
     /// Standard output.
-    pub(crate) fn standard() -> Result<Self, OutputError> {
+    pub(crate) fn standard(opening: Opening) -> Result<Self, OutputError> {
         let open = || {
             let stdout = io::stdout();
             if stdout.is_terminal() {
@@ -167,12 +172,19 @@ impl Output {
             }
             Ok((file, Kind::Other))
         };
-        Self::new(standard_output(), open())
+        Self::new(standard_output(), open(), opening.compress)
     }
 
-    fn new(path: PathBuf, opened: io::Result<(File, Kind)>) -> Result<Self, OutputError> {
+    fn new(
+        path: PathBuf,
+        opened: io::Result<(File, Kind)>,
+        compress: Compression,
+    ) -> Result<Self, OutputError> {
+        let compressor = Compressor::new(compress)
+            .map_err(|error| OutputError::Input(format!("compression: {error}")))?;
         match opened {
             Ok((file, kind)) => Ok(Self {
+                compressor,
                 path,
                 finished_path: None,
                 direct: None,

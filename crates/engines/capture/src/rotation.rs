@@ -10,20 +10,26 @@ pub(crate) struct Rotation {
     bytes: Option<u64>,
     frames: Option<u64>,
     time_ns: Option<u64>,
+    /// When the first file was opened: its time begins then.
+    opened_ns: u64,
     /// The times of files follow each other without a gap from this stamp on: so it is where frames of
     /// several readers come out of order. Else the time of a file begins with its first frame, as with
     /// tcpdump.
     grid_from_ns: Option<Option<u64>>,
+    /// Files to fill by time; then the capture is at its end.
+    files: Option<u64>,
 }
 
 impl Rotation {
-    pub(crate) fn new(output: &CaptureOutput, readers: usize) -> Self {
+    pub(crate) fn new(output: &CaptureOutput, readers: usize, opened_ns: u64) -> Self {
         let time_ns = output.rotate_time.map(|span| span.as_nanos());
         Self {
             bytes: (output.rotate_bytes > 0).then_some(output.rotate_bytes),
             frames: (output.rotate_frames > 0).then_some(output.rotate_frames),
             time_ns,
+            opened_ns,
             grid_from_ns: (time_ns.is_some() && readers > 1).then_some(None),
+            files: (output.file_limit > 0).then_some(output.file_limit.into()),
         }
     }
 
@@ -36,35 +42,50 @@ impl Rotation {
         self.grid_from_ns.is_some()
     }
 
+    /// An empty file whose time begins with this stamp, or where that belongs.
+    pub(crate) fn fill(&mut self, stamp_ns: u64) -> Fill {
+        let begin_ns = self.begin_ns(stamp_ns);
+        Fill {
+            until_ns: self.time_ns.map(|span_ns| begin_ns.saturating_add(span_ns)),
+            ..Fill::default()
+        }
+    }
+
     /// Puts a record into a file.
     pub(crate) fn add(&mut self, record: Placed, fill: &mut Fill) {
+        // Frames out of a recording are older than the file they go into.
+        if let (0, Some(until_ns), Some(span_ns)) = (fill.frames, fill.until_ns, self.time_ns)
+            && record.stamp_ns < until_ns.saturating_sub(span_ns)
+        {
+            self.opened_ns = self.opened_ns.min(record.stamp_ns);
+            *fill = self.fill(record.stamp_ns);
+        }
         fill.bytes += record.len as u64;
         fill.frames += 1;
-        if fill.until_ns.is_none() {
-            fill.until_ns = self.until(record.stamp_ns);
-        }
+    }
+
+    /// Whether `files` are all there may be, and a frame of this stamp is for none of them.
+    pub(crate) fn is_over(&self, files: u64, fill: &Fill, stamp_ns: u64) -> bool {
+        self.files.is_some_and(|most| files >= most) && fill.is_past(stamp_ns)
     }
 
     /// Whether this record belongs to the next file. As with tcpdump, a file is full when it has more than
     /// its bytes, not when one record more would be too much.
     pub(crate) fn is_due(&self, fill: &Fill, record: Placed) -> bool {
-        fill.frames > 0
-            && (self.bytes.is_some_and(|most| fill.bytes > most)
-                || self.frames.is_some_and(|most| fill.frames >= most)
-                || fill.is_past(record.stamp_ns))
+        let full = self.bytes.is_some_and(|most| fill.bytes > most)
+            || self.frames.is_some_and(|most| fill.frames >= most);
+        (full && fill.frames > 0) || fill.is_past(record.stamp_ns)
     }
 
-    /// The end of the time of a file whose first frame has this stamp.
-    fn until(&mut self, stamp_ns: u64) -> Option<u64> {
-        let span_ns = self.time_ns?;
-        let begin_ns = match &mut self.grid_from_ns {
-            None => stamp_ns,
-            Some(from_ns) => {
-                let from_ns = *from_ns.get_or_insert(stamp_ns);
+    /// When the time of a file begins whose first frame has this stamp.
+    pub(crate) fn begin_ns(&mut self, stamp_ns: u64) -> u64 {
+        match (&mut self.grid_from_ns, self.time_ns) {
+            (Some(from_ns), Some(span_ns)) => {
+                let from_ns = *from_ns.get_or_insert(self.opened_ns.min(stamp_ns));
                 stamp_ns - stamp_ns.saturating_sub(from_ns) % span_ns
             }
-        };
-        Some(begin_ns.saturating_add(span_ns))
+            _ => stamp_ns,
+        }
     }
 }
 
@@ -73,7 +94,7 @@ impl Rotation {
 pub(crate) struct Fill {
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
-    /// The first stamp that belongs to a later file; None without a frame or without a change by time.
+    /// The first stamp that belongs to a later file; None without a change by time.
     pub(crate) until_ns: Option<u64>,
 }
 

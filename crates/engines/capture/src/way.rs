@@ -11,7 +11,8 @@ use crate::shelf::Shelf;
 /// What bytes go through on their way into a file.
 #[derive(Debug)]
 pub(crate) struct Way {
-    pub(crate) compressor: Option<Compressor>,
+    /// Whether files are compressed.
+    pub(crate) compresses: bool,
     pub(crate) shelf: Shelf,
 }
 
@@ -26,7 +27,7 @@ impl Way {
         stores: bool,
         gives_up: impl Fn() -> bool,
     ) -> Result<(), OutputError> {
-        if self.compressor.is_some() {
+        if self.compresses {
             return self.put(output, &memory[place.clone()], stores, gives_up);
         }
         let mut done = 0;
@@ -52,17 +53,40 @@ impl Way {
         stores: bool,
         gives_up: impl Fn() -> bool,
     ) -> Result<(), OutputError> {
-        let mut rest = match &mut self.compressor {
-            None => bytes,
-            Some(compressor) if stores => compressor.stored(bytes),
-            Some(compressor) => {
-                let frame = compressor.frame(bytes);
-                frame.map_err(|cause| OutputError::Write {
-                    path: output.path().to_owned(),
-                    cause,
-                })?
-            }
+        let Some(mut compressor) = output.compressor.take() else {
+            return self.put_plain(output, bytes, gives_up);
         };
+        let packed = match stores {
+            true => Ok(compressor.stored(bytes)),
+            false => compressor.piece(bytes),
+        };
+        let result = match packed {
+            Ok(packed) => self.put_plain(output, packed, gives_up),
+            Err(cause) => Err(OutputError::Write {
+                path: output.path().to_owned(),
+                cause,
+            }),
+        };
+        output.compressor = Some(compressor);
+        result
+    }
+
+    /// The same for the end of a compressed file.
+    pub(crate) fn put_end(
+        &mut self,
+        output: &mut Output,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<(), OutputError> {
+        let end = output.compressor.as_ref().map(Compressor::end);
+        end.map_or(Ok(()), |end| self.put_plain(output, end, gives_up))
+    }
+
+    fn put_plain(
+        &mut self,
+        output: &mut Output,
+        mut rest: &[u8],
+        gives_up: impl Fn() -> bool,
+    ) -> Result<(), OutputError> {
         while let Err(short) = output.put(rest, &gives_up) {
             rest = &rest[short.written..];
             if !short.error.is_full() || !self.shelf.make_room() {

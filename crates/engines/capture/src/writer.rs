@@ -7,19 +7,31 @@ use std::sync::mpsc::Receiver;
 
 use crate::files::Files;
 use crate::pool::Delivered;
+use crate::sink::Showing;
 use crate::{CaptureControl, CaptureShared, Clock, OutputError};
 
 /// What writes the files of a capture.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<CaptureShared>,
-    /// None if frames are only counted.
-    work: Option<(Receiver<Delivered>, Files)>,
+    work: Work,
+}
+
+/// What becomes of the frames.
+#[derive(Debug)]
+enum Work {
+    /// They are only counted, and never come here.
+    None,
+    Write(Receiver<Delivered>, Box<Files>),
+    Show(Receiver<Delivered>, Showing),
 }
 
 impl Writer {
     pub(crate) fn counting(shared: Arc<CaptureShared>) -> Self {
-        Self { shared, work: None }
+        Self {
+            shared,
+            work: Work::None,
+        }
     }
 
     pub(crate) fn writing(
@@ -29,7 +41,18 @@ impl Writer {
     ) -> Self {
         Self {
             shared,
-            work: Some((full, files)),
+            work: Work::Write(full, Box::new(files)),
+        }
+    }
+
+    pub(crate) fn showing(
+        shared: Arc<CaptureShared>,
+        full: Receiver<Delivered>,
+        showing: Showing,
+    ) -> Self {
+        Self {
+            shared,
+            work: Work::Show(full, showing),
         }
     }
 }
@@ -37,12 +60,15 @@ impl Writer {
 /// What the writer did.
 #[derive(Debug, Default)]
 pub struct WriterOutcome {
-    /// W: frames that are whole in the output, over all files, those written over later too.
+    /// W: frames that are whole in the output, over all files, those written over later too; or that a sink
+    /// has brought out.
     pub written_frames: u64,
     /// The same for each interface.
     pub interface_frames: Vec<u64>,
     /// E: frames that came to the writer and are not in the output.
     pub not_written_frames: u64,
+    /// The part of C that came to a sink after whoever looked had gone, or after the time of the last file.
+    pub unwanted_frames: u64,
     /// Bytes of all files together.
     pub file_octets: u64,
     /// Files begun.
@@ -88,8 +114,9 @@ pub fn run_writer<C: Clock>(
     control: &CaptureControl,
     clock: &C,
 ) -> WriterOutcome {
-    match writer.work.take() {
-        None => WriterOutcome::default(),
-        Some((full, files)) => files.run(&full, control, clock),
+    match std::mem::replace(&mut writer.work, Work::None) {
+        Work::None => WriterOutcome::default(),
+        Work::Write(full, files) => files.run(&full, control, clock),
+        Work::Show(full, showing) => showing.run(&full, control, clock),
     }
 }

@@ -412,3 +412,34 @@ fn it_is_known_how_long_writes_took() {
     assert!(w.writes > 40 && w.write_p50_ns > 0);
     assert!(w.write_p50_ns <= w.write_p99_ns && w.write_p99_ns <= w.longest_write_ns);
 }
+
+#[test]
+fn wireshark_opens_compressed_files_of_many_buffers() {
+    for compress in [Compression::Zstd, Compression::Lz4] {
+        let (_dir, path) = scratch();
+        let name = format!("{}.pcapng", path.display());
+        let output = CaptureOutput {
+            path: name.clone(),
+            compress,
+            buffer_bytes: 64 << 10,
+            ..CaptureOutput::default()
+        };
+        let run = capture(&spec(1, Some(output)), vec![Feed::new(frames(9_000, 600))]);
+        assert!(run.writer.writes > 10);
+        let path = run.writer.path.unwrap();
+        let Ok(told) = std::process::Command::new("capinfos")
+            .args(["-c", "-M", "-T", "-r"])
+            .arg(&path)
+            .output()
+        else {
+            eprintln!("capinfos: not there, so not asked");
+            return;
+        };
+        let text = String::from_utf8_lossy(&told.stdout);
+        let error = String::from_utf8_lossy(&told.stderr);
+        assert!(
+            text.trim_end().ends_with("\t9000"),
+            "{compress:?}: {text}{error}"
+        );
+    }
+}

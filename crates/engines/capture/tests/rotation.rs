@@ -417,3 +417,55 @@ fn files_written_past_the_cache_are_the_same() {
         );
     }
 }
+
+/// tcpdump's `-G 1 -W 3`: three files, each of the second that its name says, and the end.
+#[test]
+fn files_by_time_may_be_limited() {
+    const SECOND: u64 = 1_000_000_000;
+    for readers in [1, 2] {
+        let (dir, path) = scratch();
+        let output = CaptureOutput {
+            path: path.to_str().unwrap().to_owned() + "-%s",
+            rotate_time: Some(Span::from_secs(1)),
+            file_limit: 3,
+            ..output(&path, FileFormat::Pcapng)
+        };
+        // From half a second after the opening on, every hundredth of a second, for five seconds.
+        let of = |reader: u64| -> Vec<_> {
+            (0..500u64)
+                .map(|i| Waiting {
+                    stamp_ns: START_NS + SECOND / 2 + i * SECOND / 100 + reader,
+                    ..frame(i, 60)
+                })
+                .collect()
+        };
+        let feeds = (0..readers).map(|reader| Feed::new(of(reader))).collect();
+        let control = CaptureControl::new();
+        let run = capture_with(
+            &spec(readers as usize, Some(output)),
+            feeds,
+            &control,
+            |_| {},
+        );
+        assert!(control.limit_reached());
+        let names: Vec<_> = listing(dir.path())
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        let second = START_NS / SECOND;
+        let expected = [0, 1, 2].map(|n| format!("out-{}", second + n));
+        assert_eq!(names, expected);
+        for (name, begin_ns) in names.iter().zip((START_NS..).step_by(SECOND as usize)) {
+            let frames = content(&read(dir.path().join(name))).frames;
+            let (first, last) = (frames[0].stamp_ns, frames.last().unwrap().stamp_ns);
+            assert!(first >= begin_ns && last < begin_ns + SECOND, "{name}");
+        }
+        let account = run.account;
+        assert_eq!(account.captured, 250 * readers, "{account:?}");
+        assert_eq!(
+            account.captured + account.over_limit,
+            account.filter_accept,
+            "{account:?}"
+        );
+    }
+}

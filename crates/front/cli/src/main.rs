@@ -71,7 +71,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match parse(words) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -108,6 +108,18 @@ fn main() -> ExitCode {
             }
             ExitCode::from(if error.is::<run::Fault>() { 4 } else { 2 })
         }
+    }
+}
+
+/// What was typed. `capture -r FILE` is tcpdump's way to say `read`.
+fn parse(mut words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let cli = Cli::try_parse_from(&words)?;
+    match &cli.command {
+        Command::Capture(a) if a.reads_a_file() => {
+            words[1] = "read".into();
+            Cli::try_parse_from(words)
+        }
+        _ => Ok(cli),
     }
 }
 

@@ -145,8 +145,9 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
             quiet: output.quiet,
             json: output.json,
             stats_file: None,
+            lines: None,
         };
-        return capture::capture(plan, &shown);
+        return capture::capture(plan, shown);
     }
     if !plan.loads.is_empty() {
         let shown = load::Shown {

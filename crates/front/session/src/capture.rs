@@ -23,16 +23,17 @@ use wb_host::{
     clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
     ethtool::{Ethtool, Offload},
     expression::{TapFilter, compile_for_tap},
+    user::Kept,
 };
 use wb_model::{
     Driver, Locator, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
-    capture::{CaptureJob, DirectWrites, Direction, Stamps},
+    capture::{CaptureJob, CaptureOutput, DirectWrites, Direction, Stamps},
     criteria::{Limit, Metric},
     report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 
-pub use wb_capture::{CaptureSnapshot, ReaderSnapshot};
+pub use wb_capture::{CaptureSnapshot, Flushed, FrameSink, ReaderSnapshot, SinkEnd, SinkFrame};
 
 use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
@@ -104,13 +105,15 @@ pub struct CaptureView {
     pub done: bool,
 }
 
-/// Compiles the filter, opens the ports, then the output.
+/// Compiles the filter, opens the ports, then the output. `sink` takes the frames where the plan has
+/// no output, and beside it where it has one.
 ///
 /// # Errors
 /// With the first thing that stands in the way; nothing is left open then.
 pub fn prepare_capture(
     mut plan: Plan,
     environment: &Environment,
+    sink: Option<Box<dyn FrameSink>>,
     utc_offset_s: fn(i64) -> i64,
 ) -> Result<PreparedCapture, StartError> {
     let mut warnings = plan.validate()?;
@@ -140,10 +143,14 @@ pub fn prepare_capture(
                 .iter()
                 .map(|w| format!("{}: {w}", open.facts.locator)),
         );
+        if let Some(filter) = &filter {
+            check_place(filter, &open)?;
+        }
         ports.push(open);
     }
+    let kept = kept_privileges(&job, &ports);
     if let Some(user) = &job.user {
-        wb_host::user::become_user(user).map_err(StartError::machine)?;
+        wb_host::user::become_user(user, kept).map_err(StartError::machine)?;
     }
     let ring_bytes = ports.iter().map(|p| p.ring_bytes).sum();
     let queues = ports.iter().map(|p| p.queues.len()).sum();
@@ -160,7 +167,15 @@ pub fn prepare_capture(
         readers,
         writer,
         shared,
-    } = Capture::open(&spec, queues, wall_ns()).map_err(StartError::Output)?;
+    } = Capture::open_with(&spec, sink, queues, wall_ns()).map_err(StartError::Output)?;
+    if job.user.is_some() {
+        let opens_anywhere = false;
+        wb_host::user::keep_only(Kept {
+            opens_anywhere,
+            ..kept
+        })
+        .map_err(StartError::machine)?;
+    }
     let mut given = readers.into_iter();
     let mut seats = Vec::new();
     for (number, port) in ports.iter_mut().enumerate() {
@@ -197,6 +212,31 @@ pub fn prepare_capture(
         warnings,
         signals: environment.signals.clone(),
     })
+}
+
+/// What has to be done after the user has changed: like tcpdump, a capture into one file opens it where root
+/// could; and the XDP program is told to let nothing more in.
+fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> Kept {
+    let one_file = |o: &CaptureOutput| {
+        let rotates = o.rotate_bytes > 0 || o.rotate_frames > 0 || o.rotate_time.is_some();
+        !rotates && !o.part && o.command.is_none()
+    };
+    Kept {
+        opens_anywhere: job.output.as_ref().is_some_and(one_file),
+        bpf: ports.iter().any(|port| port.facts.driver == "xdp"),
+    }
+}
+
+/// What a filter asks the kernel for only the kernel answers.
+fn check_place(filter: &TapFilter, port: &OpenPort) -> Result<(), StartError> {
+    let asks = filter.whole.kernel_values().next().is_some();
+    if asks && (port.facts.driver != "packet" || filter.attach.is_err()) {
+        return Err(StartError::stream(
+            port.facts.locator.to_string(),
+            "the filter asks which way a packet goes (inbound, outbound) or the like; only a socket of the packet driver knows that",
+        ));
+    }
+    Ok(())
 }
 
 fn by_program(program: Program) -> wb_capture::FrameFilter {

@@ -7,6 +7,7 @@ use crate::encode::Encoding;
 use crate::held::{Open, confirm};
 use crate::names::Names;
 use crate::output::Output;
+use crate::rotation::Fill;
 use crate::{CaptureControl, Clock, OutputError};
 
 /// Files whose time is over that are kept open at most. Then the oldest is closed, whoever may still have a
@@ -14,16 +15,16 @@ use crate::{CaptureControl, Clock, OutputError};
 const MOST_LATE: usize = 8;
 
 impl Files {
-    /// Opens the next file and writes its header.
+    /// Opens the next file, whose first frame has this stamp, and writes its header.
     pub(super) fn begin(
         &mut self,
         stamp_ns: u64,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Open, OutputError> {
         let mut output = match &mut self.names {
-            None => Output::standard()?,
+            None => Output::standard(self.opening)?,
             Some(names) => {
-                let path = names.next(stamp_ns);
+                let path = names.next(self.rotation.begin_ns(stamp_ns));
                 self.way.shelf.forget(&path);
                 loop {
                     match Output::create(&path, self.opening) {
@@ -45,7 +46,10 @@ impl Files {
         }
         self.outcome.file_octets += output.len();
         let mut file = Open::new(output);
-        file.fill.bytes = self.header.len() as u64;
+        file.fill = Fill {
+            bytes: self.header.len() as u64,
+            ..self.rotation.fill(stamp_ns)
+        };
         file.hold(file.output.len(), 0, 0);
         self.way.settle(&mut file.output)?;
         confirm(&mut file, &mut self.outcome);
@@ -118,6 +122,7 @@ impl Files {
         let ended = self
             .settle_file(&mut file)
             .and_then(|()| self.put_statistics(&mut file, control, clock))
+            .and_then(|()| self.put_end(&mut file, control))
             .and_then(|()| self.settle_file(&mut file));
         if let Err(error) = ended {
             return self.give_up(error, Some(file), control, clock);
@@ -155,6 +160,13 @@ impl Files {
         if let Some(file) = self.current.take() {
             self.close(file, control, clock);
         }
+    }
+
+    fn put_end(&mut self, file: &mut Open, control: &CaptureControl) -> Result<(), OutputError> {
+        let len_before = file.output.len();
+        let put = self.way.put_end(&mut file.output, || control.hurried());
+        self.outcome.file_octets += file.output.len() - len_before;
+        put
     }
 
     /// What the interfaces counted, into the current file.
@@ -245,16 +257,21 @@ impl Files {
             let held = file.held.drain(..).map(|mark| mark.records);
             self.outcome.not_written_frames += held.sum::<u64>();
             let octets = self.outcome.file_octets - file.output.len();
-            // Where a last word still fits, the file says what was lost.
-            if file.output.cut(file.whole) && self.encoding == Encoding::Pcapng {
+            // Where a last word still fits, the file says what was lost. The compressor has seen more than is
+            // left, so it is stored.
+            if file.output.cut(file.whole) {
                 let mut blocks = Vec::new();
-                self.append_statistics(clock.wall_ns(), &mut blocks);
-                if self
-                    .way
-                    .put(&mut file.output, &blocks, false, || true)
-                    .is_err()
-                {
+                if self.encoding == Encoding::Pcapng {
+                    self.append_statistics(clock.wall_ns(), &mut blocks);
+                }
+                let put = self.way.put(&mut file.output, &blocks, true, || true);
+                let end = file.output.len();
+                if put.is_err() {
                     file.output.cut(file.whole);
+                }
+                let whole = if put.is_ok() { end } else { file.whole };
+                if self.way.put_end(&mut file.output, || true).is_err() {
+                    file.output.cut(whole);
                 }
             }
             self.outcome.file_octets = octets + file.output.len();

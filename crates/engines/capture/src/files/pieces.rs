@@ -43,6 +43,13 @@ impl Files {
         late.map_or(Place::Current, Place::Late)
     }
 
+    /// Whether a frame of this stamp is for no file that there may be.
+    fn is_over(&self, stamp_ns: u64) -> bool {
+        let files = self.outcome.files;
+        let is_over = |file: &Open| self.rotation.is_over(files, &file.fill, stamp_ns);
+        self.current.as_ref().is_some_and(is_over)
+    }
+
     /// Writes a buffer, over as many files as it belongs to.
     pub(super) fn write_buffer<C: Clock>(
         &mut self,
@@ -72,6 +79,19 @@ impl Files {
             let rotation = self.rotation;
             let is_full = |file: &mut Open| rotation.is_due(&file.fill, record);
             let due = self.open_file(of).is_some_and(is_full);
+            if due && of == Place::Current && self.is_over(record.stamp_ns) {
+                let behind = piece.place.end + record.len;
+                let next = Piece {
+                    place: behind..behind,
+                    records: 0,
+                    file: of,
+                };
+                let piece = std::mem::replace(&mut piece, next);
+                self.write_piece(buffer, piece, control, clock);
+                self.outcome.unwanted_frames += 1;
+                control.reach_limit();
+                continue;
+            }
             if due || of != piece.file {
                 let next = Piece {
                     place: piece.place.end..piece.place.end,
@@ -139,15 +159,15 @@ impl Files {
         let taken = file.output.len();
         // Where records are looked at one by one: what is before is in the file, or put as one.
         let (at, mut records) = match &result {
-            Ok(()) if self.way.compressor.is_some() || file.output.in_file() == taken => {
+            Ok(()) if self.way.compresses || file.output.in_file() == taken => {
                 (taken, piece.records)
             }
             Ok(()) => (len_before + near.0 as u64, near.1),
             Err(_) => (len_before, 0),
         };
         file.hold(at, buffer.interface, records);
-        // A frame of a compressor is worth nothing without its end.
-        if at < taken && self.way.compressor.is_none() {
+        // A block of a compressor is worth nothing without its end.
+        if at < taken && !self.way.compresses {
             let skipped = (at - len_before) as usize;
             let rest = &buffer.memory[piece.place.start + skipped..piece.place.end];
             records += file.hold_each(self.encoding.records(rest), at, buffer.interface);
@@ -174,7 +194,7 @@ impl Files {
 
     /// Whether there is no time to compress.
     fn buffers_are_scarce(&mut self, now_ns: u64) -> bool {
-        let (Some(pool), Some(_)) = (&self.shared.pool, &self.way.compressor) else {
+        let Some(pool) = self.shared.pool.as_ref().filter(|_| self.way.compresses) else {
             return false;
         };
         if pool.free() * 4 >= pool.total() {

@@ -111,7 +111,7 @@ proptest! {
         let interfaces = vec![InterfaceSpec::new("wb0"), InterfaceSpec::new("wb1")];
         let spec = CaptureSpec::new(interfaces, Some(output.clone()));
         let shared = Arc::new(CaptureShared::new(2, 2, Some(Pool::new(1, ROOM).unwrap())));
-        let mut files = Files::open(&spec, &output, encoding, &shared, 2, 0).unwrap();
+        let mut files = Files::open(&spec, &output, encoding, None, &shared, 2, 0).unwrap();
         let (control, mut put) = (CaptureControl::new(), [0, 0]);
         for given in &givens {
             let memory = shared.pool.as_ref().and_then(Pool::take).unwrap();

@@ -3,10 +3,14 @@
 
 mod output;
 mod ports;
+mod printing;
+mod refused;
 mod socket;
 mod stream;
 
 pub(crate) use output::OutputArgs;
 pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
+pub(crate) use printing::PrintArgs;
+pub(crate) use refused::{Refused, Row, Table};
 pub(crate) use socket::{Pair, SocketArgs};
 pub(crate) use stream::StreamArgs;

@@ -1,8 +1,11 @@
 //! `wirebench capture`: frames into files, without losing one; in the words of tcpdump.
 
 mod habits;
+mod lines;
 mod output;
 mod port;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs,
@@ -21,23 +24,32 @@ use wb_model::{
 };
 use wb_session::{
     Environment, Signals,
-    capture::{CaptureView, prepare_capture},
+    capture::{CaptureView, FrameSink, prepare_capture},
 };
 use wb_tcpdump::{closing, print::LinkType};
 
+use self::lines::{Beside, Lines, Printing};
 use crate::{
-    run::{deliver_document, print},
+    args::{PrintArgs, Refused, Row, Table},
+    run::{Fault, deliver_document, print},
     say::{say, say_as_is, say_in_passing},
 };
 
 /// Capture frames into a file, losing none, or say exactly how many and where.
 ///
-/// The options are those of tcpdump where it has them. Without -w frames are only counted.
+/// It takes tcpdump's command line, in any order. Without -w frames are printed as tcpdump prints them,
+/// addresses and ports as numbers: Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE,
+/// VXLAN, ESP; what TCP and UDP carry is not taken apart (-X shows the bytes, `read --as tcpdump` and
+/// `read --decode` more).
 #[derive(Args, Debug)]
+#[command(version, disable_version_flag = true)]
+// As getopt_long(3): the last of two holds, and a long option may be cut short.
+#[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
     wirebench capture -i eth2 -w trace.pcapng\n  \
     wirebench capture -i wb-pair-b/b0 -w out.pcap -C 100 -W 10 udp port 9\n  \
-    wirebench capture -i eth2 -i eth3 -s 128 --duration 60s -w - | wirebench read -n -\n  \
+    wirebench capture -nni eth2 -e 'tcp port 80 or arp'         prints, as tcpdump would\n  \
+    wirebench capture -i eth2 -i eth3 -s 128 --duration 60s --count\n  \
     wirebench capture --self-test --with tcpdump --hogs 2       the experiment, in a lab")]
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
@@ -53,8 +65,15 @@ pub(crate) struct CaptureArgs {
     )]
     snap_len: u32,
     /// End after so many frames.
-    #[arg(short = 'c', value_name = "N")]
-    count: Option<u64>,
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    most: Option<u64>,
+    /// Count frames, and print none.
+    #[arg(long)]
+    count: bool,
+    /// Print frames although they go into a file. What has to wait for a slow reader of the lines is not
+    /// printed, and counted; the file has it.
+    #[arg(long)]
+    print: bool,
     /// End after this time.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
@@ -64,11 +83,18 @@ pub(crate) struct CaptureArgs {
     /// Do not receive frames for other addresses (no promiscuous mode).
     #[arg(short = 'p', long)]
     no_promiscuous_mode: bool,
-    /// Read the filter from this file.
-    #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
+    /// Read the filter from this file; that on the command line is not used then.
+    #[arg(short = 'F', value_name = "FILE")]
     filter_file: Option<PathBuf>,
+    /// Read this file instead: the same as `wirebench read`.
+    #[arg(short = 'r', long, value_name = "FILE")]
+    read: Vec<PathBuf>,
     #[command(flatten)]
     habits: habits::HabitArgs,
+    #[command(flatten)]
+    printing: PrintArgs,
+    #[command(flatten)]
+    refused: Refused<Capturing>,
     /// Fail (exit code 1) when more than this share is lost: 0, 0.1%. Default 0.
     #[arg(long, value_name = "SHARE")]
     max_loss: Option<String>,
@@ -87,23 +113,46 @@ pub(crate) struct CaptureArgs {
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long)]
     print_plan: bool,
-    /// Say more.
-    #[arg(short, long)]
-    verbose: bool,
-    /// No live lines.
+    /// More of each frame that is printed, up to -vvv; else more of the ports.
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Less of each frame that is printed; no live lines.
     #[arg(short, long)]
     quiet: bool,
     /// Time between live lines.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
     /// Show in a lab what is lost on a busy machine, by us (with --xdp also by AF_XDP) and by others.
-    #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "count", "duration", "print_plan", "stats_file"])]
+    #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "most", "duration", "print_plan", "stats_file"])]
     self_test: bool,
     #[command(flatten)]
     test: super::selftest::SelfTestArgs,
+    /// Print the version and end.
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
     /// Which frames, in the language of pcap-filter(7).
-    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    #[arg(value_name = "FILTER")]
     filter: Vec<String>,
+}
+
+/// What a capture refuses.
+struct Capturing;
+
+impl Table for Capturing {
+    const ROWS: &'static [Row] = &[
+        (
+            'I',
+            "monitor-mode",
+            false,
+            "monitor mode is for Wi-Fi; frames are captured as Ethernet only",
+        ),
+        (
+            'V',
+            "",
+            true,
+            "`wirebench read` takes several files by their names",
+        ),
+    ];
 }
 
 fn direction(text: &str) -> Result<Direction, String> {
@@ -116,6 +165,35 @@ fn direction(text: &str) -> Result<Direction, String> {
 }
 
 impl CaptureArgs {
+    /// Whether it is not a capture at all but reads files.
+    pub(crate) fn reads_a_file(&self) -> bool {
+        !self.read.is_empty()
+    }
+
+    /// Whether frames are printed.
+    fn prints(&self) -> bool {
+        self.print || !(self.output.write.is_some() || self.count || self.json)
+    }
+
+    /// What goes to standard output beside frames.
+    fn check(&self) -> Result<()> {
+        self.refused.check()?;
+        let to_stdout = self.output.write.as_deref() == Some("-");
+        let users = [
+            (to_stdout, "-w -"),
+            (self.json, "--json"),
+            (self.print, "--print"),
+        ];
+        let mut users = users.iter().filter(|(uses, _)| *uses);
+        if let (Some((_, one)), Some((_, other))) = (users.next(), users.next()) {
+            bail!("{one} and {other} both need standard output; one of them is allowed");
+        }
+        if self.print && self.count {
+            bail!("--count prints no frame, --print prints each; one of them is allowed");
+        }
+        Ok(())
+    }
+
     fn expression(&self) -> Result<String> {
         match &self.filter_file {
             Some(path) => Ok(fs::read_to_string(path)
@@ -134,10 +212,27 @@ impl CaptureArgs {
         }
     }
 
+    /// What prints the frames of this plan.
+    fn lines(&self, plan: &Plan) -> Result<Lines> {
+        let nano = self.habits.nano();
+        let options = self.printing.options(self.verbose, self.quiet, nano)?;
+        let name = |p: &wb_model::PortPlan| p.locator.name.clone();
+        let names = plan.ports.iter().map(name).collect();
+        Lines::new(options, names, self.printing.line_buffered)
+            .context("cannot print: no standard output")
+    }
+
     /// The plan, and what there is to say of it.
     fn plan(&self) -> Result<(Plan, Vec<String>)> {
-        let (locators, notes) = self.port.locators()?;
-        let ports = self.port.ports(locators)?;
+        let (locators, mut notes) = self.port.locators()?;
+        if self.filter_file.is_some() && !self.filter.is_empty() {
+            notes.push(format!(
+                "-F gives the filter; {:?} is not used",
+                self.filter.join(" ")
+            ));
+        }
+        let shown_only = self.prints() && self.output.write.is_none();
+        let ports = self.port.ports(locators, shown_only)?;
         let mut criteria = Vec::new();
         if let Some(text) = &self.max_loss {
             let share =
@@ -153,10 +248,10 @@ impl CaptureArgs {
             snap_len: self.snap(),
             direction: self.direction,
             promiscuous: !self.no_promiscuous_mode,
-            count: self.count,
+            count: self.most,
             duration: self.duration,
             overflow: self.output.overflow,
-            output: self.output.output(),
+            output: self.output.output(self.habits.micro()),
             ..CaptureJob::default()
         };
         self.port.complete(&mut job);
@@ -177,12 +272,14 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
     if args.self_test {
         return super::selftest::run(&args.test, args.port.xdp, args.quiet, args.json);
     }
+    args.check()?;
     if args.list {
-        print(&interfaces()?);
+        print(&port::list()?);
         return Ok(0);
     }
     if args.dump > 0 {
-        let program = compile(&args.expression()?, LINK_ETHERNET, args.snap(), true)
+        let optimize = !args.habits.no_optimize;
+        let program = compile(&args.expression()?, LINK_ETHERNET, args.snap(), optimize)
             .map_err(|e| anyhow::anyhow!("{}", e.render()))?;
         print(&match args.dump {
             1 => program.listing(),
@@ -204,17 +301,18 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
         print(&plan_to_toml(&plan));
         return Ok(0);
     }
-    let to_stdout = args.output.write.as_deref() == Some("-");
-    if to_stdout && args.json {
-        bail!("-w - and --json both need standard output; give a file to one of them");
-    }
+    let lines = match args.prints() {
+        true => Some(args.lines(&plan)?),
+        false => None,
+    };
     capture(
         plan,
-        &Shown {
-            verbose: args.verbose,
-            quiet: args.quiet,
+        Shown {
+            verbose: args.verbose > 0 && lines.is_none(),
+            quiet: args.quiet || lines.is_some(),
             json: args.json,
             stats_file: args.stats_file.clone(),
+            lines,
         },
     )
 }
@@ -225,16 +323,35 @@ pub(crate) struct Shown {
     pub(crate) quiet: bool,
     pub(crate) json: bool,
     pub(crate) stats_file: Option<PathBuf>,
+    /// What prints the frames; without it none is printed.
+    pub(crate) lines: Option<Lines>,
+}
+
+/// What takes the frames to print them, and where lines go beside files the end of that.
+fn sink(
+    plan: &Plan,
+    lines: Option<Lines>,
+) -> Result<(Option<Box<dyn FrameSink>>, Option<Printing>)> {
+    let into_files = plan.captures.iter().any(|job| job.output.is_some());
+    Ok(match lines {
+        None => (None, None),
+        Some(lines) if into_files => {
+            let (beside, printing) = Beside::start(lines).context("cannot start a thread")?;
+            (Some(Box::new(beside)), Some(printing))
+        }
+        Some(lines) => (Some(Box::new(lines)), None),
+    })
 }
 
 /// Runs a plan that captures; the result is the exit code.
-pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
+pub(crate) fn capture(plan: Plan, shown: Shown) -> Result<u8> {
     let environment = Environment {
         signals: Signals::install_for_capture()?,
         ..Environment::default()
     };
     let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
-    let prepared = prepare_capture(plan, &environment, local_offset)?;
+    let (sink, printing) = sink(&plan, shown.lines)?;
+    let prepared = prepare_capture(plan, &environment, sink, local_offset)?;
     if shown.verbose {
         prepared.port_lines().iter().for_each(say);
     }
@@ -243,6 +360,7 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
     }
     let names = prepared.interfaces().join(", ");
     let mut last = Last::default();
+    let mut stats_failed = false;
     let finished = prepared.run(
         &mut || {
             say_as_is(closing::listening(&names, LinkType::Ethernet, snap_len));
@@ -262,20 +380,34 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
                 say_in_passing(last.line(view));
             }
             if let Some(path) = &shown.stats_file
+                && !stats_failed
                 && let Err(error) = save_stats(path, view)
             {
-                say(format_args!("wirebench: {}: {error}", path.display()));
+                stats_failed = true;
+                say(format_args!(
+                    "wirebench: cannot write {}: {error}",
+                    path.display()
+                ));
             }
         },
     )?;
+    let unprinted = printing.map_or(0, |p| p.end(|| environment.signals.hurry()));
     let report = &finished.finished.report;
-    if let Some(path) = &shown.stats_file {
-        replace(path, &(wb_render::json::report(report) + "\n"))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
+    let saved = match &shown.stats_file {
+        Some(path) => replace(path, &(wb_render::json::report(report) + "
+"))
+            .map_err(|error| Fault(format!("cannot write {}: {error}", path.display()))),
+        None => Ok(()),
+    };
     say_as_is(end_lines(report));
     for warning in &report.warnings {
         say(format_args!("# wirebench: {warning}"));
+    }
+    if unprinted > 0 {
+        say(format_args!(
+            "# wirebench: {unprinted} of the frames were not printed, as the lines were read too slowly"
+        ));
     }
     if let wb_session::End::Fault(text) = &finished.finished.end {
         say(format_args!(
@@ -285,6 +417,7 @@ pub(crate) fn capture(plan: Plan, shown: &Shown) -> Result<u8> {
     if shown.json {
         deliver_document(&wb_render::json::report(report))?;
     }
+    saved?;
     Ok(exit_code(&finished.finished))
 }
 
@@ -332,6 +465,7 @@ pub(crate) fn end_lines(report: &Report) -> String {
         not_read: c.not_read_frames,
         over_limit: c.over_limit_frames,
         queue_drops: c.queue_drop_frames,
+        printed: report.plan.captures.iter().all(|job| job.output.is_none()) && c.buffers > 0,
         interface_drops: c.interface_drop_frames,
         // A write that failed is in the account.
         faulted: report.verdict == wb_model::Verdict::Invalid && c.write_error.is_none(),
@@ -433,19 +567,4 @@ fn save_stats(path: &Path, view: &CaptureView) -> std::io::Result<()> {
 pub(crate) fn local_offset(second: i64) -> i64 {
     let zone = jiff::tz::TimeZone::system();
     jiff::Timestamp::from_second(second).map_or(0, |t| i64::from(zone.to_offset(t).seconds()))
-}
-
-fn interfaces() -> Result<String> {
-    let namespace = wb_host::Namespace::current()?;
-    let links = wb_host::link::links(&namespace)?;
-    let mut text = String::new();
-    for (number, link) in (1..).zip(links) {
-        let state = match (link.up, link.carrier) {
-            (true, true) => "up, running",
-            (true, false) => "up, no carrier",
-            _ => "down",
-        };
-        text += &format!("{number}.{} ({}) [{state}]\n", link.name, link.kind);
-    }
-    Ok(text)
 }

@@ -26,13 +26,14 @@ use serde_json::json;
 use wb_model::units::Span;
 use wb_pcapng::{LINK_ETHERNET, Precision};
 use wb_render::figures::count;
-use wb_tcpdump::print::{self, Dump, LinkType, TimeForm};
+use wb_tcpdump::print::LinkType;
 
+pub(crate) use self::moment::local_zone;
 use self::{
     filter::Filter,
     input::{Input, Packet},
     moment::Moment,
-    refused::Refused,
+    refused::Reading as RefusedByReading,
     reorder::Reorder,
     show::Show,
     source::{Source, Trouble},
@@ -40,6 +41,7 @@ use self::{
     write::{Compression, FileFormat, Order, Writer},
 };
 use crate::{
+    args::{PrintArgs, Refused},
     run::{Fault, deliver},
     say::say,
 };
@@ -50,6 +52,7 @@ use crate::{
 /// content. Several files are merged by time. The filter is in the language of pcap and begins with
 /// the first word that names no file.
 #[derive(Args, Debug)]
+#[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
     wirebench read lan.pcapng\n  \
     wirebench read -nn -e -tttt lan.pcapng.zst tcp port 80 and not host 10.0.0.1\n  \
@@ -72,37 +75,14 @@ pub(crate) struct ReadArgs {
     #[arg(short = 'F', value_name = "FILE")]
     filter_file: Option<PathBuf>,
 
-    /// Addresses and ports stay numbers: always so, this is accepted for scripts.
-    #[arg(short = 'n', action = clap::ArgAction::Count, help_heading = "Printing")]
-    numeric: u8,
-    /// The link header too.
-    #[arg(short = 'e', help_heading = "Printing")]
-    link_header: bool,
+    #[command(flatten)]
+    printing: PrintArgs,
     /// Less of each protocol.
     #[arg(short = 'q', help_heading = "Printing")]
     quiet: bool,
     /// More of each protocol; up to -vvv.
     #[arg(short = 'v', action = clap::ArgAction::Count, help_heading = "Printing")]
     verbose: u8,
-    /// -t no time, -tt seconds since 1970, -ttt since the previous packet, -tttt with the date,
-    /// -ttttt since the first packet.
-    #[arg(short = 't', action = clap::ArgAction::Count, help_heading = "Printing")]
-    time: u8,
-    /// The bytes in hexadecimal; -xx with the link header.
-    #[arg(short = 'x', action = clap::ArgAction::Count, help_heading = "Printing")]
-    hex: u8,
-    /// The bytes in hexadecimal and as text; -XX with the link header.
-    #[arg(short = 'X', action = clap::ArgAction::Count, help_heading = "Printing")]
-    hex_and_text: u8,
-    /// The bytes as text; -AA with the link header.
-    #[arg(short = 'A', action = clap::ArgAction::Count, help_heading = "Printing")]
-    text: u8,
-    /// The packet's number first.
-    #[arg(short = '#', long, help_heading = "Printing")]
-    number: bool,
-    /// TCP sequence numbers as they are on the wire.
-    #[arg(short = 'S', long, help_heading = "Printing")]
-    absolute_tcp_sequence_numbers: bool,
     /// Microseconds: when printing the default, of a pcap file that is written too.
     #[arg(long, conflicts_with = "nano", help_heading = "Printing")]
     micro: bool,
@@ -112,9 +92,6 @@ pub(crate) struct ReadArgs {
     /// The same as --micro or --nano.
     #[arg(long, value_name = "micro|nano", conflicts_with_all = ["micro", "nano"], value_parser = ["micro", "nano"], help_heading = "Printing")]
     time_stamp_precision: Option<String>,
-    /// Write each line at once.
-    #[arg(short = 'l', help_heading = "Printing")]
-    line_buffered: bool,
 
     /// End after so many packets.
     #[arg(
@@ -202,7 +179,7 @@ pub(crate) struct ReadArgs {
     json: bool,
 
     #[command(flatten)]
-    refused: Refused,
+    refused: Refused<RefusedByReading>,
 }
 
 pub(crate) fn run(args: &ReadArgs) -> Result<u8> {
@@ -213,9 +190,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<u8> {
 }
 
 fn read(args: &ReadArgs) -> Result<u8> {
-    if let Some(answer) = &args.refused.0 {
-        bail!("{answer}");
-    }
+    args.refused.check()?;
     let (files, expression) = args.words()?;
     args.check(&files, &expression)?;
     if args.repair {
@@ -327,9 +302,6 @@ impl ReadArgs {
                 task.unwrap_or_default()
             );
         }
-        if self.time > 5 {
-            bail!("-t is allowed up to five times (-ttttt)");
-        }
         if self.repair && files.iter().any(|file| file.as_os_str() == "-") {
             bail!("--repair needs files; standard input cannot be cut");
         }
@@ -351,36 +323,6 @@ impl ReadArgs {
 
     fn nano(&self) -> bool {
         self.nano || self.time_stamp_precision.as_deref() == Some("nano")
-    }
-
-    fn printing(&self) -> print::Options {
-        let link = |times: u8| times > 1;
-        print::Options {
-            time: match self.time {
-                0 => TimeForm::TimeOfDay,
-                1 => TimeForm::None,
-                2 => TimeForm::Unix,
-                3 => TimeForm::SincePrevious,
-                4 => TimeForm::DateTime,
-                _ => TimeForm::SinceFirst,
-            },
-            precision: if self.nano() {
-                print::Precision::Nano
-            } else {
-                print::Precision::Micro
-            },
-            link_header: self.link_header,
-            quiet: self.quiet,
-            verbose: self.verbose,
-            dump: match (self.hex_and_text, self.hex, self.text) {
-                (0, 0, 0) => Dump::None,
-                (0, 0, times) => Dump::Text { link: link(times) },
-                (0, times, _) => Dump::Hex { link: link(times) },
-                (times, _, _) => Dump::HexAndText { link: link(times) },
-            },
-            number: self.number,
-            absolute_sequence: self.absolute_tcp_sequence_numbers,
-        }
     }
 
     fn order(&self, path: &Path) -> Order {
@@ -427,10 +369,13 @@ impl Targets {
         }
         let shows = args.print || !(args.count || args.verify || write.is_some());
         let order = write.map(|path| args.order(path));
+        let printing = args
+            .printing
+            .options(args.verbose, args.quiet, args.nano())?;
         Ok(Self {
             counted: 0,
             verify: args.verify.then(|| Verify::new(args.sent)),
-            show: shows.then(|| Show::new(args.printing(), args.line_buffered)),
+            show: shows.then(|| Show::new(printing, args.printing.line_buffered)),
             write: order
                 .map(|order| Writer::create(order, files))
                 .transpose()?,

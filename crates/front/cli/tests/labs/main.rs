@@ -6,6 +6,7 @@ mod articles;
 mod balancer;
 mod bench_lb;
 mod capture;
+mod capture_lines;
 mod capture_output;
 mod capture_port;
 mod faults;

@@ -5,7 +5,7 @@ use clap::Args;
 use wb_host::{Ethtool, Namespace, link};
 use wb_model::{
     Locator,
-    capture::{CaptureJob, FileFormat, Stamps},
+    capture::{CaptureJob, Stamps},
     units::Span,
 };
 
@@ -27,37 +27,24 @@ pub(crate) struct HabitArgs {
     /// List who can stamp the frames of the port, and end.
     #[arg(short = 'J', long)]
     list_time_stamp_types: bool,
-    /// micro (pcap) or nano.
-    #[arg(long, value_name = "WHAT", value_parser = ["micro", "nano"], conflicts_with = "format")]
-    time_stamp_precision: Option<String>,
-    /// Stamps in nanoseconds, as they are anyway.
-    #[arg(long, conflicts_with_all = ["micro", "time_stamp_precision"])]
+    /// Stamps in microseconds: printed ones are anyway, a file is pcap then.
+    #[arg(long, overrides_with_all = ["nano", "time_stamp_precision"])]
+    micro: bool,
+    /// Stamps in nanoseconds: those of files are anyway.
+    #[arg(long, overrides_with_all = ["micro", "time_stamp_precision"])]
     nano: bool,
-    /// Lines are never held back; for the habit.
-    #[arg(short = 'l')]
-    line_buffered: bool,
+    /// The same as --micro or --nano.
+    #[arg(long, value_name = "micro|nano", value_parser = ["micro", "nano"], overrides_with_all = ["micro", "nano"])]
+    time_stamp_precision: Option<String>,
     /// End, as dumpcap has it: duration:SECONDS, packets:N, or filesize:KB (soon after).
     #[arg(short = 'a', long = "autostop", value_name = "WHEN", value_parser = stop)]
     stop: Vec<Stop>,
     /// The next file, as dumpcap has it: duration:SECONDS, filesize:KB, packets:N; keep files:N.
     #[arg(short = 'b', long = "ring-buffer", value_name = "WHEN", value_parser = next)]
     next: Vec<Next>,
-    #[arg(long, hide = true)]
-    print: bool,
-    #[arg(short = 'I', long = "monitor-mode", hide = true)]
-    monitor: bool,
-    #[arg(short = 'E', hide = true, value_name = "SECRET")]
-    decrypt: Option<String>,
-    #[arg(short = 'M', hide = true, value_name = "SECRET")]
-    digest: Option<String>,
-    #[arg(short = 'T', hide = true, value_name = "TYPE")]
-    interpret: Option<String>,
-    #[arg(short = 'K', long = "dont-verify-checksums", hide = true)]
-    unverified: bool,
-    #[arg(short = 'S', long = "absolute-tcp-sequence-numbers", hide = true)]
-    absolute: bool,
-    #[arg(short = 'O', long = "no-optimize", hide = true)]
-    no_optimize: bool,
+    /// The filter is compiled as ever; it chooses the same frames, only -d shows the difference.
+    #[arg(short = 'O', long, hide = true)]
+    pub(crate) no_optimize: bool,
 }
 
 /// When dumpcap would end.
@@ -116,7 +103,10 @@ fn next(text: &str) -> Result<Next, String> {
         Some(("packets", n)) => Ok(Next::Packets(n)),
         Some(("filesize", n)) => Ok(Next::FileKb(n)),
         Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Next::Files(n as u32)),
-        _ => Err("it is duration:N, filesize:N, packets:N or files:N, with N above 0".to_owned()),
+        _ => Err(
+            "it is duration:N, filesize:N, packets:N or files:N, with N above 0 (tcpdump's -b is for BGP, which is not decoded)"
+                .to_owned(),
+        ),
     }
 }
 
@@ -126,38 +116,14 @@ const fn kilobytes(n: u64) -> u64 {
 }
 
 impl HabitArgs {
-    /// Refuses what a test of Ethernet has no use for.
-    pub(crate) fn check(&self) -> Result<()> {
-        let foreign = [
-            ("-I", self.monitor, "monitor mode is for Wi-Fi"),
-            ("-E", self.decrypt.is_some(), "IPsec is not decrypted"),
-            (
-                "-M",
-                self.digest.is_some(),
-                "TCP signatures are not checked",
-            ),
-            (
-                "-T",
-                self.interpret.is_some(),
-                "packets are not interpreted",
-            ),
-            ("-K", self.unverified, "checksums are not checked anyway"),
-            ("-S", self.absolute, "TCP sequence numbers are not shown"),
-            (
-                "-O",
-                self.no_optimize,
-                "the filter is always optimized, as it has to fit in the kernel",
-            ),
-        ];
-        for (option, given, why) in foreign {
-            if given {
-                bail!("{option} of tcpdump is not for captures of Ethernet tests: {why}");
-            }
-        }
-        if self.print {
-            bail!("--print: a capture does not print; `-w - | wirebench read -n -` does");
-        }
-        Ok(())
+    /// Whether stamps are to be microseconds, in files too.
+    pub(crate) fn micro(&self) -> bool {
+        self.micro || self.time_stamp_precision.as_deref() == Some("micro")
+    }
+
+    /// Whether stamps are to be nanoseconds, in lines too.
+    pub(crate) fn nano(&self) -> bool {
+        self.nano || self.time_stamp_precision.as_deref() == Some("nano")
     }
 
     /// What -L and -J print.
@@ -186,7 +152,6 @@ impl HabitArgs {
 
     /// Puts into the job what was asked for here.
     pub(crate) fn complete(&self, job: &mut CaptureJob) -> Result<()> {
-        self.check()?;
         job.user.clone_from(&self.user);
         job.stamps = self.stamps;
         for stop in &self.stop {
@@ -202,9 +167,6 @@ impl HabitArgs {
             }
             return Ok(());
         };
-        if self.time_stamp_precision.as_deref() == Some("micro") {
-            output.format = FileFormat::Pcap;
-        }
         for next in &self.next {
             match *next {
                 Next::Duration(seconds) => output.rotate_time = Some(Span::from_secs(seconds)),

@@ -9,55 +9,53 @@ use wb_model::{
 /// The options of the output.
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap.
+    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap. Without it frames
+    /// are printed.
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) write: Option<String>,
     /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
-    #[arg(short = 'C', value_name = "SIZE", value_parser = file_size)]
+    #[arg(short = 'C', requires = "write", value_name = "SIZE", value_parser = file_size)]
     rotate_size: Option<u64>,
     /// Begin the next file after so many seconds; % in the file name stands for time (strftime).
-    #[arg(short = 'G', value_name = "SECONDS")]
+    #[arg(short = 'G', requires = "write", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
     /// Begin the next file after so many frames.
-    #[arg(long, value_name = "N")]
+    #[arg(long, requires = "write", value_name = "N")]
     rotate_packets: Option<u64>,
-    /// Keep so many files and write over the oldest.
-    #[arg(short = 'W', value_name = "N")]
+    /// With -G end after so many files; with -C, or both, keep so many and write over the oldest.
+    #[arg(short = 'W', requires = "write", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     files: Option<u32>,
     /// Hand what was read to the file at least every 100 ms.
     #[arg(short = 'U', long)]
     packet_buffered: bool,
     /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds).
-    #[arg(long, value_name = "FORM", value_parser = format)]
+    #[arg(long, requires = "write", value_name = "FORM", value_parser = format)]
     format: Option<FileFormat>,
-    /// Stamps in microseconds (pcap).
-    #[arg(long, conflicts_with = "format")]
-    micro: bool,
     /// Compress: zstd or lz4.
-    #[arg(long, value_name = "HOW", value_parser = compression)]
+    #[arg(long, requires = "write", value_name = "HOW", value_parser = compression)]
     compress: Option<Compression>,
     /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
     pub(crate) overflow: Overflow,
     /// When the disk is full: stop, or rotate-delete: remove the oldest finished file of this capture.
-    #[arg(long, value_name = "WHAT", default_value = "stop", value_parser = on_full)]
+    #[arg(long, requires = "write", value_name = "WHAT", default_value = "stop", value_parser = on_full)]
     on_enospc: OnFull,
     /// Remove the oldest finished files of this capture when the file system has less room than this;
     /// sizes as with -C.
-    #[arg(long, value_name = "SIZE", value_parser = file_size)]
+    #[arg(long, requires = "write", value_name = "SIZE", value_parser = file_size)]
     keep_free: Option<u64>,
     /// Call a file NAME.part until it is finished and on the disk.
-    #[arg(long)]
+    #[arg(long, requires = "write")]
     part: bool,
     /// Run this program for each finished file, with the file as its only argument.
-    #[arg(short = 'z', value_name = "PROGRAM")]
+    #[arg(short = 'z', requires = "write", value_name = "PROGRAM")]
     command: Option<String>,
     /// Bring files to the disk so often and when they are finished; 0: only then.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, requires = "write", value_name = "SECONDS")]
     sync: Option<u64>,
     /// Write past the page cache (O_DIRECT), where the file system can: auto (above 100 MB/s), always
     /// (also without a value), never.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+    #[arg(long, requires = "write", value_name = "WHEN", num_args = 0..=1, require_equals = true,
         default_missing_value = "always", default_value = "auto", value_parser = direct)]
     direct: DirectWrites,
 }
@@ -127,18 +125,18 @@ fn file_size(text: &str) -> Result<u64, String> {
 }
 
 impl OutputArgs {
-    fn form_of(&self, path: &str) -> FileFormat {
+    fn form_of(&self, path: &str, micro: bool) -> FileFormat {
         let bare = path.trim_end_matches(".zst").trim_end_matches(".lz4");
         match self.format {
             Some(format) => format,
-            None if self.micro => FileFormat::Pcap,
+            None if micro => FileFormat::Pcap,
             None if bare.ends_with(".pcap") => FileFormat::PcapNs,
             None => FileFormat::Pcapng,
         }
     }
 
     /// The output of the plan; without -w there is none.
-    pub(crate) fn output(&self) -> Option<CaptureOutput> {
+    pub(crate) fn output(&self, micro: bool) -> Option<CaptureOutput> {
         let path = self.write.clone()?;
         let by_name = if path.ends_with(".zst") {
             Compression::Zstd
@@ -147,13 +145,16 @@ impl OutputArgs {
         } else {
             Compression::None
         };
+        // As with tcpdump: of files by time so many and no more, of files by size a ring.
+        let ends = self.rotate_seconds.is_some() && self.rotate_size.is_none();
         Some(CaptureOutput {
-            format: self.form_of(&path),
+            format: self.form_of(&path, micro),
             compress: self.compress.unwrap_or(by_name),
             rotate_bytes: self.rotate_size.unwrap_or(0),
             rotate_time: self.rotate_seconds.map(Span::from_secs),
             rotate_frames: self.rotate_packets.unwrap_or(0),
-            files: self.files.unwrap_or(0),
+            files: if ends { 0 } else { self.files.unwrap_or(0) },
+            file_limit: if ends { self.files.unwrap_or(0) } else { 0 },
             flush: if self.packet_buffered {
                 Span::from_millis(100)
             } else {

@@ -2,15 +2,18 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wb_host::Namespace;
+use wb_host::{
+    Namespace,
+    link::{Link, LinkKind, links},
+};
 use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
 
 /// The options of the receiving side.
 #[derive(Args, Debug)]
 pub(crate) struct PortArgs {
-    /// Port to capture from; several times for several; any: all interfaces that are up. xdp:IF takes
-    /// the frames away from the host.
-    #[arg(short = 'i', long = "interface", value_name = "PORT", required_unless_present_any = ["self_test", "list", "dump"])]
+    /// Port to capture from, or its number as -D shows it; several times for several; any: all interfaces
+    /// that are up. xdp:IF takes the frames away from the host. Without it the first that -D lists as up.
+    #[arg(short = 'i', long = "interface", value_name = "PORT")]
     pub(crate) interfaces: Vec<Locator>,
     /// Receive ring in KiB, as tcpdump has it.
     #[arg(short = 'B', long, value_name = "KIB")]
@@ -71,6 +74,92 @@ pub(crate) struct PortArgs {
     xdp_chunk: Option<u32>,
 }
 
+/// The pseudo device of all interfaces; it has a number among them.
+const ANY: &str = "any";
+
+/// The interfaces in the order in which tcpdump numbers them, from 1 on; None stands for all of them.
+///
+/// libpcap (pcap.c: get_figure_of_merit): those that are up and connected first, then the pseudo device,
+/// then the loopback device, then those that are not connected or down.
+pub(crate) fn listed(namespace: &Namespace) -> Result<Vec<Option<Link>>> {
+    let merit = |link: &Option<Link>| match link {
+        None => (false, false, false, true),
+        Some(link) => (
+            !(link.up && link.carrier),
+            !link.up,
+            matches!(link.kind, LinkKind::Loopback),
+            false,
+        ),
+    };
+    let mut list: Vec<_> = links(namespace)?.into_iter().map(Some).collect();
+    list.push(None);
+    list.sort_by_key(merit);
+    Ok(list)
+}
+
+/// What -D prints.
+pub(crate) fn list() -> Result<String> {
+    let mut text = String::new();
+    for (number, link) in (1..).zip(listed(&Namespace::current()?)?) {
+        text += &match link {
+            None => format!("{number}.{ANY} (all interfaces that are up)\n"),
+            Some(link) => {
+                let state = match (link.up, link.carrier) {
+                    (true, true) => "up, running",
+                    (true, false) => "up, no carrier",
+                    _ => "down",
+                };
+                format!("{number}.{} ({}) [{state}]\n", link.name, link.kind)
+            }
+        };
+    }
+    Ok(text)
+}
+
+fn namespace(locator: &Locator) -> Result<Namespace> {
+    Ok(match &locator.node {
+        Some(node) => Namespace::named(node)?,
+        None => Namespace::current()?,
+    })
+}
+
+/// What tcpdump takes without -i.
+fn first_up() -> Result<Locator> {
+    let listed = listed(&Namespace::current()?)?;
+    let name = match listed.into_iter().flatten().find(|link| link.up) {
+        Some(link) => link.name,
+        None => bail!("no interface is up here; -D lists them, -i names one"),
+    };
+    Ok(name.parse()?)
+}
+
+/// The interface of this name, else of this number.
+fn numbered(locator: &Locator, number: usize) -> Result<Locator> {
+    let listed = listed(&namespace(locator)?)?;
+    if listed
+        .iter()
+        .flatten()
+        .any(|link| link.name == locator.name)
+    {
+        return Ok(locator.clone());
+    }
+    match number.checked_sub(1).and_then(|at| listed.get(at)) {
+        Some(Some(link)) => Ok(Locator {
+            name: link.name.clone(),
+            ..locator.clone()
+        }),
+        Some(None) => bail!("-i {number} is all interfaces; say -i {ANY}"),
+        None => bail!(
+            "-i {number}: there is neither an interface of this name nor so many; -D lists {}",
+            listed.len()
+        ),
+    }
+}
+
+/// The receive rings together where frames are printed: no terminal keeps up with more for long, and what
+/// is in them at the end is still to be printed. Bytes.
+const PRINTING_RING: u64 = 64 << 20;
+
 const SIZES: &str = "a size such as 64 (MiB), 512KiB, 2MiB, 1GiB or 262144B";
 
 /// A number with a binary unit, or `unit` bytes.
@@ -100,50 +189,63 @@ fn block_size(text: &str) -> Result<u64, String> {
 }
 
 impl PortArgs {
-    /// The interfaces, `any` replaced by all that are up and carry Ethernet frames, and a line for each
-    /// that is left out.
+    /// The interfaces, and notes on what was chosen: `any` replaced by all that are up and carry Ethernet
+    /// frames, a number by the interface that has it in the list of -D, none by the first of that list.
     pub(crate) fn locators(&self) -> Result<(Vec<Locator>, Vec<String>)> {
         let (mut locators, mut notes) = (Vec::new(), Vec::new());
+        if self.interfaces.is_empty() {
+            locators.push(first_up()?);
+        }
         for locator in &self.interfaces {
-            if !locator.is_interface() || locator.name != "any" {
+            if !locator.is_interface() {
                 locators.push(locator.clone());
-                continue;
-            }
-            if self.xdp || locator.driver == Some(Driver::Xdp) {
-                bail!(
-                    "-i any: by AF_XDP all interfaces would be taken from the host; name those to take"
-                );
-            }
-            let namespace = match &locator.node {
-                Some(node) => Namespace::named(node)?,
-                None => Namespace::current()?,
-            };
-            let before = locators.len();
-            for link in wb_host::link::links(&namespace)? {
-                let loopback = matches!(link.kind, wb_host::link::LinkKind::Loopback);
-                if !link.up {
-                    notes.push(format!("-i any: {} is down, and left out", link.name));
-                } else if !link.ethernet && !loopback {
-                    notes.push(format!(
-                        "-i any: {} carries no Ethernet frames, and is left out",
-                        link.name
-                    ));
-                } else {
-                    locators.push(Locator {
-                        name: link.name,
-                        ..locator.clone()
-                    });
-                }
-            }
-            if locators.len() == before {
-                bail!("-i any: no interface is up here");
+            } else if locator.name == ANY {
+                self.all(locator, &mut locators, &mut notes)?;
+            } else if let Ok(number) = locator.name.parse::<usize>() {
+                locators.push(numbered(locator, number)?);
+            } else {
+                locators.push(locator.clone());
             }
         }
         Ok((locators, notes))
     }
 
-    /// The ports of the plan.
-    pub(crate) fn ports(&self, locators: Vec<Locator>) -> Result<Vec<PortPlan>> {
+    fn all(
+        &self,
+        any: &Locator,
+        locators: &mut Vec<Locator>,
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
+        if self.xdp || any.driver == Some(Driver::Xdp) {
+            bail!(
+                "-i any: by AF_XDP all interfaces would be taken from the host; name those to take"
+            );
+        }
+        let before = locators.len();
+        for link in links(&namespace(any)?)? {
+            let loopback = matches!(link.kind, LinkKind::Loopback);
+            if !link.up {
+                notes.push(format!("-i any: {} is down, and left out", link.name));
+            } else if !link.ethernet && !loopback {
+                notes.push(format!(
+                    "-i any: {} carries no Ethernet frames, and is left out",
+                    link.name
+                ));
+            } else {
+                locators.push(Locator {
+                    name: link.name,
+                    ..any.clone()
+                });
+            }
+        }
+        if locators.len() == before {
+            bail!("-i any: no interface is up here");
+        }
+        Ok(())
+    }
+
+    /// The ports of the plan; `prints`: frames are printed and go into no file.
+    pub(crate) fn ports(&self, locators: Vec<Locator>, prints: bool) -> Result<Vec<PortPlan>> {
         let list = |option: &str, what: &str, text: &Option<String>| match text {
             None => Ok(Vec::new()),
             Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
@@ -172,6 +274,9 @@ impl PortArgs {
                 ring_bytes: match (self.buffer_size, self.ring) {
                     (Some(kib), _) => kib << 10,
                     (None, Some(bytes)) => bytes,
+                    (None, None) if prints && self.expect.is_none() => {
+                        PRINTING_RING / wanted.max(1) as u64
+                    }
                     (None, None) => 0,
                 },
                 block_bytes: self.block_size.unwrap_or(0),

@@ -69,7 +69,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// Seconds east of UTC at a stamp, in the zone of the environment (TZ) or of this host.
-pub(super) fn local_zone() -> impl Fn(u64) -> i32 + Send + 'static {
+pub(crate) fn local_zone() -> impl Fn(u64) -> i32 + Send + 'static {
     let zone = TimeZone::system();
     move |ns| {
         let second = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);

@@ -1,0 +1,89 @@
+//! How packets are printed: tcpdump's options, for every command that prints packets.
+
+use clap::{ArgAction, Args};
+use wb_tcpdump::print::{self, Dump, TimeForm};
+
+/// The options of tcpdump that change a printed line.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Printing")]
+pub(crate) struct PrintArgs {
+    /// Addresses and ports stay numbers: always so, this is accepted for scripts.
+    #[arg(short = 'n', action = ArgAction::Count)]
+    numeric: u8,
+    /// No names are printed, so these have nothing to change.
+    #[arg(short = 'N', hide = true)]
+    bare_names: bool,
+    #[arg(short = 'f', hide = true)]
+    foreign_numeric: bool,
+    /// The link header too.
+    #[arg(short = 'e')]
+    link_header: bool,
+    /// -t no time, -tt seconds since 1970, -ttt since the previous packet, -tttt with the date,
+    /// -ttttt since the first packet.
+    #[arg(short = 't', action = ArgAction::Count)]
+    time: u8,
+    /// The bytes in hexadecimal; -xx with the link header.
+    #[arg(short = 'x', action = ArgAction::Count)]
+    hex: u8,
+    /// The bytes in hexadecimal and as text; -XX with the link header.
+    #[arg(short = 'X', action = ArgAction::Count)]
+    hex_and_text: u8,
+    /// The bytes as text; -AA with the link header.
+    #[arg(short = 'A', action = ArgAction::Count)]
+    text: u8,
+    /// The packet's number first.
+    #[arg(short = '#', long)]
+    number: bool,
+    /// TCP sequence numbers as they are on the wire.
+    #[arg(short = 'S', long)]
+    absolute_tcp_sequence_numbers: bool,
+    /// Checksums are not looked at, as with -v they are.
+    #[arg(short = 'K', long)]
+    dont_verify_checksums: bool,
+    /// Write each line at once.
+    #[arg(short = 'l')]
+    pub(crate) line_buffered: bool,
+}
+
+impl PrintArgs {
+    /// What the printer is told; `verbose` is how many times -v.
+    ///
+    /// # Errors
+    /// More of an option than there is meaning.
+    pub(crate) fn options(
+        &self,
+        verbose: u8,
+        quiet: bool,
+        nano: bool,
+    ) -> anyhow::Result<print::Options> {
+        let link = |times: u8| times > 1;
+        Ok(print::Options {
+            time: match self.time {
+                0 => TimeForm::TimeOfDay,
+                1 => TimeForm::None,
+                2 => TimeForm::Unix,
+                3 => TimeForm::SincePrevious,
+                4 => TimeForm::DateTime,
+                5 => TimeForm::SinceFirst,
+                _ => anyhow::bail!("-t is allowed up to five times (-ttttt)"),
+            },
+            precision: if nano {
+                print::Precision::Nano
+            } else {
+                print::Precision::Micro
+            },
+            link_header: self.link_header,
+            quiet,
+            verbose,
+            dump: match (self.hex_and_text, self.hex, self.text) {
+                (0, 0, 0) => Dump::None,
+                (0, 0, times) => Dump::Text { link: link(times) },
+                (0, times, _) => Dump::Hex { link: link(times) },
+                (times, _, _) => Dump::HexAndText { link: link(times) },
+            },
+            number: self.number,
+            absolute_sequence: self.absolute_tcp_sequence_numbers,
+            unverified: self.dont_verify_checksums,
+        })
+    }
+}

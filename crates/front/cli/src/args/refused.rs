@@ -1,0 +1,115 @@
+//! tcpdump's options that a command does not have: each is refused with one line that says why.
+
+use std::marker::PhantomData;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+/// Letter, long name, whether a value follows, and the answer.
+pub(crate) type Row = (char, &'static str, bool, &'static str);
+
+/// What a command refuses.
+pub(crate) trait Table {
+    const ROWS: &'static [Row];
+}
+
+/// What no command of ours does with packets, and what to use instead.
+pub(crate) const DISSECTION: [Row; 6] = [
+    (
+        'E',
+        "",
+        true,
+        "nothing is decrypted; a file can be given to tcpdump or tshark",
+    ),
+    ('H', "", false, "frames are Ethernet, not Wi-Fi"),
+    (
+        'M',
+        "",
+        true,
+        "TCP-MD5 signatures are not checked; a file can be given to tcpdump",
+    ),
+    (
+        'T',
+        "",
+        true,
+        "payloads are not taken apart, so none can be forced; `wirebench read --as tcpdump` and `--decode` do",
+    ),
+    (
+        'm',
+        "",
+        true,
+        "SMI modules are not loaded, as SNMP is not taken apart; `wirebench read --decode` does",
+    ),
+    (
+        'u',
+        "",
+        false,
+        "NFS is not taken apart; `wirebench read --decode` does",
+    ),
+];
+
+/// None of the options that are refused, or the answer to the first one.
+pub(crate) struct Refused<T>(Option<String>, PhantomData<T>);
+
+impl<T> std::fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> Refused<T> {
+    /// # Errors
+    /// The answer to what was refused.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match &self.0 {
+            Some(answer) => anyhow::bail!("{answer}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn rows<T: Table>() -> impl Iterator<Item = &'static Row> {
+    T::ROWS.iter().chain(&DISSECTION)
+}
+
+fn id(letter: char) -> String {
+    format!("refused-{letter}")
+}
+
+impl<T: Table> Args for Refused<T> {
+    fn augment_args(command: Command) -> Command {
+        rows::<T>().fold(command, |command, (letter, long, value, _)| {
+            let action = if *value {
+                ArgAction::Append
+            } else {
+                ArgAction::Count
+            };
+            let mut option = Arg::new(id(*letter)).short(*letter);
+            if !long.is_empty() {
+                option = option.long(*long);
+            }
+            command.arg(option.action(action).hide(true))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Table> FromArgMatches for Refused<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let typed = |(letter, _, value, _): &&Row| match value {
+            true => matches.contains_id(&id(*letter)),
+            false => matches.get_count(&id(*letter)) > 0,
+        };
+        let answer = rows::<T>().find(typed).map(|(letter, _, _, answer)| {
+            format!("-{letter} of tcpdump is not supported here: {answer}")
+        });
+        Ok(Self(answer, PhantomData))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
