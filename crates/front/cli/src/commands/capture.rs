@@ -395,9 +395,13 @@ pub(crate) fn capture(plan: Plan, shown: Shown) -> Result<u8> {
     let report = &finished.finished.report;
     // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
     let saved = match &shown.stats_file {
-        Some(path) => replace(path, &(wb_render::json::report(report) + "
-"))
-            .map_err(|error| Fault(format!("cannot write {}: {error}", path.display()))),
+        Some(path) => replace(
+            path,
+            &(wb_render::json::report(report)
+                + "
+"),
+        )
+        .map_err(|error| Fault(format!("cannot write {}: {error}", path.display()))),
         None => Ok(()),
     };
     say_as_is(end_lines(report));

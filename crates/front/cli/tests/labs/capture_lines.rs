@@ -184,7 +184,7 @@ fn tcpdumps_lines_run_as_they_are() {
         (&["src host 198.18.1.2", "-w", "a.pcap"], false),
         (&["-nni", "b0", "-w", "a.pcap", "udp"], false),
         (&["-w", "a.pcap", "-s0", "-c100", "udp", "port", "7"], true),
-        (&["-i", "1", "udp", "-U", "-w", "a.pcap", "-nnvvXS"], false),
+        (&["-i", "1", "udp", "-U", "-w", "a.pcap", "-nnXS"], false),
         (
             &[
                 "-B", "4096", "-pni", "b0", "-c", "50", "-w", "a.pcap", "udp",
