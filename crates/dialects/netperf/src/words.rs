@@ -10,6 +10,7 @@
 //! directions, protocols, socket types and kinds of service. `-b` and `-w` pace, for which the
 //! original must be compiled specially. Short names of congestion control hold for the server too.
 
+mod dashes;
 mod getopt;
 mod given;
 mod global;
@@ -234,7 +235,7 @@ enum Parser {
 
 /// Reads the words after `netperf`.
 ///
-/// Of two occurrences of an option the last holds; words that are no options are passed over; the
+/// A dash of any kind at the beginning of a word is a hyphen. Of two occurrences of an option the last holds; words that are no options are passed over; the
 /// first `--` ends the global options and begins those of the test.
 ///
 /// # Errors
@@ -247,7 +248,9 @@ pub fn netperf(words: &[String]) -> Result<Command, Refusal> {
         .chain(words.iter().map(String::as_str))
         .collect::<Vec<_>>()
         .join(" ");
-    let result = read(words, &mut typed);
+    let (words, note) = dashes::with_hyphens(words);
+    typed.notes.extend(note);
+    let result = read(&words, &mut typed);
     match result {
         Ok(special) => settle::settle(typed, special),
         Err(refusal) => Err(Refusal {

@@ -105,6 +105,25 @@ fn requests_and_responses_have_their_table_with_cpu_use() {
 }
 
 #[test]
+fn what_a_unit_of_bytes_costs_is_not_what_a_transaction_costs() {
+    // 2 KiB a transaction: half as much for each KiB.
+    let mut made = request_response(TestKind::TcpRr).with_cpu(100.0, 60.0);
+    made.report.result.transactions_per_second = 1000.0;
+    made.report.result.throughput_bps = 1000.0 * 2048.0 * 8.0;
+    assert!(
+        made.lines().contains(" 60.000  60.000 $"),
+        "{}",
+        made.lines()
+    );
+    for unit in ['k', 'm', 'B', 'K'] {
+        made.show.unit = Some(unit);
+        let lines = made.lines();
+        assert!(lines.contains("us/KB   us/KB$"), "{lines}");
+        assert!(lines.contains(" 30.000  30.000 $"), "{lines}");
+    }
+}
+
+#[test]
 fn datagrams_have_their_table() {
     assert_eq!(
         datagrams().lines(),

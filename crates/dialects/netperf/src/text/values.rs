@@ -52,7 +52,21 @@ impl View<'_> {
             Side::Local => self.report.result.local_service_demand,
             Side::Remote => self.report.result.remote_service_demand,
         }
-        .unwrap_or(-1.0)
+        .map_or(-1.0, |demand| demand * self.operations_per_unit())
+    }
+
+    /// Transactions for each KiB, where the rate of transactions is shown in bytes or bits: what a
+    /// unit costs is then what a KiB costs. The figures have it per transaction.
+    fn operations_per_unit(&self) -> f64 {
+        let figures = &self.report.result;
+        let kibibytes = figures.throughput_bps / 8.0 / 1024.0;
+        let by_bytes = self.job.test.counts_transactions()
+            && Unit::of(self.show, self.job) != Unit::Transactions
+            && kibibytes > 0.0;
+        match by_bytes {
+            true => figures.transactions_per_second / kibibytes,
+            false => 1.0,
+        }
     }
 
     /// How the CPUs were looked at: /proc/stat or not at all.

@@ -572,5 +572,6 @@ pub(super) fn buffers(typed: &mut Typed, given: &Given<'_>, remote: bool) -> Don
         &mut typed.job.local
     };
     let to = [&mut side.send_buffer, &mut side.receive_buffer];
-    given.set_or_default(given.both()?, 0, LARGEST, to)
+    // 0 is the least that the kernel has.
+    given.set_or_default(given.both()?, -1, LARGEST, to)
 }

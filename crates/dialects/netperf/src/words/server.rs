@@ -4,6 +4,7 @@ use wb_model::socket::{Family, SocketServerJob};
 
 use super::{
     Note, Refusal, VERSION,
+    dashes::with_hyphens,
     getopt::{Argument::*, Opt, scan, usage},
 };
 
@@ -160,8 +161,12 @@ const OPTIONS: &[Row] = &[
 /// # Errors
 /// What to print and the exit status, where no server is to be started.
 pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
-    let mut command = ServerCommand::default();
-    let result = scan(OPTIONS, words, "netserver: ", &mut command, |_, bad| {
+    let (words, note) = with_hyphens(words);
+    let mut command = ServerCommand {
+        notes: note.into_iter().collect(),
+        ..ServerCommand::default()
+    };
+    let result = scan(OPTIONS, &words, "netserver: ", &mut command, |_, bad| {
         Err(Refusal::err(
             format!("netserver: {bad}\n{}", usage_text()),
             1,

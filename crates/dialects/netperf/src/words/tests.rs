@@ -342,3 +342,22 @@ fn strict() {
     command.be_strict();
     assert!(command.show.strict && command.job().control.plain);
 }
+
+#[test]
+fn the_line_of_a_document_is_read_as_it_is_meant() {
+    let printed = read("\u{2013}H 192.168.20.124 -l 20 \u{2013}p 4444 -- -m 2048");
+    let typed = read("-H 192.168.20.124 -l 20 -p 4444 -- -m 2048");
+    assert_eq!(printed.plan, typed.plan);
+    assert_eq!(printed.job().control.port, 4444);
+    assert_eq!((printed.notes.len(), typed.notes.len()), (1, 0));
+    assert!(!printed.notes[0].to_stdout);
+}
+
+#[test]
+fn no_bytes_of_buffer_are_the_least_that_the_kernel_has() {
+    let given = job("-- -s 0 -S 0,5");
+    let buffers = |side: &SocketSide| (side.send_buffer, side.receive_buffer);
+    assert_eq!(buffers(&given.local), (Some(0), Some(0)));
+    assert_eq!(buffers(&given.remote), (Some(0), Some(5)));
+    assert_eq!(buffers(&job("-- -s -1").local), (None, None));
+}
