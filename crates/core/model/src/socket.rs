@@ -13,6 +13,7 @@ use crate::units::{PortRange, Span};
 mod problems;
 mod report;
 
+pub use problems::NUMBERED_BYTES;
 pub use report::{
     ConfidenceReport, CpuUse, DatagramReport, SocketEndReport, SocketFailure, SocketFigures,
     SocketInterval, SocketJobReport, SocketLive, SocketReport, SocketServerReport, SocketStage,
@@ -576,11 +577,21 @@ pub struct SocketServerJob {
     pub one_by_one: bool,
     /// Clients at a time; those beyond are turned away at once. 1 to 10000.
     pub clients: u32,
+    /// Clients at a time from one address (of IPv6: from one /64). 1 to 10000.
+    pub clients_per_address: u32,
     /// Control connections that have not begun a test end after this time.
     pub idle: Span,
     /// Serve clients at addresses too that no interface of the machine has.
     #[serde(skip_serializing_if = "is_default")]
     pub any_address: bool,
+    /// Take data of a test from any address, not from its client's alone: for clients whose data goes
+    /// over another network than their control connection. Anyone can then have datagrams answered.
+    #[serde(skip_serializing_if = "is_default")]
+    pub any_source: bool,
+    /// The user that the server becomes when it listens. Without it, one that is started by root
+    /// becomes `nobody`, where there is one; `root` stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 impl Default for SocketServerJob {
@@ -592,8 +603,11 @@ impl Default for SocketServerJob {
             passphrase: None,
             one_by_one: false,
             clients: 1024,
+            clients_per_address: 512,
             idle: Span::from_secs(60),
             any_address: false,
+            any_source: false,
+            user: None,
         }
     }
 }

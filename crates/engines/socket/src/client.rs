@@ -21,6 +21,7 @@ use wb_model::{
 use wb_omni::{Calibration, Passphrase, Request};
 
 use crate::{host::Host, summary::summary};
+use answer::Told;
 use control::{Control, Silence};
 use failure::{answer, failure};
 use figures::{add_datagrams, datagrams, judged, means, together};
@@ -364,15 +365,35 @@ impl Course<'_> {
             let share = measured.share();
             let tally = &measured.outcome.tally;
             let known = measured.outcome.effective.as_ref();
-            let tcp = known.and_then(|known| known.tcp);
+            let told = measured.told.as_ref();
+            // Of a stream, the sender's figures tell how it went.
+            let (again, tcp) = match measured.role {
+                Role::Down => (
+                    told.and_then(|told| told.retransmissions),
+                    told.and_then(Told::tcp),
+                ),
+                _ => {
+                    let tcp = known.and_then(|known| known.tcp);
+                    (tcp.map(|tcp| tcp.retransmissions.into()), tcp)
+                }
+            };
+            let seen = told.and_then(|told| told.extension?.datagrams);
+            let of_one = match (&measured.outcome.tags, told, seen) {
+                (Some(tags), Some(told), _) => Some(tags.report(told.send_calls)),
+                (None, _, Some(seen)) => Some(datagrams(tally.send_calls, &seen)),
+                _ => None,
+            };
             rows.push(SocketStreamReport {
                 name,
                 throughput_bps: share.bits_per_second,
                 transactions_per_second: share.transactions_per_second,
                 bytes_sent: tally.bytes_sent,
                 bytes_received: tally.bytes_received,
-                retransmissions: tcp.map(|tcp| tcp.retransmissions.into()),
+                remote_bytes_sent: told.map(|told| told.bytes_sent),
+                remote_bytes_received: told.map(|told| told.bytes_received),
+                retransmissions: again,
                 tcp,
+                datagrams: of_one,
                 latency_ns: measured
                     .outcome
                     .histogram
@@ -392,15 +413,6 @@ impl Course<'_> {
             report.segment_bytes = report
                 .segment_bytes
                 .or(known.and_then(|known| known.segment));
-            let seen = measured
-                .told
-                .as_ref()
-                .and_then(|told| told.extension?.datagrams);
-            let of_one = match (&measured.outcome.tags, &measured.told, seen) {
-                (Some(tags), Some(told), _) => Some(tags.report(told.send_calls)),
-                (None, _, Some(seen)) => Some(datagrams(tally.send_calls, &seen)),
-                _ => None,
-            };
             if let Some(of_one) = of_one {
                 report.datagrams = Some(add_datagrams(report.datagrams, of_one));
             }

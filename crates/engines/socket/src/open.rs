@@ -58,6 +58,8 @@ pub struct SocketPlan<'a> {
     pub speaks_first: bool,
     /// Whether receives look at the device's queue (SO_BUSY_POLL).
     pub busy_poll: bool,
+    /// Datagrams are taken from these addresses alone, by the kernel; empty: from all.
+    pub only_from: &'a [IpAddr],
 }
 
 /// A socket, and what is in effect.
@@ -141,6 +143,11 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
         SocketProtocol::Udp | SocketProtocol::UdpLite => set_datagrams(&mut set, plan, ipv6)?,
         SocketProtocol::Dccp => {}
     }
+    if !plan.only_from.is_empty() && !plan.protocol.connects() {
+        // Before it has a port, so that nothing is in its queue.
+        crate::sys::take_only_from(set.fd, plan.only_from)
+            .map_err(|e| refused("SO_ATTACH_FILTER", e))?;
+    }
     if let Some(address) = plan.bind {
         // A port of which old connections still wait for late segments. Datagram sockets would
         // share the port, and take each other's datagrams.
@@ -208,7 +215,8 @@ fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::R
     if options.debug && !plan.server {
         set.int("SO_DEBUG", socket, libc::SO_DEBUG, 1)?;
     }
-    if let Some(bps) = side.pacing_bps {
+    // Of datagrams it has an effect only where the fq discipline is; their sender keeps to it itself.
+    if let Some(bps) = side.pacing_bps.filter(|_| plan.protocol.connects()) {
         set_bytes(
             set.fd,
             socket,

@@ -9,10 +9,12 @@
 //!                                the clock and the wish to stop -> results go out
 //! ```
 //!
-//! What comes from outside is bounded: clients at a time, memory of buffers, how long a connection may
-//! say nothing. The server connects to nobody; it sends data only where data came from, and unasked
-//! datagrams only to the address of the control connection. It opens no file that a client names, but
-//! the three devices that give zeros and random bytes.
+//! What comes from outside is bounded: clients and memory of buffers, in all and for each address, how
+//! long a connection may say nothing. The server connects to nobody. The sockets of a test take and
+//! send data from and to its client alone (`sources.rs`): connections of others are closed, the kernel
+//! passes over their datagrams. No client gets a port below 1024 or a priority above the unprivileged
+//! ones, whoever the server runs as. It opens no file that a client names, but the three devices that
+//! give zeros and random bytes.
 
 use std::{
     io,
@@ -43,6 +45,7 @@ mod listen;
 mod prepare;
 mod rules;
 mod session;
+mod sources;
 mod watch;
 mod work;
 
@@ -200,8 +203,10 @@ fn receive(house: &Arc<House>, listener: &TcpListener) {
 
 /// Whether there is room, and the client came by an address of ours.
 fn is_welcome(house: &House, stream: &TcpStream) -> bool {
-    let limit = usize::try_from(house.job.clients).unwrap_or(usize::MAX);
-    if house.present() >= limit {
+    let Ok(peer) = stream.peer_addr() else {
+        return false;
+    };
+    if !house.has_room(peer.ip()) {
         return false;
     }
     house.job.any_address

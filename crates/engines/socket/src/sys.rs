@@ -4,6 +4,7 @@
 use std::{
     io,
     mem::MaybeUninit,
+    net::IpAddr,
     os::fd::{AsFd, AsRawFd},
 };
 
@@ -61,6 +62,76 @@ pub(crate) fn get_bytes(
         0 => Ok(length as usize),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// linux/filter.h: where the network header begins, seen from any socket.
+const SKF_NET_OFF: u32 = -0x10_0000_i32 as u32;
+/// Source addresses in the headers of IP.
+const SOURCE_V4: u32 = 12;
+const SOURCE_V6: u32 = 8;
+
+/// Has the kernel pass over what comes from other addresses than these. It costs the loops nothing, and
+/// strangers cannot fill the queue.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn take_only_from(socket: impl AsFd, addresses: &[IpAddr]) -> io::Result<()> {
+    let mut program = source_filter(addresses);
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_mut_ptr(),
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&filter)).expect("it is small");
+    // SAFETY: the struct and the program that it points to outlive the call, which only reads them.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            length,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn source_filter(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf,
+        k,
+    };
+    let load = |at: u32| {
+        step(
+            libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+            0,
+            SKF_NET_OFF + at,
+        )
+    };
+    let unless =
+        |word: u32, skip: u8| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, word);
+    let give = |bytes: u32| step(libc::BPF_RET | libc::BPF_K, 0, bytes);
+    let mut program = Vec::new();
+    for address in addresses {
+        let (at, bytes) = match address {
+            IpAddr::V4(v4) => (SOURCE_V4, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (SOURCE_V6, v6.octets().to_vec()),
+        };
+        let words = bytes.len() / 4;
+        for (n, word) in bytes.chunks_exact(4).enumerate() {
+            let word = u32::from_be_bytes(word.try_into().expect("four bytes"));
+            program.push(load(at + 4 * n as u32));
+            // Past the rest of the words and the end of this address.
+            program.push(unless(word, 2 * (words - 1 - n) as u8 + 1));
+        }
+        program.push(give(u32::MAX));
+    }
+    program.push(give(0));
+    program
 }
 
 /// The head of `struct tcp_info` of the kernel (linux/tcp.h), as far as it is used; older kernels

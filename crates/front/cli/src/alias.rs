@@ -29,12 +29,13 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
 }
 
 /// Our options, which come first and begin with two dashes, and the tool's. Those of the tool have one
-/// dash, so the first word tells whether there are any of ours; they end at `--`.
+/// dash, so the first words tell whether there are any of ours; they end at `--`. Our `-v` and `-q` have
+/// one dash too, but netperf's `-v` never stands before `--` or one of ours, and it has no `-q`.
 fn split(words: &[OsString]) -> (&[OsString], &[OsString]) {
-    let ours = words
-        .first()
-        .and_then(|w| w.to_str())
-        .is_some_and(|w| w.starts_with("--") && w.len() > 2);
+    let mut texts = words.iter().map(|w| w.to_str().unwrap_or_default());
+    let first = texts.by_ref().find(|w| !matches!(*w, "-v" | "-q"));
+    let short = matches!(words.first().and_then(|w| w.to_str()), Some("-v" | "-q"));
+    let ours = first.is_some_and(|w| w.starts_with("--") && (short || w.len() > 2));
     match (ours, words.iter().position(|w| w == "--")) {
         (true, Some(end)) => (&words[..end], &words[end + 1..]),
         (true, None) => (words, &[]),
@@ -114,6 +115,18 @@ mod tests {
             (
                 "wirebench netperf -- -H h -- -m 1",
                 "wirebench netperf -- -H h -- -m 1",
+            ),
+            (
+                "wirebench netperf -v -- -H h -- -m 1",
+                "wirebench netperf -v -- -H h -- -m 1",
+            ),
+            (
+                "wirebench netperf -q -v --json -- -H h",
+                "wirebench netperf -q -v --json -- -H h",
+            ),
+            (
+                "wirebench netperf -v 2 -H h",
+                "wirebench netperf -- -v 2 -H h",
             ),
             (
                 "wirebench netperf --json -- -H h -- -m 1",

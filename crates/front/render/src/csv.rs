@@ -189,7 +189,9 @@ fn tests(report: &Report, jobs: &[SocketJobReport]) -> String {
         r.known("remote_send_size", job.remote.send_size);
         r.value("bytes_sent", job.local.bytes_sent);
         r.value("bytes_received", job.local.bytes_received);
-        r.known("retransmissions", job.local.retransmissions);
+        r.known("remote_bytes_sent", Some(job.remote.bytes_sent));
+        r.known("remote_bytes_received", Some(job.remote.bytes_received));
+        r.known("retransmissions", job.retransmissions());
         r.known("local_cpu_percent", job.result.local_cpu.map(|c| c.total));
         r.known("remote_cpu_percent", job.result.remote_cpu.map(|c| c.total));
         r.known("datagrams_sent", job.datagrams.map(|d| d.sent));

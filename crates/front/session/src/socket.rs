@@ -18,7 +18,8 @@ use wb_host::{
 use wb_model::{
     Phase, Plan, Snapshot, Totals,
     socket::{
-        Family, SocketFailure, SocketJob, SocketLive, SocketReport, SocketServerJob, SocketStage,
+        Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
+        SocketServerJob, SocketStage,
     },
 };
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, run_job};
@@ -72,7 +73,7 @@ pub fn prepare_server(plan: Plan, signals: Signals) -> Result<PreparedServer, St
             "it has no [socket_server], which is what was asked for",
         )
     })?;
-    let host: Arc<dyn Host> = Arc::new(MachineHost::new());
+    let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
     let server = Server::bind(job, host).map_err(|e| {
         let place = format!(
             "{}:{}",
@@ -81,11 +82,30 @@ pub fn prepare_server(plan: Plan, signals: Signals) -> Result<PreparedServer, St
         );
         StartError::stream(place, e.to_string())
     })?;
+    give_up_privileges(job)?;
     Ok(PreparedServer {
         plan,
         server,
         signals,
     })
+}
+
+/// The user that a server becomes whom root starts and nobody says otherwise.
+const UNPRIVILEGED: &str = "nobody";
+
+/// What a server serves it serves without the rights of root: it only needed them to listen, if at all.
+fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
+    match job.user.as_deref() {
+        Some("root") => Ok(()),
+        Some(user) => wb_host::user::become_user(user).map_err(StartError::machine),
+        // A machine may have no such user, and a user namespace knows nobody but its own root, who
+        // is none.
+        None if rustix::process::geteuid().is_root() => {
+            let _ = wb_host::user::become_user(UNPRIVILEGED);
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// A run as it went.
@@ -176,6 +196,7 @@ impl PreparedSockets {
             if job.interim.is_none() {
                 report.intervals.clear();
             }
+            require_what_varies(job, &mut report);
             report.link = self.host.link_towards(&report.server).unwrap_or_default();
             let failed = report.failure.clone();
             jobs.push(report);
@@ -198,6 +219,23 @@ impl PreparedSockets {
         let sockets = SocketReport { jobs, server: None };
         let report = report::report(&self.plan, &times, &end, sockets);
         Finished { report, end }
+    }
+}
+
+/// A test of a set that did not have the value that stands in its row is no test of that value.
+fn require_what_varies(job: &SocketJob, report: &mut SocketJobReport) {
+    let varies = job.point.iter().any(|(name, _)| name == "congestion");
+    let had = &report.local.congestion;
+    if let Some(wanted) = job.local.congestion.as_ref().filter(|_| varies)
+        && !had.is_empty()
+        && had != wanted
+        && report.failure.is_none()
+    {
+        report.failure = Some(SocketFailure {
+            stage: SocketStage::Socket,
+            what: format!("this host has no congestion control {wanted} for it; it ran with {had}"),
+            errno: None,
+        });
     }
 }
 
@@ -256,7 +294,8 @@ pub fn serve_one(
     let default = SocketServerJob::default();
     let job = plan.socket_server.as_ref().unwrap_or(&default);
     let times = Times::start();
-    let host: Arc<dyn Host> = Arc::new(MachineHost::new());
+    give_up_privileges(job)?;
+    let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
     let served = wb_socket::serve_one(job, host, control)
         .map_err(|e| StartError::stream("standard input", e.to_string()))?;
     Ok(finish_server(plan, &times, signals, served))
@@ -311,6 +350,8 @@ pub fn data_ends(job: &SocketJob) -> Result<DataEnds, SocketFailure> {
 /// The machine, as the engine asks for it.
 struct MachineHost {
     known: Mutex<Known>,
+    /// The CPUs that threads may be tied to; none: any.
+    cpus: Option<Vec<u32>>,
 }
 
 /// Addresses of the machine when they were last asked for.
@@ -332,6 +373,15 @@ impl MachineHost {
                 asked: None,
                 addresses: Vec::new(),
             }),
+            cpus: None,
+        }
+    }
+
+    /// For a server: clients choose among the CPUs that it was given, and get no others.
+    fn for_strangers() -> Self {
+        Self {
+            cpus: wb_host::cpu::allowed().ok(),
+            ..Self::new()
         }
     }
 
@@ -381,6 +431,9 @@ impl Host for MachineHost {
     }
 
     fn bind_cpu(&self, cpu: u32) -> Result<(), String> {
+        if !self.cpus.as_ref().is_none_or(|own| own.contains(&cpu)) {
+            return Err(format!("CPU {cpu} is not one of this server's"));
+        }
         wb_host::cpu::pin(cpu).map_err(|e| e.to_string())
     }
 

@@ -5,6 +5,9 @@ use super::{
 };
 use crate::{units::Span, validate::PlanProblem};
 
+/// The least request or response by datagram that has room for its number.
+pub const NUMBERED_BYTES: u32 = 8;
+
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
 const LONGEST_DATAGRAM: u32 = 65_507;
 /// Largest message, request or response.
@@ -171,6 +174,14 @@ impl SocketJob {
                 "rate",
                 "it is for rr and for datagrams that are sent; pacing_bps is for streams of bytes",
             );
+            // A lost datagram would shift the answers of all that follow.
+            let least = self.request_size.min(self.response_size);
+            found.forbid(
+                self.test == SocketTest::Rr && datagrams && least < NUMBERED_BYTES,
+                "rate",
+                "with it requests and responses by datagram carry a number: at least 8 bytes each \
+                 (request_size, response_size)",
+            );
         }
         if self.tagged {
             found.forbid(
@@ -241,6 +252,10 @@ impl SocketServerJob {
         let mut found = Findings::default();
         if !(1..=10_000).contains(&self.clients) {
             found.problem("clients", format!("{}; 1 to 10000", self.clients));
+        }
+        if !(1..=10_000).contains(&self.clients_per_address) {
+            let many = self.clients_per_address;
+            found.problem("clients_per_address", format!("{many}; 1 to 10000"));
         }
         if self.idle < Span::from_millis(100) {
             found.problem("idle", format!("{}; at least 100ms", self.idle));

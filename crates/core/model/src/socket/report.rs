@@ -94,6 +94,19 @@ pub struct SocketJobReport {
     pub warnings: Vec<String>,
 }
 
+impl SocketJobReport {
+    /// Segments sent again, by the end that sends: of streams both ways, by both.
+    #[must_use]
+    pub fn retransmissions(&self) -> Option<u64> {
+        let (here, there) = (self.local.retransmissions, self.remote.retransmissions);
+        match self.test {
+            SocketTest::Receive => there,
+            SocketTest::Both => Some(here? + there?),
+            _ => here,
+        }
+    }
+}
+
 /// Figures of an iteration, or their means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketFigures {
@@ -319,12 +332,21 @@ pub struct SocketStreamReport {
     pub bytes_sent: u64,
     /// Bytes this end received.
     pub bytes_received: u64,
-    /// Segments sent again by this end.
+    /// Bytes the server sent, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_bytes_sent: Option<u64>,
+    /// Bytes the server received, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_bytes_received: Option<u64>,
+    /// Segments sent again: by this end, or of a stream that comes from the server, by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmissions: Option<u64>,
-    /// TCP's own figures at the end.
+    /// TCP's own figures at the end, of the same end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSample>,
+    /// What the numbers in datagrams told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramReport>,
     /// Time of an operation.
     pub latency_ns: Summary,
 }
@@ -388,6 +410,9 @@ pub struct SocketServerReport {
     pub clients: u64,
     /// Turned away, because there were as many as allowed.
     pub turned_away: u64,
+    /// Data connections that came from others than the client of a test, closed.
+    #[serde(default)]
+    pub strangers: u64,
     /// Ended because they said nothing for too long, or nothing that can be understood.
     pub given_up: u64,
     /// Without the passphrase.

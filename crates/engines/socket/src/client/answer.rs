@@ -144,6 +144,11 @@ impl Told {
         told
     }
 
+    /// TCP's own figures of the server's end.
+    pub(super) fn tcp(&self) -> Option<TcpSample> {
+        self.extension?.tcp.map(tcp_sample)
+    }
+
     /// Adds what it says to the server's end; the sums are over the streams.
     pub(super) fn add_to(&self, end: &mut SocketEndReport) {
         end.bytes_received += self.bytes_received;
@@ -160,7 +165,7 @@ impl Told {
             end.retransmissions = Some(end.retransmissions.unwrap_or(0) + again);
         }
         if end.tcp.is_none() {
-            end.tcp = self.extension.and_then(|more| more.tcp).map(tcp_sample);
+            end.tcp = self.tcp();
         }
     }
 }

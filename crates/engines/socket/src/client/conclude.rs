@@ -18,6 +18,9 @@ use super::{
 };
 use crate::cpu::clamped;
 
+/// Requests by datagram that are answered at all are answered within this time.
+const SILENT: Duration = Duration::from_secs(1);
+
 /// Results of the servers, and what is known then.
 pub(super) fn conclude(
     settings: Settings<'_>,
@@ -88,6 +91,13 @@ pub(super) fn conclude(
         told.push(results);
     }
     round.failure = failed;
+    if job.test == SocketTest::Rr && job.protocol.is_datagram() && watched.silence > SILENT {
+        round.warn(format!(
+            "nothing came in the last {:.1} s: a datagram was lost and the test waited for it; with a \
+             timeout (-e) it goes on",
+            watched.silence.as_secs_f64()
+        ));
+    }
     measure(
         settings,
         streams,
@@ -214,8 +224,15 @@ fn measure(
         }
         if outcome.tally.given_up > 0 {
             round.warn(format!(
-                "{}: {} requests were given up after the timeout",
+                "{}: {} requests were given up: their answers did not come in time",
                 stream.name, outcome.tally.given_up
+            ));
+        }
+        if outcome.tally.unnumbered > 0 {
+            round.warn(format!(
+                "{}: {} answers carry no number and were taken in order: after one that is lost, those \
+                 that follow seem later than they are",
+                stream.name, outcome.tally.unnumbered
             ));
         }
         round.measured.push(Measured {

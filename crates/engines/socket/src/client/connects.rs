@@ -63,6 +63,7 @@ impl Connects<'_> {
                 options: &self.job.options,
                 server: false,
                 join: None,
+                only_from: &[],
                 speaks_first: self.role.speaks_first(),
                 busy_poll: self.job.busy_poll,
             });

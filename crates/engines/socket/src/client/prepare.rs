@@ -23,7 +23,7 @@ use super::{
 use crate::{
     flow::{
         BufferPlan, DatagramReceivePlan, DatagramSendPlan, Pace, ReceivePlan, RequestPlan,
-        SendPlan, default_width,
+        SendPlan, datagrams_per_second, default_width,
     },
     open::{SocketPlan, effective, local_address, open},
 };
@@ -101,6 +101,7 @@ pub(super) fn prepare(
             options: &job.options,
             server: false,
             join: multicast.then_some(ends.server),
+            only_from: &[],
             speaks_first: role.speaks_first(),
             busy_poll: job.busy_poll,
         })
@@ -166,7 +167,9 @@ impl Prepared {
                 batch: job.local.batch,
                 gso: job.local.gso,
                 zerocopy: job.local.send_by == SendBy::Zerocopy,
-                rate: job.rate,
+                rate: job
+                    .rate
+                    .or_else(|| datagrams_per_second(job.local.pacing_bps, self.send_size)),
                 pace,
                 limit: self.whole_sends(terms.length.amount()),
                 flow: terms.tag,

@@ -1,6 +1,6 @@
 //! Where the server is, and from which of our addresses we speak to it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use wb_model::socket::{Family, SocketFailure, SocketJob, SocketStage};
 
@@ -126,12 +126,25 @@ impl Target {
             (None, Some(list)) => same_family(list, server).copied().unwrap_or(any(server)),
             (None, None) => any(server),
         };
+        // Where data goes another way than the control connection it comes from another address, and
+        // a server that takes data from its client alone must hear from which.
+        let local = match local.is_unspecified() && server != usual && !server.is_multicast() {
+            true => source_towards(server).unwrap_or(local),
+            false => local,
+        };
         Ok(DataEnds {
             server: drawn(server, self.server_prefix, random),
             local: drawn(local, self.local_prefix, random),
             server_named: self.server_named,
         })
     }
+}
+
+/// Our address of what goes there, as the system would choose it. Nothing is sent.
+fn source_towards(server: IpAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((any(server), 0)).ok()?;
+    socket.connect((server, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 fn same_family(list: &[IpAddr], like: IpAddr) -> Option<&IpAddr> {

@@ -25,6 +25,9 @@ use crate::summary::summary;
 const AGAIN: Duration = Duration::from_millis(3);
 /// How often it is looked whether anything still moves.
 const LOOK: Duration = Duration::from_millis(100);
+/// Readings of counters that took no longer than this are of one instant. Tries to get them.
+const INSTANT: Duration = Duration::from_micros(100);
+const TRIES: u32 = 10;
 /// How long datagrams of the server may still come after the time is up.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -84,6 +87,8 @@ pub(super) struct Watched {
     pub(super) failure: Option<SocketFailure>,
     /// Somebody wished the end.
     pub(super) wished: bool,
+    /// How long nothing had moved when the lanes were told to end.
+    pub(super) silence: Duration,
 }
 
 struct State {
@@ -111,6 +116,8 @@ struct Tick {
     delivered: u64,
     units: u64,
     first: u64,
+    /// Of the interval before, for what belongs to it still.
+    latency: Histogram,
 }
 
 impl Watch<'_> {
@@ -218,6 +225,7 @@ impl Watch<'_> {
             state.end = Some(self.readings());
         }
         state.closing = Some(now);
+        state.seen.silence = now.saturating_duration_since(state.moved_at);
         state.grace = grace;
         for (index, lane) in self.lanes.iter().enumerate() {
             if lane.role != Role::Down || lane.phase() >= Phase::Looped {
@@ -320,6 +328,7 @@ impl Watch<'_> {
             delivered,
             units,
             first: units,
+            latency: Histogram::new(),
         });
     }
 
@@ -349,23 +358,61 @@ impl Watch<'_> {
             return;
         }
         // Intervals that nobody could look at in time become one.
+        let due = tick.due;
         while tick.due <= now {
             tick.due += tick.length;
         }
-        self.interval(state, now);
+        // So does what is left at the end, with the last that is whole.
+        let left = |time: Duration| (state.start + time).saturating_duration_since(due);
+        if self.time.is_some_and(|time| left(time) < tick.length / 2) {
+            return;
+        }
+        self.interval(state);
     }
 
     fn last_tick(&mut self, state: &mut State) {
         let now = Instant::now();
         if state.tick.as_ref().is_some_and(|tick| now > tick.since) {
-            self.interval(state, now);
+            self.interval(state);
         }
         state.tick = None;
     }
 
-    fn interval(&mut self, state: &mut State, now: Instant) {
-        let (units, delivered) = (self.units(), self.delivered());
+    /// Units and bytes that have arrived, and when that was.
+    fn counted(&self) -> (Instant, u64, u64) {
+        let mut tries = 0;
+        loop {
+            let before = Instant::now();
+            let counts = (self.units(), self.delivered());
+            let now = Instant::now();
+            tries += 1;
+            // Who was put off the CPU meanwhile would give the bytes of one time for those of another.
+            if now - before < INSTANT || tries == TRIES {
+                return (now, counts.0, counts.1);
+            }
+        }
+    }
+
+    fn interval(&mut self, state: &mut State) {
+        let (now, units, delivered) = self.counted();
         let Some(tick) = &mut state.tick else { return };
+        // What is left of a test that ended just behind an interval is no interval of its own.
+        let stub = now.saturating_duration_since(tick.since) < tick.length / 10;
+        let before = state.seen.intervals.last();
+        let joined = stub && before.is_some();
+        if let Some(before) = before.filter(|_| stub) {
+            let begun = state.start + Duration::from_secs_f64(before.from_s);
+            let length = before.to_s - before.from_s;
+            let units = tick.units - before.units;
+            if before.transactions_per_second == 0.0 {
+                let bytes = before.throughput_bps * length / 8.0;
+                tick.delivered = tick.delivered.saturating_sub(bytes.round() as u64);
+            }
+            (tick.since, tick.units) = (begun, units);
+            state.seen.intervals.pop();
+        } else {
+            tick.latency = Histogram::new();
+        }
         let length = now.saturating_duration_since(tick.since).as_secs_f64();
         let since = |at: Instant| at.saturating_duration_since(state.start).as_secs_f64();
         let wall = SystemTime::now()
@@ -377,7 +424,7 @@ impl Watch<'_> {
         };
         let arrived = per_second(delivered.saturating_sub(tick.delivered));
         let transactions = self.live.transactions;
-        let mut latency = Histogram::new();
+        let latency = &mut tick.latency;
         for lane in self.lanes.iter().filter(|lane| !lane.load) {
             if let Some(meter) = &lane.meter {
                 latency.merge(&meter.take());
@@ -390,7 +437,7 @@ impl Watch<'_> {
             units: done,
             throughput_bps: if transactions { 0.0 } else { 8.0 * arrived },
             transactions_per_second: if transactions { per_second(done) } else { 0.0 },
-            latency_ns: summary(&latency),
+            latency_ns: summary(latency),
             tcp: self
                 .lanes
                 .iter()
@@ -408,7 +455,10 @@ impl Watch<'_> {
         tick.units = units;
         tick.delivered = delivered;
         state.seen.intervals.push(interval);
-        (self.observe)(&live);
+        // Who looks on has been told of most of it.
+        if !joined {
+            (self.observe)(&live);
+        }
     }
 
     /// Until the next thing is due, a thread rings or a server speaks.

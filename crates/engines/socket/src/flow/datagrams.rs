@@ -33,6 +33,12 @@ const HEAD: usize = 64;
 /// Empty datagrams at the end, for some may be lost.
 const ENDS: usize = 3;
 
+/// The datagrams of this size that make so many bits per second: what is asked of them is kept to by a
+/// schedule, as the kernel does not.
+pub fn datagrams_per_second(bps: Option<u64>, size: u32) -> Option<f64> {
+    bps.map(|bps| bps as f64 / 8.0 / f64::from(size.max(1)))
+}
+
 /// A stream of datagrams to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct DatagramSendPlan {

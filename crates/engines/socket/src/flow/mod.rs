@@ -26,6 +26,7 @@ mod datagrams;
 mod ending;
 mod memory;
 mod messages;
+mod outstanding;
 mod pace;
 mod pipeline;
 mod receive;
@@ -40,7 +41,8 @@ mod zerocopy;
 
 pub use buffers::{BufferPlan, Ring, default_width};
 pub use datagrams::{
-    DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, end_datagrams,
+    DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, datagrams_per_second,
+    end_datagrams,
 };
 pub use ending::{drain, finish};
 pub use pace::Pace;
@@ -95,8 +97,10 @@ pub struct Tally {
     pub transactions: u64,
     /// Requests without an answer at the end: under way, or due by the rate and not sent.
     pub unanswered: u64,
-    /// Requests given up after the timeout.
+    /// Requests given up: after the timeout, or overtaken by thousands of others.
     pub given_up: u64,
+    /// Answers by datagram without a number, of requests that overlap: they were taken in order.
+    pub unnumbered: u64,
     /// Datagrams of a rate that were skipped, because the sender was late by more than 100 ms.
     pub unsent: u64,
     /// Zero-copy sends completed without a copy.
@@ -132,6 +136,7 @@ impl Tally {
         self.transactions += later.transactions;
         self.unanswered += later.unanswered;
         self.given_up += later.given_up;
+        self.unnumbered += later.unnumbered;
         self.unsent += later.unsent;
         self.zero_copy += later.zero_copy;
         self.copied += later.copied;

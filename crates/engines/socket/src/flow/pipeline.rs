@@ -2,8 +2,8 @@
 //!
 //! Requests go out without waiting, and answers are taken while a request is half sent, so two ends
 //! with large messages cannot wait for each other in a send. Answers of a stream come in order.
-//! Datagrams carry a number where both messages have room for it and the server gives it back; else
-//! they are taken to come in order too.
+//! Datagrams carry a number where both messages have room for it and the server gives it back: then
+//! each answer finds its request, whatever came before it. Else they are taken to come in order too.
 
 use std::{net::SocketAddr, os::fd::BorrowedFd};
 
@@ -18,6 +18,7 @@ use super::{
     buffers::Ring,
     clock::{length, now_ns, sleep_exactly, timespec},
     messages::send_one,
+    outstanding::Outstanding,
     pace::{Pacer, Schedule},
     request::{RequestPlan, number_of, write_number},
 };
@@ -25,6 +26,11 @@ use super::{
 /// Requests that are looked for in the time between two answers at most, so that answers are not
 /// kept waiting by what is due.
 const AT_ONCE: u32 = 64;
+/// A request that was overtaken by so many others, at least, is lost, where no timeout says when.
+const OVERTAKEN: u64 = 4096;
+/// The same with a rate, in seconds of it, and at most.
+const OVERTAKEN_S: f64 = 2.0;
+const OVERTAKEN_MOST: u64 = 1 << 22;
 
 /// One run of requests that overlap.
 pub(super) struct Pipeline<'a> {
@@ -33,21 +39,18 @@ pub(super) struct Pipeline<'a> {
     responses: &'a mut Ring,
     fd: BorrowedFd<'a>,
     to: Option<SocketAddr>,
-    /// When each request under way began, by its number modulo their most; empty with a rate, which
-    /// says when they were due.
-    stamps: Vec<u64>,
+    /// Since when each request is under way; with a rate, since it was due.
+    book: Outstanding,
     schedule: Option<Schedule>,
     timeout: Option<u64>,
-    /// Requests wholly handed over.
-    sent: u64,
-    /// Requests answered or given up: the number of the oldest that is under way.
-    settled: u64,
+    /// When the next request began, of which nothing is handed over yet.
+    begins: u64,
+    /// The server gives numbers back: what comes without one is not an answer of its.
+    gives_numbers: bool,
     /// Bytes of the next request that are handed over.
     part: usize,
     /// Bytes of the next response that came.
     got: usize,
-    /// When something came last, or the first was sent after nothing was under way.
-    heard: u64,
     /// The last send found no room.
     blocked: bool,
 }
@@ -65,7 +68,10 @@ impl<'a> Pipeline<'a> {
             sleep_exactly();
         }
         Self {
-            stamps: vec![0; plan.first_burst as usize + 1],
+            book: Outstanding::new(match plan.rate {
+                Some(rate) => ((rate * OVERTAKEN_S) as u64).clamp(OVERTAKEN, OVERTAKEN_MOST),
+                None => OVERTAKEN.max(8 * (u64::from(plan.first_burst) + 1)),
+            }),
             schedule,
             timeout: plan.timeout.filter(|_| plan.datagrams).map(length),
             plan,
@@ -73,11 +79,10 @@ impl<'a> Pipeline<'a> {
             responses,
             fd,
             to,
-            sent: 0,
-            settled: 0,
+            begins: 0,
+            gives_numbers: false,
             part: 0,
             got: 0,
-            heard: 0,
             blocked: false,
         }
     }
@@ -92,23 +97,18 @@ impl<'a> Pipeline<'a> {
         if let Some(pacer) = pacer {
             tally.waited = pacer.waited();
         }
-        let begun = match &self.schedule {
-            Some(schedule) => {
-                let most = self.limit().saturating_add(tally.given_up);
-                schedule.due_by(now_ns()).min(most).max(self.sent)
-            }
-            None => self.sent + u64::from(self.part > 0),
-        };
-        tally.unanswered = begun - self.settled;
+        tally.given_up = self.book.given_up();
+        let due_and_not_sent = self.schedule.as_ref().map_or(0, |schedule| {
+            let most = self.limit().saturating_add(tally.given_up);
+            let due = schedule.due_by(now_ns()).min(most);
+            due.saturating_sub(self.book.begun())
+        });
+        tally.unanswered = self.book.under_way() + due_and_not_sent;
         tally
     }
 
     fn limit(&self) -> u64 {
         self.plan.limit.unwrap_or(u64::MAX)
-    }
-
-    fn under_way(&self) -> u64 {
-        self.sent - self.settled
     }
 
     fn turn(
@@ -135,21 +135,21 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Whether enough requests were sent for the limit; those that were given up do not count.
-    fn all_begun(&self, tally: &Tally) -> bool {
-        self.sent - tally.given_up >= self.limit()
+    fn all_begun(&self) -> bool {
+        self.book.begun() - self.book.given_up() >= self.limit()
     }
 
     /// Whether the next request may begin.
-    fn may_send(&self, tally: &Tally) -> bool {
+    fn may_send(&self) -> bool {
         if self.part > 0 {
             return true;
         }
-        if self.all_begun(tally) {
+        if self.all_begun() {
             return false;
         }
         match &self.schedule {
-            Some(schedule) => schedule.due(self.sent) <= now_ns(),
-            None => self.under_way() <= u64::from(self.plan.first_burst),
+            Some(schedule) => schedule.due(self.book.begun()) <= now_ns(),
+            None => self.book.under_way() <= u64::from(self.plan.first_burst),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Pipeline<'a> {
     fn send_all(&mut self, tally: &mut Tally) -> Result<(), Ended> {
         self.blocked = false;
         let mut left = AT_ONCE;
-        while left > 0 && self.may_send(tally) {
+        while left > 0 && self.may_send() {
             if self.part == 0 {
                 self.begin_request();
             }
@@ -167,6 +167,9 @@ impl<'a> Pipeline<'a> {
                 Ok(n) => {
                     tally.bytes_sent += n as u64;
                     tally.send_calls += 1;
+                    if self.part == 0 {
+                        self.book.begin(self.begins);
+                    }
                     self.part += n;
                 }
                 Err(Errno::AGAIN) => {
@@ -182,7 +185,6 @@ impl<'a> Pipeline<'a> {
             }
             if self.part >= self.requests.size() {
                 self.part = 0;
-                self.sent += 1;
                 self.requests.advance();
                 left -= 1;
             }
@@ -191,15 +193,13 @@ impl<'a> Pipeline<'a> {
     }
 
     fn begin_request(&mut self) {
-        if self.timeout.is_some() && self.under_way() == 0 {
-            self.heard = now_ns();
-        }
-        if self.schedule.is_none() {
-            let at = self.sent % self.stamps.len() as u64;
-            self.stamps[at as usize] = now_ns();
-        }
+        let number = self.book.begun();
+        self.begins = match &self.schedule {
+            Some(schedule) => schedule.due(number),
+            None => now_ns(),
+        };
         if self.plan.datagrams {
-            write_number(self.requests.current_mut(), self.sent);
+            write_number(self.requests.current_mut(), number);
         }
     }
 
@@ -210,8 +210,8 @@ impl<'a> Pipeline<'a> {
         let mut flags = RecvFlags::empty();
         if self.plan.spin || self.blocked || self.schedule.is_some() || self.timeout.is_some() {
             flags = RecvFlags::DONTWAIT;
-            if !self.plan.spin && !self.wait(tally)? {
-                self.give_up_if_late(tally);
+            if !self.plan.spin && !self.wait()? {
+                self.give_up_if_late();
                 return Ok(());
             }
         }
@@ -229,7 +229,7 @@ impl<'a> Pipeline<'a> {
             }
             Err(Errno::INTR) => Ok(()),
             Err(Errno::AGAIN) => {
-                self.give_up_if_late(tally);
+                self.give_up_if_late();
                 std::hint::spin_loop();
                 Ok(())
             }
@@ -238,7 +238,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Sleeps until something came (then true), until there is room, or until something is due.
-    fn wait(&self, tally: &Tally) -> Result<bool, Ended> {
+    fn wait(&self) -> Result<bool, Ended> {
         let mut events = PollFlags::IN;
         if self.blocked {
             events |= PollFlags::OUT;
@@ -246,12 +246,12 @@ impl<'a> Pipeline<'a> {
         let mut until = u64::MAX;
         if let Some(schedule) = &self.schedule
             && !self.blocked
-            && !self.all_begun(tally)
+            && !self.all_begun()
         {
-            until = schedule.due(self.sent);
+            until = schedule.due(self.book.begun());
         }
-        if let Some(timeout) = self.timeout.filter(|_| self.under_way() > 0) {
-            until = until.min(self.heard + timeout);
+        if let (Some(timeout), Some(oldest)) = (self.timeout, self.book.oldest()) {
+            until = until.min(oldest.saturating_add(timeout));
         }
         let left = timespec(until.saturating_sub(if until < u64::MAX { now_ns() } else { 0 }));
         let mut fds = [PollFd::from_borrowed_fd(self.fd, events)];
@@ -264,14 +264,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// After the timeout all that is under way is given up.
-    fn give_up_if_late(&mut self, tally: &mut Tally) {
-        let Some(timeout) = self.timeout else {
-            return;
-        };
-        if self.under_way() > 0 && now_ns() >= self.heard + timeout {
-            tally.given_up += self.under_way();
-            self.settled = self.sent;
+    /// Gives up what has been under way for longer than the timeout. A request of which only a part
+    /// went stays.
+    fn give_up_if_late(&mut self) {
+        if let Some(timeout) = self.timeout {
+            self.book.give_up_until(now_ns().saturating_sub(timeout));
         }
     }
 
@@ -279,32 +276,36 @@ impl<'a> Pipeline<'a> {
     fn answered(&mut self, run: &mut Run<'_>, tally: &mut Tally) {
         let size = self.got;
         self.got = 0;
-        let mut number = self.settled;
-        if self.plan.datagrams
-            && let Some(given_back) = number_of(&self.responses.current()[..size])
-        {
-            number = given_back;
-        }
-        // The answer to what was given up, or the same answer again.
-        if !(self.settled..self.sent).contains(&number) {
+        let Some(since) = self.settle(size, tally) else {
             return;
-        }
-        tally.given_up += number - self.settled;
-        self.settled = number + 1;
+        };
         self.responses.advance();
         tally.transactions += 1;
         run.counters.add(2, (self.requests.size() + size) as u64);
         run.counters.add_transaction();
-        if self.timeout.is_none() && run.recorder.is_none() {
-            return;
-        }
-        self.heard = now_ns();
         if let Some(recorder) = run.recorder.as_deref_mut() {
-            let from = match &self.schedule {
-                Some(schedule) => schedule.due(number),
-                None => self.stamps[(number % self.stamps.len() as u64) as usize],
-            };
-            recorder.record(self.heard.saturating_sub(from));
+            recorder.record(now_ns().saturating_sub(since));
         }
+        self.give_up_if_late();
+    }
+
+    /// Since when the request was under way that this answers; none if it was answered or given up
+    /// before, or is nobody's answer.
+    #[inline]
+    fn settle(&mut self, size: usize, tally: &mut Tally) -> Option<u64> {
+        if !self.plan.datagrams {
+            return self.book.answer_oldest();
+        }
+        let number = number_of(&self.responses.current()[..size]);
+        // A number that was not sent is chance, in an answer of random bytes.
+        if let Some(number) = number.filter(|number| *number < self.book.begun()) {
+            self.gives_numbers = true;
+            return self.book.answer(number);
+        }
+        if self.gives_numbers {
+            return None;
+        }
+        tally.unnumbered += 1;
+        self.book.answer_oldest()
     }
 }

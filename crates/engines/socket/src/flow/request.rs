@@ -149,8 +149,6 @@ impl Requester {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let asked = self.requests.size() as u64;
         let timeout = self.plan.timeout.map(length);
-        // Only a late answer to what was given up can be mistaken.
-        let numbered = timeout.is_some();
         let mut number = 0;
         while tally.transactions < limit {
             if run.stop.stopped() {
@@ -158,9 +156,8 @@ impl Requester {
             }
             let from = (run.recorder.is_some() || timeout.is_some()).then(now_ns);
             number += 1;
-            if numbered {
-                write_number(self.requests.current_mut(), number);
-            }
+            // So that the answer to what was given up, or an answer again, is not taken for this one's.
+            write_number(self.requests.current_mut(), number);
             match send_one(fd, to, self.requests.current(), SendFlags::NOSIGNAL) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -232,8 +229,8 @@ impl Requester {
                 Ok((got, _)) => {
                     tally.receive_calls += 1;
                     tally.bytes_received += got as u64;
-                    let late = until.is_some()
-                        && number_of(&into[..got]).is_some_and(|answered| answered != number);
+                    // A number that was not sent is chance, in an answer of random bytes.
+                    let late = number_of(&into[..got]).is_some_and(|answered| answered < number);
                     if !late {
                         return Ok(Some(got as u64));
                     }

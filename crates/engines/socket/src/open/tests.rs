@@ -18,6 +18,7 @@ fn plan<'a>(side: &'a SocketSide, options: &'a SocketOptions) -> SocketPlan<'a> 
         join: None,
         speaks_first: true,
         busy_poll: false,
+        only_from: &[],
     }
 }
 

@@ -20,6 +20,12 @@ const LARGEST_ALIGNMENT: u32 = 2 << 20;
 /// rather ends its data than waits for us.
 const LONGEST: u64 = 100 * 365 * 86_400;
 
+/// Priorities of sockets that anybody may have: socket(7), SO_PRIORITY. More is passed over, as the
+/// original does where the kernel refuses it.
+const HIGHEST_PRIORITY: u32 = 6;
+/// Ports that nobody but root may bind. No client gets one, whoever we run as.
+const PRIVILEGED: std::ops::Range<u16> = 1..1024;
+
 /// Files that a client may have send buffers filled from. Any other could be read from outside.
 const FILL_FILES: [&str; 3] = ["/dev/zero", "/dev/urandom", "/dev/random"];
 
@@ -148,7 +154,7 @@ impl Ask {
             },
             burst_interval: Span::from_nanos(u64::from(request.interval_us) * 1000),
             congestion: request.congestion_control.as_str().map(str::to_owned),
-            priority: request.priority,
+            priority: request.priority.filter(|wish| *wish <= HIGHEST_PRIORITY),
             tos,
             fill_file: request
                 .fill_file
@@ -332,6 +338,9 @@ impl Ask {
         ];
         if too_large || places.into_iter().any(|place| place > LARGEST_ALIGNMENT) {
             return Err(libc::EINVAL);
+        }
+        if PRIVILEGED.contains(&self.data_port) {
+            return Err(libc::EACCES);
         }
         if self.family == Family::Rds {
             return Err(libc::EAFNOSUPPORT);

@@ -10,7 +10,8 @@ use crate::{
     Effective,
     flow::{
         BufferPlan, DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, Pace,
-        ReceivePlan, Receiver, RespondPlan, Responder, SendPlan, Sender, default_width,
+        ReceivePlan, Receiver, RespondPlan, Responder, SendPlan, Sender, datagrams_per_second,
+        default_width,
     },
 };
 
@@ -190,6 +191,7 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
         Work::Send => {
             let size = u64::from(sent.size.max(1));
             let limit = units.map(|units| units.div_ceil(size).saturating_mul(size));
+            let sent_size = sent.size;
             match target {
                 Some(target) => Engine::SendDatagrams(
                     DatagramSender::new(&DatagramSendPlan {
@@ -197,7 +199,7 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                         batch: 0,
                         gso: false,
                         zerocopy: false,
-                        rate: None,
+                        rate: datagrams_per_second(side.pacing_bps, sent_size),
                         pace: Pace::of(side),
                         limit,
                         flow: None,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{Shutdown, TcpStream},
+    net::{IpAddr, Ipv6Addr, Shutdown, TcpStream},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,23 +15,34 @@ use wb_model::socket::{SocketServerJob, SocketServerReport};
 use crate::{flow::Counters, host::Host};
 
 /// Memory of the buffers of all tests together, bytes.
-const MEMORY: u64 = 256 << 20;
+const MEMORY: u64 = 512 << 20;
+/// The same for those of one address.
+const MEMORY_OF_ONE: u64 = 256 << 20;
 
 /// What connections share.
 pub(super) struct House {
     pub job: SocketServerJob,
     pub host: Arc<dyn Host>,
     pub counts: Counts,
-    memory: Arc<AtomicU64>,
+    memory: Arc<Mutex<Memory>>,
     guests: Mutex<BTreeMap<u64, Guest>>,
     closing: AtomicBool,
     /// Rings when a guest has left.
     pub bell: Bell,
 }
 
+/// Memory that tests have.
+#[derive(Debug, Default)]
+struct Memory {
+    all: u64,
+    of_each: BTreeMap<IpAddr, u64>,
+}
+
 /// A control connection, for those who look on.
 struct Guest {
     control: Arc<TcpStream>,
+    /// Its address, as far as it stands for one host.
+    host: Option<IpAddr>,
     /// Counters of the test that runs, if one does.
     test: Option<Arc<Counters>>,
 }
@@ -42,7 +53,7 @@ impl House {
             job,
             host,
             counts: Counts::default(),
-            memory: Arc::new(AtomicU64::new(MEMORY)),
+            memory: Arc::default(),
             guests: Mutex::default(),
             closing: AtomicBool::new(false),
             bell: Bell::new()?,
@@ -59,6 +70,16 @@ impl House {
         self.guests().len()
     }
 
+    /// Whether one more control connection may come from there.
+    pub(super) fn has_room(&self, from: IpAddr) -> bool {
+        let many = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+        let host = Some(host_of(from));
+        let guests = self.guests();
+        guests.len() < many(self.job.clients)
+            && guests.values().filter(|guest| guest.host == host).count()
+                < many(self.job.clients_per_address)
+    }
+
     /// Lets a control connection in. It is there until what this gives is dropped.
     pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> Stay {
         let mut guests = self.guests();
@@ -66,6 +87,7 @@ impl House {
         guests.insert(
             number,
             Guest {
+                host: control.peer_addr().ok().map(|peer| host_of(peer.ip())),
                 control: Arc::clone(control),
                 test: None,
             },
@@ -101,17 +123,35 @@ impl House {
         running + Counts::read(&counts.bytes_received) + Counts::read(&counts.bytes_sent)
     }
 
-    /// Takes memory for buffers, until what this gives is dropped; none if there is not enough.
-    pub(super) fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        self.memory
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
-                free.checked_sub(bytes)
-            })
-            .ok()?;
+    /// Takes memory for buffers of a client, until what this gives is dropped; none if there is not
+    /// enough, or none for that address.
+    pub(super) fn reserve(&self, bytes: u64, client: IpAddr) -> Option<Reserved> {
+        let host = host_of(client);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = memory.all.checked_add(bytes).filter(|all| *all <= MEMORY)?;
+        let of_one = memory.of_each.get(&host).copied().unwrap_or(0) + bytes;
+        if of_one > MEMORY_OF_ONE {
+            return None;
+        }
+        memory.all = all;
+        memory.of_each.insert(host, of_one);
+        drop(memory);
         Some(Reserved {
             memory: Arc::clone(&self.memory),
+            host,
             bytes,
         })
+    }
+}
+
+/// What limits of an address hold for: whoever has an IPv6 address has all of its network.
+fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            let network = u128::from(v6) & !u128::from(u64::MAX);
+            Ipv6Addr::from(network).into()
+        }
+        other => other,
     }
 }
 
@@ -140,13 +180,21 @@ impl Drop for Stay {
 /// Memory that is taken.
 #[derive(Debug)]
 pub(super) struct Reserved {
-    memory: Arc<AtomicU64>,
+    memory: Arc<Mutex<Memory>>,
+    host: IpAddr,
     bytes: u64,
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.memory.fetch_add(self.bytes, Ordering::Relaxed);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.all -= self.bytes;
+        if let Some(of_one) = memory.of_each.get_mut(&self.host) {
+            *of_one -= self.bytes;
+            if *of_one == 0 {
+                memory.of_each.remove(&self.host);
+            }
+        }
     }
 }
 
@@ -155,6 +203,7 @@ impl Drop for Reserved {
 pub(super) struct Counts {
     pub clients: AtomicU64,
     pub turned_away: AtomicU64,
+    pub strangers: AtomicU64,
     pub given_up: AtomicU64,
     pub unauthorised: AtomicU64,
     pub tests: AtomicU64,
@@ -183,6 +232,7 @@ impl Counts {
         SocketServerReport {
             clients: Self::read(&self.clients),
             turned_away: Self::read(&self.turned_away),
+            strangers: Self::read(&self.strangers),
             given_up: Self::read(&self.given_up),
             unauthorised: Self::read(&self.unauthorised),
             tests: Self::read(&self.tests),

@@ -14,6 +14,7 @@ use super::{
     ask::{Ask, Errno, Work},
     engine::{Engine, Sizes, engine},
     house::{House, Reserved},
+    sources::Sources,
 };
 use crate::{Effective, Opened, SocketPlan, effective, errno, listen, local_address, open, sys};
 
@@ -42,6 +43,8 @@ pub(super) struct Stage {
     /// Listens, or takes datagrams.
     pub fd: OwnedFd,
     pub engine: Engine,
+    /// Where data may come from.
+    pub sources: Sources,
     /// Held until the buffers are gone.
     pub memory: Reserved,
 }
@@ -72,9 +75,10 @@ impl Prepared {
         peer: SocketAddr,
     ) -> Result<Self, Errno> {
         let target = target(&ask, peer)?;
+        let sources = Sources::of(&ask, house, peer.ip())?;
         let (bind, join) = place(&ask, house, local)?;
         let busy_poll = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
-        let opened = open_leniently(&mut ask, bind, join, busy_poll)?;
+        let opened = open_leniently(&mut ask, bind, join, busy_poll, &sources)?;
         let fd = opened.fd;
         if ask.checksum_off && !ask.protocol.connects() {
             // The original tries, and goes on without.
@@ -92,7 +96,9 @@ impl Prepared {
             .port();
         let now = effective(fd.as_fd());
         let sizes = Sizes::of(&ask, &now);
-        let memory = house.reserve(sizes.memory(&ask.side)).ok_or(libc::ENOMEM)?;
+        let memory = house
+            .reserve(sizes.memory(&ask.side), peer.ip())
+            .ok_or(libc::ENOMEM)?;
         let engine = engine(&ask, &sizes, target).map_err(|error| number(&error))?;
         let granted = granted(&ask, &fd);
         let facts = Facts {
@@ -105,7 +111,12 @@ impl Prepared {
             granted,
             ask,
         };
-        let stage = Stage { fd, engine, memory };
+        let stage = Stage {
+            fd,
+            engine,
+            sources,
+            memory,
+        };
         Ok(Self { facts, stage })
     }
 }
@@ -199,6 +210,7 @@ fn open_leniently(
     bind: SocketAddr,
     join: Option<IpAddr>,
     busy_poll: bool,
+    sources: &Sources,
 ) -> Result<Opened, Errno> {
     let attempt = |protocol: SocketProtocol, side: &SocketSide, options: &SocketOptions| {
         open(&SocketPlan {
@@ -212,6 +224,7 @@ fn open_leniently(
             join,
             speaks_first: false,
             busy_poll,
+            only_from: sources.addresses(),
         })
     };
     let first = match attempt(ask.protocol, &ask.side, &ask.options) {
@@ -265,7 +278,10 @@ fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
     Some(ResponseExtension {
         features,
         busy_poll_us: u32::try_from(busy_poll_us).unwrap_or(0),
-        pacing_rate: pacing_rate(fd).unwrap_or(0),
+        pacing_rate: match ask.protocol.connects() {
+            true => pacing_rate(fd).unwrap_or(0),
+            false => ask.side.pacing_bps.map_or(0, |bps| bps / 8),
+        },
         omit_ms: wants.omit_ms,
         streams: 0,
     })

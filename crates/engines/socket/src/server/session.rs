@@ -180,6 +180,7 @@ fn count(counts: &Counts, outcome: &Outcome) {
     let tally = &outcome.done.tally;
     Counts::add(&counts.bytes_received, tally.bytes_received);
     Counts::add(&counts.bytes_sent, tally.bytes_sent);
+    Counts::add(&counts.strangers, outcome.done.strangers);
 }
 
 /// Number of CPUs.

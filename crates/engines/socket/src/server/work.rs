@@ -21,6 +21,7 @@ use super::{
     engine::{Each, Engine},
     house::Bell,
     prepare::Stage,
+    sources::Sources,
 };
 use crate::{
     Effective, Stopper, accept, effective, errno,
@@ -52,6 +53,8 @@ pub(super) struct Done {
     pub effective: Option<Effective>,
     /// The one connection of the test, still open.
     pub connection: Option<Arc<OwnedFd>>,
+    /// Connections of others than the client, closed.
+    pub strangers: u64,
     /// What the numbers of datagrams told.
     pub tags: Option<TagReport>,
 }
@@ -112,18 +115,19 @@ pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
     let Stage {
         fd,
         engine,
+        sources,
         memory: _memory,
     } = stage;
     match engine {
-        Engine::Receive(mut receiver) => on_connection(fd, inside, |connection| {
+        Engine::Receive(mut receiver) => on_connection(fd, inside, &sources, |connection| {
             receiver.run(connection, &mut inside.run())
         }),
-        Engine::Send(mut sender) => on_connection(fd, inside, |connection| {
+        Engine::Send(mut sender) => on_connection(fd, inside, &sources, |connection| {
             sender.run(connection, &mut inside.run())
         }),
         Engine::Respond(mut responder) => {
             if is_listening(&fd) {
-                on_connection(fd, inside, |connection| {
+                on_connection(fd, inside, &sources, |connection| {
                     responder.run(connection, &mut inside.run())
                 })
             } else {
@@ -148,7 +152,7 @@ pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
             end_datagrams(fd.as_fd(), Some(to));
             Done::of(tally, fd.as_fd())
         }
-        Engine::Connections(mut each) => connections(&fd, &mut each, inside, units),
+        Engine::Connections(mut each) => connections(&fd, &mut each, inside, &sources, units),
     }
 }
 
@@ -182,11 +186,14 @@ fn is_listening(fd: &OwnedFd) -> bool {
 fn on_connection(
     listener: OwnedFd,
     inside: &Inside,
+    sources: &Sources,
     run: impl FnOnce(BorrowedFd<'_>) -> Tally,
 ) -> Done {
+    let mut strangers = 0;
     let connection = loop {
         match accept(listener.as_fd(), &inside.stop) {
-            Ok((connection, _)) => break Arc::new(connection),
+            Ok((connection, from)) if sources.admits(from) => break Arc::new(connection),
+            Ok(_) => strangers += 1,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 return Done::nothing(Ended::Stopped);
             }
@@ -198,9 +205,11 @@ fn on_connection(
     let _ = inside.data.set(Arc::clone(&connection));
     inside.begin();
     let tally = run(connection.as_fd());
-    let mut done = Done::of(tally, connection.as_fd());
-    done.connection = Some(connection);
-    done
+    Done {
+        strangers,
+        connection: Some(Arc::clone(&connection)),
+        ..Done::of(tally, connection.as_fd())
+    }
 }
 
 /// Waits for the first datagram and runs the loop.
@@ -260,7 +269,14 @@ fn receive_only(
 
 /// A connection for each transaction. We close first, so that it is our port that stays taken for a
 /// while, and not one of the client's.
-fn connections(listener: &OwnedFd, each: &mut Each, inside: &Inside, units: Option<u64>) -> Done {
+fn connections(
+    listener: &OwnedFd,
+    each: &mut Each,
+    inside: &Inside,
+    sources: &Sources,
+    units: Option<u64>,
+) -> Done {
+    let mut strangers = 0;
     let mut tally = Tally::default();
     while !inside.stop.stopped() {
         if units.is_some_and(|units| tally.transactions >= units) {
@@ -268,7 +284,11 @@ fn connections(listener: &OwnedFd, each: &mut Each, inside: &Inside, units: Opti
             break;
         }
         let connection = match accept(listener.as_fd(), &inside.stop) {
-            Ok((connection, _)) => connection,
+            Ok((connection, from)) if sources.admits(from) => connection,
+            Ok(_) => {
+                strangers += 1;
+                continue;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
             Err(error) if is_shortage(&error) => {
                 thread::sleep(BREATH);
@@ -287,7 +307,10 @@ fn connections(listener: &OwnedFd, each: &mut Each, inside: &Inside, units: Opti
             inside.counters.add_transaction();
         }
     }
-    Done::of(tally, listener.as_fd())
+    Done {
+        strangers,
+        ..Done::of(tally, listener.as_fd())
+    }
 }
 
 impl Each {

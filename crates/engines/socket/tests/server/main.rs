@@ -6,4 +6,5 @@ mod kinds;
 mod netperf;
 mod ours;
 mod refusals;
+mod strangers;
 mod vectors;

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use wb_model::{
-    socket::{ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketTest},
+    socket::{NUMBERED_BYTES, ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketTest},
     units::Span,
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "TIME")]
     omit: Option<Span>,
     /// Requests or datagrams per second of each stream, on a fixed schedule; latency counts from when
-    /// they were due.
+    /// they were due. Requests by datagram carry a number then: 8 bytes each way unless -r says more.
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     rate: Option<u64>,
     /// Bits per second that TCP or UDP may send at most, each stream (SO_MAX_PACING_RATE): 100m, or
@@ -156,6 +156,13 @@ impl SocketArgs {
             job.rate = Some(rate as f64);
             // Requests that follow before the response has come would wait for it (RFC 1122 4.2.3.4).
             job.options.no_delay |= job.test == SocketTest::Rr;
+            if job.test == SocketTest::Rr
+                && job.protocol.is_datagram()
+                && (job.request_size, job.response_size) == (1, 1)
+            {
+                // Room for a number, by which an answer finds its request.
+                (job.request_size, job.response_size) = (NUMBERED_BYTES, NUMBERED_BYTES);
+            }
         }
         if let Some(pair) = &self.pacing {
             let rate = |t: &Option<String>| t.as_deref().map(|t| bits("--pacing", t)).transpose();

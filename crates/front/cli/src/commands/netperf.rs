@@ -221,10 +221,24 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     for warning in beyond(job, &report) {
         say(format_args!("wirebench: {warning}"));
     }
+    for missed in finished.report.criteria.iter().filter(|c| !c.held) {
+        say(format_args!(
+            "wirebench: did not hold: {}",
+            missed.criterion
+        ));
+    }
     if live_json {
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
-    Ok(exit_code(tell(&ending)?, finished.exit_code()))
+    let status = tell(&ending)?;
+    if let Some(back) = report.result.reverse_bps.filter(|_| status == 0) {
+        // netperf has no test both ways, so its table has no place for it.
+        write_all(&format!(
+            "{:.2} 10^6bits/s came from the server at the same time\n",
+            back / 1e6
+        ))?;
+    }
+    Ok(exit_code(status, finished.exit_code()))
 }
 
 /// CPUs of this end, as counted or as told by `-n`.

@@ -1,6 +1,7 @@
 //! `wirebench netserver`: serves clients of socket tests, the original's and ours.
 
 use std::{
+    io::Read,
     net::TcpStream,
     os::fd::{AsFd, OwnedFd},
     process::{Command, Stdio},
@@ -38,12 +39,22 @@ pub(crate) struct NetserverArgs {
     /// Clients at a time; those beyond are turned away at once (default 1024).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Option<u32>,
+    /// Clients at a time from one address, or from one /64 of IPv6 (default 512).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients_per_address: Option<u32>,
     /// Control connections that begin no test end after this time (default 60s).
     #[arg(long, value_name = "TIME")]
     idle: Option<wb_model::units::Span>,
     /// Serve at addresses too that no interface of this machine has.
     #[arg(long)]
     any_address: bool,
+    /// Take data of tests from any address, not from the client's alone: for clients whose data goes
+    /// over another network than their control connection.
+    #[arg(long)]
+    any_source: bool,
+    /// Become this user when it listens; root becomes nobody without it, and stays root with `root`.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
     /// netserver's options.
@@ -62,8 +73,15 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
             return Ok(u8::try_from(refusal.code).unwrap_or(255));
         }
     };
+    let child = std::env::var_os(IN_BACKGROUND).is_some();
+    for note in command.notes.iter().filter(|_| !child) {
+        say_as_is(&note.text);
+    }
     let mut job: SocketServerJob = command.job.clone();
     job.clients = args.clients.unwrap_or(job.clients);
+    job.clients_per_address = args.clients_per_address.unwrap_or(job.clients_per_address);
+    job.any_source |= args.any_source;
+    job.user = args.user.clone().or(job.user);
     job.idle = args.idle.unwrap_or(job.idle);
     job.any_address |= args.any_address;
     let mut plan = Plan {
@@ -81,25 +99,22 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         let finished = serve_one(&plan, control, &Signals::install()?)?;
         return Ok(finished.exit_code());
     }
-    let child = std::env::var_os(IN_BACKGROUND).is_some();
     if child {
         // A signal from the terminal that started it shall not reach it. It is no group's leader.
         let _ = rustix::process::setsid();
     }
-    let background = !command.foreground && !child;
-    if background {
-        // Whether it can listen at all is found out here, where somebody reads what it says.
-        match prepare_server(plan, Signals::none()) {
-            Ok(listening) => drop(listening),
-            Err(error) => return cannot(&command, &error),
-        }
-        write_all(&wb_netperf::start_line(&command))?;
-        return to_background();
+    if !command.foreground && !child {
+        return to_background(&command);
     }
+    // Who looks for netserver finds it, whatever the file is called.
+    let _ = rustix::thread::set_name(c"netserver");
     let server = match prepare_server(plan.clone(), Signals::install()?) {
         Ok(server) => server,
         Err(error) => return cannot(&command, &error),
     };
+    if child {
+        let_go()?;
+    }
     // A document on standard output stands there alone.
     if !child && !args.output.json && !args.output.live_json && !args.output.csv {
         write_all(&wb_netperf::start_line(&command))?;
@@ -144,18 +159,48 @@ fn inherited(command: &wb_netperf::ServerCommand) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Starts the same command again, without a terminal, and leaves it behind.
-fn to_background() -> Result<u8> {
+/// What the server in the background says, to the one who started it, when it listens.
+const LISTENS: &[u8] = b"listens\n";
+
+/// Says that we listen to whoever started us in the background, and lets go of what is its.
+fn let_go() -> Result<()> {
+    let null = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .context("cannot leave the terminal")?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let _ = rustix::io::write(rustix::stdio::stdout(), LISTENS);
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// Starts the same command again, without a terminal, and leaves it behind when it listens: whoever
+/// comes after us can connect. If it cannot, it says why, where we would.
+fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
     let program = std::env::current_exe().context("cannot find the program to go on with")?;
     let words: Vec<_> = std::env::args_os().collect();
     let words = crate::alias::translated(&words).unwrap_or(words);
-    Command::new(program)
+    let mut child = Command::new(program)
         .args(&words[1..])
         .env(IN_BACKGROUND, "1")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .context("cannot go to the background; give -D to stay in the foreground")?;
-    Ok(0)
+    let mut said = Vec::new();
+    if let Some(mut out) = child.stdout.take() {
+        // To its end: it lets go of its output when it listens.
+        let _ = out.read_to_end(&mut said);
+    }
+    if said == LISTENS {
+        write_all(&wb_netperf::start_line(command))?;
+        return Ok(0);
+    }
+    write_all(&String::from_utf8_lossy(&said))?;
+    let status = child.wait().context("the server in the background")?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
 }

@@ -245,6 +245,19 @@ impl Set {
 }
 
 impl Sets {
+    /// Refuses a set that changes nothing of a test: its rows would be repetitions of one.
+    fn must_matter(&self, job: &SocketJob) -> Result<()> {
+        let test = format!("{:?} {:?}", job.protocol, job.test).to_lowercase();
+        if job.test.counts_transactions() {
+            if !self.message.is_empty() {
+                bail!("--message: {test} has no messages; its sizes are --request and --response");
+            }
+        } else if !self.request.is_empty() || !self.response.is_empty() || !self.burst.is_empty() {
+            bail!("--request, --response and --burst are for tests of requests, not for {test}");
+        }
+        Ok(())
+    }
+
     /// Those that were named, the test first because others depend on it.
     fn named(&self) -> Vec<Set> {
         let mut sets = vec![
@@ -295,6 +308,9 @@ impl Sets {
         sets
     }
 }
+
+/// A request by datagram that has no answer after so long is lost.
+const LOST_AFTER: Span = Span::from_secs(1);
 
 /// Which value of each set, test by test.
 fn combinations(sets: &[Set], zip: bool) -> Result<Vec<Vec<usize>>> {
@@ -387,6 +403,7 @@ impl SweepArgs {
             let tests = row.iter().zip(&sets).filter(|(_, s)| s.name == "test");
             tests.for_each(|(i, set)| (set.values[*i].apply)(&mut job));
             self.socket.apply(&mut job)?;
+            self.sets.must_matter(&job)?;
             for (i, set) in row.iter().zip(&sets) {
                 let value = &set.values[*i];
                 if set.name != "test" {
@@ -396,6 +413,10 @@ impl SweepArgs {
                 job.point.push((set.name.to_owned(), value.text.clone()));
             }
             job.latency |= job.test.counts_transactions();
+            if job.test == SocketTest::Rr && job.protocol.is_datagram() {
+                // One lost datagram would end a test with one request under way.
+                job.timeout.get_or_insert(LOST_AFTER);
+            }
             job.name = match words.is_empty() {
                 true => "test 1".to_owned(),
                 false => words.join(", "),

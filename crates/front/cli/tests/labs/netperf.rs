@@ -15,6 +15,7 @@ use crate::kit::{Lab, Running, eventually, privileged, system};
 mod faults;
 mod interop;
 mod many;
+mod requests;
 mod sweep;
 
 /// The hosts b of the labs.

@@ -103,6 +103,7 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
         .right("result")
         .right("+/- %")
         .right("runs")
+        .right("lost")
         .right("retransmits")
         .right("CPU here %")
         .right("CPU there %")
@@ -131,9 +132,13 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
                 false => result(job.test, &job.result),
             },
             job.confidence
-                .map_or_else(String::new, |c| significant(c.result / 2.0, 2)),
+                .map_or_else(String::new, |c| match c.reached {
+                    true => significant(c.result / 2.0, 2),
+                    false => format!("{} missed", significant(c.result / 2.0, 2)),
+                }),
             count(runs),
-            job.local.retransmissions.map_or_else(String::new, count),
+            lost(job).map_or_else(String::new, |(lost, sent)| share(lost, sent)),
+            job.retransmissions().map_or_else(String::new, count),
             cpu(job.result.local_cpu),
             cpu(job.result.remote_cpu),
             time(job.latency_ns.p50),
@@ -145,6 +150,32 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
         table.row(row);
     }
     table.without_blank_columns()
+}
+
+/// Datagrams of a stream that did not arrive, and those sent; none of other tests. Without numbers a
+/// datagram that came twice makes up for one that did not come.
+fn lost(job: &SocketJobReport) -> Option<(u64, u64)> {
+    if let Some(d) = &job.datagrams {
+        return Some((d.lost, d.sent));
+    }
+    let (sender, receiver) = match job.test {
+        SocketTest::Send => (&job.local, &job.remote),
+        SocketTest::Receive => (&job.remote, &job.local),
+        _ => return None,
+    };
+    let (sent, got) = (sender.bytes_sent, receiver.bytes_received);
+    (job.protocol.is_datagram() && sent > 0).then(|| (sent.saturating_sub(got), sent))
+}
+
+/// A part of a whole in percent. What is not nothing does not look like it.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return UNKNOWN.to_owned();
+    }
+    match part {
+        0 => "0 %".to_owned(),
+        part => format!("{} %", significant(part as f64 / whole as f64 * 100.0, 3)),
+    }
 }
 
 /// Columns that stand in every row, unless they vary and stand there already.
@@ -196,6 +227,9 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
         return;
     }
     say("result", result(job.test, &job.result));
+    if job.protocol.is_datagram() && job.result.sent_bps > 0.0 {
+        say("sent", rate_bps(job.result.sent_bps));
+    }
     say(
         "time",
         format!(
@@ -262,14 +296,19 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
     }
     if let Some(d) = &job.datagrams {
         page.gap();
+        let jitter = match d.jitter_rfc3550_ns {
+            Some(ns) => format!(", jitter {}", time_ns(ns)),
+            None => String::new(),
+        };
         let tone = if d.lost > 0 { Tone::Bad } else { Tone::Plain };
         page.line(
             tone,
             &format!(
-                "  datagrams   {} sent, {} received, {} lost, {} duplicate, {} reordered, {} foreign",
+                "  datagrams   {} sent, {} received, {} lost ({}), {} duplicate, {} reordered, {} foreign{jitter}",
                 count(d.sent),
                 count(d.received),
                 count(d.lost),
+                share(d.lost, d.sent),
                 count(d.duplicate),
                 count(d.reordered),
                 count(d.foreign)
@@ -349,6 +388,10 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
     let mut table = Table::new()
         .left("stream")
         .right("rate")
+        .right("sent")
+        .right("received")
+        .right("lost")
+        .right("jitter")
         .right("retransmits")
         .right("rtt")
         .right("window")
@@ -356,6 +399,7 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
         .right("p99");
     for stream in &job.streams[..shown] {
         let time = |ns: Option<i64>| ns.map_or_else(String::new, |ns| time_ns(ns as f64));
+        let bytes = |n: Option<u64>| n.map_or_else(String::new, count);
         // Those that load the path carry bytes, whatever is measured beside them.
         let load = stream.name.starts_with("load ");
         let rate = match job.test.counts_transactions() && !load {
@@ -365,6 +409,21 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
         table.row([
             stream.name.clone(),
             rate,
+            bytes(match stream.bytes_sent {
+                0 => stream.remote_bytes_sent,
+                sent => Some(sent),
+            }),
+            bytes(match stream.bytes_received {
+                0 => stream.remote_bytes_received,
+                received => Some(received),
+            }),
+            stream
+                .datagrams
+                .map_or_else(String::new, |d| share(d.lost, d.sent)),
+            stream
+                .datagrams
+                .and_then(|d| d.jitter_rfc3550_ns)
+                .map_or_else(String::new, time_ns),
             count_or(stream.retransmissions),
             stream
                 .tcp
@@ -437,6 +496,7 @@ fn served(page: &mut Page, server: &SocketServerReport) {
     for (name, n) in [
         ("clients", server.clients),
         ("turned away", server.turned_away),
+        ("strangers", server.strangers),
         ("given up", server.given_up),
         ("unauthorised", server.unauthorised),
         ("tests", server.tests),

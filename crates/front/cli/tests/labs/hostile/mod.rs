@@ -3,3 +3,4 @@
 mod every_end;
 mod nobody_listens;
 mod nothing_at_all;
+mod strangers;

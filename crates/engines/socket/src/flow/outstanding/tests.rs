@@ -1,0 +1,112 @@
+//! The bookkeeping in virtual time, against a path that loses, doubles, delays and reorders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::Outstanding;
+
+/// What becomes of an exchange.
+#[derive(Clone, Debug)]
+enum Fate {
+    Lost,
+    /// The answer comes after so long.
+    After(u64),
+    /// It comes twice.
+    Twice(u64, u64),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        1 => Just(Fate::Lost),
+        8 => (1_u64..400).prop_map(Fate::After),
+        1 => (1_u64..400, 1_u64..800).prop_map(|(a, b)| Fate::Twice(a, b)),
+    ]
+}
+
+fn under_way_at_most(timeout: Option<u64>) -> u64 {
+    timeout.unwrap_or(u64::MAX)
+}
+
+proptest! {
+    /// requests = answers + given up + under way, at every instant; with numbers each answer finds
+    /// its own request, late and doubled answers find none, and the time of each is its own.
+    #[test]
+    fn every_request_ends_once(
+        fates in prop::collection::vec(fate(), 1..300),
+        gap in 1_u64..40,
+        span in prop_oneof![Just(8_u64), Just(64), Just(1024)],
+        timeout in prop::option::of(1_u64..500),
+        numbered in any::<bool>(),
+    ) {
+        let mut book = Outstanding::new(span);
+        let mut arrivals: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let (mut answers, mut seen) = (0, BTreeSet::new());
+        let mut arrive = |book: &mut Outstanding, now: u64, arrivals: &mut BTreeMap<(u64, u64), u64>| {
+            while let Some((&(at, order), &number)) = arrivals.first_key_value() {
+                if at > now {
+                    break;
+                }
+                arrivals.remove(&(at, order));
+                if let Some(limit) = timeout {
+                    book.give_up_until(at.saturating_sub(limit));
+                }
+                let since = if numbered { book.answer(number) } else { book.answer_oldest() };
+                if let Some(since) = since {
+                    answers += 1;
+                    if numbered {
+                        prop_assert_eq!(since, number * gap);
+                        prop_assert!(seen.insert(number), "answered twice");
+                        prop_assert!(at - since < under_way_at_most(timeout));
+                    }
+                }
+                prop_assert_eq!(book.begun(), answers + book.given_up() + book.under_way());
+            }
+            Ok(())
+        };
+        for (number, fate) in (0_u64..).zip(&fates) {
+            let now = number * gap;
+            arrive(&mut book, now, &mut arrivals)?;
+            book.begin(now);
+            let order = 2 * number;
+            match *fate {
+                Fate::Lost => {}
+                Fate::After(delay) => {
+                    arrivals.insert((now + delay, order), number);
+                }
+                Fate::Twice(first, second) => {
+                    arrivals.insert((now + first, order), number);
+                    arrivals.insert((now + second, order + 1), number);
+                }
+            }
+        }
+        arrive(&mut book, u64::MAX, &mut arrivals)?;
+        let lost = fates.iter().filter(|fate| matches!(fate, Fate::Lost)).count() as u64;
+        // Room for all and no timeout: only what was lost has no answer.
+        if numbered && timeout.is_none() && span >= fates.len() as u64 {
+            prop_assert_eq!((book.given_up(), book.under_way()), (0, lost));
+        }
+        book.give_up_until(u64::MAX - 1);
+        prop_assert_eq!((book.under_way(), book.begun()), (0, answers + book.given_up()));
+    }
+}
+
+#[test]
+fn an_overtaken_request_is_still_under_way() {
+    let mut book = Outstanding::new(8);
+    for since in 0..5 {
+        book.begin(since);
+    }
+    assert_eq!(book.answer(4), Some(4));
+    assert_eq!(book.answer(4), None);
+    assert_eq!((book.under_way(), book.given_up()), (4, 0));
+    assert_eq!(book.answer(0), Some(0));
+    assert_eq!(book.oldest(), Some(1));
+    // As many further requests as there are places: the first that is left has no place any more.
+    for since in 5..10 {
+        book.begin(since);
+    }
+    assert_eq!(book.given_up(), 1);
+    assert_eq!(book.answer(1), None);
+    assert_eq!(book.answer(2), Some(2));
+}
