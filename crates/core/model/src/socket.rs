@@ -575,6 +575,9 @@ pub struct SocketServerJob {
     /// Serve one client after another.
     #[serde(skip_serializing_if = "is_default")]
     pub one_by_one: bool,
+    /// End when this many clients have been served; without it, at a signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serves: Option<u64>,
     /// Clients at a time; those beyond are turned away at once. 1 to 10000.
     pub clients: u32,
     /// Clients at a time from one address (of IPv6: from one /64). 1 to 10000.
@@ -602,6 +605,7 @@ impl Default for SocketServerJob {
             port: CONTROL_PORT,
             passphrase: None,
             one_by_one: false,
+            serves: None,
             clients: 1024,
             clients_per_address: 512,
             idle: Span::from_secs(60),

@@ -1,6 +1,6 @@
 //! What the engine asks of the machine it runs on.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use wb_model::socket::Family;
 
@@ -32,6 +32,19 @@ pub struct Resolved {
     pub name: String,
     /// At least one address.
     pub addresses: Vec<IpAddr>,
+    /// Index of the interface that a link-local address belongs to; 0 where none was named.
+    pub scope: u32,
+}
+
+/// Address and port; a link-local address with the interface that it belongs to.
+#[must_use]
+pub(crate) fn endpoint(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, scope).into()
+        }
+        _ => SocketAddr::new(address, port),
+    }
 }
 
 /// Clock ticks of each CPU since boot, by what they were spent on: the columns of `/proc/stat`: user,

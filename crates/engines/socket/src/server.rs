@@ -123,7 +123,7 @@ impl Server {
     ) -> SocketServerReport {
         let Self { house, listeners } = self;
         let mut teller = Teller::new();
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && !house.has_served() {
             teller.tell(&house, observe);
             let busy = house.job.one_by_one && house.present() > 0;
             let mut fds = vec![PollFd::new(&house.bell, PollFlags::IN)];

@@ -14,6 +14,15 @@ pub fn report(report: &Report) -> String {
     text
 }
 
+/// The report on one line, without the line feed: the last line after those of snapshots.
+///
+/// # Panics
+/// Never, as above.
+#[must_use]
+pub fn report_line(report: &Report) -> String {
+    serde_json::to_string(report).expect("a report has only types that JSON can hold")
+}
+
 /// A snapshot on one line, without the line feed.
 ///
 /// # Panics

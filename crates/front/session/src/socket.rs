@@ -423,6 +423,7 @@ impl Host for MachineHost {
         Ok(Resolved {
             name: host.name,
             addresses: host.addresses,
+            scope: host.scope,
         })
     }
 

@@ -14,6 +14,8 @@ pub struct Host {
     pub name: String,
     /// At least one, each once, in the resolver's order.
     pub addresses: Vec<IpAddr>,
+    /// The interface that a link-local address was given with (`fe80::1%eth0`), by its index; else 0.
+    pub scope: u32,
 }
 
 /// Asks the resolver. `ipv6`: only that family; `None` is any.
@@ -43,12 +45,13 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     let mut host = Host {
         name: name.to_owned(),
         addresses: Vec::new(),
+        scope: 0,
     };
     let mut entry = list;
     while !entry.is_null() {
         // SAFETY: the list's entries are valid until it is freed; a canonical name is a string, and
         // an address has the length of its family.
-        let (address, canonical, next) = unsafe {
+        let (found, canonical, next) = unsafe {
             let info = &*entry;
             let name = (!info.ai_canonname.is_null()).then(|| {
                 CStr::from_ptr(info.ai_canonname)
@@ -60,9 +63,10 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
         if let Some(canonical) = canonical {
             host.name = canonical;
         }
-        if let Some(address) = address
+        if let Some((address, scope)) = found
             && !host.addresses.contains(&address)
         {
+            host.scope = host.scope.max(scope);
             host.addresses.push(address);
         }
         entry = next;
@@ -75,19 +79,23 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     }
 }
 
+/// Address and scope.
+///
 /// # Safety
 /// The entry's address must be as long as its family asks.
-unsafe fn address_of(info: &libc::addrinfo) -> Option<IpAddr> {
+unsafe fn address_of(info: &libc::addrinfo) -> Option<(IpAddr, u32)> {
     match info.ai_family {
         libc::AF_INET => {
             // SAFETY: the family says which struct it is; the copy needs no alignment.
             let socket = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(u32::from_be(socket.sin_addr.s_addr)).into())
+            let address = Ipv4Addr::from(u32::from_be(socket.sin_addr.s_addr));
+            Some((address.into(), 0))
         }
         libc::AF_INET6 => {
             // SAFETY: as above.
             let socket = unsafe { info.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(socket.sin6_addr.s6_addr).into())
+            let address = Ipv6Addr::from(socket.sin6_addr.s6_addr);
+            Some((address.into(), socket.sin6_scope_id))
         }
         _ => None,
     }
@@ -104,6 +112,14 @@ mod tests {
         assert_eq!(host.addresses, [IpAddr::from([127, 0, 0, 1])]);
         let host = resolve("::1", Some(true)).unwrap();
         assert_eq!(host.addresses, [IpAddr::V6(Ipv6Addr::LOCALHOST)]);
+    }
+
+    #[test]
+    fn the_interface_of_a_link_local_address_is_kept() {
+        // The loopback interface is the first of every namespace.
+        let host = resolve("fe80::1%lo", None).unwrap();
+        assert_eq!((host.addresses.len(), host.scope), (1, 1));
+        assert_eq!(resolve("::1", None).unwrap().scope, 0);
     }
 
     #[test]

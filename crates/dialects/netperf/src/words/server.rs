@@ -52,6 +52,15 @@ const OPTIONS: &[Row] = &[
         },
     },
     Opt {
+        letter: '1',
+        argument: Alone,
+        help: "serve one client that tests something, and end",
+        apply: |s, _| {
+            s.job.serves = Some(1);
+            Ok(())
+        },
+    },
+    Opt {
         letter: 'd',
         argument: Alone,
         help: "say more of what happens; may be repeated",

@@ -12,6 +12,7 @@ use wb_model::socket::SocketJob;
 use super::{ports::PortWalk, role::Role};
 use crate::{
     flow::{Ended, Recorder, Requester, Run, Tally, drain, finish},
+    host::endpoint,
     open::{Effective, SocketPlan, connect, effective, errno, open},
     stop::Stopper,
 };
@@ -26,6 +27,8 @@ pub(super) struct Connects<'a> {
     pub(super) job: &'a SocketJob,
     pub(super) role: Role,
     pub(super) from: IpAddr,
+    /// Of link-local addresses.
+    pub(super) scope: u32,
     pub(super) to: SocketAddr,
     pub(super) walk: PortWalk,
     /// Transactions, if they end it.
@@ -53,7 +56,7 @@ impl Connects<'_> {
     pub(super) fn seat(&mut self) -> io::Result<Seat> {
         let mut last = io::Error::from_raw_os_error(libc::EADDRINUSE);
         for _ in 0..self.walk.len() {
-            let bind = SocketAddr::new(self.from, self.walk.advance());
+            let bind = endpoint(self.from, self.walk.advance(), self.scope);
             let opened = open(&SocketPlan {
                 bind: Some(bind),
                 ipv6: self.to.is_ipv6(),
@@ -244,6 +247,7 @@ mod tests {
             job: &job,
             role: Role::Cc,
             from: "127.0.0.1".parse().unwrap(),
+            scope: 0,
             to,
             // Begins at the one that is taken.
             walk: PortWalk::new(range, 1),
@@ -280,6 +284,7 @@ mod tests {
             job: &job,
             role: Role::Cc,
             from: "127.0.0.1".parse().unwrap(),
+            scope: 0,
             to,
             walk: PortWalk::new(super::super::ports::USUAL, 77),
             limit: None,

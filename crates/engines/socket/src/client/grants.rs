@@ -111,6 +111,7 @@ mod tests {
                 server: "127.0.0.1".parse().unwrap(),
                 local: "0.0.0.0".parse().unwrap(),
                 server_named: false,
+                scope: 0,
             },
             server_port: 0,
             client: "0.0.0.0:1".parse().unwrap(),

@@ -25,6 +25,7 @@ use crate::{
         BufferPlan, DatagramReceivePlan, DatagramSendPlan, Pace, ReceivePlan, RequestPlan,
         SendPlan, datagrams_per_second, default_width,
     },
+    host::endpoint,
     open::{SocketPlan, effective, local_address, open},
 };
 
@@ -73,7 +74,8 @@ pub(super) fn prepare(
             job,
             role,
             from: ends.local,
-            to: SocketAddr::new(ends.server, 0),
+            to: endpoint(ends.server, 0, ends.scope),
+            scope: ends.scope,
             walk: PortWalk::new(range, random.next()),
             limit: None,
             server_closes: true,
@@ -93,7 +95,7 @@ pub(super) fn prepare(
         };
         let multicast = ends.server.is_multicast() && role == Role::Down;
         let opened = open(&SocketPlan {
-            bind: Some(SocketAddr::new(ends.local, port)),
+            bind: Some(endpoint(ends.local, port, ends.scope)),
             ipv6: ends.server.is_ipv6(),
             protocol: job.protocol,
             socket_type: job.socket_type,
@@ -213,6 +215,7 @@ impl Prepared {
             job,
             role: self.role,
             from: self.ends.local,
+            scope: self.ends.scope,
             to: terms.to,
             walk,
             limit: terms.length.amount(),

@@ -374,6 +374,7 @@ mod tests {
                 server: "127.0.0.1".parse().unwrap(),
                 local: "0.0.0.0".parse().unwrap(),
                 server_named: false,
+                scope: 0,
             },
             server_port: job.data.server_port,
             client: "0.0.0.0:41769".parse().unwrap(),

@@ -34,7 +34,11 @@ use super::{
     target::{DataEnds, Target},
     watch::{Patience, Watch, Watched},
 };
-use crate::{cpu::cpu_use, flow::Recorder, host::Host};
+use crate::{
+    cpu::cpu_use,
+    flow::Recorder,
+    host::{Host, endpoint},
+};
 
 /// What all iterations of a job have in common.
 #[derive(Clone, Copy)]
@@ -243,7 +247,7 @@ fn agree(
             round.remote.send_buffer[0] = job.remote.send_buffer;
             round.remote.receive_buffer[0] = job.remote.receive_buffer;
         }
-        let to = SocketAddr::new(prepared.ends.server, ready.port);
+        let to = endpoint(prepared.ends.server, ready.port, prepared.ends.scope);
         round.data_server = round.data_server.or(Some(to));
         round.data_client = round.data_client.or(Some(prepared.local));
         agreed.push(Agreed {

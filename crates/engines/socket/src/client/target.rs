@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use wb_model::socket::{Family, SocketFailure, SocketJob, SocketStage};
 
 use super::{failure::failure, random::Random};
-use crate::host::Host;
+use crate::host::{Host, Resolved, endpoint};
 
 /// The names of a job, resolved.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Target {
     local_prefix: Option<u8>,
     /// Whether the server is to bind the address we name.
     server_named: bool,
+    /// Of link-local addresses at both ends: they are on one link.
+    scope: u32,
 }
 
 /// Addresses of a data connection.
@@ -34,15 +36,13 @@ pub(super) struct DataEnds {
     pub(super) local: IpAddr,
     /// Whether the server is to bind its address rather than any.
     pub(super) server_named: bool,
+    /// Of link-local addresses.
+    pub(super) scope: u32,
 }
 
-fn resolve(
-    host: &dyn Host,
-    name: &str,
-    family: Family,
-) -> Result<(String, Vec<IpAddr>), SocketFailure> {
+fn resolve(host: &dyn Host, name: &str, family: Family) -> Result<Resolved, SocketFailure> {
     match host.resolve(name, family) {
-        Ok(resolved) if !resolved.addresses.is_empty() => Ok((resolved.name, resolved.addresses)),
+        Ok(resolved) if !resolved.addresses.is_empty() => Ok(resolved),
         Ok(_) => Err(failure(
             SocketStage::Resolve,
             format!("{name}: it has no address of that family"),
@@ -59,8 +59,16 @@ impl Target {
     pub(super) fn resolve(job: &SocketJob, host: &dyn Host) -> Result<Self, SocketFailure> {
         let control = &job.control;
         let data = &job.data;
-        let (name, servers) = resolve(host, &control.server, control.family)?;
-        let list = |name: &str, family| resolve(host, name, family).map(|(_, list)| list);
+        let Resolved {
+            name,
+            addresses: servers,
+            mut scope,
+        } = resolve(host, &control.server, control.family)?;
+        let mut list = |name: &str, family| {
+            let found = resolve(host, name, family)?;
+            scope = scope.max(found.scope);
+            Ok(found.addresses)
+        };
         let locals = match &control.local {
             Some(local) => Some(list(local, or(control.local_family, control.family))?),
             None => None,
@@ -86,6 +94,7 @@ impl Target {
             server_prefix: data.server_prefix,
             local_prefix: data.local_prefix,
             server_named: data.server.is_some(),
+            scope,
         })
     }
 
@@ -99,8 +108,8 @@ impl Target {
                 None => None,
             };
             Some((
-                local.map(|ip| SocketAddr::new(ip, self.local_port)),
-                SocketAddr::new(*server, self.port),
+                local.map(|ip| endpoint(ip, self.local_port, self.scope)),
+                endpoint(*server, self.port, self.scope),
             ))
         };
         self.servers.iter().filter_map(pair).collect()
@@ -136,6 +145,7 @@ impl Target {
             server: drawn(server, self.server_prefix, random),
             local: drawn(local, self.local_prefix, random),
             server_named: self.server_named,
+            scope: self.scope,
         })
     }
 }
@@ -181,7 +191,7 @@ fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut Random) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{CpuTimes, Resolved};
+    use crate::host::CpuTimes;
 
     struct Names;
 
@@ -202,6 +212,7 @@ mod tests {
             Ok(Resolved {
                 name: name.to_owned(),
                 addresses: addresses.filter(fits).collect(),
+                scope: 0,
             })
         }
 

@@ -42,6 +42,7 @@ impl Host for Machine {
         Ok(Resolved {
             name: name.to_owned(),
             addresses: vec![ip],
+            scope: 0,
         })
     }
 

@@ -70,6 +70,13 @@ impl House {
         self.guests().len()
     }
 
+    /// Whether all have been served that it is there for, and have left: one client may have several
+    /// connections. Who tested nothing is none.
+    pub(super) fn has_served(&self) -> bool {
+        let served = || Counts::read(&self.counts.served);
+        self.job.serves.is_some_and(|most| served() >= most) && self.present() == 0
+    }
+
     /// Whether one more control connection may come from there.
     pub(super) fn has_room(&self, from: IpAddr) -> bool {
         let many = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
@@ -95,6 +102,7 @@ impl House {
         Stay {
             house: Arc::clone(self),
             number,
+            tested: AtomicBool::new(false),
         }
     }
 
@@ -159,11 +167,13 @@ fn host_of(address: IpAddr) -> IpAddr {
 pub(super) struct Stay {
     house: Arc<House>,
     number: u64,
+    tested: AtomicBool,
 }
 
 impl Stay {
     /// Shows counters of a test while it runs; `None` when it is over.
     pub(super) fn show(&self, test: Option<Arc<Counters>>) {
+        self.tested.fetch_or(test.is_some(), Ordering::Relaxed);
         if let Some(guest) = self.house.guests().get_mut(&self.number) {
             guest.test = test;
         }
@@ -172,6 +182,9 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
+        if self.tested.load(Ordering::Relaxed) {
+            Counts::one(&self.house.counts.served);
+        }
         self.house.guests().remove(&self.number);
         self.house.bell.ring();
     }
@@ -207,6 +220,8 @@ pub(super) struct Counts {
     pub given_up: AtomicU64,
     pub unauthorised: AtomicU64,
     pub tests: AtomicU64,
+    /// Clients that have left after a test.
+    pub served: AtomicU64,
     pub completed: AtomicU64,
     pub failed: AtomicU64,
     pub bytes_received: AtomicU64,

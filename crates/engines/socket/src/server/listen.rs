@@ -11,7 +11,7 @@ use rustix::net::{
 use wb_model::socket::{Family, SocketServerJob};
 
 use super::ServerError;
-use crate::Host;
+use crate::{Host, host::endpoint};
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -44,7 +44,7 @@ fn named(
     let mut refused = None;
     let mut listeners = Vec::new();
     for address in resolved.addresses {
-        match one(SocketAddr::new(address, job.port), false) {
+        match one(endpoint(address, job.port, resolved.scope), false) {
             Ok(listener) => listeners.push(listener),
             Err(cause) => {
                 refused.get_or_insert(ServerError::Bind {

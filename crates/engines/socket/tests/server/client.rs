@@ -43,6 +43,7 @@ impl Host for Machine {
         Ok(Resolved {
             name: name.to_owned(),
             addresses: vec![address],
+            scope: 0,
         })
     }
 
@@ -107,6 +108,11 @@ impl House {
 
     pub(crate) fn client(&self) -> Client {
         Client::to(self.address)
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(&mut self) -> SocketServerReport {
+        self.thread.take().unwrap().join().unwrap()
     }
 
     /// Ends it.

@@ -410,3 +410,22 @@ fn all_addresses_are_listened_at_unless_one_is_named() {
     let error = wb_socket::Server::bind(&unknown, machine).err().unwrap();
     assert_eq!(error.to_string(), "nosuch: no such name");
 }
+
+#[test]
+fn a_server_for_one_client_ends_when_it_has_left() {
+    let mut house = House::of(SocketServerJob {
+        serves: Some(1),
+        ..SocketServerJob::default()
+    });
+    // Who only asks has tested nothing.
+    let mut asks = house.client();
+    asks.say(&Request::CpuCalibrate);
+    asks.hear();
+    drop(asks);
+    let mut client = house.client();
+    do_exchange(&mut client, 2);
+    do_exchange(&mut client, 1);
+    drop(client);
+    let report = house.wait();
+    assert_eq!((report.clients, report.completed), (2, 2));
+}

@@ -228,6 +228,8 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         ));
     }
     if live_json {
+        // What the lines before come to.
+        print(&wb_render::json::report_line(&finished.report));
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
     let status = tell(&ending)?;

@@ -442,6 +442,10 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
         return Ok(0);
     }
     let (report, code) = measured(plan, &args.output)?;
+    if args.output.live_json && !args.output.json && !args.output.csv {
+        // What the lines before come to.
+        print(&wb_render::json::report_line(&report));
+    }
     let delivered = deliver_report(&report, &args.output);
     let charts = picture::charts(&report);
     for path in &args.plot {
