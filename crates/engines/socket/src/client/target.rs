@@ -267,7 +267,13 @@ mod tests {
         job.data.family = Family::Ipv6;
         let target = Target::resolve(&job, &Names).unwrap();
         let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
-        assert_eq!((ends.server, ends.local), (ip("::1"), ip("::")));
+        // It goes another way, so our address is found out; any, where there is no IPv6.
+        assert_eq!(ends.server, ip("::1"));
+        assert!(
+            [ip("::1"), ip("::")].contains(&ends.local),
+            "{}",
+            ends.local
+        );
     }
 
     #[test]
