@@ -9,6 +9,7 @@ pub mod bench;
 pub mod capture;
 pub mod criteria;
 pub mod device;
+mod judged;
 pub mod load;
 pub mod locator;
 pub mod plan;

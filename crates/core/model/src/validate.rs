@@ -63,6 +63,23 @@ impl Findings {
 }
 
 impl Plan {
+    fn check_criteria(&self, found: &mut Findings) {
+        let (kind, measured) = self.measures();
+        for criterion in &self.criteria {
+            if !measured.contains(&criterion.metric) {
+                let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
+                let what = match names.is_empty() {
+                    true => "it measures nothing that can be judged".to_owned(),
+                    false => format!("it measures {}", names.join(", ")),
+                };
+                found.problem(
+                    "criteria",
+                    format!("{criterion}: not measured by {kind}; {what}"),
+                );
+            }
+        }
+    }
+
     /// Checks the whole plan.
     ///
     /// # Errors
@@ -104,6 +121,7 @@ impl Plan {
             found.problem("plan", "it is client and server; make two plans of it");
         }
         self.check_sockets(&mut found);
+        self.check_criteria(&mut found);
         self.check_loads(&mut found);
         self.check_devices(&mut found);
         self.check_rings(&mut found);
