@@ -79,6 +79,23 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Checks before the start that a result can be put there at the end.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
+    let new = !path.exists();
+    let opened = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path);
+    opened.map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
+    if new {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 /// Writes to standard output; a closed pipe (`| head`) is no error.
 pub(crate) fn print(text: &str) {
     // What only prints has nothing to save; what ran uses `deliver`.

@@ -81,7 +81,7 @@ pub(crate) struct StreamArgs {
     tag: TagArg,
     /// Send the frames of this pcap or pcapng file as they are, from the beginning again until
     /// --duration or --count ends it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MADE)]
     replay: Option<String>,
     /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
     #[arg(long, value_name = "X", requires = "replay")]
@@ -92,6 +92,29 @@ pub(crate) struct StreamArgs {
     #[arg(long = "stream", value_name = "KEYS")]
     streams: Vec<String>,
 }
+
+/// Options of frames that are made here; those of a recording are sent as they are.
+const MADE: [&str; 19] = [
+    "size",
+    "flows",
+    "proto",
+    "ipv6",
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "src_mac",
+    "dst_mac",
+    "vlan",
+    "mpls",
+    "tos",
+    "ttl",
+    "tcp_flags",
+    "ethertype",
+    "payload",
+    "vary",
+    "tag",
+];
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProtoArg {

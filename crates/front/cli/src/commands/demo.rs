@@ -3,10 +3,7 @@
 //! Each step is a function that brings up its lab, runs its trials and leaves its results in the
 //! [`Tour`]; a new step is one more function and one line in [`run`].
 
-use std::{
-    fs::OpenOptions,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -25,7 +22,7 @@ use wb_testbed::{
 
 use super::lab::gain_privileges;
 use crate::{
-    run::{Fault, deliver, lab_hints, print, show},
+    run::{Fault, check_writable, deliver, lab_hints, print, show},
     say::say_in_passing,
 };
 
@@ -344,28 +341,9 @@ fn counters(lab: &Lab) -> Result<DirectionCounters> {
     last.context("the impairing device does not publish its counters")
 }
 
-/// Makes sure, before anything runs, that the report can be written in the end.
-fn check_output(path: &Path) -> Result<()> {
-    let there = path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .with_context(|| {
-            format!(
-                "cannot write the report to {}; name another place with --output FILE",
-                path.display()
-            )
-        })?;
-    if !there {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
-}
-
 pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     let in_user_namespace = gain_privileges()?;
-    check_output(&args.output)?;
+    check_writable(&args.output).context("name another place with --output FILE")?;
     let mut tour = Tour {
         args,
         signals: Signals::install()?,

@@ -51,7 +51,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         })
         .collect();
     print(&if args.json {
-        serde_json::to_string_pretty(&findings.iter().map(json_of).collect::<Vec<_>>())?
+        serde_json::to_string_pretty(&serde_json::json!({
+            "schema": "wirebench.doctor/1",
+            "findings": findings.iter().map(json_of).collect::<Vec<_>>(),
+        }))?
     } else {
         wb_render::findings::text(&findings, color(), width())
     });

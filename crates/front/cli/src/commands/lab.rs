@@ -104,7 +104,8 @@ pub(crate) struct TopologyArgs {
     /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
     #[arg(long, value_name = "RATE", value_parser = bits)]
     limit: Option<u64>,
-    /// impair: time from arrival to departure.
+    /// impair: time from arrival to departure. With fewer than four CPUs frames leave in groups, each
+    /// up to 7.5 us early or late.
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
     /// impair: how much the delay may differ, either way; order is kept.
@@ -152,6 +153,15 @@ fn bits(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A document about labs, with its version first.
+fn with_schema(value: serde_json::Value) -> Result<String> {
+    let mut document = serde_json::json!({ "schema": "wirebench.labs/1" });
+    if let (Some(all), Some(own)) = (document.as_object_mut(), value.as_object()) {
+        all.extend(own.clone());
+    }
+    Ok(serde_json::to_string_pretty(&document)?)
+}
+
 fn share(text: &str) -> Result<f64, String> {
     parse_share(text)
         .map(wb_model::units::Rational::as_f64)
@@ -159,6 +169,17 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl TopologyArgs {
+    fn check(&self) -> Result<()> {
+        if let (Some(jitter), Some(delay)) = (self.jitter, self.delay)
+            && jitter > delay
+        {
+            bail!(
+                "--jitter {jitter} is more than --delay {delay}: a frame cannot leave before it came"
+            );
+        }
+        Ok(())
+    }
+
     fn impair(&self) -> Option<ImpairOptions> {
         let none = ImpairOptions::default();
         let asked = ImpairOptions {
@@ -282,13 +303,14 @@ pub(crate) fn gain_privileges() -> Result<bool> {
 pub(crate) fn run(command: LabCommand) -> Result<u8> {
     match command {
         LabCommand::Up(args) => {
+            args.topology.check()?;
             let state = wb_testbed::up(args.topology.kind.lab(), &args.topology.options(), None)?;
             let list = wb_testbed::ls()?;
             let Some(lab) = list.labs.iter().find(|l| l.name == state.name) else {
                 bail!("lab {} is gone already", state.name);
             };
             print(&if args.json {
-                serde_json::to_string_pretty(lab)?
+                with_schema(serde_json::to_value(lab)?)?
             } else {
                 describe(lab)
             });
@@ -298,7 +320,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         LabCommand::Ls(args) => {
             let list = wb_testbed::ls()?;
             if args.json {
-                print(&serde_json::to_string_pretty(&list)?);
+                print(&with_schema(serde_json::to_value(&list)?)?);
             } else if list.labs.is_empty() && list.stray_namespaces.is_empty() {
                 print("no labs; `wirebench lab up pair` makes one");
             } else {
@@ -315,6 +337,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         }
         LabCommand::Exec(args) => Ok(code(wb_testbed::exec(&args.node, &args.command)?)),
         LabCommand::Run(args) => {
+            args.topology.check()?;
             if gain_privileges()? {
                 say("not root: the lab is made in a user namespace, with the packet driver");
             }

@@ -27,7 +27,7 @@ use wb_session::{Environment, Machine, Signals, devices::prepare_devices};
 use crate::{
     args::OutputArgs,
     pktgen::{Host, Options, PlanOptions, Service},
-    run::{Fault, deliver, print, run_plan, show},
+    run::{Fault, check_writable, deliver, print, run_plan, show},
     say::say,
 };
 
@@ -351,6 +351,9 @@ fn daemon(args: &MountArgs) -> Result<u8> {
 }
 
 fn script(args: &RunArgs) -> Result<u8> {
+    if let Some(path) = &args.report {
+        check_writable(path)?;
+    }
     // Ctrl-C is for the script: it decides what comes then.
     let signals = Signals::install()?;
     let service = args.folder.service()?;

@@ -17,7 +17,7 @@ use wb_session::{
 
 use crate::{
     args::{OutputArgs, SocketArgs},
-    run::{Fault, deliver_report, print, show},
+    run::{Fault, check_writable, deliver_report, print, show},
     say::say,
 };
 
@@ -440,6 +440,9 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
         plan.validate()?;
         print(&plan_to_toml(&plan));
         return Ok(0);
+    }
+    for path in args.plot.iter().chain(&args.html) {
+        check_writable(path)?;
     }
     let (report, code) = measured(plan, &args.output)?;
     if args.output.live_json && !args.output.json && !args.output.csv {
