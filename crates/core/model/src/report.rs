@@ -465,6 +465,11 @@ pub struct ClockReport {
     pub step_ns: i64,
     /// Whether sender and receiver used the same clock.
     pub same_clock: bool,
+    /// The most by which a latency may be too short for want of better clocks, ns: the step of the
+    /// clock, and where XDP stamps are monotonic the error of their conversion. Null where the
+    /// sender's clock is not known.
+    #[serde(default)]
+    pub error_ns: Option<u64>,
     /// Where the transmit stamp is taken.
     pub tx_stamp: String,
     /// Where the receive stamp is taken, by port.

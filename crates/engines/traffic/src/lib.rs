@@ -74,7 +74,7 @@ pub use device::{
     DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_lane, run_devices,
 };
 pub use error::CompileError;
-pub use receiver::{FlowSpace, Receiver, ReceiverOutcome, ReceiverSpec};
+pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};
 pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
 pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};

@@ -1,13 +1,19 @@
 //! Receives frames, tells ours from others, and has them analysed.
 
+use std::{collections::HashSet, sync::Arc};
+
 use wb_measure::{Analyser, Counters, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
 use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol};
 
-use crate::RAMP_FLOW;
+use crate::{RAMP_FLOW, Recording};
 
 /// Frames that may wait before a run and are thrown away; more than any ring holds.
 const MOST_WAITING: u64 = 1 << 20;
+
+/// The flow to which a receiver that knows no plan counts the frames with a pktgen header: they have
+/// numbers and no flow.
+pub const PKTGEN_FLOW: u32 = RAMP_FLOW - 1;
 
 /// Which flows a receiver follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +33,15 @@ pub enum FlowSpace {
 }
 
 /// What a receiver is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverSpec {
     /// The flows to follow.
     pub flows: FlowSpace,
     /// Streams without a tag are sent: count every frame without one, but for what neighbours and
     /// bridges say among themselves.
     pub untagged_is_ours: bool,
+    /// Recordings that are sent: what they hold is ours, whatever it is.
+    pub recordings: Vec<Arc<Recording>>,
     /// The flow, counted from the first, to which frames with a pktgen header belong. Without it
     /// they are foreign.
     pub pktgen_flow: Option<u32>,
@@ -44,6 +52,7 @@ impl Default for ReceiverSpec {
         Self {
             flows: FlowSpace::Open { limit: 1 << 20 },
             untagged_is_ours: false,
+            recordings: Vec::new(),
             pktgen_flow: None,
         }
     }
@@ -88,6 +97,8 @@ struct Sorter {
     first_flow: u32,
     flows: u32,
     untagged_is_ours: bool,
+    /// What stations say by themselves and is ours all the same, without padding.
+    recorded_chatter: HashSet<Box<[u8]>>,
     pktgen_flow: Option<u32>,
     end_wall_ns: u64,
     saw_the_end: bool,
@@ -236,6 +247,13 @@ impl Sorter {
             first_flow,
             flows,
             untagged_is_ours: spec.untagged_is_ours,
+            recorded_chatter: spec
+                .recordings
+                .iter()
+                .flat_map(|r| &r.frames)
+                .filter(|f| is_chatter(&f.bytes))
+                .map(|f| unpadded(&f.bytes).into())
+                .collect(),
             pktgen_flow: spec.pktgen_flow,
             end_wall_ns: u64::MAX,
             saw_the_end: false,
@@ -287,7 +305,9 @@ impl Sorter {
     /// such frames.
     #[cold]
     fn take_unknown(&mut self, frame: &RxFrame<'_>) {
-        if self.untagged_is_ours && !is_chatter(frame.bytes) {
+        let ours =
+            || !is_chatter(frame.bytes) || self.recorded_chatter.contains(unpadded(frame.bytes));
+        if self.untagged_is_ours && ours() {
             self.sources[source_index(frame.stamp_source)] += 1;
             self.analyser.on_untagged(frame.stamp_ns, frame.size());
         } else {
@@ -330,6 +350,12 @@ pub(crate) const fn source_index(source: StampSource) -> usize {
         StampSource::Recorded => 4,
         StampSource::Virtual => 5,
     }
+}
+
+/// A frame without the zeros at its end, which short frames get on their way.
+fn unpadded(frame: &[u8]) -> &[u8] {
+    let end = frame.iter().rposition(|byte| *byte != 0);
+    &frame[..end.map_or(0, |at| at + 1)]
 }
 
 /// Whether a frame is what stations and bridges send by themselves: ARP, neighbour and router

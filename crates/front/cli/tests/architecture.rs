@@ -101,3 +101,42 @@ fn tokio_stays_out_of_the_data_plane() {
         }
     }
 }
+
+/// Lines of a file that are no test and no example: up to its test module, without comments.
+fn working_lines(text: &str) -> impl Iterator<Item = &str> {
+    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let lines = text[..end].lines().map(str::trim);
+    lines.filter(|line| !line.starts_with("//"))
+}
+
+/// `println!` and its like panic where nobody listens, and only the binary prints at all.
+#[test]
+fn nothing_prints_but_by_best_effort() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../crates");
+    let mut folders = vec![std::path::PathBuf::from(root)];
+    let (mut seen, mut wrong) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !matches!(&*name, "tests" | "examples" | "target") {
+                folders.push(path);
+            } else if name.ends_with(".rs") && !matches!(&*name, "tests.rs" | "build.rs") {
+                seen += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                let prints = |line: &&str| {
+                    ["println!(", "print!(", "dbg!("]
+                        .iter()
+                        .any(|word| line.contains(word))
+                };
+                wrong.extend(
+                    working_lines(&text)
+                        .filter(prints)
+                        .map(|line| format!("{}: {line}", path.display())),
+                );
+            }
+        }
+    }
+    assert!(seen > 200, "found only {seen} files");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

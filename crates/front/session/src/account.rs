@@ -12,7 +12,7 @@ use wb_model::{
     },
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{ReceiverOutcome, SenderOutcome};
+use wb_traffic::{PKTGEN_FLOW, SenderOutcome};
 
 use crate::{
     clock::rfc3339,
@@ -42,7 +42,10 @@ pub(crate) fn summary(s: wb_measure::Summary) -> Summary {
 struct Settled {
     job: JobReport,
     measurement: Option<Measurement>,
+    /// Those with most trouble, no more than are listed.
     flows: Vec<FlowReport>,
+    /// Flows beside them.
+    omitted: usize,
     /// Whether a stream was sent as fast as the port takes frames.
     at_max: bool,
 }
@@ -55,12 +58,28 @@ fn senders(ended: &Ended, way: usize) -> impl Iterator<Item = (&Seat, &SenderOut
         .filter_map(|s| Some((s, s.outcome.as_ref()?.sender.as_ref()?)))
 }
 
-fn receivers(ended: &Ended, way: usize) -> impl Iterator<Item = (&Seat, &ReceiverOutcome)> {
-    ended
+/// What the receivers of a way measured together, and the frames that their rings had no room for.
+fn measured(ended: &mut Ended, way: usize) -> (Option<Measurement>, u64) {
+    let mut sum: Option<Measurement> = None;
+    let mut dropped = 0;
+    let outcomes = ended
         .seats
-        .iter()
-        .filter(move |s| s.receives == Some(way))
-        .filter_map(|s| Some((s, s.outcome.as_ref()?.receiver.as_ref()?)))
+        .iter_mut()
+        .filter(|s| s.receives == Some(way))
+        .filter_map(|s| s.outcome.as_mut());
+    for outcome in outcomes {
+        let Some(receiver) = &mut outcome.receiver else {
+            continue;
+        };
+        dropped += outcome.rx.dropped_frames;
+        // Nobody else asks for the flows of one worker.
+        let part = receiver.measurement.take_flows();
+        match &mut sum {
+            Some(sum) => sum.merge(&part),
+            None => sum = Some(part),
+        }
+    }
+    (sum, dropped)
 }
 
 /// What the sending side of a way did, stream by stream.
@@ -79,7 +98,8 @@ fn sent(
             totals: Totals::default(),
         })
         .collect();
-    let mut flows: BTreeMap<u32, u64> = way
+    // Streams have their flows one behind the other: what is found by its place needs no map.
+    let mut flows: Vec<(u32, u64)> = way
         .streams
         .iter()
         .filter(|s| is_tagged(&s.stream))
@@ -100,8 +120,9 @@ fn sent(
                 ..Totals::default()
             });
             if is_tagged(&spec.stream) {
-                for (flow, frames) in (spec.first_flow..).zip(&stream.flow_frames) {
-                    *flows.entry(flow).or_default() += frames;
+                let first = flows.partition_point(|(flow, _)| *flow < spec.first_flow);
+                for ((_, sum), frames) in flows[first..].iter_mut().zip(&stream.flow_frames) {
+                    *sum += frames;
                 }
             } else {
                 untagged += stream.offered_frames;
@@ -115,7 +136,7 @@ fn sent(
         },
         |t, s| t.plus(&s.totals),
     );
-    (totals, streams, flows.into_iter().collect(), untagged)
+    (totals, streams, flows, untagged)
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -195,21 +216,15 @@ fn rates(
     }
 }
 
-fn settle(prepared: &Prepared, ended: &Ended, index: usize) -> Settled {
+fn settle(prepared: &Prepared, ended: &mut Ended, index: usize) -> Settled {
     let way = &prepared.ways[index];
     let (mut totals, streams, offered, untagged_offered) = sent(way, index, ended);
     if way.tx.is_none() {
         totals.ramp_frames = None;
     }
-    let mut measurement: Option<Measurement> = None;
-    let mut dropped = 0;
-    for (seat, outcome) in receivers(ended, index) {
-        measurement
-            .get_or_insert_with(Measurement::default)
-            .merge(&outcome.measurement);
-        dropped += seat.outcome.as_ref().map_or(0, |o| o.rx.dropped_frames);
-    }
+    let (measurement, dropped) = measured(ended, index);
     let mut flows = Vec::new();
+    let mut omitted = 0;
     if let Some(m) = &measurement {
         totals = totals.plus(&received(
             way,
@@ -218,10 +233,13 @@ fn settle(prepared: &Prepared, ended: &Ended, index: usize) -> Settled {
             untagged_offered,
             dropped,
             &mut flows,
+            &mut omitted,
         ));
     } else if way.tx.is_some() {
+        omitted = offered.len().saturating_sub(LISTED_FLOWS);
         flows = offered
             .iter()
+            .take(LISTED_FLOWS)
             .map(|(flow, frames)| FlowReport {
                 flow: *flow,
                 stream: stream_of(way, *flow),
@@ -250,6 +268,7 @@ fn settle(prepared: &Prepared, ended: &Ended, index: usize) -> Settled {
         job,
         measurement,
         flows,
+        omitted,
         at_max: way
             .streams
             .iter()
@@ -258,6 +277,9 @@ fn settle(prepared: &Prepared, ended: &Ended, index: usize) -> Settled {
 }
 
 fn stream_of(way: &Way, flow: u32) -> Option<String> {
+    if way.tx.is_none() && flow == PKTGEN_FLOW {
+        return Some("pktgen".to_owned());
+    }
     way.streams
         .iter()
         .find(|s| (s.first_flow..s.first_flow + s.flows).contains(&flow))
@@ -272,15 +294,38 @@ fn received(
     untagged_offered: u64,
     dropped: u64,
     flows: &mut Vec<FlowReport>,
+    omitted: &mut usize,
 ) -> Totals {
     let counters = m.counters;
-    let (known, accounts) = m.account(offered);
+    let (known, mut accounts) = m.account(offered);
     let untagged = Account::settle(untagged_offered, counters.untagged_frames, 0);
-    let stats: BTreeMap<u32, &wb_measure::FlowStats> =
-        m.flows.iter().map(|f| (f.flow, f)).collect();
+    let stats = |flow: u32| {
+        let place = m.flows.binary_search_by_key(&flow, |f| f.flow);
+        place.ok().map(|at| &m.flows[at])
+    };
+    let gaps = |seen: &wb_measure::FlowStats| {
+        let highest = seen.highest?;
+        Some((highest + 1).saturating_sub(seen.unique()))
+    };
     let sends = way.tx.is_some();
+    *omitted = accounts.len().saturating_sub(LISTED_FLOWS);
+    if *omitted > 0 {
+        // Of millions only those are made a report of that are listed.
+        let worst_first = |(flow, account): &(u32, Account)| {
+            let seen = stats(*flow);
+            let lost = match sends {
+                true => account.lost,
+                false => seen.and_then(gaps).unwrap_or(0),
+            };
+            let trouble = lost + account.duplicate + seen.map_or(0, |s| s.reordered);
+            (std::cmp::Reverse(trouble), *flow)
+        };
+        accounts.select_nth_unstable_by_key(LISTED_FLOWS - 1, worst_first);
+        accounts.truncate(LISTED_FLOWS);
+        accounts.sort_unstable_by_key(|(flow, _)| *flow);
+    }
     for (flow, account) in &accounts {
-        let seen = stats.get(flow);
+        let seen = stats(*flow);
         flows.push(FlowReport {
             flow: *flow,
             stream: stream_of(way, *flow),
@@ -295,7 +340,7 @@ fn received(
                 lost_frames: if sends {
                     Some(account.lost)
                 } else {
-                    seen.and_then(|s| s.highest.map(|h| (h + 1).saturating_sub(s.unique())))
+                    seen.and_then(gaps)
                 },
                 reordered_frames: Some(seen.map_or(0, |s| s.reordered)),
                 late_frames: Some(seen.map_or(0, |s| s.late)),
@@ -630,20 +675,33 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
 }
 
 /// The report of a run.
-pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
-    let settled: Vec<Settled> = (0..prepared.ways.len())
+pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
+    let mut settled: Vec<Settled> = (0..prepared.ways.len())
         .map(|i| settle(prepared, ended, i))
         .collect();
+    let ended = &*ended;
     let totals = settled
         .iter()
         .fold(Totals::default(), |t, s| t.plus(&s.job.totals));
-    let mut all = Measurement::default();
-    settled
-        .iter()
-        .filter_map(|s| s.measurement.as_ref())
-        .for_each(|m| all.merge(m));
+    let mut measured: Vec<Measurement> = settled
+        .iter_mut()
+        .filter_map(|s| s.measurement.take())
+        .collect();
+    // Millions of flows are not copied.
+    let mut all = measured.pop().unwrap_or_default();
+    measured.iter().for_each(|m| all.merge(m));
     let mut warnings = prepared.warnings.clone();
     measurement_warnings(&all, &mut warnings);
+    if all
+        .flows
+        .iter()
+        .any(|f| f.flow == PKTGEN_FLOW && f.duplicates > 0)
+    {
+        warnings.push(
+            "frames of pktgen have a number and no flow: several devices of it, clone_skb and burst look like duplicates"
+                .to_owned(),
+        );
+    }
     // Where everything sent came back, the frames dropped were not of the test.
     if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
         for (port, n) in device_drops(prepared, ended) {
@@ -694,7 +752,8 @@ pub(crate) fn report(prepared: &Prepared, ended: &Ended) -> Report {
         .iter()
         .flat_map(|s| s.flows.iter().cloned())
         .collect();
-    let omitted = flows.len().saturating_sub(LISTED_FLOWS);
+    let more = flows.len().saturating_sub(LISTED_FLOWS);
+    let omitted = more + settled.iter().map(|s| s.omitted).sum::<usize>();
     if omitted > 0 {
         let trouble = |f: &FlowReport| {
             let t = &f.totals;
@@ -809,14 +868,18 @@ fn clock_report(prepared: &Prepared, ended: &Ended) -> ClockReport {
         })
         .collect();
     let sends = prepared.ports.iter().any(|p| p.used.tx);
+    let clock = crate::clock::clock_report(ended.clock_step_ns);
+    let converted = rx.iter().any(|source| source.contains("xdp"));
+    let conversion = if converted { ended.clock_error_ns } else { 0 };
     ClockReport {
         same_clock: sends,
+        error_ns: sends.then_some(clock.resolution_ns + clock.read_cost_ns + conversion),
         tx_stamp: if sends {
             "user, just before the frame is handed over".to_owned()
         } else {
             String::new()
         },
         rx_stamp: rx.join(", "),
-        ..crate::clock::clock_report(ended.clock_step_ns)
+        ..clock
     }
 }

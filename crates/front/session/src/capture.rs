@@ -256,6 +256,7 @@ fn open_port(
             tx: false,
             rx: true,
             watch: true,
+            ..Use::default()
         };
         return open_virtual(port, used, &mut wb_port::memory::Registry::default());
     }

@@ -262,6 +262,7 @@ fn open_port(
         tx: sends,
         rx: !sends,
         watch: !sends,
+        ..Use::default()
     };
     if !port.locator.is_interface() {
         let open = open_virtual(port, used, memory)?;

@@ -34,6 +34,9 @@ pub(crate) struct Use {
     pub(crate) rx: bool,
     /// It receives beside the host: one queue for each CPU, and nothing is taken away.
     pub(crate) watch: bool,
+    /// Frames of the test are among those that a host must see, as ARP, so they cannot be taken away
+    /// from it and are looked at beside it.
+    pub(crate) shares: bool,
 }
 
 impl Use {
@@ -44,7 +47,7 @@ impl Use {
             let both = Use {
                 tx: true,
                 rx: true,
-                watch: false,
+                ..Use::default()
             };
             uses.insert(job.port.clone(), both);
         }
@@ -431,6 +434,11 @@ fn candidates(
         let why = "the tap that shows what the host sees, and on which CPU";
         return Ok((vec![Driver::Packet], why.to_owned()));
     }
+    if used.rx && used.shares {
+        let why =
+            "among the frames are such as XDP leaves to the host (ARP, echo, group addresses)";
+        return Ok((vec![Driver::Packet], why.to_owned()));
+    }
     if used.rx
         && let Some(why) = shared_with_host(wire)
     {
@@ -601,6 +609,7 @@ pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<Ope
         tx: false,
         rx: true,
         watch: true,
+        ..Use::default()
     };
     let interface = &wire.interface;
     let opened = netns::in_namespace(&wire.namespace, || match tap {
@@ -746,6 +755,7 @@ pub(crate) fn capture_xdp_options(
                     tx: false,
                     rx: true,
                     watch: true,
+                    ..Use::default()
                 },
                 interface,
             )
@@ -984,7 +994,7 @@ mod tests {
             let used = Use {
                 tx,
                 rx,
-                watch: false,
+                ..Use::default()
             };
             let fits = |workers| {
                 let port = PortPlan {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use wb_model::{
-    Plan, Proto, Stream, TagKind,
+    Driver, Plan, Proto, Stream, TagKind,
     plan::{PortPlan, TrafficJob},
     stream::{DEFAULT_DST4, DEFAULT_DST6},
     units::{AddressRange, Mac, Rate},
@@ -11,7 +11,7 @@ use wb_model::{
 use wb_packet::{ControlKind, ControlSocket};
 use wb_port::memory::Registry;
 use wb_traffic::{RecordedFrame, Recording, StreamSpec};
-use wb_wire::{AddrSet, Vlan};
+use wb_wire::{AddrSet, Vlan, ethertype, protocol};
 
 use crate::{
     Signals, StartError,
@@ -83,6 +83,14 @@ impl Prepared {
     }
 }
 
+/// What a sending worker keeps of a flow: the frames it sent of it.
+const SENT_FLOW_BYTES: u64 = 16;
+/// What a receiving worker keeps of a flow: its figures, its window of sequence numbers, and at the
+/// end what is told of it.
+const RECEIVED_FLOW_BYTES: u64 = 128 + 128 + 208;
+/// What settling a flow at the end takes.
+const SETTLED_FLOW_BYTES: u64 = 64;
+
 /// Checks the plan against the machine, opens its ports, finds its neighbours.
 ///
 /// # Errors
@@ -91,8 +99,12 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
     let mut warnings = plan.validate()?;
     check_port_use(&plan)?;
     check_cpus(&plan)?;
+    check_memory(&plan)?;
     let recordings = read_recordings(&plan, environment)?;
-    let uses = Use::of_plan(&plan);
+    let mut uses = Use::of_plan(&plan);
+    for (name, used) in &mut uses {
+        used.shares = shares_with_host(&plan, name, &recordings);
+    }
     plan.ports.retain(|p| uses.contains_key(&p.name));
 
     let mut wires = Vec::new();
@@ -104,6 +116,12 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
             None
         };
         check_streams(&plan, port, used, wire.as_ref(), &recordings)?;
+        if used.shares && port.locator.driver == Some(Driver::Xdp) {
+            return Err(StartError::stream(
+                port.locator.to_string(),
+                "XDP leaves ARP, echo and frames to group addresses to the host, and untagged ones among the streams could not be counted; take packet: for this port",
+            ));
+        }
         wires.push(wire);
     }
     let mut memory = Registry::default();
@@ -185,6 +203,59 @@ pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Flows are followed one by one, and a machine that swaps measures nothing.
+fn check_memory(plan: &Plan) -> Result<(), StartError> {
+    let workers = |name: Option<&str>| {
+        let port = plan.ports.iter().find(|p| Some(p.name.as_str()) == name);
+        port.map_or(0, |p| u64::from(p.workers.max(1)))
+    };
+    let mut need = 0;
+    let mut flows = 0;
+    for job in &plan.traffic {
+        let ways = if job.bidir { 2 } else { 1 };
+        let of_job = ways
+            * job
+                .streams
+                .iter()
+                .map(|s| u64::from(s.flow_count()))
+                .sum::<u64>();
+        let (tx, rx) = (workers(job.tx.as_deref()), workers(job.rx.as_deref()));
+        let sending = if tx > 0 {
+            SENT_FLOW_BYTES * (tx + 1)
+        } else {
+            0
+        };
+        let receiving = if rx > 0 {
+            RECEIVED_FLOW_BYTES * rx + SETTLED_FLOW_BYTES
+        } else {
+            0
+        };
+        flows += of_job;
+        need += of_job * (sending + receiving);
+    }
+    match wb_host::memory::available() {
+        Some(available) => fits(flows, need, available),
+        None => Ok(()),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn fits(flows: u64, need: u64, available: u64) -> Result<(), StartError> {
+    if need <= available {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let most = u128::from(flows) * u128::from(available) / u128::from(need);
+    Err(StartError::stream(
+        "flows",
+        format!(
+            "{flows} flows need {:.1} GiB of memory, and {:.1} GiB are available: at most {most} fit",
+            gib(need),
+            gib(available)
+        ),
+    ))
+}
+
 type Recordings = BTreeMap<String, Arc<Recording>>;
 
 fn read_recordings(plan: &Plan, environment: &Environment) -> Result<Recordings, StartError> {
@@ -232,6 +303,52 @@ fn streams_from<'a>(plan: &'a Plan, port: &'a str) -> impl Iterator<Item = &'a S
             j.tx.as_deref() == Some(port) || (j.bidir && j.rx.as_deref() == Some(port))
         })
         .flat_map(|j| &j.streams)
+}
+
+/// Whether untagged frames that come in by a port are such as XDP hands on to the host.
+fn shares_with_host(plan: &Plan, port: &str, recordings: &Recordings) -> bool {
+    plan.traffic
+        .iter()
+        .filter(|j| {
+            j.tx.is_some()
+                && (j.rx.as_deref() == Some(port) || (j.bidir && j.tx.as_deref() == Some(port)))
+        })
+        .flat_map(|j| &j.streams)
+        .filter(|s| !is_tagged(s))
+        .any(
+            |s| match s.replay.as_ref().and_then(|r| recordings.get(r)) {
+                Some(recording) => recording.frames.iter().any(|f| left_to_host(&f.bytes)),
+                None => {
+                    let group = |mac: Mac| mac.0[0] & 1 == 1;
+                    !matches!(s.proto, Proto::Udp | Proto::Tcp) || s.dst_mac.is_some_and(group)
+                }
+            },
+        )
+}
+
+/// Whether the XDP program would leave this frame to the host (`is_control` in its source).
+fn left_to_host(frame: &[u8]) -> bool {
+    let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
+    let word = |at: usize| u16::from_be_bytes([byte(at), byte(at + 1)]);
+    if byte(0) & 1 == 1 {
+        return true;
+    }
+    let mut at = 12;
+    for _ in 0..2 {
+        if matches!(word(at), ethertype::VLAN | ethertype::QINQ) {
+            at += 4;
+        }
+    }
+    match word(at) {
+        ethertype::ARP => true,
+        ethertype::IPV4 if byte(at + 11) == protocol::ICMP => {
+            matches!(byte(at + 2 + usize::from(byte(at + 2) & 15) * 4), 0 | 8)
+        }
+        ethertype::IPV6 if byte(at + 8) == protocol::ICMPV6 => {
+            matches!(byte(at + 42), 128 | 129 | 133..=137)
+        }
+        _ => false,
+    }
 }
 
 /// Length of the longest frame of a stream, without FCS.
@@ -781,4 +898,53 @@ fn warm_up(
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_need() {
+        assert!(fits(1, 1000, 1000).is_ok());
+        let error = fits(16_777_216, 9 << 30, 3 << 30).unwrap_err().to_string();
+        for part in ["16777216 flows", "9.0 GiB", "3.0 GiB", "5592405 fit"] {
+            assert!(error.contains(part), "no {part:?} in {error}");
+        }
+    }
+
+    #[test]
+    fn what_xdp_leaves_to_the_host_is_known() {
+        let frame = |destination: u8, at: &[(usize, u8)]| {
+            let mut bytes = vec![0; 60];
+            bytes[0] = destination;
+            for (place, byte) in at {
+                bytes[*place] = *byte;
+            }
+            bytes
+        };
+        let ipv4 = |kind: u8| frame(2, &[(12, 8), (14, 0x45), (23, 1), (34, kind)]);
+        let ipv6 = |kind: u8| frame(2, &[(12, 0x86), (13, 0xdd), (20, 58), (54, kind)]);
+        for left in [
+            frame(0xff, &[(12, 8)]),
+            frame(1, &[]),
+            frame(2, &[(12, 8), (13, 6)]),
+            frame(2, &[(12, 0x81), (16, 8), (17, 6)]),
+            ipv4(8),
+            ipv4(0),
+            ipv6(128),
+            ipv6(135),
+        ] {
+            assert!(left_to_host(&left), "{left:x?}");
+        }
+        for taken in [
+            frame(2, &[(12, 8), (14, 0x45), (23, 17)]),
+            ipv4(3),
+            ipv6(1),
+            frame(2, &[(12, 0x88), (13, 0xcc)]),
+            Vec::new(),
+        ] {
+            assert!(!left_to_host(&taken), "{taken:x?}");
+        }
+    }
 }

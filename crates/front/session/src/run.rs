@@ -14,8 +14,8 @@ use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Phase, Report, Snapshot, Totals};
 use wb_port::QueuePair;
 use wb_traffic::{
-    Control, CounterValues, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters,
-    Worker, WorkerOutcome, run_worker,
+    Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
+    SharedCounters, Worker, WorkerOutcome, run_worker,
 };
 
 use crate::{
@@ -87,6 +87,8 @@ pub(crate) struct Ended {
     pub(crate) started_wall_ns: u64,
     pub(crate) elapsed_ns: u64,
     pub(crate) clock_step_ns: i64,
+    /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.
+    pub(crate) clock_error_ns: u64,
     pub(crate) end: End,
     pub(crate) seats: Vec<Seat>,
     pub(crate) before: Vec<BTreeMap<String, u64>>,
@@ -174,7 +176,16 @@ fn receiver_for(way: &Way, lanes: usize) -> Receiver {
     let spec = ReceiverSpec {
         flows,
         untagged_is_ours: way.streams.iter().any(|s| !is_tagged(&s.stream)),
-        pktgen_flow: pktgen.map(|s| s.first_flow - way.first_flow),
+        recordings: way
+            .streams
+            .iter()
+            .filter_map(|s| s.replay.clone())
+            .collect(),
+        // Who only receives takes either form of the tag.
+        pktgen_flow: match way.tx {
+            Some(_) => pktgen.map(|s| s.first_flow - way.first_flow),
+            None => Some(PKTGEN_FLOW),
+        },
     };
     Receiver::for_lanes(&spec, lanes)
 }
@@ -357,16 +368,18 @@ impl Prepared {
             None => end,
         };
         let after = self.ports.iter().map(OpenPort::counters).collect();
-        let ended = Ended {
+        let offset_after = wall_minus_monotonic();
+        let mut ended = Ended {
             started_wall_ns,
             elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-            clock_step_ns: clock_step(offset, wall_minus_monotonic()),
+            clock_step_ns: clock_step(offset, offset_after),
+            clock_error_ns: offset.error_ns.max(offset_after.error_ns),
             end: end.clone(),
             seats,
             before,
             after,
         };
-        let report = account::report(&self, &ended);
+        let report = account::report(&self, &mut ended);
         Ok(Finished { report, end })
     }
 
@@ -545,5 +558,24 @@ impl Live {
         };
         (self.last, self.last_ns) = (sum, now);
         snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_raises_the_alarm() {
+        for panics in [false, true] {
+            let faulted = Arc::new(AtomicBool::new(false));
+            let alarm = Alarm(Arc::clone(&faulted));
+            let thread = std::thread::spawn(move || {
+                let _alarm = alarm;
+                assert!(!panics, "as it is meant to");
+            });
+            assert_eq!(thread.join().is_err(), panics);
+            assert_eq!(faulted.load(Ordering::Acquire), panics);
+        }
     }
 }

@@ -15,6 +15,7 @@ pub mod ethtool;
 pub mod expression;
 pub mod link;
 pub mod locks;
+pub mod memory;
 pub mod mount;
 pub mod neighbour;
 pub mod netns;

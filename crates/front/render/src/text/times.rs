@@ -202,6 +202,9 @@ fn clock(page: &mut Page, report: &Report, verbose: bool) {
     if clock.resolution_ns > 0 {
         facts.push(format!("resolution {} ns", count(clock.resolution_ns)));
     }
+    if let Some(error) = clock.error_ns {
+        facts.push(format!("latencies within {} ns", count(error)));
+    }
     if verbose {
         facts.push(format!("{} ns to read it", count(clock.read_cost_ns)));
     }

@@ -98,6 +98,7 @@ fn clock() -> ClockReport {
         source: "tsc".into(),
         resolution_ns: 25,
         read_cost_ns: 22,
+        error_ns: Some(40),
         step_ns: 0,
         same_clock: true,
         tx_stamp: "user space, when the frame is built".into(),

@@ -1,6 +1,8 @@
 //! What somebody would do who sets out to break it: a file for each question.
 
+mod before_it_starts;
 mod every_end;
 mod nobody_listens;
 mod nothing_at_all;
 mod strangers;
+mod whatever_comes;
