@@ -14,6 +14,7 @@ use std::{
 use wb_host::{
     Ethtool, Namespace, Netlink,
     clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns},
+    user::Kept,
 };
 use wb_model::{
     Phase, Plan, Snapshot, Totals,
@@ -97,11 +98,13 @@ const UNPRIVILEGED: &str = "nobody";
 fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     match job.user.as_deref() {
         Some("root") => Ok(()),
-        Some(user) => wb_host::user::become_user(user).map_err(StartError::machine),
+        Some(user) => {
+            wb_host::user::become_user(user, Kept::default()).map_err(StartError::machine)
+        }
         // A machine may have no such user, and a user namespace knows nobody but its own root, who
         // is none.
         None if rustix::process::geteuid().is_root() => {
-            let _ = wb_host::user::become_user(UNPRIVILEGED);
+            let _ = wb_host::user::become_user(UNPRIVILEGED, Kept::default());
             Ok(())
         }
         None => Ok(()),
