@@ -1,12 +1,16 @@
 //! Configurations and command lines that articles about these tools tell their readers to type, as they are
 //! written there; only devices and addresses of machines are those of a lab. docs/articles.md goes through them.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
 use crate::{
-    kit::{Lab, privileged, run, system},
+    kit::{Lab, Running, privileged, run, system},
     load::{assert_balanced, job, job_total, load},
 };
 
@@ -330,4 +334,69 @@ fn the_latency_articles_commands_give_both_forms() {
         "{said}"
     );
     assert!(packets(parts.next().unwrap()), "{said}");
+}
+
+#[test]
+fn the_socket_articles_lines_work_with_their_long_dashes() {
+    if !privileged("the_socket_articles_lines_work_with_their_long_dashes") {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    for (node, address) in [(&a, "192.168.20.123/24"), (&b, "192.168.20.124/24")] {
+        let interface = if *node == a { "a0" } else { "b0" };
+        let done = system(
+            "ip",
+            &["-n", node, "addr", "add", address, "dev", interface],
+        );
+        assert!(done.status.success(), "{done:?}");
+    }
+    // By links of those names, as they are typed.
+    let dir = tempfile::tempdir().unwrap();
+    let linked = |node: &str, words: &str| {
+        let mut words = words.split(' ');
+        let link = dir.path().join(words.next().unwrap());
+        let _ = symlink(env!("CARGO_BIN_EXE_wirebench"), &link);
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", node, "timeout", "60"])
+            .arg(link);
+        command.args(words).stdin(Stdio::null());
+        command
+    };
+    let _server = Running(
+        linked(&b, "netserver -D -p 4444")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("netserver starts"),
+    );
+    for size in ["-m 2048", "-s 2048", "-S 10922"] {
+        // One second in place of the article's twenty.
+        let line = format!("netperf –H 192.168.20.124 -l 1 –p 4444 -- {size}");
+        let mut output = linked(&a, &line).output().expect("netperf runs");
+        for _ in 0..50 {
+            if output.status.success() {
+                break;
+            }
+            // The server is still starting.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            output = linked(&a, &line).output().expect("netperf runs");
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{line}: {said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            said.contains("TCP STREAM TEST") && said.contains("10^6bits/sec"),
+            "{said}"
+        );
+        let result = said
+            .split_whitespace()
+            .next_back()
+            .and_then(|w| w.parse::<f64>().ok());
+        assert!(result.is_some_and(|r| r > 0.0), "{said}");
+    }
 }
