@@ -334,6 +334,11 @@ fn rate(show: &Show, job: &SocketJob, report: &mut SocketJobReport, value: f64) 
         report.result.transactions_per_second = value;
     } else {
         report.result.throughput_bps = bps(value, show.unit);
+        if job.test.counts_transactions() && report.result.transactions_per_second == 0.0 {
+            // What was recorded is the demand of a KiB. With a KiB for each transaction it is that of
+            // our figures too.
+            report.result.transactions_per_second = report.result.throughput_bps / 8.0 / 1024.0;
+        }
     }
 }
 

@@ -228,7 +228,7 @@ fn measure(
                 stream.name, outcome.tally.given_up
             ));
         }
-        if outcome.tally.unnumbered > 0 {
+        if turn.record && outcome.tally.unnumbered > 0 {
             round.warn(format!(
                 "{}: {} answers carry no number and were taken in order: after one that is lost, those \
                  that follow seem later than they are",

@@ -15,6 +15,7 @@ use crate::kit::{Lab, Running, eventually, privileged, system};
 mod faults;
 mod interop;
 mod many;
+mod rates;
 mod requests;
 mod sweep;
 
