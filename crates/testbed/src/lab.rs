@@ -57,6 +57,23 @@ pub fn down(name: &str) -> Result<()> {
     remove(&LabState::load(name)?)
 }
 
+/// Who runs something through the ports of a lab now: `process 4711 (wirebench trial …)`.
+///
+/// # Errors
+/// [`TestbedError::Unknown`]; when it cannot be told.
+pub fn users(name: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for node in &LabState::load(name)?.nodes {
+        // One that is gone is nobody's.
+        if let Ok(namespace) = Namespace::named(&node.namespace) {
+            found.extend(wb_host::locks::holders(&namespace)?);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
 /// Takes down every lab whose owner has ended or that has none, and whatever was left behind by a
 /// crash: namespaces beginning with `wb-` that belong to no lab, and impairing devices without a
 /// lab. With `force`, labs whose owner is alive as well.
@@ -591,6 +608,8 @@ impl LabStatus {
         LabStatus {
             balancer: Balancer::of(&lab),
             state: match (lab.complete, whole) {
+                // Whoever made it for itself is gone.
+                (true, true) if lab.owner.is_some() && !lab.is_owned() => "orphaned",
                 (true, true) => "up",
                 (false, _) if lab.is_owned() => "building",
                 _ => "broken",

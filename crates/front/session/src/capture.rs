@@ -23,10 +23,11 @@ use wb_host::{
     clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
     ethtool::{Ethtool, Offload},
     expression::{TapFilter, compile_for_tap},
+    offloads::OffloadsOff,
     user::Kept,
 };
 use wb_model::{
-    Driver, Locator, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
+    Driver, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
     capture::{CaptureJob, CaptureOutput, DirectWrites, Direction, Stamps},
     criteria::{Limit, Metric},
     report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
@@ -77,7 +78,7 @@ pub struct PreparedCapture {
     writer: Writer,
     shared: Arc<CaptureShared>,
     ring_bytes: u64,
-    offloads: Vec<Offloads>,
+    offloads: Vec<OffloadsOff>,
     warnings: Vec<String>,
     signals: Signals,
 }
@@ -117,6 +118,7 @@ pub fn prepare_capture(
     utc_offset_s: fn(i64) -> i64,
 ) -> Result<PreparedCapture, StartError> {
     let mut warnings = plan.validate()?;
+    warnings.extend(wb_host::offloads::repair());
     let Some(job) = plan.captures.first().cloned() else {
         return Err(StartError::stream("plan", "it captures nothing"));
     };
@@ -249,7 +251,7 @@ fn open_port(
     job: &CaptureJob,
     filter: Option<&TapFilter>,
     readers: u64,
-    calm: &mut Vec<Offloads>,
+    calm: &mut Vec<OffloadsOff>,
 ) -> Result<OpenPort, StartError> {
     if !port.locator.is_interface() {
         let used = Use {
@@ -265,7 +267,8 @@ fn open_port(
         require_link(port, &wire)?;
     }
     if job.offloads_off {
-        calm.push(Offloads::off(&port.locator, &wire)?);
+        let off = OffloadsOff::on(&wire.namespace, &wire.interface.name);
+        calm.push(off.map_err(|cause| StartError::host(&port.locator, cause))?);
     }
     let tap = if port.locator.driver == Some(Driver::Xdp) {
         if job.stamps != Stamps::Host {
@@ -339,58 +342,14 @@ fn packet_options(
     }
 }
 
-/// What joins and cuts segments on an interface, switched off for as long as this lives.
-struct Offloads {
-    ethtool: Ethtool,
-    interface: String,
-    put_back: Vec<Offload>,
-}
-
-impl Offloads {
-    const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
-
-    fn off(locator: &Locator, wire: &Wire) -> Result<Self, StartError> {
-        let failed = |cause| StartError::host(locator, cause);
-        let mut off = Self {
-            ethtool: Ethtool::open(&wire.namespace).map_err(failed)?,
-            interface: wire.interface.name.clone(),
-            put_back: Vec::new(),
-        };
-        for offload in Self::ALL {
-            let on = off
-                .ethtool
-                .offload(&off.interface, offload)
-                .map_err(failed)?;
-            if on == Some(true) {
-                // First, as the kernel may have switched a part of it when it says no.
-                off.put_back.push(offload);
-                off.ethtool
-                    .set_offload(&off.interface, offload, false)
-                    .map_err(failed)?;
-            }
-        }
-        Ok(off)
-    }
-
-    /// Whether received segments are joined on an interface.
-    fn joins(wire: &Wire) -> bool {
-        let Ok(ethtool) = Ethtool::open(&wire.namespace) else {
-            return false;
-        };
-        [Offload::Gro, Offload::Lro]
-            .into_iter()
-            .any(|o| matches!(ethtool.offload(&wire.interface.name, o), Ok(Some(true))))
-    }
-}
-
-impl Drop for Offloads {
-    fn drop(&mut self) {
-        // Segments are cut before they are joined: in the other order, as one may need the other.
-        for offload in self.put_back.drain(..).rev() {
-            // An interface that has vanished needs nothing.
-            let _ = self.ethtool.set_offload(&self.interface, offload, true);
-        }
-    }
+/// Whether received segments are joined on an interface.
+fn joins_segments(wire: &Wire) -> bool {
+    let Ok(ethtool) = Ethtool::open(&wire.namespace) else {
+        return false;
+    };
+    [Offload::Gro, Offload::Lro]
+        .into_iter()
+        .any(|o| matches!(ethtool.offload(&wire.interface.name, o), Ok(Some(true))))
 }
 
 /// Whether readers may run before all ordinary threads: a single CPU would do nothing else.
@@ -665,7 +624,7 @@ fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
         let of_port = outcomes.iter().filter(|o| o.interface == number);
         let longest = of_port.map(|o| o.longest_frame).max().unwrap_or(0);
         // The Ethernet header and a VLAN tag.
-        if longest > wire.interface.mtu + 18 && Offloads::joins(wire) {
+        if longest > wire.interface.mtu + 18 && joins_segments(wire) {
             warnings.push(format!(
                 "{}: a frame of {longest} bytes was seen, longer than any on the wire: segments were joined (GRO); --offloads off shows them as they came",
                 port.facts.locator

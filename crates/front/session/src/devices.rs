@@ -106,6 +106,7 @@ pub fn prepare_devices(
     environment: &Environment,
 ) -> Result<PreparedDevices, StartError> {
     let mut warnings = plan.validate()?;
+    warnings.extend(wb_host::offloads::repair());
     if !plan.traffic.is_empty() {
         return Err(StartError::stream("plan", "it has traffic, and no devices"));
     }

@@ -67,6 +67,7 @@ pub struct PreparedLoad {
 /// With the first thing that stands in the way; nothing is left open then.
 pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<PreparedLoad, StartError> {
     let mut warnings = plan.validate()?;
+    warnings.extend(wb_host::offloads::repair());
     check_cpus(&plan)?;
     let uses = Use::of_plan(&plan);
     plan.ports.retain(|p| uses.contains_key(&p.name));

@@ -97,6 +97,7 @@ const SETTLED_FLOW_BYTES: u64 = 64;
 /// With the first thing that stands in the way; nothing is left open then.
 pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, StartError> {
     let mut warnings = plan.validate()?;
+    warnings.extend(wb_host::offloads::repair());
     check_port_use(&plan)?;
     check_cpus(&plan)?;
     check_memory(&plan)?;

@@ -14,6 +14,7 @@ use crate::ethtool::{Channels, Driver, Ethtool, Offload, Rings, Timestamping};
 use crate::link::{Link, LinkKind};
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
+use crate::offloads::{self, LeftOff};
 use crate::privilege::{self, Capability, Privileges};
 use crate::sysctl;
 
@@ -168,10 +169,17 @@ pub fn examine(port: Option<(&Namespace, &str)>) -> Vec<Finding> {
     }
     findings.extend(clock::clocksource().map(|name| clocksource(&name, clock::read_cost_ns())));
     findings.extend(settings());
+    findings.extend(offloads::left_off().iter().map(left_off));
     if let Some((namespace, interface)) = port {
         findings.extend(Port::examine(namespace, interface));
     }
     findings
+}
+
+/// Puts right what killed runs have left behind, and says so in lines.
+#[must_use]
+pub fn repair() -> Vec<String> {
+    offloads::repair()
 }
 
 fn kernel_version() -> Option<(u32, u32)> {
@@ -411,6 +419,15 @@ fn setting(key: &str, value: u64, least: u64, bound: &str, level: Level) -> Find
     }
     Finding::new(level, topic, format!("{value}: {bound}"))
         .fix(sudo(&format!("sysctl -w {key}={least}")))
+}
+
+/// Offloads that a killed run has left off.
+fn left_off(left: &LeftOff) -> Finding {
+    let text = format!(
+        "{}: {} off, by process {} (capture --offloads off), which was killed; the next run of this user puts it right",
+        left.place, left.offloads, left.pid
+    );
+    Finding::new(Level::Warn, "left behind", text).fix(sudo("wirebench doctor --repair"))
 }
 
 fn sudo(command: &str) -> String {

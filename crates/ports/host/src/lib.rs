@@ -20,6 +20,7 @@ pub mod mount;
 pub mod neighbour;
 pub mod netns;
 pub mod pci;
+pub mod offloads;
 pub mod peer;
 pub mod privilege;
 pub mod probe;
@@ -32,6 +33,7 @@ pub mod user;
 pub mod writer;
 
 mod error;
+mod folder;
 mod netlink;
 mod sysfs;
 

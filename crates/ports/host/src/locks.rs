@@ -3,16 +3,17 @@
 //! An advisory lock on a small file, which the kernel lets go of when its holder dies, however it
 //! dies. The file names the holder. Knows nothing of who is entitled to the queue.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
 use crate::error::{HostError, Result};
+use crate::folder::own_folder;
 use crate::netns::Namespace;
-use crate::{privilege, process};
+use crate::process;
 
 /// Which half of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,80 +100,53 @@ fn in_place(interface: &str, namespace: &Namespace) -> String {
         .map_or_else(|| interface.into(), |node| format!("{node}/{interface}"))
 }
 
-/// The first folder that can be written: one for everybody, else one for this user.
+/// Where locks are: with those of this user only. Whoever could open root's could hold them.
 fn directory() -> Result<PathBuf> {
-    let uid = rustix::process::getuid().as_raw();
-    let own = std::env::var_os("XDG_RUNTIME_DIR")
-        .filter(|folder| !folder.is_empty())
-        .map(|folder| PathBuf::from(folder).join("wirebench"));
-    // In a user namespace everybody is user 0.
-    let fallback = PathBuf::from(format!("/tmp/wirebench-{}", privilege::outer_uid()));
-    let mut refused = None;
-    for (folder, mode) in [
-        (Some("/run/wirebench".into()), 0o1777),
-        (own, 0o700),
-        (Some(fallback), 0o700),
-    ] {
-        let Some(folder) = folder.map(|folder: PathBuf| folder.join("locks")) else {
-            continue;
-        };
-        match usable(&folder, mode, uid) {
-            Ok(()) => return Ok(folder),
-            Err(e) => refused = Some(HostError::refused("use", folder.display().to_string())(e)),
-        }
-    }
-    Err(refused.expect("at least one folder was tried"))
-}
-
-fn usable(folder: &Path, mode: u32, uid: u32) -> io::Result<()> {
-    if !folder.is_dir() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(if mode == 0o700 { 0o700 } else { 0o755 })
-            .create(folder)?;
-        // The mask of the process would take the others' rights away.
-        fs::set_permissions(folder, Permissions::from_mode(mode))?;
-    }
-    let found = fs::symlink_metadata(folder)?;
-    // In /tmp anybody may have been there first.
-    if !found.is_dir() || (mode == 0o700 && found.uid() != uid) {
-        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
-    }
-    Ok(rustix::fs::access(
-        folder,
-        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-    )?)
+    own_folder("locks")
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Twice, since O_CREAT on another user's file in a sticky folder is refused
-    // (fs.protected_regular), and the file may come or go in between.
-    const NOFOLLOW: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(NOFOLLOW);
-    loop {
-        match options.open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            // A file of another user is enough to be locked, also when it cannot be written.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return OpenOptions::new()
-                    .read(true)
-                    .custom_flags(NOFOLLOW)
-                    .open(path);
-            }
-            other => return other,
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Who works on a queue in this namespace: `process 4711 (wirebench tx -i eth0)`, as far as processes of
+/// this user do.
+///
+/// # Errors
+/// When the folder of the locks cannot be used.
+pub fn holders(namespace: &Namespace) -> Result<Vec<String>> {
+    let prefix = format!("{}-", namespace.inode());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory()?).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+            continue;
         }
-        match options.clone().create_new(true).open(path) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            // Left behind by a crash, the next user of the queue must be able to sign it.
-            Ok(file) => {
-                return file
-                    .set_permissions(Permissions::from_mode(0o666))
-                    .map(|()| file);
-            }
-            Err(e) => return Err(e),
+        let Ok(mut file) = open_existing(&entry.path()) else {
+            continue;
+        };
+        // Shared, so that two who look do not see each other; let go of at once.
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => found.push(holder(&mut file)),
+            _ => drop(file),
         }
     }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
 }
 
 fn same_file(file: &File, path: &Path) -> bool {
@@ -231,6 +205,12 @@ mod tests {
         let _other_half = take(0, Direction::Rx).unwrap();
         let _other_queue = take(1, Direction::Tx).unwrap();
 
+        let held = holders(&here).unwrap();
+        assert!(
+            held.iter()
+                .any(|h| h.starts_with(&format!("process {pid} (")))
+        );
+
         let path = first.path.clone();
         drop(first);
         assert!(!path.exists());
@@ -258,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn holders() {
+    fn holders_are_described() {
         assert_eq!(
             describe("4711\nwirebench tx -i eth0\n"),
             "process 4711 (wirebench tx -i eth0)"

@@ -5,7 +5,10 @@ use clap::Args;
 use wb_host::{doctor, netns::Namespace};
 use wb_model::Locator;
 
-use crate::run::{color, print, width};
+use crate::{
+    run::{color, print, width},
+    say::say,
+};
 
 /// What this host and interface can do, what limits it, and the command that would fix it.
 #[derive(Args, Debug)]
@@ -16,12 +19,18 @@ pub(crate) struct DoctorArgs {
     /// The port to look at; without it the host only.
     #[arg(value_name = "PORT")]
     port: Option<Locator>,
+    /// Put right what killed runs have left behind: offloads that were switched off for a capture.
+    #[arg(long)]
+    repair: bool,
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
+    if args.repair {
+        doctor::repair().iter().for_each(say);
+    }
     let namespace = match args.port.as_ref().and_then(|p| p.node.as_deref()) {
         Some(node) => Namespace::named(node)?,
         None => Namespace::current()?,

@@ -250,8 +250,8 @@ pub(crate) struct DownArgs {
     /// All labs that nobody uses any more, and what a crash left behind.
     #[arg(long, conflicts_with = "name")]
     all: bool,
-    /// Also labs whose owner is alive.
-    #[arg(long, requires = "all")]
+    /// Also a lab that a run uses, and with --all those whose owner is alive.
+    #[arg(long)]
     force: bool,
 }
 
@@ -385,6 +385,9 @@ fn down(args: &DownArgs) -> Result<u8> {
         });
         return Ok(0);
     };
+    if let Some(user) = wb_testbed::users(name)?.first().filter(|_| !args.force) {
+        bail!("lab {name} is in use by {user}; --force takes it down all the same");
+    }
     wb_testbed::down(name)?;
     print(&format!("lab {name} is down"));
     Ok(0)
@@ -433,6 +436,8 @@ fn describe(lab: &LabStatus) -> String {
         .collect();
     if lab.state == "broken" {
         text.push_str(&broken(lab));
+    } else if lab.state == "orphaned" {
+        text.push_str("  its owner is gone; `wirebench lab down --all` removes it\n");
     } else if let Some(facts) = &lab.balancer {
         text.push_str(&balancer::describe(&lab.name, facts));
     } else if let [tx, rx, ..] = ends.as_slice() {

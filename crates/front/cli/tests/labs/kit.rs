@@ -134,7 +134,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let _ = run(&["lab", "down", &self.name]);
+        let _ = run(&["lab", "down", &self.name, "--force"]);
     }
 }
 

@@ -9,10 +9,15 @@
 //! Each is answered by the counters so far, or by `{"error": …}`.
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind, Write},
+    io::{ErrorKind, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::Mode,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 
 use wb_model::{
@@ -24,14 +29,18 @@ use wb_model::{
 use super::PreparedLoad;
 use crate::StartError;
 
-/// A caller that says nothing is not waited for any longer.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Whoever has not said a line after this time is sent away.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Longer lines are nobody's.
 const LONGEST: usize = 512;
+/// Callers that may be in the middle of a line at once; others wait at the door.
+const MOST: usize = 16;
+/// Callers who wait at the door.
+const WAITING: i32 = 64;
 
 /// The socket, removed at the end.
 pub(super) struct ControlPoint {
-    listener: UnixListener,
+    callers: Callers,
     path: PathBuf,
     /// What was set last of each client job, over what the plan says.
     set: Option<Vec<LoadRate>>,
@@ -62,10 +71,12 @@ impl ControlPoint {
         }) {
             let _ = std::fs::remove_file(path);
         }
-        let listener = UnixListener::bind(path).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
+        let listener = listen(path).map_err(|e| refused(e.into()))?;
         Ok(Self {
-            listener,
+            callers: Callers {
+                listener,
+                open: Vec::new(),
+            },
             path: path.to_owned(),
             set: None,
             stopped: false,
@@ -77,12 +88,9 @@ impl ControlPoint {
         self.stopped
     }
 
-    /// Answers whoever is there. Says whether the run is to end.
+    /// Answers whoever has said a line, and waits for nobody. Says whether the run is to end.
     pub(super) fn serve(&mut self, run: &PreparedLoad, look: impl Fn() -> Snapshot) -> bool {
-        let Ok((mut caller, _)) = self.listener.accept() else {
-            return false;
-        };
-        let Some(line) = read_line(&caller) else {
+        let Some((mut caller, line)) = self.callers.next_line(Instant::now()) else {
             return false;
         };
         let result = self.obey(line.trim(), run);
@@ -90,7 +98,8 @@ impl ControlPoint {
             Ok(_) => serde_json::to_string(&look()).unwrap_or_default(),
             Err(text) => serde_json::json!({ "error": text }).to_string(),
         };
-        let _ = writeln!(caller, "{answer}");
+        // It fits the socket's buffer, or is lost: a caller who does not read holds nobody up.
+        let _ = caller.write_all(format!("{answer}\n").as_bytes());
         let stop = result.unwrap_or(false);
         self.stopped |= stop;
         stop
@@ -175,14 +184,85 @@ pub fn client_shares(plan: &Plan, rate: Option<u64>) -> Vec<Option<u64>> {
     shares
 }
 
-fn read_line(caller: &UnixStream) -> Option<String> {
-    caller.set_nonblocking(false).ok()?;
-    caller.set_read_timeout(Some(PATIENCE)).ok()?;
-    caller.set_write_timeout(Some(PATIENCE)).ok()?;
-    let mut line = String::new();
-    let mut reader = BufReader::new(std::io::Read::take(caller, LONGEST as u64));
-    reader.read_line(&mut line).ok()?;
-    Some(line)
+/// A socket at `path` that only this user, and root, can connect to.
+fn listen(path: &Path) -> rustix::io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Before it has a name: the file gets the rights that the socket has.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, WAITING)?;
+    Ok(socket.into())
+}
+
+/// Those who are saying something.
+struct Callers {
+    listener: UnixListener,
+    open: Vec<Caller>,
+}
+
+struct Caller {
+    stream: UnixStream,
+    said: Vec<u8>,
+    since: Instant,
+}
+
+/// What reading from a caller has come to.
+enum Said {
+    Line(String),
+    Nothing,
+    TooMuch,
+}
+
+impl Callers {
+    /// A caller who has said a whole line, and the line. Never waits.
+    fn next_line(&mut self, now: Instant) -> Option<(UnixStream, String)> {
+        while self.open.len() < MOST
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok() {
+                self.open.push(Caller {
+                    stream,
+                    said: Vec::new(),
+                    since: now,
+                });
+            }
+        }
+        self.open
+            .retain(|caller| now.saturating_duration_since(caller.since) < PATIENCE);
+        let mut at = 0;
+        while at < self.open.len() {
+            match self.open[at].read() {
+                Said::Line(line) => return Some((self.open.swap_remove(at).stream, line)),
+                Said::TooMuch => drop(self.open.swap_remove(at)),
+                Said::Nothing => at += 1,
+            }
+        }
+        None
+    }
+}
+
+impl Caller {
+    fn read(&mut self) -> Said {
+        let mut bytes = [0; LONGEST];
+        let room = LONGEST - self.said.len();
+        let ended = match self.stream.read(&mut bytes[..room]) {
+            Ok(0) => true,
+            Ok(n) => {
+                self.said.extend_from_slice(&bytes[..n]);
+                false
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => false,
+            Err(_) => return Said::TooMuch,
+        };
+        let end = self.said.iter().position(|b| *b == b'\n');
+        match end.or(ended.then_some(self.said.len())) {
+            Some(0) if ended => Said::TooMuch,
+            Some(end) => Said::Line(String::from_utf8_lossy(&self.said[..end]).into_owned()),
+            None if self.said.len() == LONGEST => Said::TooMuch,
+            None => Said::Nothing,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -206,6 +286,58 @@ mod tests {
         for wrong in ["cps", "cps=", "cps=x", "speed=3", "cps=-1", "cps=0.5"] {
             assert!(setting(wrong).is_err(), "{wrong}");
         }
+    }
+
+    fn callers(path: &Path) -> Callers {
+        Callers {
+            listener: listen(path).unwrap(),
+            open: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_socket_is_this_users_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ctl");
+        let _callers = callers(&path);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_slow_caller_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ctl");
+        let mut callers = callers(&path);
+        let now = Instant::now();
+        assert!(callers.next_line(now).is_none());
+        let mut slow = UnixStream::connect(&path).unwrap();
+        slow.write_all(b"sh").unwrap();
+        assert!(callers.next_line(now).is_none());
+        let mut quick = UnixStream::connect(&path).unwrap();
+        quick.write_all(b"show\nmore").unwrap();
+        assert_eq!(callers.next_line(now).unwrap().1, "show");
+        slow.write_all(b"ow\n").unwrap();
+        assert_eq!(callers.next_line(now).unwrap().1, "show");
+
+        // Who trickles is sent away, who says too much as well.
+        let mut slow = UnixStream::connect(&path).unwrap();
+        slow.write_all(b"s").unwrap();
+        assert!(callers.next_line(now).is_none());
+        assert_eq!(callers.open.len(), 1);
+        assert!(callers.next_line(now + PATIENCE).is_none());
+        assert_eq!(callers.open.len(), 0);
+        let mut endless = UnixStream::connect(&path).unwrap();
+        endless.write_all(&[b'x'; LONGEST]).unwrap();
+        assert!(callers.next_line(now).is_none());
+        assert_eq!(callers.open.len(), 0);
+        // Without a line end, but ended.
+        let mut brief = UnixStream::connect(&path).unwrap();
+        brief.write_all(b"stop").unwrap();
+        drop(brief);
+        assert!(callers.next_line(now).is_none());
+        assert_eq!(callers.next_line(now).unwrap().1, "stop");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod before_it_starts;
 mod every_end;
+mod left_behind;
 mod nobody_listens;
 mod nothing_at_all;
 mod strangers;

@@ -1,0 +1,111 @@
+//! What is left behind: by those who are killed, and by a lab that goes while somebody uses it.
+
+use rustix::process::Signal;
+
+use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, wirebench};
+
+fn joins(lab: &Lab) -> bool {
+    let output = system(
+        "ip",
+        &["netns", "exec", &lab.node("b"), "ethtool", "-k", "b0"],
+    );
+    String::from_utf8_lossy(&output.stdout).contains("generic-receive-offload: on")
+}
+
+/// A capture with offloads off, killed.
+fn kill_a_capture(lab: &Lab) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.pcap");
+    let mut command = wirebench();
+    command.args([
+        "capture",
+        "-i",
+        &lab.b0(),
+        "--offloads",
+        "off",
+        "-w",
+        file.to_str().unwrap(),
+    ]);
+    let capture = listening(dir.path(), &mut command);
+    assert!(!joins(lab));
+    capture.signal(Signal::KILL);
+    capture.finish(std::time::Duration::from_secs(10));
+    assert!(!joins(lab), "nobody was there to switch it on");
+}
+
+#[test]
+fn offloads_come_back_after_a_kill() {
+    if !privileged("offloads_come_back_after_a_kill") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let node = lab.node("b");
+    let on = ["netns", "exec", &node, "ethtool", "-K", "b0", "gro", "on"];
+    if !system("ip", &on).status.success() || !joins(&lab) {
+        eprintln!("offloads_come_back_after_a_kill: skipped: ethtool cannot switch GRO on here");
+        return;
+    }
+    // By asking for it.
+    kill_a_capture(&lab);
+    let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).unwrap();
+    assert!(
+        text(&["doctor"]).contains("left behind"),
+        "{}",
+        text(&["doctor"])
+    );
+    let output = run(&["doctor", "--repair"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains(&lab.b0()) && said.contains("on again"),
+        "{said}"
+    );
+    assert!(joins(&lab));
+    // By the next run, whatever it is.
+    kill_a_capture(&lab);
+    let a0 = format!("packet:{}", lab.a0());
+    let next = run(&[
+        "tx",
+        "--json",
+        "-i",
+        &a0,
+        "--dst-mac",
+        "02:00:00:00:00:02",
+        "--count",
+        "1",
+    ]);
+    assert!(next.status.success());
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(
+        said.contains(&lab.b0()) && said.contains("on again"),
+        "{said}"
+    );
+    assert!(joins(&lab));
+    // The lab's record alone is looked at: others may have left theirs.
+    assert!(!text(&["doctor"]).contains(&lab.b0()));
+}
+
+#[test]
+fn a_lab_stays_while_a_run_uses_it() {
+    if !privileged("a_lab_stays_while_a_run_uses_it") {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let receiver = Running::start(&["rx", "-i", &lab.b0(), "-q"]);
+    let mut said = String::new();
+    let pid = format!("process {} (", receiver.0.id());
+    eventually("the lab is in use", || {
+        let held = wb_host::Namespace::named(&lab.node("b")).unwrap();
+        wb_host::locks::holders(&held)
+            .unwrap()
+            .iter()
+            .any(|h| h.starts_with(&pid))
+    });
+    let down = run(&["lab", "down", &lab.name]);
+    said.push_str(&String::from_utf8_lossy(&down.stderr));
+    assert_eq!(down.status.code(), Some(2), "{said}");
+    assert!(said.contains(&pid) && said.contains("--force"), "{said}");
+    assert_eq!(lab.status()["state"], "up");
+    receiver.signal(Signal::INT);
+    receiver.finish(std::time::Duration::from_secs(10));
+    assert!(run(&["lab", "down", &lab.name]).status.success());
+}

@@ -1,0 +1,124 @@
+//! Folders of small files that runs leave for each other, where nobody else can put any.
+//!
+//! Each user has one of his own: root below `/run/wirebench`, others below their runtime folder or
+//! `/tmp`. On the whole way there no folder may be a link or another user's, nor be writable by others,
+//! unless only owners can rename in it.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{HostError, Result};
+use crate::privilege;
+
+/// The folder called `name` of this user, made if it is not there.
+///
+/// # Errors
+/// Why the last of the places cannot be used.
+pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    // In a user namespace everybody is user 0.
+    let outer = privilege::outer_uid();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let places = [
+        Some(PathBuf::from("/run/wirebench")).filter(|_| outer == 0),
+        runtime.map(|folder| PathBuf::from(folder).join("wirebench")),
+        Some(PathBuf::from(format!("/tmp/wirebench-{outer}"))),
+    ];
+    let mut refused = None;
+    for place in places.into_iter().flatten() {
+        // A name of its own: what older versions left at the plain one, everybody could write.
+        let folder = place.join(format!("{name}-{outer}"));
+        match settle(&folder, uid) {
+            Ok(()) => return Ok(folder),
+            Err(e) => refused = Some(HostError::refused("use", folder.display().to_string())(e)),
+        }
+    }
+    Err(refused.expect("at least one folder was tried"))
+}
+
+/// Makes the folder and its parent, and checks that they are safe.
+fn settle(folder: &Path, uid: u32) -> io::Result<()> {
+    for (path, mode) in [(folder.parent(), 0o755), (Some(folder), 0o700)] {
+        let Some(path) = path else { continue };
+        match DirBuilder::new().mode(mode).create(path) {
+            // The mask of the process may have taken more.
+            Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode))?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    check(folder, uid)
+}
+
+fn check(folder: &Path, uid: u32) -> io::Result<()> {
+    let refuse = |path: &Path, why: &str| {
+        let text = format!("{} {why}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    };
+    // In a user namespace root's files are seen as nobody's.
+    let root = fs::symlink_metadata("/")?.uid();
+    for path in folder.ancestors() {
+        let found = fs::symlink_metadata(path)?;
+        let is_own = path == folder;
+        let (owner, mode) = (found.uid(), found.mode());
+        if !found.is_dir() {
+            return refuse(path, "is no folder, or a link to one");
+        }
+        if owner != uid && (is_own || (owner != root && owner != 0)) {
+            return refuse(path, "belongs to another user");
+        }
+        let sticky = mode & 0o1000 != 0;
+        if mode & 0o022 != 0 && (is_own || !sticky) {
+            return refuse(path, "can be written by others");
+        }
+    }
+    Ok(rustix::fs::access(
+        folder,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_used_only_if_nobody_else_can_reach_into_it() {
+        let uid = rustix::process::getuid().as_raw();
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let (parent, folder) = (base.join("parent"), base.join("parent/locks"));
+        settle(&folder, uid).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
+        settle(&folder, uid).unwrap();
+
+        // Whoever can write the parent can put another folder in its place.
+        set(&parent, 0o777);
+        assert!(settle(&folder, uid).is_err());
+        set(&parent, 0o1777);
+        settle(&folder, uid).unwrap();
+        set(&folder, 0o1777);
+        assert!(settle(&folder, uid).is_err());
+        set(&folder, 0o700);
+        // Not mine.
+        assert!(check(&folder, uid + 1).is_err());
+        // A link, as the folder and on the way to it.
+        std::os::unix::fs::symlink(&folder, parent.join("link")).unwrap();
+        std::os::unix::fs::symlink(&parent, base.join("way")).unwrap();
+        assert!(check(&parent.join("link"), uid).is_err());
+        assert!(check(&base.join("way/locks"), uid).is_err());
+    }
+
+    #[test]
+    fn everybody_has_one() {
+        let folder = own_folder("test").unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o77, 0);
+        let _ = fs::remove_dir(folder);
+    }
+}

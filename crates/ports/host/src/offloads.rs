@@ -1,0 +1,311 @@
+//! What joins and cuts segments on an interface, switched off for a while.
+//!
+//! A record of what is to be switched on again stands in a file before anything is switched. Whoever is
+//! killed leaves it behind, and the next one puts things right: [`repair`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{HostError, Result};
+use crate::ethtool::{Ethtool, Offload};
+use crate::folder::own_folder;
+use crate::netlink::Netlink;
+use crate::netns::Namespace;
+use crate::process;
+
+/// The folder of the records.
+const FOLDER: &str = "offloads";
+/// What is switched off, in this order; on again in the other one, as one may need the other.
+const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
+
+/// Offloads that are off for as long as this lives.
+pub struct OffloadsOff {
+    ethtool: Ethtool,
+    record: Record,
+    path: PathBuf,
+}
+
+impl OffloadsOff {
+    /// Switches off what joins and cuts segments on the interface called `name`.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the record cannot be written: then nothing was switched.
+    pub fn on(namespace: &Namespace, name: &str) -> Result<Self> {
+        let ethtool = Ethtool::open(namespace)?;
+        let mut record = Record {
+            pid: std::process::id(),
+            start_time: process::own_start_time(),
+            node: namespace.name().unwrap_or_default().to_owned(),
+            inode: namespace.inode(),
+            interface: name.to_owned(),
+            index: Netlink::open(namespace)?.link(name)?.index,
+            offloads: Vec::new(),
+        };
+        for offload in ALL {
+            if ethtool.offload(name, offload)? == Some(true) {
+                record.offloads.push(offload);
+            }
+        }
+        let file = format!("{}-{}-{}", record.inode, record.index, record.pid);
+        let path = own_folder(FOLDER)?.join(file);
+        fs::write(&path, record.text())
+            .map_err(HostError::refused("write", path.display().to_string()))?;
+        let off = Self {
+            ethtool,
+            record,
+            path,
+        };
+        for offload in &off.record.offloads {
+            off.ethtool.set_offload(name, *offload, false)?;
+        }
+        Ok(off)
+    }
+}
+
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        // An interface that has vanished needs nothing.
+        let _ = self.record.put_back(&self.ethtool);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Offloads that somebody left off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOff {
+    /// The interface, `NODE/IF` in a namespace.
+    pub place: String,
+    /// What is off: `gro tso`.
+    pub offloads: String,
+    /// Who left them.
+    pub pid: u32,
+    record: Record,
+    path: PathBuf,
+}
+
+impl LeftOff {
+    /// Switches them on again.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the namespace has no name by which to find it.
+    pub fn repair(&self) -> Result<()> {
+        let Some(namespace) = self.record.namespace()? else {
+            let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(HostError::refused(
+                "find the namespace of",
+                self.place.clone(),
+            )(gone));
+        };
+        self.record.put_back(&Ethtool::open(&namespace)?)?;
+        fs::remove_file(&self.path).map_err(HostError::refused(
+            "remove",
+            self.path.display().to_string(),
+        ))
+    }
+}
+
+/// What processes of this user left off that were killed. Interfaces that are gone are forgotten.
+#[must_use]
+pub fn left_off() -> Vec<LeftOff> {
+    // Without a folder there are no records.
+    own_folder(FOLDER).map_or_else(|_| Vec::new(), |folder| left_in(&folder))
+}
+
+/// Switches on again what was left off, and says so in a line for each interface.
+#[must_use]
+pub fn repair() -> Vec<String> {
+    let repaired = |left: &LeftOff| {
+        let (place, offloads, pid) = (&left.place, &left.offloads, left.pid);
+        match left.repair() {
+            Ok(()) => format!(
+                "{place}: process {pid} was killed and had left {offloads} off; on again now"
+            ),
+            Err(error) => {
+                format!("{place}: process {pid} was killed and left {offloads} off: {error}")
+            }
+        }
+    };
+    left_off().iter().map(repaired).collect()
+}
+
+fn left_in(folder: &Path) -> Vec<LeftOff> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let record = fs::read_to_string(&path)
+            .ok()
+            .and_then(|text| Record::of(&text));
+        let Some(record) = record else {
+            // Cut short by the end of the process that wrote it: nothing was switched then.
+            continue;
+        };
+        if process::is_alive(record.pid, record.start_time) {
+            continue;
+        }
+        if record.offloads.is_empty() || record.is_gone() {
+            let _ = fs::remove_file(&path);
+            continue;
+        }
+        let names: Vec<&str> = record.offloads.iter().map(|o| o.keyword()).collect();
+        found.push(LeftOff {
+            place: match record.node.as_str() {
+                "" => record.interface.clone(),
+                node => format!("{node}/{}", record.interface),
+            },
+            offloads: names.join(" "),
+            pid: record.pid,
+            record,
+            path,
+        });
+    }
+    found
+}
+
+/// What stands in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    pid: u32,
+    start_time: u64,
+    /// The namespace: its name, empty where it has none, and its number.
+    node: String,
+    inode: u64,
+    interface: String,
+    index: u32,
+    offloads: Vec<Offload>,
+}
+
+impl Record {
+    fn text(&self) -> String {
+        let names: Vec<&str> = self.offloads.iter().map(|o| o.keyword()).collect();
+        format!(
+            "{} {}\n{}\n{}\n{}\n{}\n{}\nend\n",
+            self.pid,
+            self.start_time,
+            self.node,
+            self.inode,
+            self.interface,
+            self.index,
+            names.join(" ")
+        )
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let lines: Vec<&str> = text.lines().collect();
+        let [who, node, inode, interface, index, offloads, "end"] = lines[..] else {
+            return None;
+        };
+        let (pid, start_time) = who.split_once(' ')?;
+        let offload = |name: &str| ALL.into_iter().find(|o| o.keyword() == name);
+        Some(Self {
+            pid: pid.parse().ok()?,
+            start_time: start_time.parse().ok()?,
+            node: node.to_owned(),
+            inode: inode.parse().ok()?,
+            interface: interface.to_owned(),
+            index: index.parse().ok()?,
+            offloads: offloads
+                .split_whitespace()
+                .map(offload)
+                .collect::<Option<_>>()?,
+        })
+    }
+
+    /// The namespace, as long as it is the same one.
+    fn namespace(&self) -> Result<Option<Namespace>> {
+        let found = match self.node.as_str() {
+            "" => Namespace::current()?,
+            node => Namespace::named(node)?,
+        };
+        Ok(Some(found).filter(|namespace| namespace.inode() == self.inode))
+    }
+
+    /// Whether the interface is gone for good.
+    fn is_gone(&self) -> bool {
+        match self.namespace() {
+            Ok(Some(namespace)) => {
+                let link = Netlink::open(&namespace).and_then(|n| n.link(&self.interface));
+                match link {
+                    Ok(link) => link.index != self.index,
+                    Err(error) => matches!(error, HostError::UnknownInterface { .. }),
+                }
+            }
+            // One without a name is perhaps somebody else's to find.
+            Ok(None) => !self.node.is_empty(),
+            Err(error) => matches!(error, HostError::UnknownNamespace { .. }),
+        }
+    }
+
+    /// Tries all, whatever the kernel says of one.
+    fn put_back(&self, ethtool: &Ethtool) -> Result<()> {
+        let back = |offload: &Offload| ethtool.set_offload(&self.interface, *offload, true);
+        let results: Vec<Result<()>> = self.offloads.iter().rev().map(back).collect();
+        results.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(pid: u32) -> Record {
+        Record {
+            pid,
+            start_time: 1,
+            node: String::new(),
+            inode: Namespace::current().unwrap().inode(),
+            interface: "lo".into(),
+            index: 1,
+            offloads: vec![Offload::Gro, Offload::Tso],
+        }
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let record = record(7);
+        assert_eq!(Record::of(&record.text()), Some(record.clone()));
+        let text = record.text();
+        for cut in 0..text.len() - 1 {
+            assert_eq!(Record::of(&text[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn those_of_the_dead_are_found_and_of_vanished_interfaces_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, record: &Record| {
+            fs::write(folder.path().join(name), record.text()).unwrap();
+        };
+        let alive = Record {
+            start_time: process::own_start_time(),
+            ..record(std::process::id())
+        };
+        write("alive", &alive);
+        write("dead", &record(std::process::id()));
+        write(
+            "gone",
+            &Record {
+                interface: "wb-none".into(),
+                ..record(std::process::id())
+            },
+        );
+        write(
+            "other",
+            &Record {
+                index: 999_999,
+                ..record(std::process::id())
+            },
+        );
+        let left = left_in(folder.path());
+        assert_eq!(left.len(), 1);
+        assert_eq!(
+            (left[0].place.as_str(), left[0].offloads.as_str()),
+            ("lo", "gro tso")
+        );
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["alive", "dead"]);
+    }
+}
