@@ -12,7 +12,7 @@ use crate::{
     locator::Locator,
     text::PlanTextError,
     units::{AddressRange, ParseUnitError, PortRange, Span, parse_count, string_serde},
-    validate::{PlanProblem, is_harmless_destination},
+    validate::PlanProblem,
 };
 
 mod problems;

@@ -13,6 +13,7 @@ mod judged;
 pub mod load;
 pub mod locator;
 pub mod plan;
+pub mod reach;
 pub mod report;
 pub mod snapshot;
 pub mod socket;

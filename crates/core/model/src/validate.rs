@@ -3,15 +3,15 @@
 //! Knows only what the plan says; what the machine says (MTU, line rate, routes) is checked by the
 //! session when it has asked the host.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr};
+use std::{collections::BTreeSet, fmt};
 
 use crate::{
     criteria::Metric,
     device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
-    units::{AddressRange, Rate, SizeModel, Span},
-    vary::{Field, Pattern, Vary},
+    units::{Rate, SizeModel, Span},
+    vary::{Field, Vary},
 };
 
 /// One thing wrong with a plan.
@@ -504,110 +504,12 @@ impl Plan {
             } else {
                 format!("{place}, stream {}", i + 1)
             };
-            check_stream(&place, stream, self.i_own_this_network, found);
+            check_stream(&place, stream, found);
         }
     }
 }
 
-/// Whether tests may be sent there without asking: RFC 2544 C.2.2 (198.18.0.0/15), RFC 5180
-/// (2001:2::/48), private, unique-local and link-local space, and documentation ranges.
-#[must_use]
-pub fn is_harmless_destination(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(a) => {
-            let [x, y, ..] = a.octets();
-            (x == 198 && (y == 18 || y == 19))
-                || a.is_private()
-                || a.is_link_local()
-                || a.is_loopback()
-                || a.is_documentation()
-        }
-        IpAddr::V6(a) => {
-            let s = a.segments();
-            (s[0] == 0x2001 && s[1] == 2 && s[2] == 0)
-                || s[0] & 0xfe00 == 0xfc00
-                || s[0] & 0xffc0 == 0xfe80
-                || (s[0] == 0x2001 && s[1] == 0xdb8)
-                || a.is_loopback()
-        }
-    }
-}
-
-/// Whether every address of a range is harmless: both ends are, and lie in one block.
-fn is_harmless_range(range: &AddressRange) -> bool {
-    let same_block = match (range.first(), range.last()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let (a, b) = (a.octets(), b.octets());
-            a[0] == b[0]
-                && (a[0] == 10
-                    || a[0] == 127
-                    || a[1] == b[1]
-                    || (a[0] == 198 && [a[1], b[1]] == [18, 19])
-                    || (a[0] == 172 && (16..32).contains(&b[1])))
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let (a, b) = (a.segments(), b.segments());
-            a[0] == b[0] && (a[0] != 0x2001 || a[1] == b[1])
-        }
-        _ => false,
-    };
-    same_block && is_harmless_destination(range.first()) && is_harmless_destination(range.last())
-}
-
-/// Whether a modifier may lead to destinations that are not harmless.
-fn may_leave(stream: &Stream, vary: &Vary) -> bool {
-    if matches!(stream.proto, Proto::Arp | Proto::Raw) && vary.field != Field::Dst {
-        return false;
-    }
-    match vary.field {
-        Field::At { offset, width } => {
-            let ip = 14 + 4 * (stream.vlan.len() + stream.mpls.len());
-            let dst = if stream.is_ipv6() {
-                ip + 24..ip + 40
-            } else {
-                ip + 16..ip + 20
-            };
-            let (first, end) = (
-                usize::from(offset),
-                usize::from(offset) + usize::from(width),
-            );
-            first < dst.end && end > dst.start
-        }
-        Field::Dst => {
-            let number = |addr: IpAddr| match addr {
-                IpAddr::V4(a) => u128::from(a.to_bits()),
-                IpAddr::V6(a) => a.to_bits(),
-            };
-            let (first, last) = match (vary.mask, &vary.pattern) {
-                // The stream's own addresses with any bits up to the highest of the mask.
-                (Some(mask), _) => {
-                    let below = u128::MAX >> mask.leading_zeros();
-                    let own = stream.destination();
-                    (number(own.first()) & !below, number(own.last()) | below)
-                }
-                (None, Pattern::List(list)) => (
-                    list.iter().copied().min().unwrap_or(0),
-                    list.iter().copied().max().unwrap_or(0),
-                ),
-                (None, Pattern::Increment(r) | Pattern::Decrement(r) | Pattern::Random(r)) => {
-                    (r.first, r.last)
-                }
-            };
-            let addr = |n: u128| -> IpAddr {
-                if stream.is_ipv6() {
-                    IpAddr::V6(n.into())
-                } else {
-                    IpAddr::V4(u32::try_from(n).unwrap_or(u32::MAX).into())
-                }
-            };
-            let range = format!("{}-{}", addr(first), addr(last)).parse();
-            range.map_or(true, |r: AddressRange| !is_harmless_range(&r))
-        }
-        _ => false,
-    }
-}
-
-fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
+fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     let at = |key: &str| format!("{place}, {key}");
     if let (Some(src), Some(dst)) = (&stream.src, &stream.dst)
         && src.is_ipv6() != dst.is_ipv6()
@@ -619,27 +521,6 @@ fn check_stream(place: &str, stream: &Stream, own: bool, found: &mut Findings) {
     }
     if stream.proto == Proto::Arp && stream.is_ipv6() {
         found.problem(place, "ARP knows IPv4 addresses only");
-    }
-    let destination = stream.destination();
-    if !own
-        && stream.replay.is_none()
-        && stream.proto != Proto::Raw
-        && !is_harmless_range(&destination)
-    {
-        found.problem(
-            &at("dst"),
-            format!(
-                "{destination} is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); give --i-own-this-network (i_own_this_network = true) if you do"
-            ),
-        );
-    }
-    if !own {
-        for vary in stream.vary.iter().filter(|v| may_leave(stream, v)) {
-            found.problem(
-                &at(&format!("vary {}", vary.field)),
-                "leaves the benchmark and private ranges; give --i-own-this-network if you own the network",
-            );
-        }
     }
     check_size(place, stream, found);
     check_rate(place, stream, found);
@@ -839,7 +720,6 @@ mod tests {
     #[test]
     fn all_problems_are_told_at_once() {
         let bad = plan(Stream {
-            dst: Some("8.8.8.8".parse().unwrap()),
             size: Some("64".parse().unwrap()),
             proto: Proto::Tcp,
             burst: Some(3),
@@ -847,7 +727,7 @@ mod tests {
             ..Stream::default()
         });
         let problems = bad.validate().unwrap_err();
-        assert_eq!(problems.0.len(), 4, "{problems}");
+        assert_eq!(problems.0.len(), 3, "{problems}");
         assert!(problems.to_string().contains("the smallest is 76"));
     }
 
@@ -860,72 +740,6 @@ mod tests {
         });
         let warnings = mix.validate().unwrap();
         assert!(warnings[0].contains("raised to 84"), "{warnings:?}");
-    }
-
-    #[test]
-    fn harmless_destinations() {
-        for text in [
-            "198.18.0.1",
-            "198.19.255.255",
-            "10.1.2.3",
-            "172.16.0.1",
-            "2001:2::1",
-            "fd00::1",
-            "fe80::1",
-        ] {
-            assert!(is_harmless_destination(text.parse().unwrap()), "{text}");
-        }
-        for text in [
-            "198.20.0.1",
-            "8.8.8.8",
-            "172.32.0.1",
-            "2001:4860::1",
-            "2001:2:1::1",
-            "224.0.0.1",
-        ] {
-            assert!(!is_harmless_destination(text.parse().unwrap()), "{text}");
-        }
-        for (text, harmless) in [
-            ("198.18.0.0/15", true),
-            ("10.0.0.0/8", true),
-            ("198.18.0.1-198.20.0.1", false),
-            ("9.0.0.0-11.0.0.0", false),
-            // Both ends are harmless, what lies between is not.
-            ("198.18.0.1-198.51.100.1", false),
-            ("198.18.5.0-198.19.0.9", true),
-            ("2001:2::1-2001:db8::1", false),
-            ("2001:2::1-2001:2::9", true),
-        ] {
-            assert_eq!(
-                is_harmless_range(&text.parse().unwrap()),
-                harmless,
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn modifiers_may_not_leave_the_harmless_ranges() {
-        for (vary, harmless) in [
-            ("dst=inc:198.18.0.1-198.19.0.9", true),
-            ("dst=list:198.18.0.1,8.8.8.8", false),
-            ("dst=inc:198.19.0.0-198.19.0.255,mask=0xff", true),
-            // 198.8.8.8: the first byte is the stream's own.
-            ("dst=list:10.8.8.8,mask=0xffffff", false),
-            ("u8@33=random:0-255", false),
-            ("u16@28=random:0-255", true),
-            ("u32@27=random:0-255", false),
-            ("u32@34=random:0-255", true),
-        ] {
-            let stream = Stream {
-                vary: vec![vary.parse().unwrap()],
-                ..Stream::default()
-            };
-            let mut p = plan(stream);
-            assert_eq!(p.validate().is_ok(), harmless, "{vary}");
-            p.i_own_this_network = true;
-            assert!(p.validate().is_ok(), "{vary}");
-        }
     }
 
     #[test]

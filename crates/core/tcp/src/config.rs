@@ -1,6 +1,6 @@
 //! What a machine is to be.
 
-use wb_wire::MacAddr;
+use wb_wire::{AddrSet, MacAddr};
 
 use crate::addr::Pool;
 use crate::build::LONGEST_HEADERS;
@@ -60,6 +60,9 @@ pub struct Config {
     pub reset_on_give_up: bool,
     /// Whether segments of no connection are answered by RST.
     pub reset_unknown: bool,
+    /// Whom a packet of no connection is answered to: a new one opened, a datagram returned, a segment
+    /// reset. None: whoever sends one.
+    pub answered: Option<AddrSet>,
     /// Longest that an acknowledgement waits to ride on the next request of a kept connection.
     pub ack_delay: u64,
     /// Whether checksums of what comes in are verified here.
@@ -281,6 +284,7 @@ impl Config {
             idle_timeout: 60_000 * MS,
             time_wait: TimeWait::Skip,
             reset_on_give_up: true,
+            answered: None,
             reset_unknown: true,
             ack_delay: 40 * MS,
             verify_checksums: false,

@@ -44,6 +44,7 @@ macro_rules! view {
     };
 }
 
+mod addresses;
 mod arp;
 pub mod checksum;
 mod ethernet;
@@ -60,6 +61,7 @@ mod udp;
 mod vlan;
 mod walk;
 
+pub use addresses::{Unclear, addresses};
 pub use arp::{Arp, ArpOperation, ArpView};
 pub use checksum::ChecksumPatch;
 pub use ethernet::{Ethernet, EthernetView, ethertype};

@@ -31,6 +31,7 @@ pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle,
 
 use crate::{
     End, Environment, Finished, Signals, StartError, SystemClock,
+    guard::{Guard, Source},
     machine::describe,
     ports::{
         AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
@@ -140,6 +141,7 @@ pub fn prepare_devices(
         found.ok_or_else(|| StartError::stream(name, "no such port"))
     };
 
+    let guard = Guard::of(&plan);
     let mut walkers = walkers.into_iter();
     let mut devices = Vec::new();
     for job in &plan.devices {
@@ -163,10 +165,19 @@ pub fn prepare_devices(
                 "the port has too few queues for its devices",
             )
         })?;
+        let mut handle = DeviceHandle::new();
+        if open_ports[port].wire.is_some() {
+            guard.walker(&walker)?;
+            let interface = facts[port].clone();
+            handle = DeviceHandle::guarded(move |settings: &DeviceConfig| {
+                let source = [Source::Device(settings, &interface)];
+                guard.addresses(&source).map_err(|e| e.to_string())
+            });
+        }
         devices.push(DeviceSeat {
             cpu: job.cpu,
             queue,
-            handle: Arc::new(DeviceHandle::new()),
+            handle: Arc::new(handle),
             walker,
         });
     }
@@ -269,25 +280,27 @@ fn open_port(
         let open = open_virtual(port, used, memory)?;
         return Ok((open, Interface::default()));
     }
-    // What the device is configured by, which is not where frames leave if they go inwards.
-    let own = locate_wire(&PortPlan {
-        way: SendWay::Direct,
-        ..port.clone()
-    })?;
+    let (own, interface) = own_interface(port)?;
     // Whoever waits for packets can wait for the cable too.
     if sends || !own.link.up {
         require_link(port, &own)?;
     }
-    let ethtool = Ethtool::open(&own.namespace).ok();
-    let interface = describe(&own.netlink, ethtool.as_ref(), &own.link);
     if sends {
-        require_own_network(plan, port, &own)?;
+        // Frames that go inwards are the host's to answer or to forward.
+        Guard::of(plan).outlet(port, &own)?;
     }
     let wire = if port.way == SendWay::Receive {
         find_wire(port)?
     } else {
         own
     };
+    if sends {
+        let jobs = plan.devices.iter().filter(|d| d.port == port.name);
+        let sources: Vec<Source> = jobs
+            .map(|job| Source::Device(&job.settings, &interface))
+            .collect();
+        Guard::of(plan).admit(port, &wire, &sources)?;
+    }
     let longest = plan
         .devices
         .iter()
@@ -298,23 +311,7 @@ fn open_port(
     Ok((open_wire(port, used, wire, longest)?, interface))
 }
 
-fn require_own_network(plan: &Plan, port: &PortPlan, own: &Wire) -> Result<(), StartError> {
-    let leaves = !plan.i_own_this_network
-        && port.way != SendWay::Receive
-        && own
-            .netlink
-            .has_default_route(&own.interface.name)
-            .unwrap_or(false);
-    if leaves {
-        return Err(StartError::stream(
-            port.locator.to_string(),
-            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
-        ));
-    }
-    Ok(())
-}
-
-/// What keeps one port from sending, and not the others.
+/// What keeps one device from sending, and not the others.
 #[derive(Debug)]
 pub struct PortFault {
     /// In words.
@@ -323,12 +320,20 @@ pub struct PortFault {
     pub without_link: bool,
 }
 
-/// Which ports of a plan of devices cannot send, by name: what can be told without opening them.
+/// What keeps each device of a plan from sending, in their order: what can be told without opening
+/// its port.
 #[must_use]
-pub fn port_faults(plan: &Plan) -> BTreeMap<String, PortFault> {
-    let fault = |port: &PortPlan| {
+pub fn device_faults(plan: &Plan) -> Vec<Option<PortFault>> {
+    let guard = Guard::of(plan);
+    let fault = |job: &DeviceJob| -> Option<PortFault> {
+        let port = plan.ports.iter().find(|p| p.name == job.port)?;
+        if !port.locator.is_interface() {
+            return None;
+        }
         let found = locate_wire(port).and_then(|wire| {
-            require_own_network(plan, port, &wire)?;
+            let (own, interface) = own_interface(port)?;
+            guard.outlet(port, &own)?;
+            guard.admit(port, &wire, &[Source::Device(&job.settings, &interface)])?;
             Ok(wire)
         });
         let (error, without_link) = match found {
@@ -340,10 +345,18 @@ pub fn port_faults(plan: &Plan) -> BTreeMap<String, PortFault> {
             without_link,
         })
     };
-    let interfaces = plan.ports.iter().filter(|p| p.locator.is_interface());
-    interfaces
-        .filter_map(|port| Some((port.name.clone(), fault(port)?)))
-        .collect()
+    plan.devices.iter().map(fault).collect()
+}
+
+/// What the devices of a port are configured by, which is not where frames leave if they go inwards.
+fn own_interface(port: &PortPlan) -> Result<(Wire, Interface), StartError> {
+    let own = locate_wire(&PortPlan {
+        way: SendWay::Direct,
+        ..port.clone()
+    })?;
+    let ethtool = Ethtool::open(&own.namespace).ok();
+    let interface = describe(&own.netlink, ethtool.as_ref(), &own.link);
+    Ok((own, interface))
 }
 
 /// The largest frame that a device will send: settings can be changed while it runs.

@@ -15,6 +15,7 @@ mod commands;
 mod device_report;
 pub mod devices;
 mod error;
+mod guard;
 pub mod load;
 mod machine;
 mod ports;

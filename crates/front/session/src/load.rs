@@ -26,6 +26,7 @@ use wb_wire::{AddrSet, MacAddr, Vlan};
 
 use crate::{
     Environment, Signals, StartError,
+    guard::{Guard, Source},
     load::steering::Asked,
     ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     prepare::{attend_all, check_cpus, control_socket},
@@ -97,6 +98,7 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
     let attendants = attend_all(&plan, &ports)?;
     let mut neighbours = vec![BTreeMap::new(); ports.len()];
     let mut jobs = Vec::new();
+    let guard = Guard::of(&plan);
     let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
     let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
     for job in &mut plan.loads {
@@ -113,7 +115,14 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
         let file = read_file(job, environment)?;
         let endless =
             job.end == LoadEnd::Server && (has_clients || job.shape.duration == Span::default());
-        let mut specs = specs(job, &ports[port], plan.seed, file.as_deref(), endless)?;
+        let mut specs = specs(
+            job,
+            &ports[port],
+            plan.seed,
+            file.as_deref(),
+            guard,
+            endless,
+        )?;
         for spec in &mut specs {
             spec.parts = !(has_clients && has_servers);
         }
@@ -155,16 +164,8 @@ fn find_own_wire(plan: &Plan, port: &PortPlan) -> Result<Option<Wire>, StartErro
     }
     let wire = find_wire(port)?;
     let place = port.locator.to_string();
-    let leaves = wire
-        .netlink
-        .has_default_route(&wire.interface.name)
-        .unwrap_or(false);
-    if leaves && !plan.i_own_this_network {
-        return Err(StartError::stream(
-            place,
-            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
-        ));
-    }
+    let sources = [Source::Neighbours(port), Source::Load(job_of(plan, port))];
+    Guard::of(plan).admit(port, &wire, &sources)?;
     let job = job_of(plan, port);
     let own = own_addresses(job);
     let shared = wire
@@ -257,6 +258,7 @@ fn specs(
     port: &OpenPort,
     seed: u64,
     file: Option<&[u8]>,
+    guard: Guard,
     endless: bool,
 ) -> Result<Vec<LoadSpec>, StartError> {
     let workers = u32::try_from(port.queues.len()).unwrap_or(u32::MAX);
@@ -281,6 +283,7 @@ fn specs(
             if port.wire.is_some() {
                 // The attendant does.
                 spec.presence.addresses = AddrSet::default();
+                spec.config.answered = guard.answered();
             }
             Ok(if endless { spec.until_stopped() } else { spec })
         })

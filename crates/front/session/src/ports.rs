@@ -387,18 +387,18 @@ fn check_ring(port: &PortPlan) -> Result<(), StartError> {
 
 /// Why `xdp` must not receive here, if it must not: it would take frames away from the host.
 fn shared_with_host(wire: &Wire) -> Option<String> {
-    if let Some(address) = wire.host_addresses.first() {
-        return Some(format!(
-            "the host uses {} ({address}), and XDP would hide frames from it",
-            wire.interface.name
-        ));
+    let name = &wire.interface.name;
+    match wire.netlink.host_use(name) {
+        Ok(None) => wire
+            .link
+            .xdp_attached
+            .as_ref()
+            .map(|p| format!("XDP program {} is attached to {name}", p.id)),
+        Ok(Some(why)) => Some(format!("{why}, and XDP would hide frames from it")),
+        Err(error) => Some(format!(
+            "what of the host uses {name} cannot be told ({error}), and XDP might hide frames from it"
+        )),
     }
-    wire.link.xdp_attached.as_ref().map(|p| {
-        format!(
-            "XDP program {} is attached to {}",
-            p.id, wire.interface.name
-        )
-    })
 }
 
 /// The driver that a port asks for, and by what; `None` where any will do.
@@ -445,7 +445,7 @@ fn candidates(
         return Ok((vec![Driver::Packet], why));
     }
     let reason = if used.rx {
-        "the fastest that works; no address of the host is on this interface"
+        "the fastest that works; nothing of the host uses this interface"
     } else {
         "the fastest that works"
     };

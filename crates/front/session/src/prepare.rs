@@ -15,6 +15,7 @@ use wb_wire::{AddrSet, Vlan, ethertype, protocol};
 
 use crate::{
     Signals, StartError,
+    guard::{Guard, Source},
     ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire},
     presence::{Attendant, Path, Question, attend, customary_router, multicast_mac, resolve},
 };
@@ -116,7 +117,10 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
         } else {
             None
         };
-        check_streams(&plan, port, used, wire.as_ref(), &recordings)?;
+        check_streams(&plan, port, wire.as_ref(), &recordings)?;
+        if let Some(wire) = &wire {
+            check_leaving(&plan, port, used, wire, &recordings)?;
+        }
         if used.shares && port.locator.driver == Some(Driver::Xdp) {
             return Err(StartError::stream(
                 port.locator.to_string(),
@@ -373,7 +377,6 @@ fn longest_frame(plan: &Plan, port: &PortPlan, recordings: &Recordings) -> usize
 fn check_streams(
     plan: &Plan,
     port: &PortPlan,
-    used: Use,
     wire: Option<&Wire>,
     recordings: &Recordings,
 ) -> Result<(), StartError> {
@@ -414,20 +417,51 @@ fn check_streams(
             ),
         ));
     }
-    if let Some(wire) = wire
-        && used.tx
-        && !plan.i_own_this_network
-        && wire
-            .netlink
-            .has_default_route(&wire.interface.name)
-            .unwrap_or(false)
-    {
-        return Err(StartError::stream(
-            place,
-            "the default route leaves by this interface; a test would go to the network it serves. Give --i-own-this-network if that is meant",
-        ));
-    }
     Ok(())
+}
+
+/// What leaves by a port, and whether it may.
+fn check_leaving(
+    plan: &Plan,
+    port: &PortPlan,
+    used: Use,
+    wire: &Wire,
+    recordings: &Recordings,
+) -> Result<(), StartError> {
+    let guard = Guard::of(plan);
+    guard.addresses(&[Source::Neighbours(port)])?;
+    if !used.tx {
+        return Ok(());
+    }
+    for job in &plan.traffic {
+        let is = |name: &Option<String>| name.as_deref() == Some(port.name.as_str());
+        let place = |number: usize| match job.streams.len() {
+            1 => "stream".to_owned(),
+            _ => format!("stream {}", number + 1),
+        };
+        let back: Vec<Stream> = job.streams.iter().map(Stream::reversed).collect();
+        let mut leaving: Vec<(usize, &Stream)> = Vec::new();
+        if is(&job.tx) {
+            leaving.extend(job.streams.iter().enumerate());
+        }
+        if job.bidir && is(&job.rx) {
+            leaving.extend(back.iter().enumerate());
+        }
+        let sources: Vec<Source> = leaving
+            .into_iter()
+            .map(|(number, stream)| Source::Stream {
+                place: place(number),
+                stream,
+                recording: stream
+                    .replay
+                    .as_ref()
+                    .and_then(|r| recordings.get(r))
+                    .map(|r| &**r),
+            })
+            .collect();
+        guard.addresses(&sources)?;
+    }
+    guard.outlet(port, wire)
 }
 
 fn check_mtu(
@@ -554,13 +588,15 @@ pub(crate) fn attend_all(plan: &Plan, ports: &[OpenPort]) -> Result<Vec<Attendan
             }
         }
         if !addresses.is_empty() {
-            attendants.push(attend(socket, port.facts.mac, addresses, &port.plan.name)?);
+            let guard = Guard::of(plan);
+            let mac = port.facts.mac;
+            attendants.push(attend(socket, mac, addresses, guard, &port.plan.name)?);
         }
     }
     Ok(attendants)
 }
 
-fn vlans_of(stream: &Stream) -> Vec<Vlan> {
+pub(crate) fn vlans_of(stream: &Stream) -> Vec<Vlan> {
     let ids: Vec<u16> = stream.vlan.iter().map(|v| v.id).collect();
     let mut tags = Vlan::stack(&ids);
     for (tag, spec) in tags.iter_mut().zip(&stream.vlan) {

@@ -20,7 +20,7 @@ use wb_wire::{
     Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
-use crate::StartError;
+use crate::{StartError, guard::Guard};
 
 /// How long neighbours have to answer.
 const PATIENCE: Duration = Duration::from_millis(1200);
@@ -64,6 +64,7 @@ pub(crate) fn attend(
     mut socket: ControlSocket,
     mac: [u8; 6],
     addresses: AddrSet,
+    guard: Guard,
     name: &str,
 ) -> Result<Attendant, StartError> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -82,6 +83,7 @@ pub(crate) fn attend(
                     // A test frame may be an echo request; it is measured, not answered.
                     if wb_wire::find_tag(frame.bytes).is_none()
                         && let Some(len) = presence.answer(frame.bytes, &mut out)
+                        && guard.may_answer(&out[..len])
                     {
                         answers.push(out[..len].to_vec());
                     }

@@ -7,10 +7,11 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::address::InterfaceAddress;
 use crate::clock;
 use crate::cpu::{self, Cpu, Irq};
+use crate::error::Result;
 use crate::ethtool::{Channels, Driver, Ethtool, Offload, Rings, Timestamping};
+use crate::kin::WayOut;
 use crate::link::{Link, LinkKind};
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
@@ -482,9 +483,9 @@ impl<'a> Port<'a> {
             port.timestamping(stamps.as_ref());
         }
         port.sharing(
-            &netlink.addresses(name).unwrap_or_default(),
-            netlink.has_default_route(name).unwrap_or(false),
-            namespace,
+            netlink.host_use(name),
+            netlink.way_out(name),
+            namespace.name().is_some_and(|name| name.starts_with("wb-")),
         );
         port.findings
     }
@@ -727,38 +728,41 @@ impl<'a> Port<'a> {
 
     fn sharing(
         &mut self,
-        addresses: &[InterfaceAddress],
-        default_route: bool,
-        namespace: &Namespace,
+        used: Result<Option<String>>,
+        way_out: Result<Option<WayOut>>,
+        in_lab: bool,
     ) {
-        // Every interface that is up has a link-local address; it does not make it the host's.
-        let used: Vec<String> = addresses
-            .iter()
-            .filter(|a| !a.link_local)
-            .map(|a| a.to_string())
-            .collect();
-        if default_route {
-            let text = "the default route leaves here: sending takes `--i-own-this-network`, and \
-                        receiving by xdp would hide frames from the host";
-            self.say(Level::Warn, "sharing", text);
-        } else if used.is_empty() {
-            self.say(
-                Level::Ok,
-                "sharing",
-                "no address of the host: the port is ours alone",
-            );
-        } else if namespace.name().is_some_and(|name| name.starts_with("wb-")) {
-            self.say(
-                Level::Ok,
-                "sharing",
-                format!("a lab's end with {}", used.join(", ")),
-            );
-        } else {
-            let text = format!(
-                "the host has {} here: receiving by xdp would hide frames from it; the packet driver is taken",
-                used.join(", ")
-            );
-            self.say(Level::Note, "sharing", text);
+        match way_out {
+            Ok(None) => {}
+            Ok(Some(way)) => {
+                let text = format!("{way}: sending takes `--i-own-this-network`");
+                self.say(Level::Warn, "sending", text);
+            }
+            Err(error) => {
+                let text = format!(
+                    "whether the default route leaves by it cannot be told ({error}): sending takes `--i-own-this-network`"
+                );
+                self.say(Level::Warn, "sending", text);
+            }
+        }
+        match used {
+            Ok(None) => {
+                let text = "nothing of the host uses it: the port is ours alone";
+                self.say(Level::Ok, "sharing", text);
+            }
+            Ok(Some(why)) => {
+                let level = if in_lab { Level::Ok } else { Level::Note };
+                let text = format!(
+                    "{why}: receiving by xdp would hide frames from it; the packet driver is taken"
+                );
+                self.say(level, "sharing", text);
+            }
+            Err(error) => {
+                let text = format!(
+                    "what of the host uses it cannot be told ({error}): the packet driver receives"
+                );
+                self.say(Level::Warn, "sharing", text);
+            }
         }
     }
 }

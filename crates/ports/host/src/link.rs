@@ -222,6 +222,15 @@ impl Netlink {
         Ok(links)
     }
 
+    /// [`links`](Self::links), and an error if one of them cannot be read.
+    pub(crate) fn all_links(&self) -> Result<Vec<Link>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self
+            .ask_whole(request)
+            .map_err(|r| r.on("list", self.interfaces()))?;
+        Ok(answers.iter().filter_map(as_link).map(Link::from).collect())
+    }
+
     /// The interface called `name`.
     ///
     /// # Errors

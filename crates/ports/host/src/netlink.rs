@@ -27,6 +27,8 @@ pub struct Netlink {
     socket: Socket,
     namespace: Namespace,
     sequence: Cell<u32>,
+    /// Entries that could not be read.
+    skipped: Cell<u64>,
 }
 
 /// What a request does about a thing that exists already.
@@ -102,6 +104,7 @@ impl Netlink {
             socket,
             namespace: namespace.clone(),
             sequence: Cell::new(0),
+            skipped: Cell::new(0),
         })
     }
 
@@ -127,6 +130,20 @@ impl Netlink {
             .ok_or_else(|| io::Error::other("the table kept changing while it was read").into())
     }
 
+    /// Lists everything of a kind for somebody who must not miss any: an entry that cannot be read is
+    /// an error.
+    pub(crate) fn ask_whole(
+        &self,
+        request: RouteNetlinkMessage,
+    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+        let skipped = self.skipped.get();
+        let answers = self.ask(request, Ask::Dump)?;
+        if self.skipped.get() == skipped {
+            return Ok(answers);
+        }
+        Err(io::Error::other("one of the kernel's answers cannot be read").into())
+    }
+
     fn ask_once(
         &self,
         request: RouteNetlinkMessage,
@@ -148,6 +165,7 @@ impl Netlink {
                     Err(e) => {
                         // One entry the library cannot read must not hide all others.
                         tracing::warn!("netlink: skipped an answer: {e}");
+                        self.skipped.set(self.skipped.get() + 1);
                         continue;
                     }
                 };

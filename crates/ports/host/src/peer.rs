@@ -35,7 +35,7 @@ pub fn veth_peer(namespace: &Namespace, name: &str) -> Result<Option<(Namespace,
 }
 
 /// The namespaces that can be spoken of: this thread's and the named ones.
-fn candidates() -> Result<Vec<Namespace>> {
+pub(crate) fn candidates() -> Result<Vec<Namespace>> {
     let mut all = vec![Namespace::current()?];
     // One that goes away meanwhile, or a left-over file, is no candidate.
     all.extend(
@@ -59,7 +59,7 @@ fn other_end(links: &[Link], index: u32, end: &Link) -> Option<String> {
 
 impl Netlink {
     /// The id by which this namespace knows another one, where it has given it one.
-    fn id_of(&self, other: &Namespace) -> Result<Option<i32>> {
+    pub(crate) fn id_of(&self, other: &Namespace) -> Result<Option<i32>> {
         let mut message = NsidMessage::default();
         let fd = u32::try_from(netns::raw_fd(other)).expect("an open descriptor is not negative");
         message.attributes.push(NsidAttribute::Fd(fd));

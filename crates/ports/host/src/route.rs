@@ -11,15 +11,18 @@ use crate::address::family;
 use crate::error::Result;
 use crate::netlink::{Ask, Netlink};
 
-/// A unicast route of the main table.
+/// A unicast route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The network it leads to.
     pub destination: IpAddr,
     /// How many bits of the destination count; 0 is the default route.
     pub prefix_len: u8,
-    /// The next hops: interface index, and the router where there is one.
+    /// The next hops: interface index, and the router where there is one. Empty where the kernel names
+    /// them by number only (`ip nexthop`).
     pub hops: Vec<(u32, Option<IpAddr>)>,
+    /// The table it is in; 254 is the main one.
+    pub table: u32,
 }
 
 /// The way a packet to one destination takes.
@@ -39,11 +42,21 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses the list.
     pub fn routes(&self) -> Result<Vec<Route>> {
+        let mut routes = self.all_routes()?;
+        routes.retain(|route| route.table == u32::from(RouteHeader::RT_TABLE_MAIN));
+        Ok(routes)
+    }
+
+    /// The unicast routes of all tables, those of VRFs and policy rules too, IPv4 first.
+    ///
+    /// # Errors
+    /// When the kernel refuses the list, or one of its answers cannot be read.
+    pub fn all_routes(&self) -> Result<Vec<Route>> {
         let mut routes = Vec::new();
         for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
             let mut request = RouteMessage::default();
             request.header.address_family = family(any);
-            let answers = match self.ask(RouteNetlinkMessage::GetRoute(request), Ask::Dump) {
+            let answers = match self.ask_whole(RouteNetlinkMessage::GetRoute(request)) {
                 Ok(answers) => answers,
                 // A kernel without that family has no routes of it.
                 Err(r) if matches!(r.errno(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
@@ -57,19 +70,6 @@ impl Netlink {
             }));
         }
         Ok(routes)
-    }
-
-    /// Whether a default route, IPv4 or IPv6, leaves by the interface called `name`.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface).
-    pub fn has_default_route(&self, name: &str) -> Result<bool> {
-        let index = self.link(name)?.index;
-        let leaves = |route: &Route| route.hops.iter().any(|(interface, _)| *interface == index);
-        Ok(self
-            .routes()?
-            .iter()
-            .any(|route| route.prefix_len == 0 && leaves(route)))
     }
 
     /// Adds a route to a network through a router, out of an interface, or both; replaces the one
@@ -151,8 +151,7 @@ fn read(message: &RouteMessage, any: IpAddr) -> Option<Route> {
             RouteAttribute::Table(table) => Some(*table),
             _ => None,
         });
-    let main = u32::from(RouteHeader::RT_TABLE_MAIN);
-    if header.kind != RouteType::Unicast || table.unwrap_or(header.table.into()) != main {
+    if header.kind != RouteType::Unicast {
         return None;
     }
     let mut destination = any;
@@ -173,6 +172,7 @@ fn read(message: &RouteMessage, any: IpAddr) -> Option<Route> {
         destination,
         prefix_len: header.destination_prefix_length,
         hops,
+        table: table.unwrap_or(header.table.into()),
     })
 }
 

@@ -195,7 +195,7 @@ fn addresses_routes_and_neighbours() {
     );
     assert!(text.contains("2001:2::1/64 scope global nodad"), "{text}");
 
-    assert!(!at_a.has_default_route("a0").unwrap());
+    assert!(at_a.way_out("a0").unwrap().is_none());
     assert_eq!(at_a.way_to(ip("203.0.113.1")).unwrap(), None);
     at_a.add_route(ip("0.0.0.0"), 0, Some(ip("198.18.0.2")), None)
         .unwrap();
@@ -205,8 +205,8 @@ fn addresses_routes_and_neighbours() {
         .unwrap();
     at_a.add_route(ip("198.51.100.0"), 24, None, Some("a0"))
         .unwrap();
-    assert!(at_a.has_default_route("a0").unwrap());
-    assert!(!at_a.has_default_route("lo").unwrap());
+    assert!(at_a.way_out("a0").unwrap().is_some());
+    assert!(at_a.way_out("lo").unwrap().is_none());
     let routes = at_a.routes().unwrap();
     assert!(
         routes

@@ -1,10 +1,10 @@
 //! Finds everything wrong with a plan, as far as the plan alone shows it.
 
-use super::{
-    AddressRange, LbMetric, LbPlan, LbTest, PlanProblem, ProbeKind, ProbePlan, Span,
-    is_harmless_destination,
+use super::{AddressRange, LbMetric, LbPlan, LbTest, PlanProblem, ProbeKind, ProbePlan, Span};
+use crate::{
+    load::LoadTransport,
+    reach::{OUTSIDE, is_free_range},
 };
-use crate::load::LoadTransport;
 
 /// Bytes of the smallest Ethernet frame with FCS.
 const SMALLEST: u16 = 64;
@@ -38,20 +38,16 @@ impl LbPlan {
                 "they are not of the family of device.service".to_owned(),
             );
         }
-        let strange = self
-            .device
-            .service
-            .iter()
-            .flat_map(|r| [r.first(), r.last()]);
-        if let Some(address) = strange.into_iter().find(|a| !is_harmless_destination(*a))
-            && !self.i_own_this_network
-        {
-            say(
-                "device.service",
-                format!(
-                    "{address} is outside the ranges for tests (198.18.0.0/15, 2001:2::/48, private space); i_own_this_network = true if you do"
-                ),
-            );
+        if !self.i_own_this_network {
+            for (place, ranges) in [
+                ("client.hosts", &self.client.hosts),
+                ("server.hosts", &self.server.hosts),
+                ("device.service", &self.device.service),
+            ] {
+                if let Some(range) = ranges.iter().find(|r| !is_free_range(r)) {
+                    say(place, format!("{range} {OUTSIDE}"));
+                }
+            }
         }
         if self.client.port == self.server.port {
             say(

@@ -36,7 +36,8 @@ impl<O: Observer> Machine<O> {
 
     #[inline]
     fn answer_datagram(&mut self, key: Key, packet: &Packet<'_>, sink: &mut impl FrameSink) {
-        if !(self.server.ports.0..=self.server.ports.1).contains(&key.local_port()) {
+        let listens = (self.server.ports.0..=self.server.ports.1).contains(&key.local_port());
+        if !listens || !self.may_answer(packet) {
             self.counters.drop_datagram += 1;
             return;
         }

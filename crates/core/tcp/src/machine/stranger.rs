@@ -18,6 +18,10 @@ impl<O: Observer> Machine<O> {
         packet: &Packet<'_>,
         sink: &mut impl FrameSink,
     ) {
+        if !self.may_answer(packet) {
+            self.counters.drop_unknown += 1;
+            return;
+        }
         let port = key.local_port();
         let listens =
             self.client.is_none() && (self.server.ports.0..=self.server.ports.1).contains(&port);
@@ -40,6 +44,13 @@ impl<O: Observer> Machine<O> {
             let hop = self.hop(packet.src_mac);
             self.answer_reset(&key, hop, packet, sink);
         }
+    }
+
+    /// Whether who sent this may be answered at all.
+    #[inline]
+    pub(super) fn may_answer(&self, packet: &Packet<'_>) -> bool {
+        let answered = self.config.answered.as_ref();
+        answered.is_none_or(|set| set.contains(packet.src.into()))
     }
 
     fn accept(

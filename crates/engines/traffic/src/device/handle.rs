@@ -33,6 +33,20 @@ pub struct DeviceHandle {
     progress: Mutex<Progress>,
     end: Mutex<Option<DeviceEnd>>,
     counters: Arc<SharedCounters>,
+    gate: Gate,
+}
+
+/// Says why settings may not be taken over.
+type Judge = dyn Fn(&DeviceConfig) -> Result<(), String> + Send + Sync;
+
+/// Who judges settings that come while the device runs; nobody: all are taken.
+#[derive(Default)]
+struct Gate(Option<Box<Judge>>);
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Gate" } else { "open" })
+    }
 }
 
 impl DeviceHandle {
@@ -40,6 +54,17 @@ impl DeviceHandle {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// For a device whose later settings are judged first; those that are refused are not taken over.
+    #[must_use]
+    pub fn guarded(
+        judge: impl Fn(&DeviceConfig) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            gate: Gate(Some(Box::new(judge))),
+            ..Self::default()
+        }
     }
 
     /// Lets the device send nothing more and end soon.
@@ -50,6 +75,9 @@ impl DeviceHandle {
     /// Gives the device other settings, from its next packet on. A later call overrides an earlier one
     /// that the device has not seen yet.
     pub fn reconfigure(&self, config: DeviceConfig) {
+        if let Some(Err(why)) = self.gate.0.as_ref().map(|judge| judge(&config)) {
+            return self.refuse(Some(why));
+        }
         *lock(&self.wanted) = Some(config);
         // Release: whoever sees the new number finds the settings.
         self.generation.fetch_add(1, Ordering::Release);

@@ -142,11 +142,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
         return talk(path, &args.files.join(" "));
     }
     let (mut plan, printer) = match args.files.as_slice() {
-        [] => (
-            args.native
-                .plan(&args.change, args.output.i_own_this_network)?,
-            None,
-        ),
+        [] => (args.native.plan(&args.change)?, None),
         files => {
             if args.native.client.is_some() || args.native.server.is_some() {
                 bail!("give files, or --client and --server, not both");

@@ -77,7 +77,7 @@ struct FolderArgs {
     /// Say more on standard error.
     #[arg(short, long)]
     verbose: bool,
-    /// Send also out of the interface with the default route: the network behind it is yours.
+    /// Send also to addresses outside the benchmark and private ranges, and out of interfaces that lead to the default route: the network is yours.
     #[arg(long)]
     i_own_this_network: bool,
 }

@@ -19,7 +19,7 @@ use wb_pktgen::{
 };
 use wb_session::{
     Environment, Machine,
-    devices::{DeviceEnd, DeviceHandle, PreparedDevices, port_faults, prepare_devices},
+    devices::{DeviceEnd, DeviceHandle, PreparedDevices, device_faults, prepare_devices},
 };
 
 use super::{
@@ -328,15 +328,15 @@ impl Service {
     /// Ends the devices whose interfaces cannot send; the others are not held up by them.
     fn without_the_faulty(&self, jobs: Vec<Job>) -> Vec<Job> {
         let plan = self.plan_of(&jobs);
-        let faults = port_faults(&plan);
-        if faults.is_empty() {
+        let faults = device_faults(&plan);
+        if faults.iter().all(Option::is_none) {
             return jobs;
         }
         let now = monotonic_ns();
         let mut state = self.lock();
         let mut kept = Vec::new();
-        for (job, planned) in jobs.into_iter().zip(&plan.devices) {
-            let Some(fault) = faults.get(&planned.port) else {
+        for ((job, planned), fault) in jobs.into_iter().zip(&plan.devices).zip(faults) {
+            let Some(fault) = fault else {
                 kept.push(job);
                 continue;
             };

@@ -42,10 +42,6 @@ fn what_needs_no_interface() {
         ),
         (&["tx", "-i", out, "--rate", "10"], &["kpps"]),
         (&["tx", "-i", out, "--rate", "5%", "--count", "1"], &["pps"]),
-        (
-            &["tx", "-i", out, "--dst", "8.8.8.8"],
-            &["--i-own-this-network"],
-        ),
         (&["tx", "-i", out, "--vary", "nope=inc:1-2"], &["sport"]),
         (
             &["tx", "-i", out, "--vary", "vlan=inc:1-2"],

@@ -33,10 +33,6 @@ fn mistakes_are_one_line() {
             "dperf",
         ),
         (vec!["--ctl", "/nonexistent", "show"], "--control"),
-        (
-            vec!["--client", "memory:x", "--cps", "1", "--servers", "8.8.8.8"],
-            "8.8.8.8",
-        ),
     ] {
         let mut command = wirebench();
         let output = command.arg("load").args(&arguments).output().expect("runs");

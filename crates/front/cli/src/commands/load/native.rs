@@ -11,7 +11,6 @@ use wb_model::{
     plan::XdpMode,
     stream::{DEFAULT_DST4, DEFAULT_DST6, DEFAULT_SRC4, DEFAULT_SRC6},
     units::{AddressRange, Mac, PortRange, Span},
-    validate::is_harmless_destination,
 };
 
 use super::ChangeArgs;
@@ -259,8 +258,7 @@ fn point(text: &str) -> Result<ProfilePoint, String> {
 const SMALLEST_DATAGRAM: u32 = 18;
 
 impl NativeArgs {
-    /// `owns_network`: any destination is meant.
-    pub(super) fn plan(&self, change: &ChangeArgs, owns_network: bool) -> Result<Plan> {
+    pub(super) fn plan(&self, change: &ChangeArgs) -> Result<Plan> {
         let mut cpus = match &self.cpus {
             None => Vec::new(),
             Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
@@ -286,7 +284,7 @@ impl NativeArgs {
                 LoadEnd::Client => "client",
                 LoadEnd::Server => "server",
             };
-            let job = self.job(end, name, change, owns_network)?;
+            let job = self.job(end, name, change)?;
             let (mut addresses, own) = match end {
                 LoadEnd::Client => (self.client_address.clone(), &job.clients),
                 LoadEnd::Server => (self.server_address.clone(), &job.servers),
@@ -315,13 +313,7 @@ impl NativeArgs {
         given.map_or(self.ipv6, AddressRange::is_ipv6)
     }
 
-    fn job(
-        &self,
-        end: LoadEnd,
-        name: &str,
-        change: &ChangeArgs,
-        owns_network: bool,
-    ) -> Result<LoadJob> {
+    fn job(&self, end: LoadEnd, name: &str, change: &ChangeArgs) -> Result<LoadJob> {
         let t = &self.traffic;
         let client = end == LoadEnd::Client;
         let (src, dst) = match self.is_v6() {
@@ -333,15 +325,6 @@ impl NativeArgs {
             given => given.to_vec(),
         };
         let servers = or(&self.servers, dst);
-        let strange = servers
-            .iter()
-            .flat_map(|range| [range.first(), range.last()])
-            .find(|a| client && self.server.is_none() && !is_harmless_destination(*a));
-        if let Some(address) = strange.filter(|_| !owns_network) {
-            bail!(
-                "--servers: {address} is outside the ranges for tests (198.18.0.0/15, 2001:2::/48, private space); give --i-own-this-network if you do"
-            );
-        }
         let translated = !client && !self.backends.is_empty();
         let servers = match translated {
             true => self.backends.clone(),

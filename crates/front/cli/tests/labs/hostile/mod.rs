@@ -7,3 +7,5 @@ mod nobody_listens;
 mod nothing_at_all;
 mod strangers;
 mod whatever_comes;
+mod where_may_it_send;
+mod wrong_machine;

@@ -1,0 +1,512 @@
+//! What may leave: the one place that decides whether a source of frames may send to an address out of
+//! an interface.
+//!
+//! Without the plan's consent (`i_own_this_network`) frames carry only addresses that belong to nobody
+//! ([`wb_model::reach`]), and leave only by interfaces behind which the rest of the world does not lie
+//! ([`wb_host::Netlink::way_out`]). What cannot be found out is forbidden. Memory and files are no
+//! interfaces and are not asked about; sockets of the kernel go where its routes lead.
+
+use std::{net::IpAddr, ops::Range};
+
+use wb_model::{
+    Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,
+    device::{DeviceConfig, Interface},
+    load::LoadJob,
+    reach::{OUTSIDE, Reach, free_ranges, is_free, is_free_range},
+    vary::Field,
+};
+use wb_traffic::Recording;
+use wb_walk::Walker;
+use wb_wire::{
+    AddrSet, Arp, ArpOperation, Label, MacAddr, Network, Stack, Transport, Udp, ethertype,
+};
+
+use crate::{StartError, ports::Wire, prepare::vlans_of};
+
+/// What a refusal of frames says that cannot be judged.
+const UNCLEAR: &str = "bytes that change may become an address; give --i-own-this-network (i_own_this_network = true) if you own the network";
+
+/// Something that puts frames on a wire.
+pub(crate) enum Source<'a> {
+    /// A stream as it leaves the port, and the recording that it replays.
+    Stream {
+        place: String,
+        stream: &'a Stream,
+        recording: Option<&'a Recording>,
+    },
+    /// One end of connections.
+    Load(&'a LoadJob),
+    /// A packet device.
+    Device(&'a DeviceConfig, &'a Interface),
+    /// A port's own talk with its neighbours.
+    Neighbours(&'a PortPlan),
+}
+
+/// The plan's consent, asked for every source of frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    consent: bool,
+}
+
+impl Guard {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            consent: plan.i_own_this_network,
+        }
+    }
+
+    /// Whether these sources may send out of this interface.
+    pub(crate) fn admit(
+        self,
+        port: &PortPlan,
+        wire: &Wire,
+        sources: &[Source<'_>],
+    ) -> Result<(), StartError> {
+        self.addresses(sources)?;
+        self.outlet(port, wire)
+    }
+
+    /// Whether the addresses in the frames of these sources may be sent to. With all that may not.
+    pub(crate) fn addresses(self, sources: &[Source<'_>]) -> Result<(), StartError> {
+        if self.consent {
+            return Ok(());
+        }
+        let problems: Vec<PlanProblem> = sources.iter().flat_map(Source::strangers).collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(PlanError(problems).into()),
+        }
+    }
+
+    /// Whether anything may be sent out of this interface at all.
+    pub(crate) fn outlet(self, port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
+        if self.consent {
+            return Ok(());
+        }
+        let what = match wire.netlink.way_out(&wire.interface.name) {
+            Ok(None) => return Ok(()),
+            Ok(Some(way)) => way.to_string(),
+            Err(error) => {
+                format!(
+                    "whether the default route leaves by this interface cannot be told ({error})"
+                )
+            }
+        };
+        Err(StartError::stream(
+            port.locator.to_string(),
+            format!(
+                "{what}; a test would go to the network it serves. Give --i-own-this-network if that is meant"
+            ),
+        ))
+    }
+
+    /// Whether a walker may go on from where it stands: earlier runs have left it there.
+    pub(crate) fn walker(self, walker: &Walker) -> Result<(), StartError> {
+        let at = walker.progress();
+        let current: [IpAddr; 4] = [
+            std::net::Ipv4Addr::from(at.saddr).into(),
+            std::net::Ipv4Addr::from(at.daddr).into(),
+            at.saddr6.into(),
+            at.daddr6.into(),
+        ];
+        match current.into_iter().find(|a| !is_free(*a)) {
+            Some(address) if !self.consent => Err(StartError::stream(
+                walker.config().name.clone(),
+                format!("{address} {OUTSIDE}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who is answered; `None`: whoever asks.
+    pub(crate) fn answered(self) -> Option<AddrSet> {
+        (!self.consent).then(|| {
+            let mut set = AddrSet::default();
+            for (base, bits) in free_ranges() {
+                set.insert_prefix(base, bits);
+            }
+            set
+        })
+    }
+
+    /// Whether an answer of a port's presence may leave. What neighbours tell each other of their
+    /// addresses stays on the link.
+    pub(crate) fn may_answer(self, frame: &[u8]) -> bool {
+        self.consent
+            || is_neighbours_talk(frame)
+            || wb_wire::addresses(frame, &[])
+                .is_ok_and(|found| found.into_iter().all(may_stand_in_frames))
+    }
+}
+
+/// ARP, and the neighbour messages of ICMPv6 (RFC 4861).
+fn is_neighbours_talk(frame: &[u8]) -> bool {
+    let Some((_, mut kind, mut rest)) = wb_wire::Ethernet::parse(frame) else {
+        return false;
+    };
+    while wb_wire::Vlan::is_tpid(kind) {
+        let Some((_, inner, after)) = wb_wire::Vlan::parse(kind, rest) else {
+            return false;
+        };
+        (kind, rest) = (inner, after);
+    }
+    kind == ethertype::ARP
+        || kind == ethertype::IPV6
+            && rest.get(6) == Some(&wb_wire::protocol::ICMPV6)
+            && matches!(rest.get(40), Some(133..=136))
+}
+
+/// An address that no router takes further: besides the free ones, multicast on the link and the
+/// limited broadcast.
+fn may_stand_in_frames(address: IpAddr) -> bool {
+    is_free(address)
+        || match address {
+            IpAddr::V4(a) => a.is_broadcast() || a.octets()[..3] == [224, 0, 0],
+            IpAddr::V6(a) => a.segments()[0] == 0xff02,
+        }
+}
+
+impl Source<'_> {
+    /// Everything in its frames that is not free to be sent to.
+    fn strangers(&self) -> Vec<PlanProblem> {
+        match self {
+            Source::Stream {
+                place,
+                stream,
+                recording,
+            } => {
+                let own = stream.reach();
+                let mut found = outside(place, &own);
+                found.extend(match recording {
+                    Some(recording) => strange_recording(place, stream, recording),
+                    None => strange_bytes(place, stream, &own),
+                });
+                found
+            }
+            Source::Load(job) => outside(&format!("load {}", job.name), &job.reach()),
+            Source::Device(settings, interface) => {
+                outside(&settings.name, &settings.reach(interface))
+            }
+            Source::Neighbours(port) => outside(&format!("port {}", port.name), &port.reach()),
+        }
+    }
+}
+
+fn outside(place: &str, reach: &[Reach]) -> Vec<PlanProblem> {
+    let strange = reach.iter().filter(|(_, range)| !is_free_range(range));
+    strange
+        .map(|(key, range)| PlanProblem {
+            place: format!("{place}, {key}"),
+            what: format!("{range} {OUTSIDE}"),
+        })
+        .collect()
+}
+
+fn strange_recording(place: &str, stream: &Stream, recording: &Recording) -> Option<PlanProblem> {
+    let file = stream.replay.as_deref().unwrap_or_default();
+    let strange = |(number, frame): (usize, &wb_traffic::RecordedFrame)| {
+        let what = match wb_wire::addresses(&frame.bytes, &[]) {
+            Ok(found) => {
+                let address = found.into_iter().find(|a| !may_stand_in_frames(*a))?;
+                format!("{address} in frame {number} {OUTSIDE}")
+            }
+            Err(_) => {
+                format!("frame {number} cannot be judged, it is nested too deeply; {OUTSIDE}")
+            }
+        };
+        Some(PlanProblem {
+            place: format!("{place}, replay {file}"),
+            what,
+        })
+    };
+    (1..).zip(&recording.frames).find_map(strange)
+}
+
+/// What the bytes of a built frame hold beside the fields that the stream names: a payload that is a
+/// packet, and modifiers that write anywhere.
+fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProblem> {
+    let (frame, changing) = first_frame(stream);
+    let what = match wb_wire::addresses(&frame, &changing) {
+        Ok(found) => {
+            let named = |a: &IpAddr| own.iter().any(|(_, range)| range.contains(*a));
+            let mut found = found.into_iter();
+            let address = found.find(|a| !named(a) && !may_stand_in_frames(*a))?;
+            format!("{address} {OUTSIDE}")
+        }
+        Err(_) => UNCLEAR.to_owned(),
+    };
+    let at = stream
+        .vary
+        .iter()
+        .find(|v| matches!(v.field, Field::At { .. }));
+    Some(PlanProblem {
+        place: match at {
+            Some(vary) => format!("{place}, vary {}", vary.field),
+            None => format!("{place}, payload"),
+        },
+        what,
+    })
+}
+
+/// A stream's frame of the largest size, and the bytes of it that change by something else than the
+/// fields it names.
+fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
+    let ends = (stream.source().first(), stream.destination().first());
+    let dport = stream.destination_ports().first;
+    let transport = match stream.proto {
+        Proto::Tcp => Transport::Tcp(wb_wire::Tcp::new(0, dport)),
+        Proto::Icmp => Transport::Echo(wb_wire::Echo::request(0, 0)),
+        _ => Transport::Udp(Udp::new(0, dport)),
+    };
+    let network = match (stream.proto, ends) {
+        (Proto::Arp, (IpAddr::V4(sender_ip), IpAddr::V4(target_ip))) => Network::Arp(Arp {
+            operation: ArpOperation::Request,
+            sender_mac: MacAddr::ZERO,
+            sender_ip,
+            target_mac: MacAddr::ZERO,
+            target_ip,
+        }),
+        (Proto::Udp | Proto::Tcp | Proto::Icmp, (IpAddr::V4(src), IpAddr::V4(dst))) => {
+            Network::Ipv4(wb_wire::Ipv4::new(src, dst), transport)
+        }
+        (Proto::Udp | Proto::Tcp | Proto::Icmp, (IpAddr::V6(src), IpAddr::V6(dst))) => {
+            Network::Ipv6(wb_wire::Ipv6::new(src, dst), transport)
+        }
+        _ => Network::None {
+            ethertype: stream.ethertype.unwrap_or(ethertype::EXPERIMENTAL),
+        },
+    };
+    let stack = Stack {
+        vlans: vlans_of(stream),
+        mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        ..Stack::over(network)
+    };
+    let len = stream.sizes().largest().len_without_fcs();
+    let (mut frame, layout) = stack.build_with_layout(len.max(stack.min_len()));
+    let tag = layout.payload..layout.payload + stream.tag_len() as usize;
+    if let (Some(pattern), Some(rest)) = (&stream.payload, frame.get_mut(tag.end..)) {
+        let bytes = rest.iter_mut().zip(pattern.0.iter().cycle());
+        bytes.for_each(|(to, from)| *to = *from);
+    }
+    let mut changing: Vec<_> = stream
+        .vary
+        .iter()
+        .filter_map(|vary| match vary.field {
+            Field::At { offset, width } => {
+                Some(usize::from(offset)..usize::from(offset) + usize::from(width))
+            }
+            _ => None,
+        })
+        .collect();
+    if stream.tag != TagKind::None {
+        changing.push(tag);
+    }
+    (frame, changing)
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::device::Defaults;
+    use wb_traffic::RecordedFrame;
+
+    use super::*;
+
+    fn refused(source: &Source<'_>) -> bool {
+        let one = std::slice::from_ref(source);
+        let guard = Guard { consent: true };
+        assert!(guard.addresses(one).is_ok());
+        Guard { consent: false }.addresses(one).is_err()
+    }
+
+    fn stream_is_refused(stream: &Stream) -> bool {
+        refused(&Source::Stream {
+            place: "stream".to_owned(),
+            stream,
+            recording: None,
+        })
+    }
+
+    fn changed(change: impl FnOnce(&mut Stream)) -> Stream {
+        let mut stream = Stream::default();
+        change(&mut stream);
+        stream
+    }
+
+    #[test]
+    fn streams_are_judged_by_both_ends_and_by_what_is_written_over_them() {
+        assert!(!stream_is_refused(&Stream::default()));
+        for (key, value) in [("src", "8.8.8.8"), ("dst", "198.18.0.1-198.51.100.1")] {
+            let range = Some(value.parse().unwrap());
+            let stream = changed(|s| match key {
+                "src" => s.src = range,
+                _ => s.dst = range,
+            });
+            assert!(stream_is_refused(&stream), "{key}");
+            assert!(stream_is_refused(&stream.reversed()), "{key}");
+            assert!(
+                stream_is_refused(&Stream {
+                    proto: Proto::Arp,
+                    ..stream
+                }),
+                "{key}"
+            );
+        }
+        for (vary, expected) in [
+            ("src=list:198.18.0.1,8.8.8.8", true),
+            ("u8@33=random:0-255", true),
+            ("u8@26=random:0-255", true),
+            ("u16@12=random:0-65535", true),
+            ("u32@27=random:0-255", true),
+            ("u32@34=random:0-255", false),
+            ("u8@23=random:0-255", false),
+        ] {
+            let stream = changed(|s| s.vary = vec![vary.parse().unwrap()]);
+            assert_eq!(stream_is_refused(&stream), expected, "{vary}");
+        }
+    }
+
+    #[test]
+    fn raw_frames_are_judged_by_their_bytes() {
+        let ip = Stack::udp4([198, 18, 0, 1], [8, 8, 8, 8], 1, 7).build(60);
+        let hex: String = ip[14..].iter().map(|b| format!("{b:02x}")).collect();
+        let raw = |ethertype, tag| {
+            changed(|s| {
+                s.proto = Proto::Raw;
+                s.payload = Some(hex.parse().unwrap());
+                (s.ethertype, s.tag) = (ethertype, tag);
+            })
+        };
+        assert!(stream_is_refused(&raw(Some(0x0800), TagKind::None)));
+        // Where the tag stands, nobody knows what will be sent.
+        assert!(stream_is_refused(&raw(Some(0x0800), TagKind::Wirebench)));
+        assert!(!stream_is_refused(&raw(None, TagKind::None)));
+        // A packet within a packet.
+        let tunnel = changed(|s| {
+            s.dport = Some("4789".parse().unwrap());
+            s.payload = Some(
+                format!("0800000000000100{}0800{hex}", "02".repeat(12))
+                    .parse()
+                    .unwrap(),
+            );
+            s.size = Some("128".parse().unwrap());
+            s.tag = TagKind::None;
+        });
+        assert!(stream_is_refused(&tunnel));
+    }
+
+    #[test]
+    fn recordings_are_judged_frame_by_frame() {
+        let good = Stack::udp4([198, 18, 0, 1], [224, 0, 0, 251], 1, 7).build(60);
+        let bad = Stack::udp4([8, 8, 8, 8], [198, 18, 0, 1], 1, 7).build(60);
+        for (frames, expected) in [(vec![&good], false), (vec![&good, &bad], true)] {
+            let frames = frames.into_iter().map(|bytes| RecordedFrame {
+                offset_ns: 0,
+                bytes: bytes.clone(),
+            });
+            let recording = Recording {
+                frames: frames.collect(),
+            };
+            let stream = changed(|s| s.replay = Some("f.pcap".to_owned()));
+            let source = Source::Stream {
+                place: "stream".to_owned(),
+                stream: &stream,
+                recording: Some(&recording),
+            };
+            assert_eq!(refused(&source), expected);
+        }
+    }
+
+    #[test]
+    fn every_address_of_a_load_counts() {
+        let range = |text: &str| vec![text.parse().unwrap()];
+        let good = LoadJob {
+            clients: range("198.18.0.2"),
+            servers: range("198.19.0.2"),
+            ..LoadJob::default()
+        };
+        assert!(!refused(&Source::Load(&good)));
+        for job in [
+            LoadJob {
+                clients: range("8.8.8.8"),
+                ..good.clone()
+            },
+            LoadJob {
+                servers: range("10.0.0.1-192.168.0.1"),
+                ..good.clone()
+            },
+            LoadJob {
+                destinations: vec![wb_model::load::Destinations {
+                    addresses: "198.18.0.0-198.20.0.0".parse().unwrap(),
+                    step: 1,
+                }],
+                ..good.clone()
+            },
+            LoadJob {
+                vxlan: Some(wb_model::load::Vxlan {
+                    vni: 1,
+                    src_mac: "02:00:00:00:00:01".parse().unwrap(),
+                    dst_mac: "02:00:00:00:00:02".parse().unwrap(),
+                    local: "198.18.0.1".parse().unwrap(),
+                    remote: "8.8.8.8".parse().unwrap(),
+                }),
+                ..good.clone()
+            },
+        ] {
+            assert!(refused(&Source::Load(&job)), "{job:?}");
+        }
+        let mut port = PortPlan::new("a", "eth0".parse().unwrap());
+        assert!(!refused(&Source::Neighbours(&port)));
+        port.gateway = Some("8.8.8.8".parse().unwrap());
+        assert!(refused(&Source::Neighbours(&port)));
+    }
+
+    #[test]
+    fn devices_are_judged_by_all_they_may_walk_through() {
+        let interface = Interface::default();
+        let device = |change: &dyn Fn(&mut DeviceConfig)| {
+            let mut config = DeviceConfig::new("eth0", &Defaults::default());
+            change(&mut config);
+            refused(&Source::Device(&config, &interface))
+        };
+        assert!(!device(&|_| {}));
+        assert!(!device(
+            &|c| (c.dst_min, c.dst_max) = ("198.18.0.1".into(), "198.19.0.1".into())
+        ));
+        assert!(device(
+            &|c| (c.dst_min, c.dst_max) = ("10.0.0.1".into(), "192.168.0.1".into())
+        ));
+        // A change in a run goes on from the upper end, also where it is below the lower one.
+        assert!(device(
+            &|c| (c.src_min, c.src_max) = ("10.0.0.1".into(), "8.8.8.8".into())
+        ));
+        assert!(device(&|c| c.dst_min = "notanip".into()));
+        assert!(device(&|c| c.dst6 = "2600::1".parse().unwrap()));
+        assert!(!device(&|c| {
+            c.dst6_min = "fd00::1".parse().unwrap();
+            c.dst6_max = "fd00::ff".parse().unwrap();
+        }));
+        assert!(device(&|c| {
+            c.dst6_min = "fd00::1".parse().unwrap();
+            c.dst6_max = "ffff::ff".parse().unwrap();
+        }));
+    }
+
+    #[test]
+    fn answers_go_to_free_addresses_and_to_neighbours() {
+        let guard = Guard { consent: false };
+        let strange = Stack::udp4([198, 18, 0, 1], [8, 8, 8, 8], 1, 7).build(60);
+        assert!(!guard.may_answer(&strange));
+        assert!(Guard { consent: true }.may_answer(&strange));
+        let arp = first_frame(&changed(|s| {
+            s.proto = Proto::Arp;
+            s.dst = Some("8.8.8.8".parse().unwrap());
+        }));
+        assert!(guard.may_answer(&arp.0));
+        let set = guard.answered().unwrap();
+        assert!(
+            set.contains("198.18.0.1".parse().unwrap())
+                && !set.contains("8.8.8.8".parse().unwrap())
+        );
+        assert!(Guard { consent: true }.answered().is_none());
+    }
+}
