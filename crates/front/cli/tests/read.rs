@@ -745,3 +745,85 @@ fn memory_is_bounded_on_a_long_stream() {
     assert!(child.wait().unwrap().success());
     assert!(peak > 0 && peak < 100_000, "{peak} kB");
 }
+
+/// A question for the address of wb.test.
+fn question() -> Vec<u8> {
+    let payload = hex("1234 0100 0001 0000 0000 0000 02 7762 04 74657374 00 0001 0001");
+    let stack = Stack::udp4([10, 77, 0, 1], [10, 77, 0, 2], 4000, 53);
+    let mut frame = stack.build(42 + payload.len());
+    frame[42..].copy_from_slice(&payload);
+    frame
+}
+
+#[test]
+fn others_print_what_we_do_not_take_apart() {
+    let folder = Folder::new();
+    let records = [question(), frame_q(), question()];
+    folder.put("a.pcap", &pcap(1, (0..).map(|n| T0 + n).zip(records)));
+    if there("tcpdump") {
+        for words in [
+            &["-nt"][..],
+            &["-tttt", "-vv", "-e"],
+            &["-t", "-X", "--nano"],
+        ] {
+            let ours = [words, &["--as", "tcpdump", "a.pcap", "udp port 53"]].concat();
+            let ours = folder.read(0, &ours);
+            let theirs = Command::new("tcpdump")
+                .args(["-n", "-r", "a.pcap"])
+                .args(words)
+                .arg("udp port 53")
+                .current_dir(folder.0.path())
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert_eq!(ours, String::from_utf8(theirs.stdout).unwrap());
+            assert!(ours.contains("A? wb.test."), "{ours}");
+        }
+        // Nothing to print is no fault.
+        assert_eq!(folder.read(0, &["--as", "tcpdump", "a.pcap", "arp"]), "");
+    }
+    if there("tshark") {
+        let text = folder.read(0, &["--decode", "a.pcap", "--skip", "1"]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("Standard query 0x1234 A wb.test"), "{text}");
+        let text = folder.read(0, &["--decode", "-v", "-c", "1", "a.pcap"]);
+        assert!(text.contains("Domain Name System (query)"), "{text}");
+    }
+    let nowhere = folder
+        .command(&["--as", "tcpdump", "a.pcap"])
+        .env("PATH", "")
+        .output()
+        .unwrap();
+    assert_eq!(nowhere.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(error.contains("tcpdump is not installed"), "{error}");
+}
+
+#[test]
+fn tcpdumps_r_reads() {
+    let folder = Folder::new();
+    folder.put("1", &vector_1());
+    for words in [
+        &["capture", "-enttr", "1"][..],
+        &["capture", "udp port 9", "-r", "1", "-entt"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_wirebench"))
+            .args(words)
+            .current_dir(folder.0.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text, format!("1700000000.123456 {LINE}"), "{words:?}");
+    }
+}
+
+#[test]
+fn which_way_a_packet_went_is_not_in_the_file() {
+    let folder = Folder::new();
+    folder.put("1", &vector_1());
+    for filter in ["inbound", "udp and outbound"] {
+        let error = folder.complaint(2, &["1", filter]);
+        assert!(error.contains("inbound, outbound"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

@@ -86,4 +86,44 @@ impl PrintArgs {
             unverified: self.dont_verify_checksums,
         })
     }
+
+    /// The same options as words for tcpdump.
+    pub(crate) fn words(&self, verbose: u8, quiet: bool, nano: bool) -> Vec<String> {
+        let mut letters = String::new();
+        for (letter, times) in [
+            ('e', u8::from(self.link_header)),
+            ('q', u8::from(quiet)),
+            ('v', verbose),
+            ('t', self.time),
+            ('x', self.hex),
+            ('X', self.hex_and_text),
+            ('A', self.text),
+            ('#', u8::from(self.number)),
+            ('S', u8::from(self.absolute_tcp_sequence_numbers)),
+            ('K', u8::from(self.dont_verify_checksums)),
+            ('l', u8::from(self.line_buffered)),
+        ] {
+            letters.extend(std::iter::repeat_n(letter, usize::from(times)));
+        }
+        let mut words = Vec::new();
+        if !letters.is_empty() {
+            words.push(format!("-{letters}"));
+        }
+        if nano {
+            words.push("--nano".to_owned());
+        }
+        words
+    }
+
+    /// What there is of them for tshark.
+    pub(crate) fn words_for_tshark(&self, verbose: u8) -> Vec<String> {
+        let bytes = self.hex > 0 || self.hex_and_text > 0;
+        let words = [
+            ("-V", verbose > 0),
+            ("-x", bytes),
+            ("-l", self.line_buffered),
+        ];
+        let given = words.into_iter().filter(|(_, given)| *given);
+        given.map(|(word, _)| word.to_owned()).collect()
+    }
 }

@@ -327,11 +327,10 @@ pub(crate) struct Shown {
     pub(crate) lines: Option<Lines>,
 }
 
+type Sink = Box<dyn FrameSink>;
+
 /// What takes the frames to print them, and where lines go beside files the end of that.
-fn sink(
-    plan: &Plan,
-    lines: Option<Lines>,
-) -> Result<(Option<Box<dyn FrameSink>>, Option<Printing>)> {
+fn sink(plan: &Plan, lines: Option<Lines>) -> Result<(Option<Sink>, Option<Printing>)> {
     let into_files = plan.captures.iter().any(|job| job.output.is_some());
     Ok(match lines {
         None => (None, None),

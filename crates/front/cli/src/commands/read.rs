@@ -3,6 +3,7 @@
 //! Everything streams: memory is bounded whatever the files hold.
 
 mod filter;
+mod foreign;
 mod info;
 mod input;
 mod moment;
@@ -31,6 +32,7 @@ use wb_tcpdump::print::LinkType;
 pub(crate) use self::moment::local_zone;
 use self::{
     filter::Filter,
+    foreign::Foreign,
     input::{Input, Packet},
     moment::Moment,
     refused::Reading as RefusedByReading,
@@ -50,12 +52,14 @@ use crate::{
 ///
 /// Files are pcap or pcapng, plain or packed by zstd, lz4 or gzip; what they are is told by their
 /// content. Several files are merged by time. The filter is in the language of pcap and begins with
-/// the first word that names no file.
+/// the first word that names no file. Printed are Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP,
+/// TCP, UDP, GRE, VXLAN, ESP; what TCP and UDP carry is not taken apart: --as tcpdump and --decode do.
 #[derive(Args, Debug)]
 #[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
     wirebench read lan.pcapng\n  \
     wirebench read -nn -e -tttt lan.pcapng.zst tcp port 80 and not host 10.0.0.1\n  \
+    wirebench read --as tcpdump -v lan.pcapng udp port 53\n  \
     wirebench read --count *.pcap 'udp[8:4] = 0xbe9be955'\n  \
     wirebench read --info --json lan.pcapng\n  \
     wirebench read a.pcap b.pcap -w merged.pcapng --compress zstd\n  \
@@ -92,6 +96,13 @@ pub(crate) struct ReadArgs {
     /// The same as --micro or --nano.
     #[arg(long, value_name = "micro|nano", conflicts_with_all = ["micro", "nano"], value_parser = ["micro", "nano"], help_heading = "Printing")]
     time_stamp_precision: Option<String>,
+
+    /// Have tcpdump print, where it is installed: it takes apart DNS, DHCP, HTTP and a hundred more.
+    #[arg(long = "as", value_name = "tcpdump", value_enum, conflicts_with_all = ["write", "task"], help_heading = "Printing")]
+    print_as: Option<Foreign>,
+    /// Have tshark print, where it is installed; with -v all fields of each packet, with -x its bytes.
+    #[arg(long, conflicts_with_all = ["write", "task", "print_as"], help_heading = "Printing")]
+    decode: bool,
 
     /// End after so many packets.
     #[arg(
@@ -219,7 +230,7 @@ fn read(args: &ReadArgs) -> Result<u8> {
     }
     let filter = (!expression.is_empty()).then_some(filter);
     let targets = Targets::new(args, &files)?;
-    if !args.verify && args.write.is_none() {
+    if !args.verify && args.write.is_none() && args.foreign().is_none() {
         tell_files(&input);
     }
     let mut reading = Reading {
@@ -308,6 +319,12 @@ impl ReadArgs {
         Ok(())
     }
 
+    /// Who prints the packets instead of us.
+    fn foreign(&self) -> Option<Foreign> {
+        self.print_as
+            .or_else(|| self.decode.then_some(Foreign::Tshark))
+    }
+
     /// Whether some packets are left out.
     fn selects(&self, expression: &str) -> bool {
         !expression.is_empty()
@@ -359,6 +376,8 @@ struct Targets {
     verify: Option<Verify>,
     show: Option<Show>,
     write: Option<Writer>,
+    /// Prints what is written.
+    foreign: Option<foreign::Running>,
 }
 
 impl Targets {
@@ -367,18 +386,33 @@ impl Targets {
         if args.print && write == Some(Path::new("-")) {
             bail!("-w - and --print both need standard output");
         }
-        let shows = args.print || !(args.count || args.verify || write.is_some());
+        let foreign = args.foreign();
+        let shows =
+            args.print || !(args.count || args.verify || write.is_some() || foreign.is_some());
         let order = write.map(|path| args.order(path));
         let printing = args
             .printing
             .options(args.verbose, args.quiet, args.nano())?;
+        let (write, foreign) = match (order, foreign) {
+            (Some(order), _) => (Some(Writer::create(order, files)?), None),
+            (None, None) => (None, None),
+            (None, Some(foreign)) => {
+                let words = match foreign {
+                    Foreign::Tcpdump => args.printing.words(args.verbose, args.quiet, args.nano()),
+                    Foreign::Tshark => args.printing.words_for_tshark(args.verbose),
+                };
+                let (running, input) = foreign.start(&words)?;
+                let cut = args.snapshot_length.filter(|most| *most > 0);
+                let order = foreign.order(cut, args.printing.line_buffered);
+                (Some(Writer::onto(order, input)?), Some(running))
+            }
+        };
         Ok(Self {
             counted: 0,
             verify: args.verify.then(|| Verify::new(args.sent)),
             show: shows.then(|| Show::new(printing, args.printing.line_buffered)),
-            write: order
-                .map(|order| Writer::create(order, files))
-                .transpose()?,
+            write,
+            foreign,
         })
     }
 
@@ -499,6 +533,9 @@ impl Reading {
                     count(left_out)
                 ));
             }
+        }
+        if let Some(foreign) = targets.foreign {
+            foreign.end()?;
         }
         if args.count {
             deliver(&if args.json {

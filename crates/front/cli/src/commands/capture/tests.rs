@@ -111,6 +111,19 @@ fn frames_are_printed_where_tcpdump_prints_them() {
     }
 }
 
+#[test]
+fn files_by_time_are_so_many_and_files_by_size_a_ring() {
+    for (line, ring, limit) in [
+        ("-G 1 -W 3 -w f", 0, 3),
+        ("-C 1 -W 3 -w f", 3, 0),
+        ("-C 1 -G 1 -W 3 -w f", 3, 0),
+        ("-G 1 -w f", 0, 0),
+    ] {
+        let output = typed(line).output.output(false).unwrap();
+        assert_eq!((output.files, output.file_limit), (ring, limit), "{line}");
+    }
+}
+
 /// Options as they may be typed, all of different letters.
 const OPTIONS: [&[&str]; 24] = [
     &["-i", "eth0"],

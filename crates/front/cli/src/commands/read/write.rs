@@ -139,6 +139,15 @@ impl Writer {
                 File::create(&order.path).with_context(|| format!("cannot create {name}"))?;
             Box::new(file)
         };
+        Self::onto(order, out)
+    }
+
+    /// Writes to something that is open.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn onto(order: Order, out: Box<dyn Write>) -> Result<Self> {
+        let name = order.path.display().to_string();
         let out =
             Packed::new(order.compression, out).with_context(|| format!("cannot write {name}"))?;
         let mut buffer = Vec::with_capacity(2 * GATHERED);

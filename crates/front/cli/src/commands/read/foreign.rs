@@ -1,0 +1,98 @@
+//! Packets printed by a program that takes more of them apart than we do.
+
+use std::{
+    io::{ErrorKind, Write},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use wb_pcapng::Precision;
+
+use super::write::{FileFormat, Order};
+use crate::run::Fault;
+
+/// A program that prints captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Foreign {
+    Tcpdump,
+    #[value(skip)]
+    Tshark,
+}
+
+impl Foreign {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcpdump => "tcpdump",
+            Self::Tshark => "tshark",
+        }
+    }
+
+    /// Starts it with these options; what is written goes to it.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be run.
+    pub(super) fn start(self, options: &[String]) -> Result<(Running, Box<dyn Write>)> {
+        let name = self.name();
+        let child = Command::new(name)
+            .args(["-n", "-r", "-"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .spawn();
+        let mut child = match child {
+            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+                "{name} is not installed here; without it packets are printed up to TCP and UDP"
+            ),
+            child => child.with_context(|| format!("cannot run {name}"))?,
+        };
+        let input = child.stdin.take().context("its input is a pipe")?;
+        Ok((Running { name, child }, Box::new(input)))
+    }
+
+    /// The form in which it is given the packets. Where it goes is no file; like standard output it may
+    /// be closed when nobody looks any more.
+    pub(super) fn order(self, cut: Option<usize>, unbuffered: bool) -> Order {
+        Order {
+            path: PathBuf::from("-"),
+            format: match self {
+                Self::Tcpdump => FileFormat::Pcap,
+                Self::Tshark => FileFormat::Pcapng,
+            },
+            compression: None,
+            precision: Precision::Nano,
+            cut,
+            unbuffered,
+        }
+    }
+}
+
+/// A program at work.
+pub(super) struct Running {
+    name: &'static str,
+    child: Child,
+}
+
+impl Running {
+    /// Waits for what it still has to print; all has been written to it.
+    ///
+    /// # Errors
+    /// It failed.
+    pub(super) fn end(mut self) -> Result<()> {
+        let status = self
+            .child
+            .wait()
+            .with_context(|| format!("cannot wait for {}", self.name))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Fault(format!("{} failed: {status}", self.name)).into()),
+        }
+    }
+}
+
+/// What the other side has printed is out before we end, however we end.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.wait();
+    }
+}
