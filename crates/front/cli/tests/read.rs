@@ -269,7 +269,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (&["."], "is a directory"),
         (&["-I", "a.pcap"], "-I of tcpdump"),
         (&["-Z", "root", "a.pcap"], "-Z of tcpdump"),
-        (&["-K", "a.pcap"], "-K of tcpdump"),
+        (&["-u", "a.pcap"], "-u of tcpdump"),
         (&["-i", "eth0"], "wirebench capture"),
         (&["--info", "a.pcap", "udp"], "whole files"),
         (&["--count", "-w", "b", "a.pcap"], "cannot go with -w"),
