@@ -6,7 +6,6 @@
 use std::{collections::BTreeSet, fmt};
 
 use crate::{
-    criteria::Metric,
     device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
@@ -255,19 +254,6 @@ impl Plan {
     }
 
     fn check_captures(&self, found: &mut Findings) {
-        if !self.captures.is_empty() {
-            for criterion in &self.criteria {
-                if criterion.metric != Metric::Loss {
-                    found.problem(
-                        "criteria",
-                        format!(
-                            "{criterion}: a capture does not measure {}; it is judged by loss",
-                            criterion.metric
-                        ),
-                    );
-                }
-            }
-        }
         for job in &self.captures {
             let mut problem = |what: String| found.problem("capture", what);
             if job.ports.is_empty() {
@@ -694,27 +680,6 @@ mod tests {
     #[test]
     fn the_default_stream_is_fine() {
         assert_eq!(plan(Stream::default()).validate(), Ok(Vec::new()));
-    }
-
-    #[test]
-    fn a_capture_is_judged_by_loss_alone() {
-        let capture = |criterion: &str| Plan {
-            traffic: Vec::new(),
-            captures: vec![crate::capture::CaptureJob {
-                ports: vec!["a".into()],
-                ..Default::default()
-            }],
-            criteria: vec![criterion.parse().unwrap()],
-            ..plan(Stream::default())
-        };
-        assert_eq!(capture("loss<=0.1%").validate(), Ok(Vec::new()));
-        for criterion in ["p99<=1ms", "unsent<=1%", "failed<=0%", "duplicates<=0%"] {
-            let problem = capture(criterion).validate().unwrap_err().to_string();
-            assert!(
-                problem.contains(criterion) && problem.contains("judged by loss"),
-                "{problem}"
-            );
-        }
     }
 
     #[test]
