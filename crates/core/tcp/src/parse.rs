@@ -222,15 +222,29 @@ pub(crate) fn options(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 #[inline]
 pub(crate) fn syn_options(bytes: &[u8]) -> SynOptions {
     let mut found = SynOptions::default();
-    for (kind, content) in options(bytes) {
-        match (kind, content) {
-            (2, &[a, b]) => found.mss = Some(u16::from_be_bytes([a, b])),
-            (3, &[scale]) => found.scale = Some(scale.min(14)),
-            (4, &[]) => found.sack = true,
-            _ => {}
+    let mut rest = bytes;
+    loop {
+        rest = match *rest {
+            [1, ref rest @ ..] => rest,
+            [2, 4, a, b, ref rest @ ..] => {
+                found.mss = Some(u16::from_be_bytes([a, b]));
+                rest
+            }
+            [3, 3, scale, ref rest @ ..] => {
+                found.scale = Some(scale.min(14));
+                rest
+            }
+            [4, 2, ref rest @ ..] => {
+                found.sack = true;
+                rest
+            }
+            [kind, len, ..] if kind != 0 && len >= 2 => match rest.get(usize::from(len)..) {
+                Some(rest) => rest,
+                None => return found,
+            },
+            _ => return found,
         }
     }
-    found
 }
 
 /// The blocks of a selective acknowledgement, and how many there are: RFC 2018 section 3.

@@ -93,7 +93,7 @@ fn sequence_numbers_wrap_at_either_end() {
         // The server's is a millisecond older.
         let at_zero = at_zero.seq.wrapping_sub((at_zero.ns >> 12) as u32);
         let start = u64::from(0xffff_fc00u32.wrapping_sub(at_zero)) << 12;
-        for seed in 0..10 {
+        for seed in 0..4 {
             let wire = Wire {
                 seed,
                 delay: 100_000,

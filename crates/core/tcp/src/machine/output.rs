@@ -7,6 +7,7 @@ use crate::aside::Asides;
 use crate::build::{FrameSink, Header};
 use crate::conn::{Conn, NO_ASIDE, State, before, flag, pack};
 use crate::counters::Counters;
+use crate::message::Message;
 use crate::observer::Observer;
 use crate::reassembly::LONGEST_SACK;
 use crate::script::Texts;
@@ -39,9 +40,12 @@ impl<O: Observer> Machine<O> {
     /// Sends what a connection may send. What finds no room waits in the queue.
     #[inline]
     pub(super) fn output(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        let mut sack = [0; LONGEST_SACK];
         loop {
             let conn = self.table.slab.get(id);
-            let mut sack = [0; LONGEST_SACK];
+            if conn.aside == NO_ASIDE && !has_something(conn) {
+                return;
+            }
             let hints = if conn.aside == NO_ASIDE {
                 Hints {
                     pipe: conn.data_in_flight(),
@@ -88,16 +92,16 @@ impl<O: Observer> Machine<O> {
                 flags: next.flags,
                 window: Self::window(conn, self.server.echo, &self.asides, &self.config),
             };
-            let texts = Texts {
-                text: &self.text,
-                head_len: self.head_len,
-                leave: &self.leave,
-            };
-            let asides = &self.asides;
+            let (text, asides) = (&self.text, &self.asides);
+            let parts = (self.head_len, &self.leave);
             let len =
                 self.builder
                     .tcp(out, &path, &header, options, next.len as usize, |payload| {
-                        write_payload(&texts, asides, conn, next.seq, payload)
+                        if conn.aside == NO_ASIDE {
+                            write_text(text, conn, next.seq, payload)
+                        } else {
+                            write_script(text, parts, asides, conn, next.seq, payload)
+                        }
                     });
             sink.commit(len);
             count_sent(&mut self.counters, asides, conn, &next, len);
@@ -201,9 +205,6 @@ impl<O: Observer> Machine<O> {
     ) -> Option<Next> {
         let unsent = conn.unsent();
         let fin_due = conn.has(flag::FIN_QUEUED) && !conn.has(flag::FIN_SENT);
-        if !conn.has(DEMANDS) && unsent == 0 && !fin_due && hints.lost.is_none() {
-            return None;
-        }
         let some = |seq, flags, len| {
             Some(Next {
                 seq,
@@ -250,6 +251,9 @@ impl<O: Observer> Machine<O> {
             let len = conn.data_in_flight().min(conn.queued_len).min(mss);
             let fin = conn.has(flag::FIN_SENT) && len == conn.queued_len;
             return some(conn.oldest, ACK | if fin { FIN } else { 0 }, len);
+        }
+        if !has_something(conn) {
+            return None;
         }
         let several = message_len > mss;
         if unsent > 0 && !conn.has(flag::FIN_SENT) {
@@ -309,18 +313,17 @@ impl<O: Observer> Machine<O> {
     }
 }
 
+/// Whether there is anything to be said, apart from what was lost.
+#[inline]
+fn has_something(conn: &Conn) -> bool {
+    conn.has(DEMANDS)
+        || conn.unsent() > 0
+        || conn.flags & (flag::FIN_QUEUED | flag::FIN_SENT) == flag::FIN_QUEUED
+}
+
 /// Writes what a connection says from a sequence number on, and gives its sum.
 #[inline]
-fn write_payload(texts: &Texts, asides: &Asides, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 {
-    if conn.aside != NO_ASIDE
-        && let Some((aside, store)) = asides.look(conn.aside)
-        && !aside.script.is_empty()
-    {
-        let at = seq.wrapping_sub(conn.oldest);
-        aside.script.write(at, payload, texts, store);
-        return wb_wire::checksum::sum(payload);
-    }
-    let text = texts.text;
+fn write_text(text: &Message, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 {
     let offset = offset_in_message(conn, text.len(), seq);
     if payload.len() <= (text.len() - offset) as usize {
         text.write(offset, payload)
@@ -329,8 +332,33 @@ fn write_payload(texts: &Texts, asides: &Asides, conn: &Conn, seq: u32, payload:
     }
 }
 
+/// The same where a side record may know better.
+#[inline(never)]
+fn write_script(
+    text: &Message,
+    (head_len, leave): (u32, &Message),
+    asides: &Asides,
+    conn: &Conn,
+    seq: u32,
+    payload: &mut [u8],
+) -> u64 {
+    match asides.look(conn.aside) {
+        Some((aside, store)) if !aside.script.is_empty() => {
+            let texts = Texts {
+                text,
+                head_len,
+                leave,
+            };
+            let at = seq.wrapping_sub(conn.oldest);
+            aside.script.write(at, payload, &texts, store);
+            wb_wire::checksum::sum(payload)
+        }
+        _ => write_text(text, conn, seq, payload),
+    }
+}
+
 /// A segment with the end of one message and the beginning of the next ones.
-fn write_several(text: &crate::Message, offset: u32, payload: &mut [u8]) -> u64 {
+fn write_several(text: &Message, offset: u32, payload: &mut [u8]) -> u64 {
     let (mut at, mut offset) = (0, offset);
     while at < payload.len() {
         let n = ((text.len() - offset) as usize).min(payload.len() - at);
@@ -389,19 +417,29 @@ fn count_sent(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next
     counters.syn_tx += u64::from(is_syn);
     counters.fin_tx += u64::from(next.flags & FIN != 0);
     counters.rst_tx += u64::from(next.flags & RST != 0);
-    let rewound = conn.has(flag::REWOUND)
-        && asides
+    if next.is_lost || conn.has(flag::SEND_AGAIN | flag::REWOUND) {
+        count_again(counters, asides, conn, next);
+    }
+}
+
+#[cold]
+fn count_again(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next) {
+    let is_syn = next.flags & SYN != 0;
+    let is_old = is_syn
+        || next.is_lost
+        || conn.has(flag::SEND_AGAIN)
+        || asides
             .look(conn.aside)
             .is_none_or(|(aside, _)| before(next.seq, aside.recover));
-    if next.is_lost || conn.has(flag::SEND_AGAIN) || conn.has(flag::REWOUND) && (is_syn || rewound)
-    {
-        if is_syn {
-            counters.syn_again += 1;
-        } else if next.len > 0 {
-            counters.data_again += 1;
-            counters.fast_again += u64::from(next.is_lost && conn.has(flag::RECOVERY));
-        } else if next.flags & FIN != 0 {
-            counters.fin_again += 1;
-        }
+    if !is_old {
+        return;
+    }
+    if is_syn {
+        counters.syn_again += 1;
+    } else if next.len > 0 {
+        counters.data_again += 1;
+        counters.fast_again += u64::from(next.is_lost && conn.has(flag::RECOVERY));
+    } else if next.flags & FIN != 0 {
+        counters.fin_again += 1;
     }
 }

@@ -340,6 +340,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// A duplicate acknowledgement: RFC 5681 section 3.2.
+    #[inline(never)]
     fn duplicate(&mut self, id: u32) {
         self.counters.duplicate_acks += 1;
         let conn = self.table.slab.get(id);
@@ -433,6 +434,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
+    #[inline(never)]
     fn in_time_wait(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if packet.flags & RST != 0 {
@@ -457,6 +459,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// RST, SYN, or no ACK where one belongs.
+    #[inline(never)]
     fn unusual(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if packet.flags & RST != 0 {

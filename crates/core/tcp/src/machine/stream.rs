@@ -45,6 +45,7 @@ impl<O: Observer> Machine<O> {
 
     /// A segment ahead of its turn: kept, and acknowledged at once, so that the peer notices: RFC 5681
     /// section 4.2.
+    #[inline(never)]
     pub(super) fn ahead_of_turn(&mut self, id: u32, packet: &Packet<'_>) {
         let conn = self.table.slab.get(id);
         let start = packet.seq;
@@ -92,6 +93,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// A segment came twice: a peer that hears of it knows that it need not have sent it again.
+    #[inline(never)]
     pub(super) fn note_again(&mut self, id: u32, packet: &Packet<'_>) {
         let conn = self.table.slab.get(id);
         if conn.is(pack::SACK)
@@ -191,7 +193,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Whether the end of the stream, which came before, has its turn now.
-    #[inline]
+    #[inline(never)]
     pub(super) fn end_has_come(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
         let expected = conn.expected;
@@ -205,6 +207,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Gives a side record back that holds nothing more.
+    #[inline(never)]
     pub(super) fn tidy(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         if !conn.has(flag::RECOVERY | flag::REWOUND)

@@ -39,6 +39,9 @@ impl<O: Observer> Machine<O> {
     #[inline]
     fn note_patience(&mut self, id: u32, due: u64, probes: bool) -> u64 {
         let conn = self.table.slab.get(id);
+        if conn.aside == NO_ASIDE {
+            return due;
+        }
         match self.asides.get(conn.aside) {
             Some(aside) if aside.board.is_active() => {
                 (aside.board.again_due, aside.board.probes) = (due, probes);
