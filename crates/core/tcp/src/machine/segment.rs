@@ -168,7 +168,7 @@ impl<O: Observer> Machine<O> {
                 if restart {
                     self.restart_timer(now, id);
                 } else if conn.aside != NO_ASIDE {
-                    self.hasten_timer(id);
+                    self.hasten_timer(now, id);
                 }
             }
         }

@@ -53,12 +53,18 @@ impl<O: Observer> Machine<O> {
 
     /// Looks at a connection sooner if what is missing may be lost by then.
     #[cold]
-    pub(super) fn hasten_timer(&mut self, id: u32) {
+    pub(super) fn hasten_timer(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
         if conn.has(flag::PAUSED) || conn.state != State::Open {
             return;
         }
         let aside = self.asides.get(conn.aside);
+        let board = aside.map(|aside| &aside.board);
+        if board.is_some_and(|board| board.is_active() && board.again_due == NEVER) {
+            // It has only begun, and knows nothing of the timer yet.
+            return self.restart_timer(now, id);
+        }
+        let aside = self.asides.get(self.table.slab.get(id).aside);
         let board = aside.map(|aside| &aside.board);
         if let Some(board) = board.filter(|board| board.is_active() && board.lost_due != NEVER) {
             let due = board.lost_due.min(board.again_due);
@@ -210,7 +216,10 @@ impl<O: Observer> Machine<O> {
         let is_due = {
             let conn = self.table.slab.get(id);
             let aside = self.asides.get(conn.aside);
-            aside.is_none_or(|aside| aside.board.again_due <= now)
+            aside.is_none_or(|aside| {
+                let due = aside.board.again_due;
+                !aside.board.is_active() || due <= now || due == NEVER
+            })
         };
         if is_due {
             self.restart_timer(now, id);

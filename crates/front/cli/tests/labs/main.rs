@@ -16,6 +16,7 @@ mod input;
 mod kit;
 mod load;
 mod load_interop;
+mod load_path;
 mod load_recipes;
 mod load_words;
 mod netperf;
