@@ -10,6 +10,7 @@ pub mod capture;
 pub mod criteria;
 pub mod device;
 mod judged;
+pub mod lateness;
 pub mod load;
 pub mod locator;
 pub mod plan;
@@ -25,6 +26,7 @@ pub mod validate;
 pub mod vary;
 
 pub use criteria::Criterion;
+pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
 pub use load::LoadJob;
 pub use locator::{Driver, Locator};
 pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob};

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    lateness::{Lateness, LatenessReport},
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
     socket::SocketReport,
@@ -86,6 +87,9 @@ pub struct Report {
     /// What socket tests measured, test by test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,
+    /// How late the tester was, and what of the result that may have caused.
+    #[serde(default)]
+    pub lateness: LatenessReport,
     /// Clocks and stamps.
     pub clock: ClockReport,
     /// What the reader must know to trust the figures, a sentence each.
@@ -321,6 +325,9 @@ pub struct WorkerReport {
     pub full_events: u64,
     /// Share of loop turns in which there was something to do, 0 to 1.
     pub busy: f64,
+    /// How late it was.
+    #[serde(default)]
+    pub lateness: Lateness,
 }
 
 /// One port.

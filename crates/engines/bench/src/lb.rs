@@ -9,7 +9,9 @@
 //!
 //! All traffic is open loop: what is sent does not depend on what comes back. A frame that came to our
 //! port and found no room there is the tester's fault and not the device's; so is what could not be
-//! sent. The search knows the difference, and the result says who was the limit.
+//! sent. The search knows the difference, and the result says who was the limit. A trial that went wrong
+//! while the tester was late, and by no more than that may have cost, is void and repeated; after a few of
+//! them the search ends without a limit.
 
 mod course;
 mod device;
@@ -148,11 +150,11 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
         weight -= item.weight();
         let mut course = Course::new(bench, plan, item, &mut tuples, now + part, found_cps);
         let found = search(&mut course, &item.search(plan));
-        let stop = found
-            .as_ref()
-            .err()
-            .map(|stop| matches!(stop, Stop::Interrupted));
-        let result = course.conclude(found.as_ref().ok());
+        let late = match &found {
+            Err(Stop::Late(reason)) => Some(reason.clone()),
+            _ => None,
+        };
+        let result = course.conclude(found.as_ref().ok(), late);
         if item.test.metric == LbMetric::Cps {
             found_cps = result.limit.or(found_cps);
         }
@@ -160,16 +162,16 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
             .extend(warnings(plan, &result, tuples.came_round()));
         bench.tell(&Event::End(&result));
         run.results.push(result);
-        match (found, stop) {
-            (Err(Stop::Failed(error)), _) => {
+        match found {
+            Err(Stop::Failed(error)) => {
                 run.end = LbEnd::Failed(error);
                 break;
             }
-            (_, Some(_)) => {
+            Err(Stop::Interrupted) => {
                 run.end = LbEnd::Interrupted;
                 break;
             }
-            _ => {}
+            Ok(_) | Err(Stop::Late(_)) => {}
         }
     }
     run

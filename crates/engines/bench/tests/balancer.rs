@@ -7,8 +7,8 @@ use wb_bench::{
     lb::{self, LbEnd},
 };
 use wb_model::{
-    Plan, Report, Summary, Totals, Verdict,
-    bench::{LbLimit, LbMetric, LbPlan, LbResult},
+    Lateness, LatenessReport, Plan, Report, Summary, Totals, Verdict,
+    bench::{LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
     load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
     report::{ClockReport, Rates},
 };
@@ -30,6 +30,9 @@ const PLAN: &str = r#"
     kind = "conntrack"
 "#;
 
+/// Frames for which the device has room.
+const QUEUE: f64 = 500.0;
+
 /// What the device carries: frames and connections per second, connections; and the tester.
 struct Paper {
     pps: f64,
@@ -41,6 +44,11 @@ struct Paper {
     missed: u64,
     stop_after: usize,
     runs: usize,
+    /// In which runs the tester is stopped for 80 ms of each second.
+    stopped: fn(usize) -> bool,
+    /// In which runs it offers half of what it could.
+    hampered: fn(usize) -> bool,
+    lateness: Lateness,
 }
 
 impl Paper {
@@ -55,6 +63,9 @@ impl Paper {
             missed: 0,
             stop_after: usize::MAX,
             runs: 0,
+            stopped: |_| false,
+            hampered: |_| false,
+            lateness: Lateness::default(),
         }
     }
 
@@ -85,8 +96,23 @@ impl Paper {
         };
         if client.transport == LoadTransport::Udp {
             let asked = client.rate.pps.unwrap() as f64;
-            let sent = asked.min(self.tester_pps);
-            let through = sent.min(self.pps);
+            let most = match (self.hampered)(self.runs) {
+                true => asked / 2.0,
+                false => self.tester_pps,
+            };
+            let sent = asked.min(most);
+            let mut through = sent.min(self.pps);
+            if (self.stopped)(self.runs) {
+                let burst = sent * 0.08;
+                through = through.min(sent - (burst - QUEUE).max(0.0));
+                self.lateness = Lateness {
+                    largest_gap_ns: 80_000_000,
+                    stalls: seconds.ceil() as u64,
+                    stalled_ns: 80_000_000 * seconds.ceil() as u64,
+                    late_departures: (burst * seconds) as u64,
+                    ..Lateness::default()
+                };
+            }
             steady.tx_pps = sent;
             c.frames.offered_frames = Some((sent * seconds) as u64);
             s.frames.received_frames = Some((through * seconds) as u64);
@@ -136,6 +162,7 @@ impl Bench for Paper {
         self.runs += 1;
         assert!(plan.validate().is_ok(), "{:?}", plan.validate());
         let before = self.reading(0);
+        self.lateness = Lateness::default();
         let (client, server) = self.outcome(&plan);
         let shape = &plan.loads[0].shape;
         self.now += (shape.ramp.0 + shape.duration.0 + shape.drain.0).as_nanos() as u64;
@@ -169,6 +196,10 @@ impl Bench for Paper {
                 criteria: Vec::new(),
                 capture: None,
                 socket: None,
+                lateness: LatenessReport {
+                    all: self.lateness,
+                    may_have_caused: None,
+                },
                 load: Some(LoadReport {
                     jobs: vec![client, server],
                 }),
@@ -262,6 +293,86 @@ fn the_testers_limit_is_a_lower_bound() {
     let run = lb::run(&mut paper, &plan("[[test]]\nmetric = \"oneway-pps\"\n"));
     assert_eq!(run.results[0].limited_by, LbLimit::Tester);
     assert_near(run.results[0].limit, 200_001.0);
+}
+
+const ONEWAY: &str = "[[test]]\nmetric = \"oneway-pps\"\n";
+
+#[test]
+fn a_late_trial_is_void_and_repeated() {
+    let mut paper = Paper {
+        stopped: |run| run % 3 != 0,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(ONEWAY));
+    let result = &run.results[0];
+    assert_near(result.limit, 500_000.0);
+    assert_eq!(
+        (result.limited_by, result.confirmed),
+        (LbLimit::Device, true)
+    );
+    let void: Vec<_> = result
+        .trials
+        .iter()
+        .filter(|t| t.outcome == LbOutcome::Late)
+        .collect();
+    assert!(!void.is_empty());
+    for trial in void {
+        assert!(
+            trial.reason.starts_with("the tester was late"),
+            "{}",
+            trial.reason
+        );
+        assert!(trial.lateness.late_departures >= trial.ours.lost_frames);
+    }
+    // However late, twice as many as the device carries are too many.
+    let broke = |t: &&LbTrial| t.asked > 600_000.0 && t.lateness.stalls > 0;
+    for trial in result.trials.iter().filter(broke) {
+        assert_eq!(trial.outcome, LbOutcome::Broke, "{trial:?}");
+    }
+}
+
+#[test]
+fn a_tester_that_is_always_late_finds_nothing_and_blames_nobody() {
+    let mut paper = Paper {
+        stopped: |_| true,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(ONEWAY));
+    assert!(matches!(run.end, LbEnd::Completed));
+    let result = &run.results[0];
+    assert_eq!((result.limit, result.limited_by), (None, LbLimit::Tester));
+    assert!(
+        result
+            .late
+            .as_ref()
+            .unwrap()
+            .starts_with("the tester was late")
+    );
+    assert!(paper.runs < 20, "{}", paper.runs);
+}
+
+#[test]
+fn one_trial_that_was_not_offered_is_no_limit() {
+    // Function pointers hold no values; each has its own.
+    const HAMPERED: [fn(usize) -> bool; 8] = [
+        |n| n == 0,
+        |n| n == 1,
+        |n| n == 2,
+        |n| n == 3,
+        |n| n == 4,
+        |n| n == 5,
+        |n| n == 6,
+        |n| n == 7,
+    ];
+    for (bad, hampered) in HAMPERED.into_iter().enumerate().skip(1) {
+        let mut paper = Paper {
+            hampered,
+            ..Paper::new()
+        };
+        let run = lb::run(&mut paper, &plan(ONEWAY));
+        assert_near(run.results[0].limit, 500_000.0);
+        assert_eq!(run.results[0].limited_by, LbLimit::Device, "run {bad}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use wb_model::capture::{CaptureOutput, Compression, Overflow};
+use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue, StrippedVlan};
 
 use crate::encode::Encoding;
@@ -137,6 +138,8 @@ pub struct ReaderOutcome {
     pub longest_frame: u32,
     /// The longest time between two looks at the port.
     pub longest_gap_ns: u64,
+    /// How late it was; waiting for a buffer counts, as the ring fills just the same.
+    pub lateness: Lateness,
     /// Times it had to wait for a buffer.
     pub buffer_waits: u64,
     /// How long it waited in all.
@@ -185,6 +188,7 @@ struct Reader<'a, C> {
     outcome: ReaderOutcome,
     latest_stamp_ns: u64,
     looked_ns: u64,
+    expected: Turns,
     counters_ns: u64,
     flushes: u64,
     /// Frames are not just kept: they are filtered, or one has to tell of a loss.
@@ -259,6 +263,7 @@ impl<'a, C: Clock> Reader<'a, C> {
             },
             latest_stamp_ns: 0,
             looked_ns: now_ns,
+            expected: Turns::default(),
             counters_ns: now_ns,
             flushes: control.flushes(),
         }
@@ -281,6 +286,8 @@ impl<'a, C: Clock> Reader<'a, C> {
                 }
                 continue;
             }
+            let until_ns = self.clock.monotonic_ns().saturating_add(LOOK_NS);
+            self.expected.sleep_until(until_ns);
             if !calm(rx.wait(LOOK))?.unwrap_or(false) && self.flushes_idle() {
                 self.hand_over();
             }
@@ -329,7 +336,12 @@ impl<'a, C: Clock> Reader<'a, C> {
         let gap_ns = now_ns.saturating_sub(self.looked_ns);
         self.outcome.longest_gap_ns = self.outcome.longest_gap_ns.max(gap_ns);
         self.looked_ns = now_ns;
+        let away_ns = self.expected.begin(now_ns);
+        let stalled = self.outcome.lateness.away(away_ns);
         let n = calm(rx.receive(BATCH, |frame| self.take(frame)))?.unwrap_or(0);
+        if stalled && n > 0 {
+            self.outcome.lateness.late_reads += n as u64;
+        }
         if n == 0 {
             self.losses.ring_is_empty();
         }

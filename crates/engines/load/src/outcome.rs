@@ -1,6 +1,6 @@
 //! What a worker did, and what all of them did together.
 
-use wb_model::load::LoadEnd;
+use wb_model::{lateness::Lateness, load::LoadEnd};
 use wb_port::{PortError, RxCounters, TxCounters};
 use wb_tcp::{Counters, Latencies};
 
@@ -80,6 +80,8 @@ pub struct LoadOutcome {
     pub link_downs: u64,
     /// For how long, in ns.
     pub link_down_ns: u64,
+    /// How late it was.
+    pub lateness: Lateness,
     /// What ended it before its time.
     pub fault: Option<PortError>,
 }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::LoadEnd;
 use wb_port::{PortError, QueuePair, RxQueue, TxQueue};
 use wb_tcp::{
@@ -101,6 +102,14 @@ pub struct LoadWorker {
     busy_turns: u64,
     busy_ns: u64,
     longest_turn_ns: u64,
+    expected: Turns,
+    lateness: Lateness,
+    /// What waited while the worker was away is being read and made up for, until then at most.
+    behind_until: Option<u64>,
+    /// Frames sent meanwhile.
+    burst: u64,
+    /// Launches and requests that were unsent when this was looked at last.
+    unsent_seen: u64,
     last: Option<(u64, bool)>,
     /// When the link went down, and how many frames had been sent by then.
     down_since: Option<(u64, u64)>,
@@ -159,6 +168,11 @@ impl LoadWorker {
             busy_turns: 0,
             busy_ns: 0,
             longest_turn_ns: 0,
+            expected: Turns::default(),
+            lateness: Lateness::default(),
+            behind_until: None,
+            burst: 0,
+            unsent_seen: 0,
             last: None,
             down_since: None,
             link_downs: 0,
@@ -190,9 +204,15 @@ impl LoadWorker {
             self.at = at;
             self.follow(at, now, control, &mut sink);
         }
-        self.machine.poll(now, &mut sink);
+        // What came while the worker was away is no timeout: it is read before any timer expires.
+        if self.behind_until.is_none() || received < self.spec.batch {
+            self.machine.poll(now, &mut sink);
+        }
         sink.submit();
         let sent = sink.sent;
+        if self.behind_until.is_some() {
+            self.catch_up(mono, received, sent);
+        }
         let up = self.flush(tx, mono)?;
         self.publish(mono, tx, rx, slot);
         let busy = received > 0 || sent > 0;
@@ -229,6 +249,9 @@ impl LoadWorker {
         } else if tx.in_flight() > 0 {
             turn.next_ns = turn.next_ns.clamp(mono + FULL_NS, mono + RETRY_NS);
         }
+        if !busy {
+            self.expected.sleep_until(turn.next_ns);
+        }
         Ok(turn)
     }
 
@@ -240,6 +263,41 @@ impl LoadWorker {
             self.busy_ns += ns;
             self.longest_turn_ns = self.longest_turn_ns.max(ns);
         }
+        let away_ns = self.expected.begin(mono);
+        if self.lateness.away(away_ns) {
+            self.was_away(mono, away_ns);
+        }
+    }
+
+    /// Nobody took a turn for so long.
+    #[cold]
+    fn was_away(&mut self, mono: u64, away_ns: u64) {
+        self.lateness.exposed_connections += self.machine.counters().open;
+        self.behind_until = Some(mono.saturating_add(away_ns));
+        self.unsent_seen = self.unsent();
+    }
+
+    /// A turn of those after it: all that is read had waited, and all that is sent should have been
+    /// sent before. That may take as long again.
+    #[cold]
+    fn catch_up(&mut self, mono: u64, received: usize, sent: usize) {
+        self.lateness.late_reads += received as u64;
+        self.burst += sent as u64;
+        let unsent = self.unsent();
+        self.lateness.missed_departures += unsent - self.unsent_seen;
+        self.unsent_seen = unsent;
+        if received == 0 && sent == 0 || self.behind_until.is_some_and(|until| mono >= until) {
+            self.caught_up();
+        }
+    }
+
+    fn caught_up(&mut self) {
+        self.behind_until = None;
+        self.lateness.made_up(std::mem::take(&mut self.burst));
+    }
+
+    fn unsent(&self) -> u64 {
+        self.pace.counters().unsent + self.asks.counters().unsent
     }
 
     /// Takes a batch and answers it into lent slots.
@@ -520,6 +578,7 @@ impl LoadWorker {
         }
         tx.take_refused(|_| ());
         tx.withdraw(|_| ());
+        self.caught_up();
         self.close_phase(self.at);
         self.phase = LoadPhase::Done;
         let mono = self.last.map_or(0, |(mono, _)| mono);
@@ -546,6 +605,10 @@ impl LoadWorker {
             longest_turn_ns: self.longest_turn_ns,
             link_downs: self.link_downs,
             link_down_ns: self.link_down_ns,
+            lateness: Lateness {
+                dropped_reads: rx.counters().dropped_frames,
+                ..self.lateness
+            },
             fault,
         }
     }

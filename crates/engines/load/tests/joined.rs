@@ -69,6 +69,52 @@ fn kept_connections_ask_again_and_again() {
 }
 
 #[test]
+fn what_waited_while_nobody_looked_did_not_time_out() {
+    let mut lab = Lab::new(|options| options.backward.delay_ns = 40 * MS);
+    let mut udp = job(5000, 200);
+    udp.transport = LoadTransport::Udp;
+    udp.request = LoadMessage::Bytes(100);
+    udp.answer = LoadAnswer::Echo;
+    let (mut client, server) = lab.specs(&udp, &server_of(&udp));
+    // Far fewer than wait.
+    client.batch = 16;
+    let both = lab.run_specs(
+        client,
+        server,
+        &[(100 * MS, &|lab: &Lab| {
+            lab.clock.advance(30_000 * MS);
+        })],
+    );
+    let late = both.client.lateness;
+    assert_eq!(late.stalls, 1, "{late:?}");
+    assert!(late.largest_gap_ns > 29_990 * MS, "{late:?}");
+    // Those under way were exposed, and their answers read late; the rest of the launches was given up.
+    assert!(late.exposed_connections >= 190, "{late:?}");
+    assert!(late.late_reads >= 190, "{late:?}");
+    let (client, _) = both.totals();
+    assert_eq!(client.failed_connections, 0, "{:?}", client.failures());
+    assert_eq!(client.completed_connections, client.attempted_connections);
+    assert_eq!(
+        late.missed_departures, client.unsent_connections,
+        "{late:?}"
+    );
+    assert!(client.unsent_connections >= 490, "{late:?}");
+    assert_eq!(
+        client.attempted_connections + client.unsent_connections,
+        1000
+    );
+}
+
+#[test]
+fn a_punctual_worker_was_never_away() {
+    let both = Lab::new(|_| ()).run(&job(2000, 100), &server_of(&job(2000, 100)), &[]);
+    for outcome in [&both.client, &both.server] {
+        let late = &outcome.lateness;
+        assert_eq!((late.stalls, late.frames_at_risk()), (0, 0), "{late:?}");
+    }
+}
+
+#[test]
 fn datagrams_are_answered() {
     let mut udp = job(1000, 200);
     udp.transport = LoadTransport::Udp;

@@ -268,6 +268,37 @@ impl Lane {
         self.pacer.is_some() && !self.bursts
     }
 
+    /// The worker was away for `away_ns` until now: how many frames that fell due meanwhile will leave
+    /// late, and how many are given up. `since_end_ns`: the duration was over so long ago, if it is.
+    #[cold]
+    pub(crate) fn was_away(
+        &mut self,
+        elapsed_ns: u64,
+        away_ns: u64,
+        since_end_ns: Option<u64>,
+    ) -> (u64, u64) {
+        let Some(pacer) = self.pacer.as_ref().filter(|pacer| !pacer.is_done()) else {
+            return (0, 0);
+        };
+        let before = match elapsed_ns.checked_sub(away_ns) {
+            Some(since_ns) => pacer.waiting(since_ns),
+            None => 0,
+        };
+        let due = pacer.waiting(elapsed_ns) - before;
+        let skipped = pacer.skipped();
+        self.give_up(elapsed_ns);
+        if let Some(since_end_ns) = since_end_ns {
+            self.end(since_end_ns);
+        }
+        if self.is_done() {
+            return (0, due);
+        }
+        let missed = (self.skipped_frames() - skipped).min(due);
+        // What was put off is due later.
+        let waiting = self.pacer.as_ref().map_or(0, |p| p.waiting(elapsed_ns));
+        ((due - missed).min(waiting), missed)
+    }
+
     /// Gives up what is older than may be made up for, or puts the rest off where no time ends it.
     #[inline]
     pub(crate) fn give_up(&mut self, elapsed_ns: u64) {

@@ -164,6 +164,32 @@ impl Receiver {
         Ok(n)
     }
 
+    /// As [`step`](Receiver::step), after the worker was away: takes note of how long the oldest frame
+    /// has waited, if its stamp tells.
+    #[cold]
+    pub(crate) fn step_late<R: RxQueue>(
+        &mut self,
+        rx: &mut R,
+        max: usize,
+        drain_since_wall_ns: u64,
+        now_wall_ns: u64,
+        oldest_ns: &mut u64,
+    ) -> Result<usize, PortError> {
+        self.turns += 1;
+        let mut n = 0;
+        for (lane, sorter) in self.sorters.iter_mut().enumerate() {
+            sorter.analyser.drain_since(drain_since_wall_ns);
+            n += rx.receive_from(lane, max, |frame| {
+                if tells_arrival(frame.stamp_source) {
+                    *oldest_ns = (*oldest_ns).max(now_wall_ns.saturating_sub(frame.stamp_ns));
+                }
+                sorter.take_of_lane(frame);
+            })?;
+        }
+        self.busy_turns += u64::from(n > 0);
+        Ok(n)
+    }
+
     /// Frames that arrive later than this count for nothing. Stamps that were taken while reading, by
     /// a network card's own clock, or long ago for a file do not tell: such frames count.
     pub fn end_at(&mut self, wall_ns: u64) {

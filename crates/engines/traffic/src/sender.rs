@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wb_measure::Histogram;
+use wb_model::lateness::{LATE_NS, Lateness, Turns};
 use wb_port::{PortError, TxCounters, TxQueue};
 
 use crate::frames::MOST_FRAMES;
@@ -69,6 +70,8 @@ pub struct SenderOutcome {
     pub busy_turns: u64,
     /// What the port counted since it was opened.
     pub tx: TxCounters,
+    /// How late it was.
+    pub lateness: Lateness,
 }
 
 /// What can be said of a sender while it runs.
@@ -125,6 +128,8 @@ pub struct Sender {
     largest_catch_up: u64,
     turns: u64,
     busy_turns: u64,
+    expected: Turns,
+    lateness: Lateness,
 }
 
 impl Sender {
@@ -177,6 +182,8 @@ impl Sender {
             largest_catch_up: 0,
             turns: 0,
             busy_turns: 0,
+            expected: Turns::default(),
+            lateness: Lateness::default(),
         })
     }
 
@@ -200,6 +207,12 @@ impl Sender {
     pub fn step<T: TxQueue, C: Clock>(&mut self, tx: &mut T, clock: &C) -> Result<Step, PortError> {
         let now_ns = clock.monotonic_ns();
         self.turns += 1;
+        let away_ns = self.expected.begin(now_ns);
+        if away_ns > LATE_NS {
+            self.was_away(now_ns, away_ns);
+        } else {
+            self.lateness.away(away_ns);
+        }
         if now_ns < self.wake_ns {
             if tx.in_flight() > 0 {
                 self.flush(tx, clock)?;
@@ -212,6 +225,30 @@ impl Sender {
             Phase::Flight { until_ns } => self.fly(tx, clock, now_ns, until_ns),
             Phase::Done => Ok(self.report(tx, now_ns, 0)),
         }
+    }
+
+    /// The worker sleeps: the next turn is not expected before this time.
+    #[inline]
+    pub(crate) fn sleep_until(&mut self, mono_ns: u64) {
+        self.expected.sleep_until(mono_ns);
+    }
+
+    /// Nobody took a turn for so long. What fell due meanwhile leaves at once, or never.
+    #[cold]
+    fn was_away(&mut self, now_ns: u64, away_ns: u64) {
+        self.lateness.away(away_ns);
+        let over = matches!(self.phase, Phase::Flight { .. } | Phase::Done);
+        if over || now_ns < self.run_ns {
+            return;
+        }
+        let since_end_ns = now_ns.checked_sub(self.end_ns);
+        let mut burst = 0;
+        for lane in &mut self.lanes {
+            let (late, missed) = lane.was_away(now_ns - self.run_ns, away_ns, since_end_ns);
+            burst += late;
+            self.lateness.missed_departures += missed;
+        }
+        self.lateness.made_up(burst);
     }
 
     fn report<T: TxQueue>(&self, tx: &T, now_ns: u64, sent: usize) -> Step {
@@ -418,6 +455,7 @@ impl Sender {
             departures: self.departures.map(|departures| departures.histogram),
             turns: self.turns,
             busy_turns: self.busy_turns,
+            lateness: self.lateness,
             tx: tx.counters(),
         }
     }

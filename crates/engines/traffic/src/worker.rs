@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
 
 use crate::{
@@ -55,6 +56,20 @@ pub struct WorkerOutcome {
     pub link_down_ns: u64,
     /// How often the link went down.
     pub link_downs: u64,
+    /// How late it was, besides what the sender tells.
+    pub lateness: Lateness,
+}
+
+impl WorkerOutcome {
+    /// How late it was, with what its rings dropped for it.
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        let sender = self.sender.as_ref().map(|s| s.lateness);
+        Lateness {
+            dropped_reads: self.rx.dropped_frames,
+            ..self.lateness.plus(&sender.unwrap_or_default())
+        }
+    }
 }
 
 /// Does the work of one worker until all is sent and, if it receives, the session says finish.
@@ -88,6 +103,9 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         down_since: None,
         link_down_ns: 0,
         link_downs: 0,
+        expected: Turns::default(),
+        lateness: Lateness::default(),
+        stalled: false,
     };
     let fault = run.work().err();
     run.conclude(fault)
@@ -112,6 +130,11 @@ struct Run<'a, T, R, C> {
     down_since: Option<u64>,
     link_down_ns: u64,
     link_downs: u64,
+    /// Of turns without a sender.
+    expected: Turns,
+    lateness: Lateness,
+    /// Nothing was received since the worker was away.
+    stalled: bool,
 }
 
 /// A sender that the session waits for. Counts itself out also when the worker panics.
@@ -142,7 +165,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         while !self.control.finish.load(Ordering::Acquire) {
             let wish = match self.sender.is_some() {
                 true => self.send()?,
-                false => Wish::Until(u64::MAX),
+                false => self.look(),
             };
             if self.sender.is_none() && self.receiver.is_none() {
                 return Ok(());
@@ -158,6 +181,14 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             self.wait(wish)?;
         }
         self.receive_the_last()
+    }
+
+    /// A turn without a sender.
+    #[inline]
+    fn look(&mut self) -> Wish {
+        let away_ns = self.expected.begin(self.clock.monotonic_ns());
+        self.stalled |= self.lateness.away(away_ns);
+        Wish::Until(u64::MAX)
     }
 
     /// Takes what arrived before the end and has not been handed over yet.
@@ -287,7 +318,14 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
         receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
         let drain_since = self.control.drain_since_wall_ns.load(Ordering::Relaxed);
-        let n = match receiver.step(self.rx, most, drain_since) {
+        let stepped = match std::mem::take(&mut self.stalled) {
+            false => receiver.step(self.rx, most, drain_since),
+            true => {
+                let age_ns = &mut self.lateness.oldest_read_ns;
+                receiver.step_late(self.rx, most, drain_since, self.clock.wall_ns(), age_ns)
+            }
+        };
+        let n = match stepped {
             Ok(n) => n,
             Err(PortError::EndOfFile { .. }) => {
                 self.exhausted();
@@ -321,6 +359,10 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
         let now_ns = self.clock.monotonic_ns();
         let until = until.min(now_ns + LOOK_NS);
+        match &mut self.sender {
+            Some(sender) => sender.sleep_until(until),
+            None => self.expected.sleep_until(until),
+        }
         if self.receiver.is_none() || self.received_all {
             self.clock.sleep_until(until);
         } else if until > now_ns {
@@ -388,6 +430,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             fault,
             link_down_ns: self.link_down_ns,
             link_downs: self.link_downs,
+            lateness: self.lateness,
         }
     }
 }

@@ -204,6 +204,33 @@ fn a_stall_beyond_the_end_is_made_up_if_short_enough() {
 }
 
 #[test]
+fn what_fell_due_during_a_stall_is_late_or_missed() {
+    let lateness = |stall_ms, catch_up_ms| stalled(stall_ms * MS, catch_up_ms * MS).lateness;
+    for (stall_ms, catch_up_ms, late, missed) in [
+        // Nobody was away.
+        (0, 100, 0, 0),
+        // More than the noise of a scheduler.
+        (20, 100, 200, 0),
+        (20, 10, 100, 100),
+        // What is no more than a batch is not late.
+        (20, 5, 0, 150),
+        (20, 0, 0, 199),
+        // Beyond the end.
+        (59, 100, 490, 0),
+        (59, 20, 0, 490),
+        (200, 100, 0, 490),
+    ] {
+        let told = lateness(stall_ms, catch_up_ms);
+        let case = format!("{stall_ms} ms, {catch_up_ms} ms: {told:?}");
+        let stalls = u64::from(stall_ms > 1);
+        assert_eq!(told.stalls, stalls, "{case}");
+        assert!(told.late_departures.abs_diff(late) <= 2, "{case}");
+        assert!(told.missed_departures.abs_diff(missed) <= 2, "{case}");
+        assert!(told.largest_gap_ns >= stall_ms * MS, "{case}");
+    }
+}
+
+#[test]
 fn bursts_leave_at_once_and_are_no_backlog() {
     let stream = Stream {
         burst: Some(5),

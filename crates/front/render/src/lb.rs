@@ -54,6 +54,7 @@ pub fn trial(metric: LbMetric, trial: &LbTrial) -> String {
         LbOutcome::Broke => "broke",
         LbOutcome::Unoffered => "not offered",
         LbOutcome::Unread => "not read",
+        LbOutcome::Late => "void",
     };
     let purpose = match trial.purpose {
         LbPurpose::Search => "",
@@ -69,7 +70,12 @@ pub fn trial(metric: LbMetric, trial: &LbTrial) -> String {
 /// The limit itself.
 fn limit(result: &LbResult) -> String {
     let Some(limit) = result.limit else {
-        return "none held".to_owned();
+        let word = if result.late.is_some() {
+            "invalid"
+        } else {
+            "none held"
+        };
+        return word.to_owned();
     };
     match result.metric {
         LbMetric::Bps => rate_bps(limit),
@@ -96,6 +102,7 @@ fn other_words(result: &LbResult) -> Option<String> {
 
 fn by(result: &LbResult) -> String {
     let by = match result.limited_by {
+        _ if result.late.is_some() => "tester: it was late",
         LbLimit::Device => "device",
         LbLimit::Tester => "tester: at least",
         LbLimit::Plan => "plan: at least",

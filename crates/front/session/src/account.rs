@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    REPORT_SCHEMA, Report, Summary, Totals,
+    Lateness, LatenessReport, REPORT_SCHEMA, Report, Summary, Totals,
     criteria::{Criterion, Limit, Metric},
     report::{
         ClockReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport,
@@ -16,6 +16,7 @@ use wb_traffic::{PKTGEN_FLOW, SenderOutcome};
 
 use crate::{
     clock::rfc3339,
+    lateness,
     prepare::{Prepared, Way, is_tagged},
     run::{End, Ended, Seat},
     verdict::{self, Circumstances},
@@ -438,6 +439,7 @@ fn workers(prepared: &Prepared, ended: &Ended) -> Vec<WorkerReport> {
             kicks: outcome.tx.kicks,
             full_events: outcome.tx.full_events,
             busy,
+            lateness: outcome.lateness(),
         });
     }
     list
@@ -450,6 +452,12 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     } else {
         part as f64 / whole as f64
     }
+}
+
+/// How late all workers were.
+fn lateness_of(ended: &Ended) -> Lateness {
+    let outcomes = ended.seats.iter().filter_map(|s| s.outcome.as_ref());
+    outcomes.fold(Lateness::default(), |sum, o| sum.plus(&o.lateness()))
 }
 
 fn port_reports(prepared: &Prepared, ended: &Ended) -> Vec<PortReport> {
@@ -567,7 +575,12 @@ fn link_downs(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64, u64)> {
 }
 
 /// Why frames are missing, if any are.
-fn missing_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option<String> {
+fn missing_because(
+    prepared: &Prepared,
+    ended: &Ended,
+    totals: &Totals,
+    lateness: &LatenessReport,
+) -> Option<String> {
     let lost = totals.lost_frames.filter(|n| *n > 0)?;
     let ours = totals.rx_dropped_frames.unwrap_or(0);
     if ours > 0 {
@@ -586,9 +599,16 @@ fn missing_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Optio
             list.join(", ")
         ));
     }
-    Some(format!(
-        "the device or the path: {lost} frames did not come back"
-    ))
+    let late = lateness.all.late_departures;
+    Some(if late >= lost {
+        format!("the tester: it was late, which may be why {lost} frames are missing")
+    } else if late > 0 {
+        format!(
+            "the device or the path: {lost} frames did not come back, up to {late} of them because the tester was late"
+        )
+    } else {
+        format!("the device or the path: {lost} frames did not come back")
+    })
 }
 
 /// Why frames stayed unsent, if any did. After a signal that is what was asked for.
@@ -603,20 +623,32 @@ fn unsent_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option
         ));
     }
     let refused = totals.refused_frames.unwrap_or(0);
-    Some(if refused > unsent / 2 {
+    let late = &lateness_of(ended);
+    Some(if late.missed_departures > unsent / 2 {
+        format!(
+            "the tester: it was away for {} ms in all, {unsent} frames stayed unsent",
+            late.stalled_ns / 1_000_000
+        )
+    } else if refused > unsent / 2 {
         format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
     } else {
         format!("the tester: its sender fell short by {unsent} frames")
     })
 }
 
-fn limited_by(prepared: &Prepared, ended: &Ended, totals: &Totals, at_max: bool) -> String {
+fn limited_by(
+    prepared: &Prepared,
+    ended: &Ended,
+    totals: &Totals,
+    lateness: &LatenessReport,
+    at_max: bool,
+) -> String {
     if let End::Fault(text) = &ended.end {
         return format!("a fault: {text}");
     }
     let causes: Vec<String> = [
         unsent_because(prepared, ended, totals),
-        missing_because(prepared, ended, totals),
+        missing_because(prepared, ended, totals, lateness),
     ]
     .into_iter()
     .flatten()
@@ -739,11 +771,24 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
+    let lateness = lateness::consider(
+        &lateness::Trial {
+            criteria: &prepared.plan.criteria,
+            reports: &criteria,
+            totals: &totals,
+            intended: totals.intended_frames,
+            offered: totals.offered_frames.unwrap_or(0),
+        },
+        lateness_of(ended),
+    );
     let (verdict, reason) = verdict::verdict(
         &ended.end,
         &criteria,
         Circumstances {
-            invalid: nothing_sent(&totals),
+            invalid: lateness
+                .may_have_caused
+                .clone()
+                .or_else(|| nothing_sent(&totals)),
             endless: prepared.plan.is_endless(),
             stopped: None,
         },
@@ -784,7 +829,13 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
         kind: prepared.plan.kind.clone(),
         verdict,
         reason,
-        limited_by: limited_by(prepared, ended, &totals, settled.iter().any(|s| s.at_max)),
+        limited_by: limited_by(
+            prepared,
+            ended,
+            &totals,
+            &lateness,
+            settled.iter().any(|s| s.at_max),
+        ),
         started: rfc3339(ended.started_wall_ns),
         elapsed_ns: ended.elapsed_ns,
         plan: prepared.plan.clone(),
@@ -807,6 +858,7 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
         capture: None,
         load: None,
         socket: None,
+        lateness,
         clock: clock_report(prepared, ended),
         warnings,
     }

@@ -253,6 +253,11 @@ fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) 
         .filter(|r| r.limit.is_none())
         .map(|r| r.metric.name())
         .collect();
+    let late: Vec<&str> = results
+        .iter()
+        .filter(|r| r.late.is_some())
+        .map(|r| r.metric.name())
+        .collect();
     let of_device = results
         .iter()
         .filter(|r| r.limited_by == LbLimit::Device)
@@ -263,6 +268,13 @@ fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) 
         End::Signal(_) => (
             Verdict::Incomplete,
             "ended early; this is what was measured until then".to_owned(),
+        ),
+        End::Completed if !late.is_empty() && late.len() == without.len() => (
+            Verdict::Invalid,
+            format!(
+                "the tester was late, again and again; nothing is known of {device}: {}",
+                late.join(", ")
+            ),
         ),
         End::Completed if !without.is_empty() => (
             Verdict::Fail,

@@ -27,7 +27,7 @@ use wb_host::{
     user::Kept,
 };
 use wb_model::{
-    Driver, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
+    Driver, Lateness, LatenessReport, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
     capture::{CaptureJob, CaptureOutput, DirectWrites, Direction, Stamps},
     criteria::{Limit, Metric},
     report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
@@ -905,7 +905,9 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         _ if lost == 0 => "nothing was lost".to_owned(),
         _ => format!("{lost} frames were lost"),
     };
+    let late = lateness_of(&ended);
     let by = match &ended.end {
+        _ if lost > 0 => lost_because(account, interface_drops, &late),
         End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
         _ => "the plan: it said when to end".to_owned(),
     };
@@ -950,6 +952,10 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         capture: Some(capture_report(&ended, interface_drops)),
         load: None,
         socket: None,
+        lateness: LatenessReport {
+            all: late,
+            may_have_caused: None,
+        },
         clock: ClockReport {
             rx_stamp: ended
                 .ports
@@ -962,6 +968,31 @@ fn report(mut ended: Ended<'_>) -> (Report, End) {
         warnings: ended.warnings,
     };
     (report, ended.end)
+}
+
+/// How late all readers were, with what their rings dropped for it.
+fn lateness_of(ended: &Ended<'_>) -> Lateness {
+    let outcomes = ended.outcomes.iter();
+    outcomes.fold(Lateness::default(), |sum, o| {
+        sum.plus(&Lateness {
+            dropped_reads: o.rx.dropped_frames,
+            ..o.lateness
+        })
+    })
+}
+
+/// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
+fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> String {
+    let written = account.not_written + account.queue_drop;
+    if account.kernel_drop > 0 {
+        format!("the tester: its readers were late ({})", late.account())
+    } else if written > 0 {
+        format!("the tester: it could not write {written} frames")
+    } else if interface_drops > 0 {
+        format!("the interface: it dropped {interface_drops} frames before any filter")
+    } else {
+        "the tester: it did not read all that came".to_owned()
+    }
 }
 
 fn port_reports(ended: &Ended<'_>) -> Vec<PortReport> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Histogram, Measurement};
 use wb_model::{
-    Plan, REPORT_SCHEMA, Report, Summary, Totals,
+    Lateness, Plan, REPORT_SCHEMA, Report, Summary, Totals,
     device::{DeviceConfig, DeviceJob, Mode},
     report::{ClockReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -17,6 +17,7 @@ use crate::{
     account::{judge, measurement_warnings, nothing_sent, share, signal_name, summary},
     clock::rfc3339,
     devices::WatchQueue,
+    lateness,
     ports::OpenPort,
     verdict::{self, Circumstances},
 };
@@ -172,6 +173,14 @@ fn receiving_rates(seen: &Measurement, totals: &Totals) -> Rates {
     }
 }
 
+/// With what its ring dropped.
+fn watcher_lateness(outcome: &WatchOutcome) -> Lateness {
+    Lateness {
+        dropped_reads: outcome.rx.dropped_frames,
+        ..outcome.lateness
+    }
+}
+
 fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
     let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
     let mut list: Vec<WorkerReport> = ended
@@ -189,6 +198,7 @@ fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
                 kicks: device.tx.kicks,
                 full_events: device.tx.full_events,
                 busy: share(device.busy_turns, device.turns),
+                lateness: device.lateness,
                 ..WorkerReport::default()
             }
         })
@@ -206,6 +216,7 @@ fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
             totals: arrived(outcome),
             latency_ns: summary(outcome.measurement.latency.summary()),
             busy: share(outcome.busy_turns, outcome.turns),
+            lateness: watcher_lateness(outcome),
             ..WorkerReport::default()
         });
     }
@@ -276,7 +287,7 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
     }
 }
 
-fn limited_by(ended: &Ended<'_>, totals: &Totals) -> String {
+fn limited_by(ended: &Ended<'_>, totals: &Totals, late: &Lateness) -> String {
     if let End::Fault(text) = &ended.end {
         return format!("a fault: {text}");
     }
@@ -301,6 +312,8 @@ fn limited_by(ended: &Ended<'_>, totals: &Totals) -> String {
         let ours = totals.rx_dropped_frames.unwrap_or(0);
         causes.push(if ours > 0 {
             format!("the tester: its receiver dropped {ours} frames, {lost} are missing in all")
+        } else if late.late_departures >= lost {
+            format!("the tester: it was late, which may be why {lost} frames are missing")
         } else {
             format!("the device or the path: {lost} frames did not come back")
         });
@@ -378,11 +391,28 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
     let latency = summary(all.latency.summary());
     let judged = ended.plan.criteria.iter();
     let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &latency)).collect();
+    let workers = workers(ended);
+    let late = workers
+        .iter()
+        .fold(Lateness::default(), |sum, w| sum.plus(&w.lateness));
+    let lateness = lateness::consider(
+        &lateness::Trial {
+            criteria: &ended.plan.criteria,
+            reports: &criteria,
+            totals: &totals,
+            intended: totals.intended_frames,
+            offered: totals.offered_frames.unwrap_or(0),
+        },
+        late,
+    );
     let (verdict, reason) = verdict::verdict(
         &ended.end,
         &criteria,
         Circumstances {
-            invalid: nothing_sent(&totals),
+            invalid: lateness
+                .may_have_caused
+                .clone()
+                .or_else(|| nothing_sent(&totals)),
             endless: ended.plan.is_endless(),
             stopped: None,
         },
@@ -392,7 +422,7 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         kind: ended.plan.kind.clone(),
         verdict,
         reason,
-        limited_by: limited_by(ended, &totals),
+        limited_by: limited_by(ended, &totals, &late),
         started: rfc3339(ended.started_wall_ns),
         elapsed_ns: ended.elapsed_ns,
         plan: ended.plan.clone(),
@@ -409,12 +439,13 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         jobs: jobs(ended, totals, rates, latency),
         flows: Vec::new(),
         flows_omitted: 0,
-        workers: workers(ended),
+        workers,
         ports: ports(ended),
         criteria,
         capture: None,
         load: None,
         socket: None,
+        lateness,
         clock: clock(ended),
         warnings,
     }

@@ -16,6 +16,7 @@ mod device_report;
 pub mod devices;
 mod error;
 mod guard;
+mod lateness;
 pub mod load;
 mod machine;
 mod ports;

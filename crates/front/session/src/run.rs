@@ -52,6 +52,14 @@ impl Finished {
         match &self.end {
             End::Signal(n) => u8::try_from(128 + n).unwrap_or(130),
             End::Fault(_) => 4,
+            // Without criteria nothing was to be proved: the report says what may be ours.
+            End::Completed
+                if self.report.criteria.is_empty()
+                    && self.report.lateness.may_have_caused.is_some()
+                    && self.report.totals.offered_frames != Some(0) =>
+            {
+                0
+            }
             End::Completed => match self.report.verdict {
                 wb_model::Verdict::Fail => 1,
                 wb_model::Verdict::Invalid => 3,

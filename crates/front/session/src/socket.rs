@@ -17,7 +17,7 @@ use wb_host::{
     user::Kept,
 };
 use wb_model::{
-    Phase, Plan, Snapshot, Totals,
+    Lateness, Phase, Plan, Snapshot, Totals,
     socket::{
         Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
         SocketServerJob, SocketStage,
@@ -25,7 +25,7 @@ use wb_model::{
 };
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, run_job};
 
-use crate::{End, Finished, Signals, StartError, run::clock_step};
+use crate::{End, Finished, Signals, StartError, lateness::Watchman, run::clock_step};
 
 mod report;
 
@@ -171,6 +171,7 @@ impl PreparedSockets {
     pub fn run(self, progress: bool, observe: &mut dyn FnMut(&Snapshot)) -> Finished {
         let times = Times::start();
         let signals = self.signals.clone();
+        let watchman = Watchman::start();
         let mut jobs = Vec::new();
         let mut failure: Option<(String, SocketFailure)> = None;
         for (number, job) in (0_u32..).zip(&self.plan.sockets) {
@@ -220,7 +221,8 @@ impl PreparedSockets {
             (None, None) => End::Completed,
         };
         let sockets = SocketReport { jobs, server: None };
-        let report = report::report(&self.plan, &times, &end, sockets);
+        let late = watchman.end();
+        let report = report::report(&self.plan, &times, &end, sockets, late);
         Finished { report, end }
     }
 }
@@ -259,10 +261,11 @@ impl PreparedServer {
     pub fn run(self, observe: &mut dyn FnMut(&Snapshot)) -> Finished {
         let times = Times::start();
         let signals = self.signals.clone();
+        let watchman = Watchman::start();
         let served = self.server.serve(signals.flag(), &mut |live: &SocketLive| {
             observe(&times.snapshot(Phase::Running, *live))
         });
-        finish_server(&self.plan, &times, &signals, served)
+        finish_server(&self.plan, &times, &signals, served, watchman.end())
     }
 }
 
@@ -271,6 +274,7 @@ fn finish_server(
     times: &Times,
     signals: &Signals,
     served: wb_model::socket::SocketServerReport,
+    late: Lateness,
 ) -> Finished {
     let end = match signals.received() {
         Some(signal) => End::Signal(signal),
@@ -280,7 +284,7 @@ fn finish_server(
         jobs: Vec::new(),
         server: Some(served),
     };
-    let report = report::report(plan, times, &end, sockets);
+    let report = report::report(plan, times, &end, sockets, late);
     Finished { report, end }
 }
 
@@ -299,9 +303,10 @@ pub fn serve_one(
     let times = Times::start();
     give_up_privileges(job)?;
     let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
+    let watchman = Watchman::start();
     let served = wb_socket::serve_one(job, host, control)
         .map_err(|e| StartError::stream("standard input", e.to_string()))?;
-    Ok(finish_server(plan, &times, signals, served))
+    Ok(finish_server(plan, &times, signals, served, watchman.end()))
 }
 
 /// The ends of a data connection as the resolver has them.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LbMetric, LbPlan};
-use crate::{load::LoadTransport, report::Verdict};
+use crate::{lateness::Lateness, load::LoadTransport, report::Verdict};
 
 /// The value of `schema` in reports of this version.
 pub const LB_REPORT_SCHEMA: &str = "wirebench.lb-report/1";
@@ -67,6 +67,10 @@ pub struct LbResult {
     pub trials: Vec<LbTrial>,
     /// Which of them shows the limit.
     pub best_trial: Option<usize>,
+    /// Why there is no limit though the device may have one: the tester was late in every repetition of
+    /// a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<String>,
 }
 
 /// What kept a result from being higher.
@@ -105,6 +109,8 @@ pub enum LbOutcome {
     Unoffered,
     /// The tester could not receive it; nothing is known of the device.
     Unread,
+    /// The tester was late, which may be all that went wrong: void, and repeated.
+    Late,
 }
 
 /// One trial.
@@ -126,6 +132,9 @@ pub struct LbTrial {
     pub ours: LbOurs,
     /// What the device counted.
     pub device: LbDeviceTrial,
+    /// How late the tester was.
+    #[serde(default)]
+    pub lateness: Lateness,
 }
 
 /// What we counted in a trial. Frames: sent = received + lost + tester_dropped, for each direction and

@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LoadEnd, LoadTransport};
-use crate::report::{Summary, Totals};
+use crate::{
+    lateness::Lateness,
+    report::{Summary, Totals},
+};
 
 /// Connections, counted each once: attempted = completed + failed + open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -146,6 +149,9 @@ pub struct LoadWorkerReport {
     pub busy: f64,
     /// The longest time between two looks at the port, in ns.
     pub longest_turn_ns: u64,
+    /// How late it was.
+    #[serde(default)]
+    pub lateness: Lateness,
 }
 
 /// Where a load is.

@@ -13,9 +13,14 @@ const SET_UP: Duration = Duration::from_millis(800);
 /// Connections per second for `cc` where nothing is known.
 const OPEN_RATE: u64 = 20_000;
 
+/// How often a trial is made at most that is void because the tester was late.
+const LATE_TRIALS: usize = 6;
+
 /// Why a search ended without a result.
 pub(super) enum Stop<E> {
     Interrupted,
+    /// The tester was late again and again; nothing is known of the device.
+    Late(String),
     Failed(E),
 }
 
@@ -110,7 +115,39 @@ impl<'a, B: Bench> Course<'a, B> {
         }
     }
 
-    pub(super) fn conclude(self, found: Option<&Found>) -> LbResult {
+    fn one_trial(&mut self, load: f64, why: Purpose) -> Result<judge::Judged, Stop<B::Error>> {
+        self.settle();
+        let shape = self.shape(load, why);
+        let now = self.bench.now_ns();
+        let ends = self.tuples.take(self.item.test.metric, &shape, now);
+        let plan = plans::plan(self.plan, self.item, &shape, ends);
+        let ran = self.bench.run(plan).map_err(Stop::Failed)?;
+        if ran.interrupted {
+            return Err(Stop::Interrupted);
+        }
+        let ours = judge::ours(&ran.report);
+        let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
+        let judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
+        let trial = LbTrial {
+            purpose: purpose(why),
+            asked: load,
+            offered: judged.offered,
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            seconds: judged.seconds,
+            ours: LbOurs { ..ours },
+            device: seen,
+            lateness: ran.report.lateness.all,
+        };
+        self.bench.tell(&Event::Trial {
+            metric: self.item.test.metric,
+            trial: &trial,
+        });
+        self.trials.push(trial);
+        Ok(judged)
+    }
+
+    pub(super) fn conclude(self, found: Option<&Found>, late: Option<String>) -> LbResult {
         let item = self.item;
         let metric = item.test.metric;
         let per_load = |load: f64| in_unit(metric, item.size, load);
@@ -136,7 +173,10 @@ impl<'a, B: Bench> Course<'a, B> {
             flows: (!metric.is_of_connections()).then(|| plans::flows(self.plan, item)),
             unit: unit(metric).to_owned(),
             limit: load.map(per_load),
-            limited_by: found.map_or(LbLimit::Time, limited_by),
+            limited_by: match late {
+                Some(_) => LbLimit::Tester,
+                None => found.map_or(LbLimit::Time, limited_by),
+            },
             confirmed: found.is_some_and(|f| f.confirmed),
             l2_bps: load
                 .zip(item.size)
@@ -147,6 +187,7 @@ impl<'a, B: Bench> Course<'a, B> {
                 .map(|cps| self.plan.tuples() as f64 / cps),
             trials: self.trials,
             best_trial: best,
+            late,
         }
     }
 }
@@ -179,40 +220,38 @@ impl<B: Bench> Measurer for Course<'_, B> {
         if why == Purpose::Search && !self.has_time(load) {
             return Ok(None);
         }
-        self.settle();
         let load = load.round().max(1.0);
-        let shape = self.shape(load, why);
-        let now = self.bench.now_ns();
-        let ends = self.tuples.take(self.item.test.metric, &shape, now);
-        let plan = plans::plan(self.plan, self.item, &shape, ends);
-        let ran = self.bench.run(plan).map_err(Stop::Failed)?;
-        if ran.interrupted {
-            return Err(Stop::Interrupted);
+        let mut judged = self.one_trial(load, why)?;
+        let mut trials = 1;
+        loop {
+            let again = match judged.outcome {
+                LbOutcome::Late if trials == LATE_TRIALS => return Err(Stop::Late(judged.reason)),
+                LbOutcome::Late => true,
+                // Once is an accident of ours, twice is what we can do.
+                LbOutcome::Unoffered => trials == 1,
+                _ => false,
+            };
+            if !again {
+                break;
+            }
+            if self.bench.is_stopped() {
+                return Err(Stop::Interrupted);
+            }
+            if !self.has_time(load) {
+                if judged.outcome == LbOutcome::Late {
+                    return Err(Stop::Late(judged.reason));
+                }
+                break;
+            }
+            judged = self.one_trial(load, why)?;
+            trials += 1;
         }
-        let ours = judge::ours(&ran.report);
-        let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
-        let judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
-        let trial = LbTrial {
-            purpose: purpose(why),
-            asked: load,
-            offered: judged.offered,
-            outcome: judged.outcome,
-            reason: judged.reason,
-            seconds: judged.seconds,
-            ours: LbOurs { ..ours },
-            device: seen,
-        };
-        self.bench.tell(&Event::Trial {
-            metric: self.item.test.metric,
-            trial: &trial,
-        });
-        self.trials.push(trial);
         Ok(Some(Trial {
             outcome: match judged.outcome {
                 LbOutcome::Held => Outcome::Held,
                 LbOutcome::Broke => Outcome::Broke,
                 LbOutcome::Unoffered => Outcome::Unoffered,
-                LbOutcome::Unread => Outcome::Unread,
+                LbOutcome::Unread | LbOutcome::Late => Outcome::Unread,
             },
             offered: judged.offered,
             through: judged.through,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use wb_model::{
-    Report,
+    Charge, Report,
     bench::{LbDeviceTrial, LbMetric, LbOurs, LbOutcome, LbPlan},
+    judge_lateness,
     load::{LoadJobReport, LoadPhaseReport},
     report::PortReport,
 };
@@ -119,7 +120,62 @@ pub(super) fn judge(
         judged.reason = format!("the device's counter {name} rose by {n}");
     }
     judged.seconds = seconds;
+    if let Some(reason) = late(item, shape, report, ours, &judged, risen.map(|(_, n)| *n)) {
+        (judged.outcome, judged.reason) = (LbOutcome::Late, reason);
+    }
     judged
+}
+
+/// Whether the tester's lateness may be all that kept a load from holding, or from being offered.
+fn late(
+    item: &Item,
+    shape: &Shape,
+    report: &Report,
+    ours: &LbOurs,
+    judged: &Judged,
+    risen: Option<u64>,
+) -> Option<String> {
+    let lateness = &report.lateness.all;
+    let lost = ours.lost_frames + ours.lost_answer_frames;
+    let charge = match (judged.outcome, item.test.metric) {
+        (LbOutcome::Broke, LbMetric::Cps) => Charge::Connections {
+            bad: ours.failed + ours.open,
+            borne: borne(item) * ours.attempted as f64,
+        },
+        (LbOutcome::Broke, LbMetric::Cc) => Charge::Connections {
+            bad: ours.failed + ours.open + ours.requests.saturating_sub(ours.responses),
+            borne: borne(item) * ours.attempted as f64,
+        },
+        (LbOutcome::Broke, _) => Charge::Frames {
+            bad: (lost + ours.tester_dropped_frames).max(risen.unwrap_or(0)),
+            borne: borne(item) * ours.sent_frames as f64,
+        },
+        // Rings that overflow while nobody was away are too small or their reader too slow: that is a
+        // limit, and stays one however often it is tried.
+        (LbOutcome::Unread, _) if lateness.stalls > 0 && ours.sent_frames > 0 => Charge::Frames {
+            bad: ours.tester_dropped_frames,
+            borne: 0.0,
+        },
+        (LbOutcome::Unoffered, LbMetric::Cc) => Charge::Load {
+            intended: shape.load as u64,
+            offered: ours.held,
+        },
+        (LbOutcome::Unoffered, _) => Charge::Load {
+            intended: (shape.load * judged.seconds) as u64,
+            offered: (judged.offered * judged.seconds) as u64,
+        },
+        _ => return None,
+    };
+    judge_lateness(lateness, &charge)
+}
+
+/// The share that the plan lets go wrong.
+fn borne(item: &Item) -> f64 {
+    let default = match item.test.metric {
+        LbMetric::Cps => CPS_FAILED,
+        _ => 0.0,
+    };
+    item.test.loss.map_or(default, |loss| loss.0)
 }
 
 /// What follows from three shares: lost by the device, dropped by us, offered of what was asked.
@@ -145,7 +201,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
         share(lost, ours.sent_frames),
         share(ours.tester_dropped_frames, ours.sent_frames),
     );
-    let borne = item.test.loss.map_or(0.0, |loss| loss.0);
+    let borne = borne(item);
     // Nothing sent at all is no load that held.
     let outcome = match ours.sent_frames {
         0 => LbOutcome::Unread,
@@ -161,7 +217,9 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
             "{} frames came to our ports and found no room there",
             ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered => format!("we sent {pps:.0} of {:.0} frames per second", shape.load),
+        LbOutcome::Unoffered | LbOutcome::Late => {
+            format!("we sent {pps:.0} of {:.0} frames per second", shape.load)
+        }
     };
     let offered = pps.min(shape.load * 1.02);
     Judged {
@@ -176,7 +234,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
 fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
     let rate = ours.attempted as f64 / seconds.max(1e-9);
     let bad = ours.failed + ours.open;
-    let borne = item.test.loss.map_or(CPS_FAILED, |loss| loss.0);
+    let borne = borne(item);
     let lost = ours.lost_frames + ours.lost_answer_frames;
     let failed = share(bad, ours.attempted);
     let mut outcome = outcome(failed, borne, 0.0, rate / shape.load);
@@ -194,7 +252,7 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
             "{bad} of {} connections failed; {} frames came to our ports and found no room there",
             ours.attempted, ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered => format!(
+        LbOutcome::Unoffered | LbOutcome::Late => format!(
             "we opened {rate:.0} of {:.0} connections per second",
             shape.load
         ),
@@ -210,7 +268,7 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
 }
 
 fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
-    let borne = item.test.loss.map_or(0.0, |loss| loss.0);
+    let borne = borne(item);
     let unanswered = ours.requests.saturating_sub(ours.responses);
     let bad = ours.failed + ours.open + unanswered.min(ours.attempted);
     let failed = share(bad, ours.attempted);
@@ -241,7 +299,9 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
             "{bad} of {} connections failed; {} frames came to our ports and found no room there",
             ours.attempted, ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered => format!("we opened {} of {:.0} in time", ours.held, shape.load),
+        LbOutcome::Unoffered | LbOutcome::Late => {
+            format!("we opened {} of {:.0} in time", ours.held, shape.load)
+        }
     };
     let offered = match outcome {
         LbOutcome::Broke => shape.load,

@@ -119,6 +119,8 @@ impl Lab {
                 act(self);
                 next = events.next();
             }
+            // One of them may have been that nobody looked for a while.
+            let now = self.clock.now_ns();
             let (mut busy, mut wake) = (false, now + self.step);
             for end in 0..2 {
                 if done[end] {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use wb_model::device::TimeForm;
+use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxQueue};
 use wb_walk::{Time, Walker};
 
@@ -103,6 +104,8 @@ struct DeviceLane<Q, C> {
     /// Something happened since progress was shown.
     unpublished: bool,
     end: End,
+    expected: Turns,
+    lateness: Lateness,
 }
 
 /// What became of the frames of a turn.
@@ -138,6 +141,8 @@ impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
             published_ns: 0,
             unpublished: true,
             end: End::default(),
+            expected: Turns::default(),
+            lateness: Lateness::default(),
         }
     }
 
@@ -381,6 +386,32 @@ impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
         }
     }
 
+    #[inline]
+    fn expect(&mut self, next: Next) {
+        if let Next::Until(at_ns) = next {
+            self.expected.sleep_until(at_ns);
+        }
+    }
+
+    /// Nobody took a turn for so long; what fell due meanwhile leaves at once. Nothing is given up but
+    /// at the end of the duration.
+    #[cold]
+    fn was_away(&mut self, now_ns: u64, away_ns: u64) {
+        if self.phase != Phase::Run || now_ns < self.started_ns {
+            return;
+        }
+        let duration_ns = self.walker.config().duration_ns;
+        let last_ns = duration_ns.checked_sub(1).unwrap_or(u64::MAX);
+        let elapsed_ns = (now_ns - self.started_ns).min(last_ns);
+        let before = match (now_ns - self.started_ns).checked_sub(away_ns) {
+            Some(since_ns) => self.walker.backlog(since_ns.min(last_ns)),
+            None => 0,
+        };
+        let due = self.walker.backlog(elapsed_ns).saturating_sub(before);
+        let due = due.min(self.walker.remaining().unwrap_or(u64::MAX));
+        self.lateness.made_up(due);
+    }
+
     /// Hands nothing more out.
     #[cold]
     fn let_fly(&mut self, now_ns: u64) {
@@ -481,8 +512,14 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
     fn turn(&mut self, control: &Control) -> Next {
         let now_ns = self.clock.monotonic_ns();
         self.turns += 1;
+        let away_ns = self.expected.begin(now_ns);
+        if self.lateness.away(away_ns) {
+            self.was_away(now_ns, away_ns);
+        }
         if self.phase == Phase::Before {
-            return self.before(control, now_ns);
+            let next = self.before(control, now_ns);
+            self.expect(next);
+            return next;
         }
         let generation = self.handle.0.generation();
         if generation != self.generation {
@@ -500,6 +537,7 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
         if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS || self.unpublished && sleeps {
             self.publish(now_ns, false);
         }
+        self.expect(next);
         next
     }
 
@@ -538,6 +576,7 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
             rx: self.pair.rx().counters(),
             fault: self.end.fault,
             link_down: self.end.link_down,
+            lateness: self.lateness,
             walker: self.walker,
         }
     }

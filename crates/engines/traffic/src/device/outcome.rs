@@ -1,5 +1,6 @@
 //! The account of a device, in its own words and in those of streams.
 
+use wb_model::Lateness;
 use wb_port::{PortError, RxCounters, TxCounters};
 use wb_walk::Walker;
 
@@ -46,6 +47,8 @@ pub struct DeviceOutcome {
     pub fault: Option<PortError>,
     /// The link went down, and that ended it.
     pub link_down: bool,
+    /// How late it was.
+    pub lateness: Lateness,
 }
 
 impl DeviceOutcome {
@@ -80,6 +83,7 @@ impl DeviceOutcome {
             turns: self.turns,
             busy_turns: self.busy_turns,
             tx: self.tx,
+            lateness: self.lateness,
         };
         let outcome = WorkerOutcome {
             sender: Some(sender),
@@ -89,6 +93,7 @@ impl DeviceOutcome {
             fault: self.fault,
             link_down_ns: 0,
             link_downs: self.link_down.into(),
+            lateness: Lateness::default(),
         };
         (self.walker, outcome)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wb_measure::{Analyser, Counters, Measurement};
+use wb_model::lateness::{Lateness, Turns};
 use wb_port::{
     PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
 };
@@ -17,7 +18,8 @@ use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
 /// Frames of a batch.
 const RECEIVE: usize = 256;
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_nanos(LOOK_NS);
+const LOOK_NS: u64 = 10_000_000;
 /// What was counted is shown so often, and before every wait.
 const PUBLISH_NS: u64 = 1_000_000;
 /// Percentiles take some microseconds, so they are shown less often.
@@ -56,6 +58,8 @@ pub struct WatchOutcome {
     pub fault: Option<PortError>,
     /// The port has nothing more to receive: the end of a file.
     pub received_all: bool,
+    /// How late it was.
+    pub lateness: Lateness,
 }
 
 impl WatchOutcome {
@@ -76,6 +80,7 @@ impl WatchOutcome {
             fault: self.fault,
             link_down_ns: 0,
             link_downs: 0,
+            lateness: self.lateness,
         }
     }
 }
@@ -137,6 +142,10 @@ struct Watcher<'a, C> {
     extra: Extra,
     turns: u64,
     busy_turns: u64,
+    expected: Turns,
+    /// When the last turn began.
+    turn_ns: u64,
+    lateness: Lateness,
 }
 
 /// What is done with a frame, and what came of it.
@@ -188,6 +197,9 @@ impl<'a, C: Clock> Watcher<'a, C> {
             extra: Extra::default(),
             turns: 0,
             busy_turns: 0,
+            expected: Turns::default(),
+            turn_ns: 0,
+            lateness: Lateness::default(),
         }
     }
 
@@ -202,6 +214,8 @@ impl<'a, C: Clock> Watcher<'a, C> {
             if self.asked_ns.is_some() {
                 self.answer(rx.longest_hold());
             }
+            self.expected
+                .sleep_until(self.turn_ns.saturating_add(LOOK_NS));
             match rx.wait(LOOK) {
                 Ok(false) if self.unsummarized => self.publish(Moment::Pause),
                 Err(error) if !error.is_transient() => return Err(error),
@@ -250,8 +264,13 @@ impl<'a, C: Clock> Watcher<'a, C> {
             self.handle.obey(generation);
         }
         let counts_only = self.sight.settings.mode == Mode::Counter;
-        if !counts_only {
-            self.compare_clocks();
+        if counts_only {
+            // No clock is read for frames that have no time.
+            self.expected = Turns::default();
+        } else {
+            self.turn_ns = self.compare_clocks();
+            let away_ns = self.expected.begin(self.turn_ns);
+            self.lateness.away(away_ns);
         }
         let sight = &mut self.sight;
         let result = match counts_only {
@@ -308,14 +327,16 @@ impl<'a, C: Clock> Watcher<'a, C> {
         }
     }
 
+    /// Returns the monotonic time.
     #[inline]
-    fn compare_clocks(&mut self) {
+    fn compare_clocks(&mut self) -> u64 {
         let before_ns = self.clock.monotonic_ns();
         let wall_ns = self.clock.wall_ns();
         let distance = wall_ns.wrapping_sub(before_ns);
         if distance.abs_diff(self.sight.wall_minus_mono) > DRIFT_NS {
             self.correct_clocks();
         }
+        before_ns
     }
 
     #[cold]
@@ -384,6 +405,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             rx,
             fault: None,
             received_all: false,
+            lateness: self.lateness,
         }
     }
 }

@@ -11,7 +11,7 @@ pub mod socket;
 mod times;
 mod workers;
 
-use wb_model::{Report, Verdict, criteria::Limit, report::CriterionReport};
+use wb_model::{Lateness, Report, Verdict, criteria::Limit, report::CriterionReport};
 
 use crate::{
     figures::{ratio_to, significant, time_ns, trimmed},
@@ -120,6 +120,19 @@ fn verdict(page: &mut Page, report: &Report) {
             report.kind, report.started, report.plan.seed
         ),
     );
+    lateness(page, &report.lateness.all);
+}
+
+/// How late the tester was, as it may explain what follows.
+fn lateness(page: &mut Page, late: &Lateness) {
+    if late.stalls + late.dropped_reads > 0 {
+        page.item(Tone::Doubt, "  lateness    ", Tone::Plain, &late.account());
+    } else if late.largest_gap_ns > 0 {
+        #[allow(clippy::cast_precision_loss)]
+        let gap = time_ns(late.largest_gap_ns as f64);
+        let text = format!("none: {gap} at most between turns");
+        page.item(Tone::Plain, "  lateness    ", Tone::Plain, &text);
+    }
 }
 
 fn criteria(page: &mut Page, criteria: &[CriterionReport]) {

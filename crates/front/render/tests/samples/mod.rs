@@ -245,6 +245,7 @@ pub(crate) fn lossy() -> Report {
         capture: None,
         load: None,
         socket: None,
+        lateness: Default::default(),
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),

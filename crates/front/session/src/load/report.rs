@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wb_load::{LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
-    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    Lateness, LatenessReport, Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
     load::{
         ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadWorkerReport,
     },
@@ -21,6 +21,7 @@ use crate::{
     End,
     account::{judge, share, signal_name, summary},
     clock::{clock_report, rfc3339},
+    lateness,
     verdict::{self, Circumstances},
 };
 
@@ -54,6 +55,7 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
             rx_frames: o.counters.rx_frames,
             busy: share(o.busy_ns, o.ns),
             longest_turn_ns: o.longest_turn_ns,
+            lateness: o.lateness,
         })
         .collect();
     let links = || {
@@ -158,7 +160,22 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
-    let (verdict, reason) = verdict(&prepared.plan, ended, &criteria, &totals, &settled);
+    let unsent: u64 = of_shown()
+        .map(|s| s.report.unsent_connections + s.report.unsent_requests)
+        .sum();
+    let offered = connections.attempted_connections + connections.requests;
+    let lateness = lateness::consider(
+        &lateness::Trial {
+            criteria: &prepared.plan.criteria,
+            reports: &criteria,
+            totals: &totals,
+            intended: Some(offered + unsent),
+            offered,
+        },
+        lateness_of(&settled),
+    );
+    let doubt = lateness.may_have_caused.clone();
+    let (verdict, reason) = verdict(&prepared.plan, ended, &criteria, &totals, &settled, doubt);
     let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
     let per_second = |n: Option<u64>| n.map(|n| n as f64 / seconds);
     Report {
@@ -166,7 +183,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         kind: prepared.plan.kind.clone(),
         verdict,
         reason,
-        limited_by: limited_by(ended, &settled, shown),
+        limited_by: limited_by(ended, &settled, shown, &lateness),
         started: rfc3339(ended.started_wall_ns),
         elapsed_ns: ended.elapsed_ns,
         plan: prepared.plan.clone(),
@@ -206,6 +223,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         load: Some(LoadReport {
             jobs: settled.into_iter().map(|s| s.report).collect(),
         }),
+        lateness,
         clock: ClockReport {
             same_clock: true,
             tx_stamp: "user, when a request is handed over".to_owned(),
@@ -215,12 +233,19 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
     }
 }
 
+/// How late all workers of both ends were.
+fn lateness_of(settled: &[Settled]) -> Lateness {
+    let workers = settled.iter().flat_map(|s| &s.report.workers);
+    workers.fold(Lateness::default(), |sum, w| sum.plus(&w.lateness))
+}
+
 fn verdict(
     plan: &Plan,
     ended: &Ended,
     criteria: &[CriterionReport],
     totals: &Totals,
     settled: &[Settled],
+    doubt: Option<String>,
 ) -> (Verdict, String) {
     let wrong = !totals.adds_up() || settled.iter().any(|s| !s.report.totals.adds_up());
     let defect =
@@ -229,7 +254,9 @@ fn verdict(
         &ended.end,
         criteria,
         Circumstances {
-            invalid: defect.or_else(|| nothing_attempted(totals, settled)),
+            invalid: defect
+                .or(doubt)
+                .or_else(|| nothing_attempted(totals, settled)),
             endless: plan.is_endless(),
             stopped: ended
                 .stopped
@@ -246,7 +273,12 @@ fn nothing_attempted(totals: &Totals, settled: &[Settled]) -> Option<String> {
 }
 
 /// What kept the load from being higher.
-fn limited_by(ended: &Ended, settled: &[Settled], shown: LoadEnd) -> String {
+fn limited_by(
+    ended: &Ended,
+    settled: &[Settled],
+    shown: LoadEnd,
+    lateness: &LatenessReport,
+) -> String {
     if let End::Signal(n) = &ended.end {
         return format!("{}: it ended the run", signal_name(*n));
     }
@@ -261,6 +293,15 @@ fn limited_by(ended: &Ended, settled: &[Settled], shown: LoadEnd) -> String {
         .fold(0.0, f64::max);
     if of_shown().any(|s| s.report.no_tuple > 0) {
         return "the plan: all its combinations of addresses and ports were in use; add addresses or ports".to_owned();
+    }
+    if let Some(reason) = &lateness.may_have_caused {
+        return reason.replacen("the tester was late", "the tester: it was late", 1);
+    }
+    if lateness.all.missed_departures > (unsent + unasked) / 2 {
+        return format!(
+            "the tester: it was away for {} ms in all; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+            lateness.all.stalled_ns / 1_000_000
+        );
     }
     if unsent + unasked > 0 || busiest > BUSY {
         return format!(

@@ -2,7 +2,7 @@
 
 use wb_measure::Histogram;
 use wb_model::{
-    Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    Lateness, Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
     report::{ClockReport, CriterionReport, Rates},
     socket::SocketReport,
 };
@@ -12,10 +12,17 @@ use crate::{
     End,
     account::judge,
     clock::{clock_report, rfc3339},
+    lateness,
     verdict::{self, Circumstances},
 };
 
-pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketReport) -> Report {
+pub(super) fn report(
+    plan: &Plan,
+    times: &Times,
+    end: &End,
+    sockets: SocketReport,
+    late: Lateness,
+) -> Report {
     let totals = totals(&sockets);
     let latency = match sockets.jobs.as_slice() {
         [job] => job.latency_ns,
@@ -27,7 +34,18 @@ pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketRepor
         .iter()
         .map(|c| judge(c, &totals, &latency))
         .collect();
-    let (verdict, reason) = verdict(plan, end, &criteria, &totals);
+    let lateness = lateness::consider(
+        &lateness::Trial {
+            criteria: &plan.criteria,
+            reports: &criteria,
+            totals: &totals,
+            intended: None,
+            offered: totals.offered_frames.unwrap_or(0),
+        },
+        at_risk(late, &totals, times.elapsed_ns()),
+    );
+    let doubt = lateness.may_have_caused.clone();
+    let (verdict, reason) = verdict(plan, end, &criteria, &totals, doubt);
     let warnings = sockets
         .jobs
         .iter()
@@ -70,6 +88,7 @@ pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketRepor
         capture: None,
         load: None,
         socket: Some(sockets),
+        lateness,
         clock: ClockReport {
             same_clock: true,
             tx_stamp: "user, before a call".to_owned(),
@@ -77,6 +96,22 @@ pub(super) fn report(plan: &Plan, times: &Times, end: &End, sockets: SocketRepor
             ..clock_report(times.step())
         },
         warnings,
+    }
+}
+
+/// With the datagrams that were under way while this process was away: sent at once after it, or lost
+/// because nobody emptied the buffer of a socket. Calls that wait cannot tell, so the mean rate does.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)]
+fn at_risk(late: Lateness, totals: &Totals, elapsed_ns: u64) -> Lateness {
+    let sent = totals.offered_frames.unwrap_or(0) as f64;
+    let share = late.stalled_ns as f64 / elapsed_ns.max(1) as f64;
+    Lateness {
+        late_departures: (sent * share.min(1.0)).ceil() as u64,
+        ..late
     }
 }
 
@@ -102,6 +137,7 @@ fn verdict(
     end: &End,
     criteria: &[CriterionReport],
     totals: &Totals,
+    doubt: Option<String>,
 ) -> (Verdict, String) {
     let defect = (!totals.adds_up())
         .then(|| "the datagrams do not add up; this is a defect of the program".to_owned());
@@ -109,7 +145,7 @@ fn verdict(
         end,
         criteria,
         Circumstances {
-            invalid: defect,
+            invalid: defect.or(doubt),
             endless: plan.is_endless(),
             stopped: None,
         },

@@ -1,0 +1,264 @@
+//! Before anybody is blamed: could the tester have caused it by being late?
+//!
+//! One place for all engines; the rule itself is [`wb_model::judge_lateness`].
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use wb_host::clock::monotonic_ns;
+use wb_model::{
+    Charge, Criterion, Lateness, LatenessReport, Totals, Turns,
+    criteria::{Limit, Metric},
+    judge_lateness,
+    report::CriterionReport,
+};
+
+/// What a run is judged by.
+pub(crate) struct Trial<'a> {
+    pub(crate) criteria: &'a [Criterion],
+    /// How each came out, in the same order.
+    pub(crate) reports: &'a [CriterionReport],
+    pub(crate) totals: &'a Totals,
+    /// Frames, connections or requests asked for, where that is known.
+    pub(crate) intended: Option<u64>,
+    /// Those sent.
+    pub(crate) offered: u64,
+}
+
+impl Trial<'_> {
+    /// Why the result says nothing of the device, if the tester's lateness could have caused it.
+    ///
+    /// With criteria: when every one that did not hold is excused, or all held of a load that was not
+    /// offered. Without: when all that is missing or failed is excused.
+    fn doubt(&self, lateness: &Lateness) -> Option<String> {
+        let load = self.intended.map(|intended| Charge::Load {
+            intended,
+            offered: self.offered,
+        });
+        let unoffered = || load.as_ref().and_then(|c| judge_lateness(lateness, c));
+        if self.criteria.is_empty() {
+            if self.offered == 0 {
+                return unoffered();
+            }
+            let lost = self.totals.lost_frames.unwrap_or(0);
+            let failed = self.totals.connections.map_or(0, |c| c.failed_connections);
+            let frames = Charge::Frames {
+                bad: lost,
+                borne: 0.0,
+            };
+            let connections = Charge::Connections {
+                bad: failed,
+                borne: 0.0,
+            };
+            return judge_lateness(lateness, &frames)
+                .or_else(|| judge_lateness(lateness, &connections));
+        }
+        let mut failed = self
+            .criteria
+            .iter()
+            .zip(self.reports)
+            .filter(|(_, report)| !report.held)
+            .peekable();
+        if failed.peek().is_none() {
+            return unoffered();
+        }
+        let mut reason = None;
+        for (criterion, report) in failed {
+            let why = match self.charge(criterion, report) {
+                Some(charge) => judge_lateness(lateness, &charge),
+                None => None,
+            };
+            reason =
+                Some(why.or_else(|| self.is_about_the_load(criterion, report).then(unoffered)?)?);
+        }
+        reason
+    }
+
+    /// Whether a criterion failed only because too little was sent to measure anything.
+    fn is_about_the_load(&self, criterion: &Criterion, report: &CriterionReport) -> bool {
+        criterion.metric == Metric::Unsent || report.measured.is_none() || self.offered == 0
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
+    fn charge(&self, criterion: &Criterion, report: &CriterionReport) -> Option<Charge> {
+        let measured = report.measured?;
+        let limit = match criterion.limit {
+            Limit::Share(share) => share.as_f64(),
+            Limit::Time(time) => time.as_nanos() as f64,
+        };
+        let count = |whole: u64| {
+            (
+                (measured * whole as f64).round() as u64,
+                limit * whole as f64,
+            )
+        };
+        match criterion.metric {
+            Metric::Loss => {
+                let (bad, borne) = count(self.totals.offered_frames?);
+                Some(Charge::Frames { bad, borne })
+            }
+            Metric::Failed => {
+                let (bad, borne) = count(self.totals.connections?.attempted_connections);
+                Some(Charge::Connections { bad, borne })
+            }
+            // Nobody gets a frame twice, or in another order, for our being late.
+            Metric::Unsent | Metric::Duplicates | Metric::Reordered => None,
+            Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => {
+                Some(Charge::Time {
+                    measured_ns: measured,
+                    limit_ns: limit,
+                })
+            }
+        }
+    }
+}
+
+/// How late the tester was, and what of the result that may have caused.
+pub(crate) fn consider(trial: &Trial<'_>, lateness: Lateness) -> LatenessReport {
+    LatenessReport {
+        all: lateness,
+        may_have_caused: trial.doubt(&lateness),
+    }
+}
+
+/// How often the watchman looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A thread that notices when this process is away as a whole, for engines whose threads wait in system
+/// calls and cannot tell waiting from being away.
+#[derive(Debug)]
+pub(crate) struct Watchman {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Lateness>>,
+}
+
+impl Watchman {
+    pub(crate) fn start() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&over);
+        let watch = move || {
+            let (mut turns, mut lateness) = (Turns::default(), Lateness::default());
+            while !watched.load(Ordering::Acquire) {
+                let now_ns = monotonic_ns();
+                lateness.away(turns.begin(now_ns));
+                turns.sleep_until(now_ns + LOOK.as_nanos() as u64);
+                std::thread::park_timeout(LOOK);
+            }
+            lateness
+        };
+        // A machine that has no room for it is told about by those threads that matter.
+        let thread = std::thread::Builder::new()
+            .name("wb-watchman".to_owned())
+            .spawn(watch)
+            .ok();
+        Self { over, thread }
+    }
+
+    /// How late this process was since the start.
+    pub(crate) fn end(mut self) -> Lateness {
+        self.over.store(true, Ordering::Release);
+        let thread = self.thread.take();
+        thread
+            .and_then(|thread| {
+                thread.thread().unpark();
+                thread.join().ok()
+            })
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::Verdict;
+
+    use super::*;
+    use crate::{
+        End,
+        verdict::{self, Circumstances},
+    };
+
+    fn late(frames: u64) -> Lateness {
+        Lateness {
+            stalls: 1,
+            largest_gap_ns: 80_000_000,
+            stalled_ns: 80_000_000,
+            late_departures: frames,
+            ..Lateness::default()
+        }
+    }
+
+    fn verdict(criteria: &[&str], lost: u64, p99: f64, lateness: Lateness) -> Verdict {
+        let criteria: Vec<Criterion> = criteria.iter().map(|c| c.parse().unwrap()).collect();
+        let totals = Totals {
+            offered_frames: Some(1_000),
+            lost_frames: Some(lost),
+            ..Totals::default()
+        };
+        let report = |c: &Criterion| {
+            let (measured, limit) = match (c.metric, c.limit) {
+                (Metric::Loss, Limit::Share(limit)) => (lost as f64 / 1e3, limit.as_f64()),
+                (_, Limit::Time(limit)) => (p99, limit.as_nanos() as f64),
+                _ => (0.0, 0.0),
+            };
+            CriterionReport {
+                criterion: c.to_string(),
+                measured: Some(measured),
+                held: measured <= limit,
+            }
+        };
+        let reports: Vec<_> = criteria.iter().map(report).collect();
+        let trial = Trial {
+            criteria: &criteria,
+            reports: &reports,
+            totals: &totals,
+            intended: Some(1_000 + lateness.missed_departures),
+            offered: 1_000,
+        };
+        let report = consider(&trial, lateness);
+        let circumstances = Circumstances {
+            invalid: report.may_have_caused,
+            ..Circumstances::default()
+        };
+        let (verdict, reason) = verdict::verdict(&End::Completed, &reports, circumstances);
+        assert_eq!(
+            verdict == Verdict::Invalid,
+            reason.starts_with("the tester was late")
+        );
+        verdict
+    }
+
+    #[test]
+    fn no_device_is_blamed_for_a_late_tester() {
+        let punctual = Lateness::default();
+        assert_eq!(verdict(&["loss<=0"], 5, 0.0, punctual), Verdict::Fail);
+        assert_eq!(verdict(&["loss<=0"], 5, 0.0, late(5)), Verdict::Invalid);
+        assert_eq!(verdict(&["loss<=0"], 6, 0.0, late(5)), Verdict::Fail);
+        assert_eq!(verdict(&["loss<=0"], 0, 0.0, late(5)), Verdict::Pass);
+        // One that stays without excuse is enough.
+        let two = ["loss<=0", "p99<=1ms"];
+        assert_eq!(verdict(&two, 5, 2e6, late(5)), Verdict::Invalid);
+        assert_eq!(verdict(&two, 5, 90e6, late(5)), Verdict::Fail);
+        // Without criteria the account itself is the result.
+        assert_eq!(verdict(&[], 5, 0.0, late(5)), Verdict::Invalid);
+        assert_eq!(verdict(&[], 5, 0.0, late(4)), Verdict::Pass);
+        assert_eq!(verdict(&[], 0, 0.0, late(5)), Verdict::Pass);
+    }
+
+    #[test]
+    fn what_was_not_offered_was_not_carried() {
+        let missed = |n| Lateness {
+            missed_departures: n,
+            ..late(0)
+        };
+        assert_eq!(verdict(&["loss<=0"], 0, 0.0, missed(100)), Verdict::Invalid);
+        assert_eq!(verdict(&["loss<=0"], 0, 0.0, missed(5)), Verdict::Pass);
+        // Without a criterion nothing is claimed; what is unsent is told.
+        assert_eq!(verdict(&[], 0, 0.0, missed(100)), Verdict::Pass);
+    }
+}
