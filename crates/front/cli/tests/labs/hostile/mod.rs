@@ -5,6 +5,7 @@ mod every_end;
 mod left_behind;
 mod nobody_listens;
 mod nothing_at_all;
+mod stop_the_tester;
 mod strangers;
 mod whatever_comes;
 mod where_may_it_send;
