@@ -403,7 +403,8 @@ pub struct LoadTcp {
     /// Most segments in flight; 0: what the peer's and the congestion window allow.
     #[serde(skip_serializing_if = "is_default")]
     pub in_flight: u16,
-    /// A segment without acknowledgement is sent again after this time.
+    /// A segment without acknowledgement is sent again after this time, as long as the round trip is not
+    /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
     pub retransmit: Span,
     /// So many times at most.
     pub tries: u8,

@@ -146,7 +146,8 @@ struct TcpArgs {
     /// Bytes of the window.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     window: u32,
-    /// A segment without acknowledgement is sent again after this time.
+    /// A segment without acknowledgement is sent again after this time, as long as the round trip is not
+    /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
     /// So many times at most.
