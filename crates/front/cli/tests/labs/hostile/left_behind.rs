@@ -74,7 +74,7 @@ fn offloads_come_back_after_a_kill() {
         "1",
     ]);
     assert!(next.status.success());
-    let said = String::from_utf8_lossy(&next.stderr);
+    let said = String::from_utf8_lossy(&next.stdout);
     assert!(
         said.contains(&lab.b0()) && said.contains("on again"),
         "{said}"
