@@ -15,8 +15,10 @@ pub enum Metric {
     Duplicates,
     /// Reordered frames as a share of offered frames.
     Reordered,
-    /// Failed connections as a share of those attempted.
+    /// Connections that failed, or are open at the end, as a share of those attempted.
     Failed,
+    /// HTTP answers with a status of 400 or more as a share of all answers.
+    Errors,
     /// Mean latency.
     Mean,
     /// Median latency.
@@ -29,12 +31,13 @@ pub enum Metric {
     Max,
 }
 
-const METRICS: [(&str, Metric); 10] = [
+const METRICS: [(&str, Metric); 11] = [
     ("loss", Metric::Loss),
     ("unsent", Metric::Unsent),
     ("duplicates", Metric::Duplicates),
     ("reordered", Metric::Reordered),
     ("failed", Metric::Failed),
+    ("errors", Metric::Errors),
     ("mean", Metric::Mean),
     ("p50", Metric::P50),
     ("p99", Metric::P99),
@@ -87,7 +90,7 @@ impl FromStr for Criterion {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a criterion METRIC<=LIMIT, with loss, unsent, duplicates, reordered, failed (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
+                "a criterion METRIC<=LIMIT, with loss, unsent, duplicates, reordered, failed, errors (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
             )
         };
         let (name, limit) = text.split_once("<=").ok_or_else(error)?;
@@ -101,7 +104,8 @@ impl FromStr for Criterion {
             | Metric::Unsent
             | Metric::Duplicates
             | Metric::Reordered
-            | Metric::Failed => Limit::Share(parse_share(limit).map_err(|_| error())?),
+            | Metric::Failed
+            | Metric::Errors => Limit::Share(parse_share(limit).map_err(|_| error())?),
             _ => Limit::Time(limit.parse().map_err(|_| error())?),
         };
         Ok(Self { metric, limit })
@@ -135,7 +139,7 @@ impl fmt::Display for Criterion {
 string_serde!(
     Criterion,
     "Criterion",
-    "a criterion METRIC<=LIMIT: loss, unsent, duplicates, reordered (a share) or mean, p50, p99, p999, max (a time)",
+    "a criterion METRIC<=LIMIT: loss, unsent, duplicates, reordered, failed, errors (a share) or mean, p50, p99, p999, max (a time)",
     "loss<=0.1%"
 );
 
@@ -145,7 +149,13 @@ mod tests {
 
     #[test]
     fn reads_and_prints() {
-        for text in ["loss<=0.1%", "p99<=500us", "reordered<=0%", "max<=1ms"] {
+        for text in [
+            "loss<=0.1%",
+            "p99<=500us",
+            "reordered<=0%",
+            "errors<=1%",
+            "max<=1ms",
+        ] {
             assert_eq!(text.parse::<Criterion>().unwrap().to_string(), text);
         }
         assert_eq!(

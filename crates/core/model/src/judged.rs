@@ -2,7 +2,7 @@
 
 use crate::{
     criteria::Metric::{
-        self, Duplicates, Failed, Loss, Max, Mean, P50, P99, P999, Reordered, Unsent,
+        self, Duplicates, Errors, Failed, Loss, Max, Mean, P50, P99, P999, Reordered, Unsent,
     },
     load::LoadEnd,
     plan::{Plan, Stream, TagKind},
@@ -19,10 +19,15 @@ impl Plan {
             return ("a capture", vec![Loss]);
         }
         if !self.loads.is_empty() {
-            return match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
-                true => ("a load", [&[Failed][..], &TIMES].concat()),
-                false => ("a server of loads", vec![Failed]),
+            let kind = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
+                true => "a load",
+                false => "a server of loads",
             };
+            // It depends on what is asked, and over which transport.
+            let mut measured = vec![Failed, Unsent, Errors, Loss, Duplicates];
+            measured.extend(TIMES);
+            measured.retain(|metric| crate::load::measures(&self.loads, *metric));
+            return (kind, measured);
         }
         if self.socket_server.is_some() {
             return ("a server", Vec::new());

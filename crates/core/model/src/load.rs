@@ -8,6 +8,8 @@ use crate::units::{AddressRange, Mac, PortRange, Span};
 mod problems;
 mod report;
 
+pub(crate) use problems::measures;
+
 pub use report::{
     ConnectionTotals, LoadJobReport, LoadLive, LoadPhaseReport, LoadReport, LoadStage,
     LoadWorkerReport,

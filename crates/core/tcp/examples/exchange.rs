@@ -59,6 +59,7 @@ fn main() {
         flood: false,
         paced: false,
         destinations: None,
+        numbers: false,
     };
     let server = Server {
         addresses: pool("198.18.1.1", 1),
@@ -69,6 +70,8 @@ fn main() {
         )),
         answers: Some(1),
         proxy: false,
+        clients: Pool::default(),
+        returns_numbers: false,
     };
     let mut config = Config::new(Role::Client(client), Transport::Tcp, a);
     config.gateway = Some(b);

@@ -8,6 +8,7 @@ use wb_wire::{
 };
 
 use crate::addr::Addr;
+use crate::outstanding::NUMBER_LEN;
 use crate::tunnel::{LONGEST_OUTER, Outer, Tunnel};
 
 /// Takes frames. The machine asks for room before it changes anything, so a full sink loses nothing.
@@ -185,6 +186,9 @@ pub(crate) struct Repeated {
     bytes: Vec<u8>,
     /// Where the IPv4 header begins, and its sum without the identification; none with IPv6.
     v4: Option<(usize, u64)>,
+    /// Where the datagram begins, and its sum, pseudo header included, without the place of a number.
+    l4: usize,
+    sum: u64,
 }
 
 impl Builder {
@@ -248,14 +252,41 @@ impl Builder {
             bytes[l3 + 10..l3 + 12].fill(0);
             (l3, checksum::sum(&bytes[l3..l3 + Ipv4View::LEN]))
         });
-        Repeated { bytes, v4 }
+        let l4 = if path.local.is_v4() {
+            self.v4.l4
+        } else {
+            self.v6.l4
+        };
+        let len = bytes.len() - l4;
+        let mut plain = bytes[l4..].to_vec();
+        plain[6..8].fill(0);
+        if let Some(number) = plain.get_mut(UdpView::LEN..UdpView::LEN + NUMBER_LEN) {
+            number.fill(0);
+        }
+        let v6 = !path.local.is_v4();
+        let pseudo = path.local.sum(v6) + path.remote.sum(v6) + u64::from(self.protocol);
+        let sum = pseudo + len as u64 + checksum::sum(&plain);
+        Repeated { bytes, v4, l4, sum }
     }
 
-    /// Writes a remembered datagram with the next identification and returns its length.
+    /// Writes a remembered datagram with the next identification, and a number in its first places if
+    /// there is one, and returns its length.
     #[inline]
-    pub(crate) fn again(&mut self, repeated: &Repeated, out: &mut [u8]) -> usize {
+    pub(crate) fn again(
+        &mut self,
+        repeated: &Repeated,
+        number: Option<&[u8; NUMBER_LEN]>,
+        out: &mut [u8],
+    ) -> usize {
         let len = repeated.bytes.len();
         out[..len].copy_from_slice(&repeated.bytes);
+        if let Some(number) = number {
+            let at = repeated.l4 + UdpView::LEN;
+            out[at..at + NUMBER_LEN].copy_from_slice(number);
+            let check = checksum::finish(repeated.sum + checksum::sum(number));
+            let at = repeated.l4 + 6;
+            out[at..at + 2].copy_from_slice(&checksum::udp(check).to_be_bytes());
+        }
         if let Some((l3, sum)) = repeated.v4 {
             let check = checksum::finish(sum + u64::from(self.id));
             out[l3 + 4..l3 + 6].copy_from_slice(&self.id.to_be_bytes());
@@ -396,7 +427,7 @@ impl Builder {
 mod tests {
     use super::*;
     use crate::message::{Filler, Message};
-    use crate::parse::parse;
+    use crate::parse::{Check, parse};
     use proptest::prelude::*;
     use std::net::{IpAddr, Ipv4Addr};
 
@@ -436,8 +467,15 @@ mod tests {
                 // Sent again it differs by its identification only.
                 let repeated = builder.remember(&out[..length], &path);
                 let mut again = vec![0xbb; 2000];
-                prop_assert_eq!(builder.again(&repeated, &mut again), length);
-                prop_assert!(parse(&again[..length], vlan, true).is_ok());
+                prop_assert_eq!(builder.again(&repeated, None, &mut again), length);
+                prop_assert!(parse(&again[..length], vlan, Check::All).is_ok());
+                if len as usize >= NUMBER_LEN {
+                    let mut other = vec![0xcc; 2000];
+                    builder.again(&repeated, Some(b"twelve bytes"), &mut other);
+                    let packet = parse(&other[..length], vlan, Check::All).expect("sound");
+                    prop_assert_eq!(&packet.payload[..12], b"twelve bytes");
+                    prop_assert_eq!(&other[length - len as usize + 12..length], &out[length - len as usize + 12..length]);
+                }
                 let (from, to) = if v6 { (0, 0) } else { (builder.v4.l3 + 4, builder.v4.l3 + 12) };
                 prop_assert_eq!(&again[..from], &out[..from]);
                 prop_assert_eq!(&again[to..length], &out[to..length]);
@@ -446,19 +484,19 @@ mod tests {
             let mut frame = &out[..length];
             if let Some(tunnel) = tunnel {
                 prop_assert_eq!(&frame[..12], &[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
-                let outside = parse(frame, vlan, true).expect("sound");
+                let outside = parse(frame, vlan, Check::All).expect("sound");
                 prop_assert_eq!(outside.src, Addr::v4(tunnel.local.to_bits()));
                 prop_assert_eq!(outside.dst, Addr::v4(tunnel.remote.to_bits()));
                 prop_assert!(outside.ports >> 30 == 3 && outside.ports & 0xffff == 4789);
                 let theirs = Tunnel { local: tunnel.remote, remote: tunnel.local, ..tunnel };
                 let there = |tunnel| Outer::new(tunnel, MacAddr([1; 6]), vlan, 0, 64);
                 let other = there(Tunnel { vni: 9, ..theirs });
-                prop_assert!(other.open(frame, vlan, true).is_err());
-                frame = there(theirs).open(frame, vlan, true).expect("sound").0;
+                prop_assert!(other.open(frame, vlan, Check::All).is_err());
+                frame = there(theirs).open(frame, vlan, Check::All).expect("sound").0;
                 prop_assert_eq!(&frame[..12], &[[8u8; 6], [6; 6]].concat());
             }
             let inner_vlan = if tunnelled { None } else { vlan };
-            let packet = parse(frame, inner_vlan, true).expect("sound");
+            let packet = parse(frame, inner_vlan, Check::All).expect("sound");
             prop_assert_eq!((packet.src, packet.dst), (path.local, path.remote));
             prop_assert_eq!(packet.ports, ports);
             prop_assert_eq!(packet.tos, 8);

@@ -63,18 +63,27 @@ pub struct Config {
     /// Whom a packet of no connection is answered to: a new one opened, a datagram returned, a segment
     /// reset. None: whoever sends one.
     pub answered: Option<AddrSet>,
+    /// Requests at intervals: what a late caller makes up for at most; older ones are not sent.
+    pub catch_up: u64,
+    /// UDP: requests that may wait for their answers at a time. For one more the oldest is given up. At
+    /// least so many as expected connections have.
+    pub most_outstanding: u32,
     /// Longest that an acknowledgement waits to ride on the next request of a kept connection.
     pub ack_delay: u64,
-    /// Whether checksums of what comes in are verified here.
+    /// Whether checksums of what comes in are verified. Wrong ones are counted and nothing else.
     pub verify_checksums: bool,
+    /// Whether what comes in may be of a kernel that left its checksums to hardware, and nobody says
+    /// so: through a virtual device, or from a file.
+    pub checksums_may_be_left: bool,
     /// Connections expected, for the first size of the table.
     pub expected: u32,
     /// Most connections at a time.
     pub most_open: u32,
     /// Server: most of those whose handshake has not ended. A flood of SYNs takes no more memory.
     pub most_half_open: u32,
-    /// Seeds hashes and sequence numbers.
-    pub seed: u64,
+    /// Decides where connections stand in the table and with which sequence numbers they begin. Random
+    /// for each run, or a peer could choose addresses and ports that all share one place.
+    pub key: u64,
 }
 
 /// Which end of connections.
@@ -108,6 +117,9 @@ pub struct Client {
     /// Whether requests go out only when [`crate::Machine::ask`] says so; `interval` then has no
     /// meaning.
     pub paced: bool,
+    /// UDP: whether requests of at least 12 bytes tell their number and time in the first twelve, so that
+    /// answers that bring them back are told apart.
+    pub numbers: bool,
     /// With `flood`: where packets go in turn, instead of the server's address.
     pub destinations: Option<Destinations>,
 }
@@ -139,6 +151,8 @@ impl Destinations {
 pub struct Server {
     /// Our addresses.
     pub addresses: Pool,
+    /// Whom it answers; what others send is foreign. Empty: anyone.
+    pub clients: Pool,
     /// First and last port.
     pub ports: (u16, u16),
     /// What requests look like.
@@ -149,6 +163,9 @@ pub struct Server {
     pub answers: Option<u16>,
     /// Whether a PROXY header may come before the first request.
     pub proxy: bool,
+    /// UDP: whether the first 12 bytes of a request replace those of the answer, where both have so many:
+    /// the number and time of a client of ours.
+    pub returns_numbers: bool,
 }
 
 /// What a server says.
@@ -286,12 +303,15 @@ impl Config {
             reset_on_give_up: true,
             answered: None,
             reset_unknown: true,
+            catch_up: 100 * MS,
+            most_outstanding: 1 << 16,
             ack_delay: 40 * MS,
-            verify_checksums: false,
+            verify_checksums: true,
+            checksums_may_be_left: false,
             expected: 1 << 10,
             most_open: 1 << 24,
             most_half_open: 1 << 18,
-            seed: 1,
+            key: 1,
         }
     }
 

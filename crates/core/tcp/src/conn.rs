@@ -118,7 +118,8 @@ pub(crate) struct Conn {
     /// Congestion window and threshold, in segments.
     pub(crate) cwnd: u16,
     pub(crate) threshold: u16,
-    /// How much later than its nominal time the last request left, in ns, saturating.
+    /// Client: how much later than its nominal time the last request left, in ns, saturating; while it
+    /// rests, its ticket. Server: the number of the next hop.
     pub(crate) lateness: u32,
     /// Requests still to be sent.
     pub(crate) requests: u16,
@@ -126,8 +127,6 @@ pub(crate) struct Conn {
     pub(crate) outstanding: u16,
     /// Expiries of the retransmission timer without progress.
     pub(crate) expiries: u8,
-    /// The next hop, by its number.
-    pub(crate) hop: u8,
     /// Side record, of what few connections need.
     pub(crate) aside: u16,
 }
@@ -160,7 +159,6 @@ impl Conn {
         requests: 0,
         outstanding: 0,
         expiries: 0,
-        hop: 0,
         aside: NO_ASIDE,
     };
 

@@ -19,12 +19,12 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(other.$name);)*
             }
 
-            /// What was added since `earlier`; `open` stays what it is now.
+            /// What was added since `earlier`; `open` and `udp_in_flight` stay what they are now.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
                     $($name: self.$name.wrapping_sub(earlier.$name),)*
-                }.with_open(self.open)
+                }.with_gauges(self)
             }
         }
     };
@@ -39,10 +39,14 @@ counters! {
     tx_frames,
     /// Bytes of those, without FCS.
     tx_octets,
-    /// Frames for somebody else, or of another protocol.
+    /// Frames for or from somebody else, or of another protocol.
     rx_foreign,
-    /// Frames with lengths that do not fit or, where verified, a wrong checksum.
+    /// Bytes of those, without FCS.
+    rx_foreign_octets,
+    /// Frames with lengths that do not fit.
     rx_malformed,
+    /// Frames with a wrong checksum of IPv4, TCP or UDP: broken on their way.
+    rx_bad_checksum,
     /// Fragments.
     rx_fragments,
     /// Packets whose TOS or traffic class is ours.
@@ -101,6 +105,8 @@ counters! {
     drop_no_room,
     /// SYNs refused because the table was full.
     drop_table_full,
+    /// SYNs refused because they came from too many neighbours.
+    drop_hops_full,
     /// SYNs refused because too many handshakes had not ended.
     drop_half_open,
     /// Payload bytes received in order.
@@ -155,9 +161,25 @@ counters! {
     status_5xx,
     /// Any other.
     status_other,
+    /// Requests of a flood, whose answers nobody waits for.
+    unawaited,
+    /// Requests at intervals that were due and not sent, because the caller was too late.
+    requests_unsent,
+    /// Requests at intervals that were due while the connection waited for an answer.
+    requests_waited,
     /// UDP requests that were not answered in time.
     udp_lost,
-    /// UDP answers when none was outstanding.
+    /// UDP requests that wait for their answers now.
+    udp_in_flight,
+    /// Of those lost, given up before their time because too many waited.
+    udp_given_up,
+    /// Of the responses, those that brought no number back: taken for the answer to the oldest request.
+    udp_by_order,
+    /// UDP answers to requests that had been given up as lost, or that are forgotten.
+    udp_late,
+    /// UDP answers to requests that had been answered.
+    udp_duplicates,
+    /// UDP answers that belong to no request.
     udp_unasked,
     /// Segments that told the client's address by TOA option.
     toa_seen,
@@ -186,14 +208,28 @@ impl Counters {
         self.attempted == self.completed + self.failed() + self.open
     }
 
+    /// Frames and bytes received, without those that are none of the load's.
+    pub const fn rx_of_load(&self) -> (u64, u64) {
+        (
+            self.rx_frames - self.rx_foreign,
+            self.rx_octets - self.rx_foreign_octets,
+        )
+    }
+
     /// TCP segments dropped, whatever the cause.
     pub const fn tcp_dropped(&self) -> u64 {
         self.drop_unknown + self.drop_sequence + self.drop_ack + self.drop_flags + self.drop_ahead
     }
 
-    const fn with_open(mut self, open: u64) -> Self {
-        self.open = open;
+    const fn with_gauges(mut self, now: &Self) -> Self {
+        self.open = now.open;
+        self.udp_in_flight = now.udp_in_flight;
         self
+    }
+
+    /// Whether every request of a UDP client is accounted for.
+    pub const fn requests_add_up(&self) -> bool {
+        self.requests == self.responses + self.udp_lost + self.udp_in_flight + self.unawaited
     }
 
     pub(crate) fn status(&mut self, class: u8) {

@@ -22,12 +22,12 @@
 //!     request: Message::bytes(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 //!     answer: Reading::Http,
 //!     requests: Some(1), interval: 0, pipeline: 1, close: Close::Fin, flood: false,
-//!     paced: false, destinations: None,
+//!     paced: false, numbers: false, destinations: None,
 //! });
 //! let server = Role::Server(Server {
-//!     addresses: there, ports: (80, 80), request: Reading::Http,
+//!     addresses: there, clients: Pool::default(), ports: (80, 80), request: Reading::Http,
 //!     answer: Answer::Message(Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")),
-//!     answers: Some(1), proxy: false,
+//!     answers: Some(1), proxy: false, returns_numbers: false,
 //! });
 //! let mut config = Config::new(client, Transport::Tcp, a);
 //! config.gateway = Some(b);
@@ -66,6 +66,7 @@ mod counters;
 mod machine;
 mod message;
 mod observer;
+mod outstanding;
 mod parse;
 mod reader;
 mod reassembly;
@@ -85,9 +86,10 @@ pub use config::{
     TimeWait, Transport,
 };
 pub use counters::Counters;
-pub use machine::{Machine, Received};
+pub use machine::{Late, Machine, Received};
 pub use message::{Filler, Message};
 pub use observer::{Latencies, Observer};
+pub use parse::Checksum;
 pub use reader::Reading;
 pub use tunnel::Tunnel;
 pub use tuple::{Order, ReceiveHash, Steering, Tuple, Tuples};

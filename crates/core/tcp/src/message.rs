@@ -2,6 +2,8 @@
 
 use wb_wire::checksum;
 
+use crate::outstanding::NUMBER_LEN;
+
 /// The longest payload of one segment.
 pub(crate) const LONGEST_PAYLOAD: usize = 9000;
 
@@ -120,6 +122,13 @@ impl Message {
         let to = from + out.len();
         out.copy_from_slice(&self.text[from..to]);
         self.sum(from, to)
+    }
+
+    /// The same from the beginning on, but with other bytes in the first places.
+    #[inline]
+    pub(crate) fn write_after(&self, first: &[u8; NUMBER_LEN], out: &mut [u8]) -> u64 {
+        out[..NUMBER_LEN].copy_from_slice(first);
+        checksum::sum(first) + self.write(NUMBER_LEN as u32, &mut out[NUMBER_LEN..])
     }
 
     #[inline]

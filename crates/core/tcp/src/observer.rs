@@ -24,6 +24,13 @@ pub trait Observer {
         let _ = ns;
     }
 
+    /// The same since the request was due, where there is a schedule: told after
+    /// [`Observer::answered`].
+    #[inline]
+    fn answered_since_due(&mut self, ns: u64) {
+        let _ = ns;
+    }
+
     /// A device in between told where a connection really comes from.
     #[inline]
     fn source(&mut self, address: Addr, port: u16) {
@@ -33,7 +40,7 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// Distributions of the three times.
+/// Distributions of the times.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// From SYN to SYN-ACK.
@@ -42,6 +49,8 @@ pub struct Latencies {
     pub first_byte: Histogram,
     /// From request to last byte.
     pub answer: Histogram,
+    /// From when the request was due to the last byte.
+    pub since_due: Histogram,
 }
 
 impl Latencies {
@@ -50,6 +59,7 @@ impl Latencies {
         self.connect.merge(&other.connect);
         self.first_byte.merge(&other.first_byte);
         self.answer.merge(&other.answer);
+        self.since_due.merge(&other.since_due);
     }
 }
 
@@ -67,5 +77,10 @@ impl Observer for Latencies {
     #[inline]
     fn answered(&mut self, ns: u64) {
         self.answer.record(ns);
+    }
+
+    #[inline]
+    fn answered_since_due(&mut self, ns: u64) {
+        self.since_due.record(ns);
     }
 }

@@ -38,8 +38,10 @@ pub(crate) struct Packet<'a> {
 pub(crate) enum Other {
     /// Another protocol, or another VLAN.
     Foreign,
-    /// Lengths that do not fit, or a wrong checksum.
+    /// Lengths that do not fit.
     Malformed,
+    /// A wrong checksum.
+    Corrupt,
     /// A piece of a larger packet.
     Fragment,
 }
@@ -54,11 +56,37 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// What is known of the transport checksum of a frame before its bytes are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It was found right, by the device or the kernel.
+    Right,
+    /// The sender left it to hardware that never ran, so the bytes say nothing.
+    Left,
+}
+
+/// Which checksums of a frame are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// None.
+    Nothing,
+    /// That of the IPv4 header.
+    Header,
+    /// That of the segment or datagram too.
+    All,
+    /// The same, but one that only holds the sum of the pseudo header was left to hardware: what a
+    /// kernel hands to a virtual device of its own.
+    AllOrLeft,
+}
+
 /// Takes a frame apart. `vlan` is the tag that belongs to us; a frame without any passes too,
 /// because the device may have taken the tag out.
 // Inlined by force: handing the packet over in memory costs 30 instructions a frame.
 #[inline(always)]
-pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, verify: bool) -> Result<Packet<'_>, Other> {
+pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Packet<'_>, Other> {
     let ethernet: &[u8; 14] = frame.first_chunk().ok_or(Other::Foreign)?;
     let mut kind = be16(ethernet, 12);
     let mut rest = &frame[14..];
@@ -72,7 +100,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, verify: bool) -> Result<Pac
     }
     let src_mac = ethernet[6..].first_chunk().expect("eight bytes");
     let (src, dst, mut next, tos, mut body) = match kind {
-        ethertype::IPV4 => ipv4(rest, verify)?,
+        ethertype::IPV4 => ipv4(rest, check != Check::Nothing)?,
         ethertype::IPV6 => ipv6(rest)?,
         _ => return Err(Other::Foreign),
     };
@@ -83,8 +111,9 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, verify: bool) -> Result<Pac
     } else if next == OPTION_HEADER {
         (next, network_options, body) = option_header(body)?;
     }
-    if verify && !is_intact(src, dst, next, body) {
-        return Err(Other::Malformed);
+    let looks_inside = matches!(check, Check::All | Check::AllOrLeft);
+    if looks_inside && !is_intact(src, dst, next, body, check == Check::AllOrLeft) {
+        return Err(Other::Corrupt);
     }
     let packet = Packet {
         src_mac,
@@ -161,7 +190,7 @@ fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
         .get(header_len..usize::from(be16(header, 2)))
         .ok_or(Other::Malformed)?;
     if verify && !checksum::is_right(0, &bytes[..header_len]) {
-        return Err(Other::Malformed);
+        return Err(Other::Corrupt);
     }
     let (src, dst) = (Addr::v4(be32(header, 12)), Addr::v4(be32(header, 16)));
     Ok((src, dst, header[9], header[1], body))
@@ -192,13 +221,29 @@ fn ipv6(bytes: &[u8]) -> Result<Network<'_>, Other> {
     Ok((src, dst, next, class, body))
 }
 
-fn is_intact(src: Addr, dst: Addr, next: u8, body: &[u8]) -> bool {
-    if next == protocol::UDP && src.is_v4() && body.len() >= 8 && be16(body, 6) == 0 {
+/// Whether the checksum of a segment or datagram is right, absent, or (if `may_be_left`) left to
+/// hardware. What is too short to have one is for the caller to notice.
+#[inline]
+fn is_intact(src: Addr, dst: Addr, next: u8, body: &[u8], may_be_left: bool) -> bool {
+    let (field, covered) = match next {
+        protocol::TCP if body.len() >= 20 => (be16(body, 16), body),
+        protocol::UDP if body.len() >= 8 => {
+            // What follows the datagram inside the packet is no part of it.
+            let len = usize::from(be16(body, 4));
+            let Some(covered) = body.get(..len).filter(|_| len >= 8) else {
+                return true;
+            };
+            (be16(body, 6), covered)
+        }
+        _ => return true,
+    };
+    if next == protocol::UDP && field == 0 && src.is_v4() {
+        // The sender has none: RFC 768.
         return true;
     }
     let v6 = !src.is_v4();
-    let pseudo = src.sum(v6) + dst.sum(v6) + u64::from(next) + body.len() as u64;
-    !matches!(next, protocol::TCP | protocol::UDP) || checksum::is_right(pseudo, body)
+    let pseudo = src.sum(v6) + dst.sum(v6) + u64::from(next) + covered.len() as u64;
+    checksum::is_right(pseudo, covered) || may_be_left && field == checksum::fold(pseudo)
 }
 
 /// The options with their kinds and contents, up to the end or the first that makes no sense.
@@ -286,8 +331,8 @@ mod tests {
                 let head: &[u8] = [&[8, 0, 0x45][..], &[0x86, 0xdd, 0x60], &[0x81, 0, 0], &[]][kind];
                 frame[12..12 + head.len()].copy_from_slice(head);
             }
-            let _ = parse(&frame, Some(0), true);
-            let _ = parse(&frame, None, false);
+            let _ = parse(&frame, Some(0), Check::AllOrLeft);
+            let _ = parse(&frame, None, Check::Nothing);
             syn_options(&frame);
         }
     }

@@ -164,19 +164,21 @@ pub(crate) struct Table {
     /// The index before it grew; emptied little by little.
     old: Buckets,
     cursor: usize,
-    seed: u64,
+    /// What the hash is mixed with; nobody outside knows it.
+    secret: [u64; 3],
 }
 
 impl Table {
-    /// Room for `expected` connections before the index first grows.
-    pub(crate) fn new(expected: u32, seed: u64) -> Self {
+    /// Room for `expected` connections before the index first grows. Which tuples share a place
+    /// follows from the key.
+    pub(crate) fn new(expected: u32, key: u64) -> Self {
         let buckets = (expected as usize * 4 / 3).max(64).next_power_of_two();
         Self {
             slab: Slab::new(),
             now: Buckets::with_buckets(buckets),
             old: Buckets::default(),
             cursor: 0,
-            seed: seed | 1,
+            secret: secrets(key),
         }
     }
 
@@ -195,8 +197,10 @@ impl Table {
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         let (high, low) = key.remote.halves();
         let rest = u64::from(key.local) << 32 | u64::from(key.ports);
-        let first = fold(low ^ self.seed, rest ^ 0x9e37_79b9_7f4a_7c15);
-        fold(first ^ high, 0xd6e8_feb8_6659_fd93)
+        let [a, b, c] = self.secret;
+        // A factor of 0 would take all others with it; with secrets of 64 bits no tuple is known to
+        // make one.
+        fold(fold(low ^ a, rest ^ b) ^ high, c)
     }
 
     /// The connection of a tuple whose hash is given.
@@ -269,6 +273,17 @@ impl Table {
     }
 }
 
+/// Three numbers out of one, all bits of each depending on all of its (splitmix64).
+fn secrets(key: u64) -> [u64; 3] {
+    [1, 2, 3].map(|i: u64| {
+        let mut z = key.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // Odd, so never a factor that loses bits.
+        (z ^ z >> 31) | 1
+    })
+}
+
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -321,6 +336,52 @@ mod tests {
                 prop_assert_eq!(table.find(&key, table.hash(&key)), Some(id));
             }
         }
+    }
+
+    /// The longest way from a tuple to its place, with `n` connections to each of some servers.
+    fn longest_search(table: &mut Table, remotes: &[&str], n: u16) -> usize {
+        for remote in remotes {
+            let remote = remote.parse::<std::net::IpAddr>().unwrap().into();
+            for port in 0..n {
+                let key = Key::new(remote, 0, 80, 1024 + port);
+                let hash = table.hash(&key);
+                table.insert(key, hash);
+            }
+        }
+        let buckets = &table.now;
+        let length = |(at, entry): (usize, &Entry)| {
+            at.wrapping_sub((entry >> 32) as usize & buckets.mask()) & buckets.mask()
+        };
+        let taken = buckets.entries.iter().enumerate().filter(|(_, e)| **e != 0);
+        taken.map(length).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn no_address_is_special() {
+        let all = [
+            "fd00::1",
+            "fd00::2",
+            "::",
+            "::1",
+            "fd00:1::1",
+            "198.19.1.2",
+            "0.0.0.0",
+        ];
+        for key in [0, 1, 2, u64::MAX, 0x9e37_79b9_7f4a_7c15] {
+            for remote in all {
+                let mut table = Table::new(16_384, key);
+                let longest = longest_search(&mut table, &[remote], 10_000);
+                assert!(longest < 200, "{remote}, key {key}: {longest} places");
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_decides_who_shares_a_place() {
+        let key = Key::new(Addr::v4(1), 0, 80, 1024);
+        let hashes: std::collections::HashSet<_> =
+            (0..1000).map(|k| Table::new(0, k).hash(&key)).collect();
+        assert_eq!(hashes.len(), 1000);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use wb_wire::{Ethernet, Ipv4View, MacAddr, UdpView, checksum, ethertype, protoco
 
 use crate::addr::Addr;
 use crate::build::Path;
-use crate::parse::{Other, parse};
+use crate::parse::{Check, Other, parse};
 
 /// The port of VXLAN: RFC 7348 section 5.
 const PORT: u16 = 4789;
@@ -123,9 +123,9 @@ impl Outer {
         &self,
         frame: &'a [u8],
         vlan: Option<u16>,
-        verify: bool,
+        check: Check,
     ) -> Result<(&'a [u8], &'a [u8; 6]), Other> {
-        let packet = parse(frame, vlan, verify)?;
+        let packet = parse(frame, vlan, check)?;
         let to_us = packet.dst == Addr::v4(self.tunnel.local.to_bits())
             && !packet.is_tcp
             && packet.ports as u16 == PORT;

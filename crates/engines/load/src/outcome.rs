@@ -103,10 +103,12 @@ pub struct LoadTotals {
     pub requests: u64,
     /// Responses received (client) or sent (server).
     pub responses: u64,
-    /// Launches that were due and not made.
+    /// Launches that were due and not made, for want of time, addresses or ports.
     pub unsent_connections: u64,
-    /// Requests that the rate asked for and that were not made in time.
+    /// Requests that were due, by the rate or their interval, and not made in time.
     pub unsent_requests: u64,
+    /// Requests that were due and not made because all connections waited for answers.
+    pub waited_requests: u64,
     /// Frames that the device dropped before the wire.
     pub dropped_tx_frames: u64,
     /// Everything the machines counted.
@@ -160,8 +162,9 @@ impl LoadTotals {
         totals.open_connections = counters.open;
         totals.requests = counters.requests;
         totals.responses = counters.responses;
-        totals.unsent_connections = totals.launch.unsent;
-        totals.unsent_requests = totals.asks.unsent;
+        totals.unsent_connections = totals.launch.unsent + totals.launch.no_tuple;
+        totals.unsent_requests = totals.asks.unsent + counters.requests_unsent;
+        totals.waited_requests = totals.asks.held_back + counters.requests_waited;
         totals.dropped_tx_frames = totals.tx.refused_frames;
         totals
     }

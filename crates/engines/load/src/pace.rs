@@ -7,6 +7,8 @@
 use wb_model::load::LoadShape;
 use wb_model::units::Rational;
 
+use wb_tcp::Late;
+
 use crate::curve::{Curve, ONE};
 use crate::rates::Limits;
 
@@ -23,7 +25,8 @@ pub struct LaunchCounters {
     pub launched: u64,
     /// Given up because the worker was too late.
     pub unsent: u64,
-    /// Left out because as many connections were open as were asked for.
+    /// Left out because as many connections were open as were asked for. Of requests: never sent because
+    /// all connections waited for answers.
     pub held_back: u64,
     /// Left out because all addresses and ports that were tried are in use, or the table is full.
     pub no_tuple: u64,
@@ -72,6 +75,8 @@ pub(crate) struct Pace {
     ramp: u64,
     wait: u64,
     end: u64,
+    /// What is owed waits for answers, so it does not grow too old.
+    waits: bool,
     counters: LaunchCounters,
 }
 
@@ -129,6 +134,7 @@ impl Pace {
             ramp,
             wait,
             end: ramp.max(wait).saturating_add(shape.duration.as_nanos()),
+            waits: false,
             counters: LaunchCounters::default(),
         };
         pace.set(limits, None);
@@ -194,7 +200,7 @@ impl Pace {
             Some(most) => self.most_open(most, now).saturating_sub(open),
             None => u64::MAX,
         };
-        let due = match &mut self.kind {
+        let (due, given_up) = match &mut self.kind {
             Kind::Never => return 0,
             Kind::Unlimited => {
                 let share = now < self.end && self.curve.share(now) > 0;
@@ -204,23 +210,58 @@ impl Pace {
                 if now < even.due && even.owed == 0 {
                     return 0;
                 }
-                self.counters.unsent += even.take_due(&self.curve, now, self.end, self.catch_up);
-                even.owed
+                let before = if self.waits { even.owed } else { 0 };
+                let given_up = even.take_due(&self.curve, now, self.end, self.catch_up, before);
+                (even.owed, given_up)
             }
             Kind::Groups(groups) => {
                 if now < groups.next && groups.owed == 0 {
                     return 0;
                 }
                 let until = now.min(self.end.saturating_sub(1));
-                self.counters.unsent += groups.take_due(until, self.ramp, self.catch_up);
-                groups.owed
+                let given_up = groups.take_due(until, self.ramp, self.catch_up);
+                (groups.owed, given_up)
             }
         };
-        if due > room {
-            self.drop_owed(due - room);
-            self.counters.held_back += due - room;
+        let wanted = due.min(room);
+        // Where there was no room, being in time would not have helped.
+        let unsent = given_up.min(room - wanted);
+        self.counters.unsent += unsent;
+        let held_back = due - wanted + given_up - unsent;
+        if held_back > 0 {
+            self.drop_owed(due - wanted);
+            self.counters.held_back += held_back;
         }
-        due.min(room)
+        wanted
+    }
+
+    /// Whether what is owed has to wait for answers, as far as the caller saw.
+    #[inline]
+    pub(crate) fn set_waits(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// How late those are that are owed now, the oldest first.
+    #[inline]
+    pub(crate) fn late(&self, now: u64) -> Late {
+        match &self.kind {
+            Kind::Even(even) => even.late(&self.curve, now),
+            _ => Late::NOT,
+        }
+    }
+
+    /// Nothing more will be launched: what is still owed never was.
+    #[cold]
+    pub(crate) fn finish(&mut self) {
+        let owed = match &self.kind {
+            Kind::Even(Even { owed, .. }) | Kind::Groups(Groups { owed, .. }) => *owed,
+            _ => 0,
+        };
+        self.drop_owed(owed);
+        match self.waits {
+            true => self.counters.held_back += owed,
+            false => self.counters.unsent += owed,
+        }
     }
 
     /// How many connections may be open now; `None`: any number.
@@ -283,14 +324,7 @@ impl Pace {
 impl Even {
     /// Finds out when the next event is due.
     fn seek(&mut self, curve: &Curve) {
-        // The first event is due where there is anything at all, the next one a stride later.
-        let ordinal = self.passed + u64::from(!self.with_first);
-        self.due = if ordinal == 0 {
-            curve.begin()
-        } else {
-            let area = (u128::from(ordinal) * self.den).div_ceil(self.num);
-            curve.time_of(self.from_area + area).max(curve.begin())
-        };
+        self.due = self.due_of(curve, self.passed);
     }
 
     /// Events due up to `area` since the present rate began.
@@ -299,8 +333,38 @@ impl Even {
         u64::try_from(count).unwrap_or(u64::MAX) + u64::from(self.with_first)
     }
 
-    /// Makes all owed that is due by `now`; what is older than `catch_up` is given up and returned.
-    fn take_due(&mut self, curve: &Curve, now: u64, end: u64, catch_up: u64) -> u64 {
+    /// How late what is owed is.
+    #[inline]
+    fn late(&self, curve: &Curve, now: u64) -> Late {
+        let events = self.owed.div_ceil(self.group);
+        if events == 0 {
+            return Late::NOT;
+        }
+        let first = self.due_of(curve, self.passed - events);
+        let last = match events {
+            1 => first,
+            _ => self.due_of(curve, self.passed - 1),
+        };
+        Late {
+            first: now.saturating_sub(first),
+            step: last.saturating_sub(first) / (self.owed - 1).max(1),
+        }
+    }
+
+    /// When an event is due, counted from where the present rate began.
+    fn due_of(&self, curve: &Curve, event: u64) -> u64 {
+        // The first one is due where there is anything at all, the next one a stride later.
+        let ordinal = event + u64::from(!self.with_first);
+        if ordinal == 0 {
+            return curve.begin();
+        }
+        let area = (u128::from(ordinal) * self.den).div_ceil(self.num);
+        curve.time_of(self.from_area + area).max(curve.begin())
+    }
+
+    /// Makes all owed that is due by `now`; what is older than `catch_up` is given up and returned,
+    /// apart from the `kept` oldest.
+    fn take_due(&mut self, curve: &Curve, now: u64, end: u64, catch_up: u64, kept: u64) -> u64 {
         let area = curve.area(now);
         let mut due = self.count(area);
         // What would be due at the very end is beyond it.
@@ -316,7 +380,7 @@ impl Even {
         // Also of what was owed before, whoever looks often and never gets rid of it.
         let unsent = self
             .owed
-            .saturating_sub((due - given_up.min(due)) * self.group);
+            .saturating_sub((due - given_up.min(due)) * self.group + kept);
         self.owed -= unsent;
         self.seek(curve);
         unsent

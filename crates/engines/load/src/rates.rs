@@ -56,9 +56,14 @@ impl Limits {
                 asked(rate.bps).and_then(|bps| Rational::new(bps.into(), u128::from(size) * 8));
             requests = least(requests, bits);
         }
-        let open = part(rate.cc);
+        // A flow needs nobody to open it, so one is enough where only its packets are limited.
+        let one_flow = cost.frame_size.is_some()
+            && cost.requests != Some(1)
+            && (rate.cc, rate.cps) == (None, None)
+            && requests.is_some();
+        let open = part(rate.cc).or(one_flow.then_some(1));
         let mut launches = whole(rate.cps);
-        if let (false, Some(n)) = (held, cost.requests) {
+        if let (false, Some(n)) = (held || one_flow, cost.requests) {
             let by_requests = requests.and_then(|rate| rate.over(Rational::whole(n)));
             launches = least(launches, by_requests);
             requests = None;
@@ -160,7 +165,17 @@ mod tests {
         let all = [0, 1, 2, 3].map(|worker| limits(&rate, worker));
         let some = |open, rate| (Some(open), Some(rate));
         assert_eq!(all, [some(1, 5), some(1, 4), some(0, 0), some(0, 0)]);
+        // Without a number each worker has one flow.
         let none = LoadRate { cc: None, ..rate };
-        assert_eq!(limits(&none, 3), (None, Some(2)));
+        assert_eq!(limits(&none, 3), (Some(1), Some(2)));
+        let tcp = Cost {
+            frame_size: None,
+            ..held
+        };
+        let rate = LoadRate {
+            rps: Some(9),
+            ..LoadRate::default()
+        };
+        assert_eq!(Limits::of(&rate, tcp, 0, 1).open, None);
     }
 }

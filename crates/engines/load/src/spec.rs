@@ -1,9 +1,10 @@
 //! What one worker is to do, made from the job of the plan and the facts of the port.
 
 use wb_model::load::{
-    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadReading, LoadShape, LoadTransport, TupleOrder,
+    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadShape, LoadTransport,
+    TupleOrder,
 };
-use wb_model::units::{AddressRange, PortRange, Span};
+use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
     Answer, Client, Close, Config, Destinations, Order, Pool, Reading, Retransmission, Role,
     Server, Steering, TimeWait, Transport, Tunnel, Tuples,
@@ -38,10 +39,15 @@ pub struct LoadPlace<'a> {
     /// Which tuples' answers come to this worker; `None`: those whose client port divided by the
     /// number of workers leaves its number.
     pub steering: Option<Steering>,
+    /// Whether frames may come from a kernel that left their checksums to hardware without anyone
+    /// saying so: through a virtual device, or from a file.
+    pub checksums_may_be_left: bool,
     /// Bytes of the file that the job names as its request or answer.
     pub file: Option<&'a [u8]>,
     /// Where random choices come from.
     pub seed: u64,
+    /// What nobody outside knows: a number by chance for each run ([`Config::key`]).
+    pub key: u64,
 }
 
 impl LoadPlace<'_> {
@@ -56,8 +62,10 @@ impl LoadPlace<'_> {
             worker: 0,
             workers: 1,
             steering: None,
+            checksums_may_be_left: false,
             file: None,
             seed: 1,
+            key: 1,
         }
     }
 }
@@ -143,6 +151,8 @@ impl LoadSpec {
         };
         if job.end == LoadEnd::Client {
             spec.pace_requests(&build)?;
+            spec.config.catch_up = spec.catch_up_ns;
+            spec.config.most_outstanding = outstanding(&spec.config, &spec.limits);
         }
         Ok(spec)
     }
@@ -318,6 +328,8 @@ impl Build<'_> {
         };
         if tcp.like_dperf {
             config = config.dperf(tcp.retransmit.as_nanos());
+            // A server's is longer in the plan already.
+            config.retransmission.after = tcp.retransmit.as_nanos();
         } else {
             (config.window, config.window_scale) = window(tcp.window);
             config.most_in_flight = 1 << 14;
@@ -342,9 +354,10 @@ impl Build<'_> {
         config.tunnel = self.tunnel()?;
         config.tos = job.tos;
         config.ttl = job.ttl;
-        config.seed = self
+        config.checksums_may_be_left = self.place.checksums_may_be_left;
+        config.key = self
             .place
-            .seed
+            .key
             .wrapping_add(u64::from(self.place.worker).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let open = job
             .rate
@@ -438,6 +451,9 @@ impl Build<'_> {
             },
             flood: job.flood,
             paced: false,
+            // A file says what it says, and dperf's datagrams are as dperf has them.
+            numbers: !job.tcp.like_dperf
+                && matches!(job.request, LoadMessage::Bytes(_) | LoadMessage::Random(_)),
             destinations: self.destinations(is_v4)?,
         })
     }
@@ -574,11 +590,17 @@ impl Build<'_> {
         let made = self.making("", job.requests == 1).answer(answer);
         Ok(Server {
             addresses: self.pool("servers", &job.servers)?,
+            clients: match job.clients.is_empty() {
+                true => Pool::default(),
+                false => self.pool("clients", &job.clients)?,
+            },
             ports: (job.server_ports.first, job.server_ports.last),
             request: reading(job.reading),
             answer: made.ok_or_else(|| self.file_missing("answer"))?,
             answers: answers.filter(|_| !matches!(answer, LoadAnswer::Echo | LoadAnswer::Sink)),
             proxy: job.proxy,
+            returns_numbers: !job.tcp.like_dperf
+                && matches!(answer, LoadAnswer::Bytes(_) | LoadAnswer::Random(_)),
         })
     }
 
@@ -609,6 +631,21 @@ fn reading(reading: LoadReading) -> Reading {
         LoadReading::Bytes(n) => Reading::Fixed(n.max(1)),
         LoadReading::Stream => Reading::UntilEnd,
     }
+}
+
+/// Requests that may wait for answers: those of the time that each waits, within bounds, because each
+/// takes 24 bytes.
+fn outstanding(config: &Config, limits: &Limits) -> u32 {
+    const BOUNDS: (u128, u128) = (1 << 16, 1 << 20);
+    let a_second = |rate: Option<Rational>| {
+        rate.map_or(0, |rate| {
+            u128::from(rate.numerator().div_ceil(rate.denominator()))
+        })
+    };
+    let rate = a_second(limits.requests).max(a_second(limits.launches));
+    let seconds = u128::from(config.response_timeout.div_ceil(1_000_000_000));
+    let wanted = rate.saturating_mul(seconds);
+    wanted.clamp(BOUNDS.0, BOUNDS.1) as u32
 }
 
 /// A time of 0 is none.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::LoadEnd;
-use wb_port::{PortError, QueuePair, RxQueue, TxQueue};
+use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue};
 use wb_tcp::{
-    Answer, ConfigError, Counters, FrameSink, Latencies, Machine, Observer, Received, Role,
-    Transport,
+    Answer, Checksum, ConfigError, Counters, FrameSink, Latencies, Machine, Observer, Received,
+    Role, Transport,
 };
 
 use crate::outcome::{LoadOutcome, PhaseTotals};
@@ -38,6 +38,11 @@ struct Times {
 }
 
 impl Observer for Times {
+    #[inline]
+    fn answered_since_due(&mut self, ns: u64) {
+        self.all.answered_since_due(ns);
+    }
+
     #[inline]
     fn connected(&mut self, ns: u64) {
         self.all.connected(ns);
@@ -97,6 +102,8 @@ pub struct LoadWorker {
     phase_asks: LaunchCounters,
     rate_version: u64,
     at: u64,
+    /// When nothing was left to be read, in the machine's time.
+    heard: u64,
     published: Option<u64>,
     turns: u64,
     busy_turns: u64,
@@ -163,6 +170,7 @@ impl LoadWorker {
             phase_asks: LaunchCounters::default(),
             rate_version: 0,
             at: 0,
+            heard: 0,
             published: None,
             turns: 0,
             busy_turns: 0,
@@ -200,13 +208,16 @@ impl LoadWorker {
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
         let received = self.receive(rx, now, &mut sink)?;
+        if received < self.spec.batch {
+            self.heard = now;
+        }
         if let Some(at) = at {
             self.at = at;
             self.follow(at, now, control, &mut sink);
         }
         // What came while the worker was away is no timeout: it is read before any timer expires.
         if self.behind_until.is_none() || received < self.spec.batch {
-            self.machine.poll(now, &mut sink);
+            self.machine.poll_heard(now, self.heard, &mut sink);
         }
         sink.submit();
         let sent = sink.sent;
@@ -314,7 +325,14 @@ impl LoadWorker {
         let result = rx.receive(self.spec.batch, |frame| {
             if frame.bytes.len() > longest {
                 counters.other_rx += 1;
-            } else if machine.receive(now, frame.bytes, sink) == Received::NotOurs
+                return;
+            }
+            let known = match frame.checksum {
+                ChecksumState::Unknown => Checksum::Unknown,
+                ChecksumState::Valid => Checksum::Right,
+                ChecksumState::NotReady => Checksum::Left,
+            };
+            if machine.receive_known(now, frame.bytes, known, sink) == Received::NotOurs
                 && let Some(len) = attend(presence, counters, frame, || sink.lend())
             {
                 sink.commit(len);
@@ -343,7 +361,7 @@ impl LoadWorker {
         } else if at < steady {
             steady
         } else {
-            steady.saturating_add(shape.duration.as_nanos())
+            self.steady_end()
         }
     }
 
@@ -355,7 +373,7 @@ impl LoadWorker {
             LoadPhase::Wait
         } else if at < steady {
             LoadPhase::Ramp
-        } else if at < steady.saturating_add(shape.duration.as_nanos()) {
+        } else if at < self.steady_end() {
             LoadPhase::Steady
         } else {
             LoadPhase::Drain
@@ -412,7 +430,8 @@ impl LoadWorker {
         }
         let n = u32::try_from(wanted).unwrap_or(u32::MAX);
         let busy = self.machine.counters().tuples_busy;
-        let launched = self.machine.launch(now, n, sink);
+        let late = self.pace.late(at);
+        let launched = self.machine.launch_late(now, n, late, sink);
         self.pace.launched(launched.into());
         let full = self.machine.held() >= self.machine.config().most_open;
         if launched < n && (full || self.machine.counters().tuples_busy > busy) {
@@ -426,8 +445,10 @@ impl LoadWorker {
         let due = self.asks.wanted(at, 0);
         if due > 0 {
             let n = u32::try_from(due).unwrap_or(u32::MAX);
-            let asked = self.machine.ask(now, n, sink);
+            let late = self.asks.late(at);
+            let asked = self.machine.ask_late(now, n, late, sink);
             self.asks.launched(asked.into());
+            self.asks.set_waits(asked < n && !self.machine.can_ask());
         }
     }
 
@@ -440,8 +461,19 @@ impl LoadWorker {
         self.asks.next_due(at, 0).unwrap_or(u64::MAX)
     }
 
+    /// When the duration is over.
+    fn steady_end(&self) -> u64 {
+        let shape = &self.spec.shape;
+        let steady = shape.wait.as_nanos().max(shape.ramp.as_nanos());
+        steady.saturating_add(shape.duration.as_nanos())
+    }
+
     #[cold]
     fn enter(&mut self, phase: LoadPhase, at: u64, now: u64) {
+        if phase == LoadPhase::Drain && self.spec.end == LoadEnd::Client {
+            self.pace.finish();
+            self.asks.finish();
+        }
         self.close_phase(at);
         self.phase = phase;
         if phase == LoadPhase::Drain {
@@ -449,7 +481,10 @@ impl LoadWorker {
             if self.spec.end == LoadEnd::Client {
                 // A server goes on answering until its connections have ended.
                 let half = self.spec.shape.drain.as_nanos() / 2;
-                self.machine.finish_by(now.saturating_add(half));
+                let ended = at.min(self.steady_end());
+                let ended_at = now.saturating_sub(at - ended);
+                self.machine
+                    .finish_as_of(ended_at, now.saturating_add(half));
             }
         }
     }

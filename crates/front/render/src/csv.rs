@@ -7,6 +7,7 @@ use std::fmt::Display;
 
 use wb_model::{
     Report, Summary, Totals, Verdict,
+    load::{LoadEnd, LoadJobReport, LoadTransport},
     report::{JobReport, Rates},
     socket::SocketJobReport,
 };
@@ -120,6 +121,9 @@ pub fn report(report: &Report) -> String {
     if let Some(socket) = &report.socket {
         return tests(report, &socket.jobs);
     }
+    if let Some(load) = &report.load {
+        return loads(report, &load.jobs);
+    }
     let whole;
     let jobs: &[JobReport] = if report.jobs.is_empty() {
         whole = [JobReport {
@@ -157,6 +161,88 @@ pub fn report(report: &Report) -> String {
     };
     document(row(&jobs[0]), jobs.iter().map(row))
 }
+
+/// One row for each end of each load. Rates are those of the duration, without ramp and drain.
+fn loads(report: &Report, jobs: &[LoadJobReport]) -> String {
+    let row = |job: &LoadJobReport| {
+        let mut r = Record::default();
+        r.value("kind", &report.kind);
+        r.value("started", &report.started);
+        r.value("elapsed_ns", report.elapsed_ns);
+        r.value("verdict", verdict(report.verdict));
+        r.value("job", &job.name);
+        r.value("port", &job.port);
+        r.value(
+            "end",
+            if job.end == LoadEnd::Client {
+                "client"
+            } else {
+                "server"
+            },
+        );
+        r.value(
+            "transport",
+            if job.transport == LoadTransport::Tcp {
+                "tcp"
+            } else {
+                "udp"
+            },
+        );
+        let c = &job.totals;
+        for (name, n) in [
+            ("attempted_connections", c.attempted_connections),
+            ("established_connections", c.established_connections),
+            ("completed_connections", c.completed_connections),
+            ("failed_connections", c.failed_connections),
+            ("open_connections", c.open_connections),
+            ("unsent_connections", job.unsent_connections),
+            ("no_tuple", job.no_tuple),
+            ("requests", c.requests),
+            ("responses", c.responses),
+            ("lost_requests", c.lost_requests),
+            ("in_flight_requests", c.in_flight_requests),
+            ("unawaited_requests", c.unawaited_requests),
+            ("unsent_requests", job.unsent_requests),
+            ("waited_requests", job.waited_requests),
+            ("late_responses", c.late_responses),
+            ("duplicate_responses", c.duplicate_responses),
+            ("error_responses", c.error_responses),
+        ] {
+            r.value(name, n);
+        }
+        for cause in FAILURES {
+            let n = job.failures.get(cause).copied().unwrap_or(0);
+            r.value(format!("failed_{cause}"), n);
+        }
+        let steady = job.phases.iter().find(|p| p.phase == "steady");
+        r.known("cps", steady.map(|p| p.cps));
+        r.known("rps", steady.map(|p| p.rps));
+        r.known("tx_pps", steady.map(|p| p.tx_pps));
+        r.known("rx_pps", steady.map(|p| p.rx_pps));
+        r.known("tx_l2_bps", steady.map(|p| p.tx_bps));
+        r.known("rx_l2_bps", steady.map(|p| p.rx_bps));
+        r.totals(&job.frames);
+        r.summary("connect", Some(&job.connect_ns));
+        r.summary("first_byte", Some(&job.first_byte_ns));
+        r.summary("request", Some(&job.request_ns));
+        r.summary("request_due", Some(&job.request_due_ns));
+        r
+    };
+    document(row(&LoadJobReport::default()), jobs.iter().map(row))
+}
+
+/// Causes of failures, as reports name them.
+const FAILURES: [&str; 9] = [
+    "connect_timeout",
+    "response_timeout",
+    "close_timeout",
+    "idle_timeout",
+    "refused",
+    "reset",
+    "short",
+    "malformed",
+    "aborted",
+];
 
 /// One row for each socket test; what varies in a sweep is a column of its own.
 fn tests(report: &Report, jobs: &[SocketJobReport]) -> String {

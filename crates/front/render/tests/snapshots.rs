@@ -3,7 +3,10 @@
 mod samples;
 
 use insta::assert_snapshot;
-use wb_model::{Phase, Report, Snapshot};
+use wb_model::{
+    Phase, Report, Snapshot,
+    load::{LoadEnd, LoadJobReport, LoadReport},
+};
 use wb_render::{
     csv,
     findings::{self, Finding, Level},
@@ -236,6 +239,40 @@ fn csv_rows_have_as_many_fields_as_the_header() {
     let both = csv::report(&samples::faulted());
     assert_eq!(both.lines().count(), 3);
     assert!(both.contains("\"job 1, back\""));
+}
+
+#[test]
+fn csv_of_a_load_has_a_row_for_each_end() {
+    let mut client = LoadJobReport {
+        name: "client".to_owned(),
+        ..LoadJobReport::default()
+    };
+    client.totals.attempted_connections = 5;
+    client.totals.failed_connections = 2;
+    client.failures.insert("refused".to_owned(), 2);
+    let server = LoadJobReport {
+        end: LoadEnd::Server,
+        ..client.clone()
+    };
+    let mut report = samples::lossy();
+    report.load = Some(LoadReport {
+        jobs: vec![client, server],
+    });
+    let text = csv::report(&report);
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    let at = |name: &str| lines[0].iter().position(|n| *n == name).unwrap();
+    let of = |line: usize, name: &str| lines[line][at(name)];
+    assert_eq!(
+        (
+            of(1, "attempted_connections"),
+            of(1, "failed_connections"),
+            of(1, "failed_refused")
+        ),
+        ("5", "2", "2")
+    );
+    assert_eq!((of(1, "end"), of(2, "end")), ("client", "server"));
 }
 
 #[test]

@@ -509,6 +509,8 @@ pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -
         Metric::Failed => totals
             .connections
             .and_then(|c| ratio(Some(c.failed_connections), Some(c.attempted_connections))),
+        // Only loads have them; they judge by themselves.
+        Metric::Errors => None,
         Metric::Mean => latency.mean,
         Metric::P50 => time(latency.p50),
         Metric::P99 => time(latency.p99),

@@ -107,8 +107,8 @@ impl Trial<'_> {
                 let (bad, borne) = count(self.totals.connections?.attempted_connections);
                 Some(Charge::Connections { bad, borne })
             }
-            // Nobody gets a frame twice, or in another order, for our being late.
-            Metric::Unsent | Metric::Duplicates | Metric::Reordered => None,
+            // Nobody gets a frame twice, in another order, or with an error for our being late.
+            Metric::Unsent | Metric::Duplicates | Metric::Reordered | Metric::Errors => None,
             Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => {
                 Some(Charge::Time {
                     measured_ns: measured,

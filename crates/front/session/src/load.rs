@@ -12,7 +12,13 @@
 //! device a frame arrives: the packet driver in the kernel, the xdp driver by handing frames on
 //! between workers (`wb_port::exchange`).
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use wb_load::{LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
@@ -34,6 +40,7 @@ use crate::{
 };
 
 mod control;
+mod criteria;
 mod report;
 mod run;
 mod steering;
@@ -236,6 +243,18 @@ fn has_large_frames(wire: &Wire) -> bool {
     wire.interface.kernel_driver == "veth"
 }
 
+/// Whether a kernel may have left checksums to hardware that is not there, and the port does not say so:
+/// AF_PACKET does, an XDP program is not told.
+fn leaves_checksums(port: &OpenPort) -> bool {
+    const VIRTUAL: [&str; 2] = ["veth", "tun"];
+    match &port.wire {
+        Some(wire) => {
+            port.facts.driver == "xdp" && VIRTUAL.contains(&wire.interface.kernel_driver.as_str())
+        }
+        None => port.facts.driver == "file",
+    }
+}
+
 /// What the file holds that is the job's message, if one is.
 fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>, StartError> {
     let path = match (job.end, &job.request, &job.answer) {
@@ -262,6 +281,7 @@ fn specs(
     endless: bool,
 ) -> Result<Vec<LoadSpec>, StartError> {
     let workers = u32::try_from(port.queues.len()).unwrap_or(u32::MAX);
+    let key = by_chance();
     (0..workers)
         .map(|worker| {
             let place = LoadPlace {
@@ -271,7 +291,9 @@ fn specs(
                 workers,
                 steering: steering::own(port.wire.is_some(), worker, workers),
                 file,
+                checksums_may_be_left: leaves_checksums(port),
                 seed,
+                key,
                 ..LoadPlace::single(own_mac(port))
             };
             let mut spec = LoadSpec::new(job, &place).map_err(|e| {
@@ -288,6 +310,12 @@ fn specs(
             Ok(if endless { spec.until_stopped() } else { spec })
         })
         .collect()
+}
+
+/// A number that nobody can tell before; not from the plan, which is no secret.
+fn by_chance() -> u64 {
+    // The standard library takes the keys of its hash maps from the kernel.
+    RandomState::new().hash_one(0)
 }
 
 /// Hardware address of an end where there is no wire to have any.

@@ -4,12 +4,30 @@ use super::{
     HttpRequest, LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadTransport, Vxlan,
 };
 use crate::{
+    criteria::Metric,
     units::{AddressRange, Span},
     validate::PlanProblem,
 };
 
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
 const LONGEST_DATAGRAM: u32 = 65_507;
+
+/// Whether loads measure what a criterion judges.
+pub(crate) fn measures(jobs: &[LoadJob], metric: Metric) -> bool {
+    let asks = |job: &&LoadJob| job.is_client() && !job.flood;
+    let is_http = |job: &LoadJob| !job.is_udp() && job.reading == LoadReading::Http;
+    let mut asking = jobs.iter().filter(asks);
+    match metric {
+        Metric::Failed | Metric::Unsent => true,
+        Metric::Reordered => false,
+        // Of TCP connections, `failed` tells it.
+        Metric::Loss | Metric::Duplicates => asking.any(LoadJob::is_udp),
+        Metric::Errors => asking.any(is_http),
+        Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => {
+            asking.next().is_some()
+        }
+    }
+}
 
 #[derive(Default)]
 struct Findings(Vec<PlanProblem>);
@@ -413,6 +431,38 @@ mod tests {
     fn destinations(addresses: &str, step: u64) -> Vec<Destinations> {
         let addresses = addresses.parse().unwrap();
         vec![Destinations { addresses, step }]
+    }
+
+    #[test]
+    fn criteria_that_a_load_does_not_measure_are_refused() {
+        let refused = |jobs: &[LoadJob]| -> Vec<String> {
+            [
+                "failed<=1%",
+                "errors<=1%",
+                "unsent<=1%",
+                "loss<=1%",
+                "duplicates<=1%",
+                "reordered<=1%",
+                "p99<=1ms",
+            ]
+            .iter()
+            .map(|text| text.parse::<crate::criteria::Criterion>().unwrap().metric)
+            .filter(|metric| !measures(jobs, *metric))
+            .map(|metric| metric.to_string())
+            .collect()
+        };
+        let mut udp = client();
+        (udp.transport, udp.request) = (LoadTransport::Udp, LoadMessage::Bytes(18));
+        let mut flood = udp.clone();
+        flood.flood = true;
+        assert_eq!(
+            refused(&[client(), server()]),
+            ["loss", "duplicates", "reordered"]
+        );
+        assert_eq!(refused(&[udp]), ["errors", "reordered"]);
+        let no_answer = ["errors", "loss", "duplicates", "reordered", "p99"];
+        assert_eq!(refused(&[flood]), no_answer);
+        assert_eq!(refused(&[server()]), no_answer);
     }
 
     #[test]

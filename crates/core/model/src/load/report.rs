@@ -28,9 +28,37 @@ pub struct ConnectionTotals {
     pub requests: u64,
     /// Responses received by a client, sent by a server.
     pub responses: u64,
+    /// UDP client: requests that were not answered in time.
+    #[serde(default)]
+    pub lost_requests: u64,
+    /// UDP client: requests that wait for their answers.
+    #[serde(default)]
+    pub in_flight_requests: u64,
+    /// UDP client with `flood`: requests whose answers nobody waits for.
+    #[serde(default)]
+    pub unawaited_requests: u64,
+    /// UDP client: answers to requests that had been given up as lost.
+    #[serde(default)]
+    pub late_responses: u64,
+    /// UDP client: answers to requests that had been answered.
+    #[serde(default)]
+    pub duplicate_responses: u64,
+    /// Of the responses, those of HTTP with a status of 400 or more.
+    #[serde(default)]
+    pub error_responses: u64,
 }
 
 impl ConnectionTotals {
+    /// Whether every request of UDP clients is accounted for.
+    #[must_use]
+    pub const fn requests_add_up(&self) -> bool {
+        self.requests
+            == self.responses
+                + self.lost_requests
+                + self.in_flight_requests
+                + self.unawaited_requests
+    }
+
     /// Whether every connection is accounted for.
     #[must_use]
     pub const fn adds_up(&self) -> bool {
@@ -49,6 +77,12 @@ impl ConnectionTotals {
             open_connections: self.open_connections + other.open_connections,
             requests: self.requests + other.requests,
             responses: self.responses + other.responses,
+            lost_requests: self.lost_requests + other.lost_requests,
+            in_flight_requests: self.in_flight_requests + other.in_flight_requests,
+            unawaited_requests: self.unawaited_requests + other.unawaited_requests,
+            late_responses: self.late_responses + other.late_responses,
+            duplicate_responses: self.duplicate_responses + other.duplicate_responses,
+            error_responses: self.error_responses + other.error_responses,
         }
     }
 }
@@ -77,10 +111,14 @@ pub struct LoadJobReport {
     pub frames: Totals,
     /// Connections that were due and not begun; never failures.
     pub unsent_connections: u64,
-    /// Requests that were due on open connections and not sent.
+    /// Requests that were due on open connections and not sent, because the tester was late.
     #[serde(default)]
     pub unsent_requests: u64,
-    /// Of those, because every combination of addresses and ports was in use.
+    /// Requests that were due and not sent because every connection waited for an answer: the far end was
+    /// the limit.
+    #[serde(default)]
+    pub waited_requests: u64,
+    /// Of the unsent connections, because every combination of addresses and ports was in use.
     pub no_tuple: u64,
     /// Failed connections by cause; their sum is `totals.failed_connections`.
     pub failures: BTreeMap<String, u64>,
@@ -92,8 +130,15 @@ pub struct LoadJobReport {
     pub connect_ns: Summary,
     /// From a request to the first byte of its answer; client.
     pub first_byte_ns: Summary,
-    /// From a request to the last byte of its answer; client.
+    /// From when a request was sent to the last byte of its answer; client.
     pub request_ns: Summary,
+    /// From when it was due to the last byte of its answer; client, where a rate or an interval says when
+    /// that is.
+    #[serde(default)]
+    pub request_due_ns: Summary,
+    /// Some answers over UDP did not tell their requests, so the order decided and times are estimates.
+    #[serde(default)]
+    pub latency_is_estimate: bool,
     /// The phases, in order.
     pub phases: Vec<LoadPhaseReport>,
     /// Each worker.

@@ -32,11 +32,37 @@ impl Flow {
     }
 }
 
+/// How much later than due several things are done, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// The first, in ns.
+    pub first: u64,
+    /// From one to the next it is so much less, in ns.
+    pub step: u64,
+}
+
+impl Late {
+    /// All are done when they are due.
+    pub const NOT: Self = Self { first: 0, step: 0 };
+
+    /// That of one of them, at most 4.2 s.
+    #[inline]
+    pub(super) fn of(self, number: u32) -> u32 {
+        let made_up = self.step.saturating_mul(number.into());
+        u32::try_from(self.first.saturating_sub(made_up)).unwrap_or(u32::MAX)
+    }
+}
+
 impl<O: Observer> Machine<O> {
     /// Sends up to `n` requests of a [paced](crate::Client::paced) client over its connections that
     /// rest, in turn, the one first that has rested longest, and says how many. Fewer when none is
     /// left or the sink has no room. A flow of UDP, and a SYN of a flood, always rests.
     pub fn ask(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
+        self.ask_late(now, n, Late::NOT, sink)
+    }
+
+    /// The same when they are asked later than they were due.
+    pub fn ask_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
         let mut asked = 0;
         if self.finishing || !self.paced {
             return 0;
@@ -45,7 +71,11 @@ impl<O: Observer> Machine<O> {
             let Some(id) = self.next_resting() else {
                 break;
             };
-            asked += self.ask_one(now, id, n - asked, sink);
+            let late = Late {
+                first: late.of(asked).into(),
+                ..late
+            };
+            asked += self.ask_one(now, id, n - asked, late, sink);
         }
         asked
     }
@@ -58,8 +88,8 @@ impl<O: Observer> Machine<O> {
 
     /// Whether requests go out by themselves or only by [`Machine::ask`], from now on.
     pub fn set_paced(&mut self, now: u64, paced: bool) {
-        let pipeline = match &self.client {
-            Some(client) if self.paced != paced => client.pipeline.max(1),
+        let (pipeline, interval) = match &self.client {
+            Some(client) if self.paced != paced => (client.pipeline.max(1), client.interval),
             _ => return,
         };
         self.paced = paced;
@@ -69,10 +99,8 @@ impl<O: Observer> Machine<O> {
                     continue;
                 }
                 let conn = self.table.slab.get(id);
-                match conn.state {
-                    State::Open => conn.stamp = u64::MAX,
-                    State::Udp => conn.expected = conn.next_seq,
-                    _ => {}
+                if conn.state == State::Open {
+                    conn.stamp = u64::MAX;
                 }
                 self.rest(id);
             }
@@ -81,8 +109,13 @@ impl<O: Observer> Machine<O> {
         while let Some(id) = self.next_resting() {
             let conn = self.table.slab.get(id);
             if conn.state == State::Udp {
-                let n = pipeline.min(conn.requests);
-                self.queue_datagrams(now, id, n);
+                conn.stamp = now;
+                let waiting = u16::try_from(conn.waiting()).unwrap_or(u16::MAX);
+                let n = match interval {
+                    0 => pipeline.saturating_sub(waiting),
+                    _ => pipeline,
+                };
+                self.queue_datagrams(id, n);
                 self.set_datagram_timer(id);
                 let conn = self.table.slab.get(id);
                 Self::enqueue(&mut self.queue, conn, id);
@@ -131,7 +164,14 @@ impl<O: Observer> Machine<O> {
     }
 
     #[inline]
-    fn ask_one(&mut self, now: u64, id: u32, most: u32, sink: &mut impl FrameSink) -> u32 {
+    fn ask_one(
+        &mut self,
+        now: u64,
+        id: u32,
+        most: u32,
+        late: Late,
+        sink: &mut impl FrameSink,
+    ) -> u32 {
         let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
         let conn = self.table.slab.get(id);
         let left = match conn.requests {
@@ -143,9 +183,11 @@ impl<O: Observer> Machine<O> {
             State::Udp => {
                 // Nobody else waits for a turn: all are its own.
                 let n = if self.resting.is_empty() { left } else { n };
-                let sent = self.send_flow(now, id, n, sink);
+                let sent = self.send_flow(now, id, n, late, sink);
                 if self.table.slab.get(id).requests > 0 {
                     self.rest(id);
+                } else {
+                    self.end_if_over(now, id);
                 }
                 sent
             }
@@ -160,6 +202,7 @@ impl<O: Observer> Machine<O> {
             }
             _ => {
                 self.queue_requests(now, id, n as u16);
+                self.table.slab.get(id).lateness = late.of(0);
                 self.settle(now, id, true, sink);
                 n
             }
@@ -167,7 +210,14 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Sends datagrams of one flow while there is room, and says how many.
-    fn send_flow(&mut self, now: u64, id: u32, n: u32, sink: &mut impl FrameSink) -> u32 {
+    fn send_flow(
+        &mut self,
+        now: u64,
+        id: u32,
+        n: u32,
+        late: Late,
+        sink: &mut impl FrameSink,
+    ) -> u32 {
         let is_repeated = self.flow.owner == id || n >= WORTH_REPEATING || self.table.len() == 1;
         let mut sent = 0;
         let mut octets = 0;
@@ -178,14 +228,17 @@ impl<O: Observer> Machine<O> {
             }
             while sent < n {
                 let Some(out) = sink.lend() else { break };
-                let len = self.builder.again(&self.flow.frame, out);
+                let number = self.remember(now, id, late.of(sent).into());
+                let number = number.map(|number| self.requests.write(number, now));
+                let len = self.builder.again(&self.flow.frame, number.as_ref(), out);
                 sink.commit(len);
                 octets += len as u64;
                 sent += 1;
             }
         } else {
             while sent < n {
-                let Some(len) = self.send_datagram(id, sink) else {
+                let lateness = late.of(sent).into();
+                let Some(len) = self.send_datagram(now, id, lateness, sink) else {
                     break;
                 };
                 octets += len as u64;
@@ -199,20 +252,9 @@ impl<O: Observer> Machine<O> {
         counters.udp_tx += all;
         counters.requests += all;
         counters.payload_tx += all * u64::from(self.text.len());
-        let flood = self.client.as_ref().is_some_and(|client| client.flood);
         let conn = self.table.slab.get(id);
-        conn.stamp = now;
         if conn.requests != ENDLESS {
             conn.requests -= sent as u16;
-        }
-        if !flood {
-            conn.next_seq = conn.next_seq.wrapping_add(sent);
-            if !conn.link.is_linked() {
-                conn.expected = conn.next_seq;
-                self.set_datagram_timer(id);
-            }
-        } else if conn.requests == 0 {
-            self.set_datagram_timer(id);
         }
         sent
     }
@@ -222,7 +264,7 @@ impl<O: Observer> Machine<O> {
     fn repeat_flow(&mut self, id: u32, sink: &mut impl FrameSink) {
         let Some(out) = sink.lend() else { return };
         let conn = self.table.slab.get(id);
-        let path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
+        let path = Self::path(&self.hops, &self.local, &conn.key, 0);
         let text = &self.text;
         let len = self
             .builder
@@ -292,13 +334,23 @@ impl<O: Observer> Machine<O> {
                 let conn = self.table.slab.get(id);
                 Self::enqueue(&mut self.queue, conn, id);
             }
-            State::Udp if conn.in_flight() > 0 || conn.queued_len > 0 => {
+            State::Udp => {
                 // Answers that are on their way are waited for.
                 conn.requests = 0;
                 self.close_begins(id);
-                self.set_datagram_timer(id);
+                self.end_if_over(now, id);
             }
             _ => self.complete(now, id),
+        }
+    }
+
+    /// The end has come: requests of a connection that rests, due by `end` and not noticed, are not sent.
+    pub(super) fn miss_requests(&mut self, id: u32, end: u64) {
+        let Some(client) = &self.client else { return };
+        let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));
+        let due = self.table.slab.get(id).stamp;
+        if interval > 0 && !self.paced && due < end {
+            self.counters.requests_unsent += ((end - due) / interval + 1) * pipeline;
         }
     }
 

@@ -1,8 +1,8 @@
 //! The client's part: when to open, to ask, to close.
 
-use super::{Cause, Machine, after};
+use super::{Cause, Late, Machine, after};
 use crate::build::{FrameSink, Header};
-use crate::config::Close;
+use crate::config::{Client, Close};
 use crate::conn::{ENDLESS, Key, State, flag};
 use crate::observer::Observer;
 use crate::reader::Read;
@@ -14,8 +14,13 @@ impl<O: Observer> Machine<O> {
     /// Opens up to `n` connections and says how many. Fewer when the sink has no room, the table is
     /// full, or the next tuples are in use ([`crate::Counters::tuples_busy`]). A server opens none.
     pub fn launch(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
+        self.launch_late(now, n, Late::NOT, sink)
+    }
+
+    /// The same when they are opened later than they were due.
+    pub fn launch_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
         for launched in 0..n {
-            if self.finishing || !self.open_one(now, sink) {
+            if self.finishing || !self.open_one(now, late.of(launched), sink) {
                 return launched;
             }
         }
@@ -23,7 +28,7 @@ impl<O: Observer> Machine<O> {
     }
 
     #[inline]
-    fn open_one(&mut self, now: u64, sink: &mut impl FrameSink) -> bool {
+    fn open_one(&mut self, now: u64, lateness: u32, sink: &mut impl FrameSink) -> bool {
         let Some(client) = &mut self.client else {
             return false;
         };
@@ -61,6 +66,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         conn.stamp = now;
         conn.requests = requests.unwrap_or(ENDLESS);
+        conn.lateness = lateness;
         if self.is_tcp {
             conn.state = State::SynSent;
             conn.oldest = first;
@@ -113,6 +119,7 @@ impl<O: Observer> Machine<O> {
             let text = &self.text;
             self.counters.udp_tx += 1;
             self.counters.requests += 1;
+            self.counters.unawaited += 1;
             self.counters.payload_tx += u64::from(text.len());
             self.builder
                 .udp(out, &path, text.len() as usize, |payload| {
@@ -129,9 +136,22 @@ impl<O: Observer> Machine<O> {
         let Some(client) = &self.client else { return };
         let conn = self.table.slab.get(id);
         let n = client.pipeline.max(1).min(conn.requests);
+        let (interval, mut late) = (client.interval, now.saturating_sub(nominal));
+        if interval > 0 && late >= interval {
+            // One can be asked now; those between it and the first are not sent.
+            self.counters.requests_unsent += late / interval * u64::from(n);
+            late %= interval;
+        }
         self.queue_requests(now, id, n);
         let conn = self.table.slab.get(id);
-        conn.lateness = u32::try_from(now.saturating_sub(nominal)).unwrap_or(u32::MAX);
+        conn.lateness = u32::try_from(late).unwrap_or(u32::MAX);
+    }
+
+    /// Whether there is a time at which a request is due, apart from when the one before is over.
+    #[inline]
+    pub(super) fn has_schedule(&self) -> bool {
+        let by_itself = |client: &Client| client.interval > 0 || client.requests == Some(1);
+        self.paced || self.client.as_ref().is_some_and(by_itself)
     }
 
     /// Queues `n` requests of a connection.
@@ -159,6 +179,8 @@ impl<O: Observer> Machine<O> {
         }
         // The answer was late. Up to two periods are left out to stay in step.
         let behind = (now - nominal).div_ceil(interval);
+        let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
+        self.counters.requests_waited += (behind - 1) * u64::from(pipeline);
         if behind <= 3 {
             nominal + behind * interval
         } else {
@@ -235,7 +257,13 @@ impl<O: Observer> Machine<O> {
         if self.is_http || class != 0 {
             self.counters.status(class);
         }
-        self.observer.answered(now.saturating_sub(conn.stamp));
+        let ns = now.saturating_sub(conn.stamp);
+        let since_due = ns + u64::from(conn.lateness);
+        self.observer.answered(ns);
+        if self.has_schedule() {
+            self.observer.answered_since_due(since_due);
+        }
+        let conn = self.table.slab.get(id);
         conn.outstanding = conn.outstanding.saturating_sub(1);
         if conn.outstanding > 0 && !close {
             return;
@@ -314,13 +342,17 @@ impl<O: Observer> Machine<O> {
         for id in self.sweep..stop {
             let conn = self.table.slab.get(id);
             match conn.state {
-                State::Open if conn.has(flag::PAUSED) => self.close_resting(now, id),
+                State::Open if conn.has(flag::PAUSED) => {
+                    self.miss_requests(id, self.ended_at.min(now));
+                    self.close_resting(now, id);
+                }
                 // A flood waits for nothing.
                 State::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
                     self.complete(now, id);
                 }
-                State::Udp if conn.in_flight() == 0 && conn.queued_len == 0 => {
-                    self.complete(now, id);
+                State::Udp => {
+                    self.miss_periods(id, self.ended_at.min(now));
+                    self.end_if_over(now, id);
                 }
                 _ => {}
             }

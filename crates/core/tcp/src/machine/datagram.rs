@@ -1,16 +1,25 @@
-//! UDP: a server that answers at once and remembers nothing, a client that counts what is missing.
+//! UDP: a server that answers at once and remembers nothing, a client that knows what became of each
+//! request.
+//!
+//! At every instant requests = responses + lost + in flight + unawaited (those of a flood). A request
+//! that has room for it tells its number and time; an answer that brings them back belongs to that
+//! request, be it late, out of turn or there twice. Without them the oldest request of the flow is
+//! taken for answered, and the time is an estimate ([`crate::Counters::udp_by_order`]).
 
 use super::{Cause, Machine, after};
 use crate::build::FrameSink;
-use crate::conn::{ENDLESS, Key, before, flag};
+use crate::conn::{Conn, ENDLESS, Key, flag};
 use crate::observer::Observer;
+use crate::outstanding::{Fate, Found, NUMBER_LEN};
 use crate::parse::Packet;
 use crate::source::{Proxy, read_proxy, uoa};
 
-/// Periods that are made up for at most.
-const MOST_MISSED: u64 = 63;
-/// While more than this wait for room, none is added.
-const MOST_WAITING: u32 = 1 << 12;
+/// Of a UDP flow, in the bits that TCP has for other things: something was asked.
+const ASKED: u16 = flag::WAITING;
+/// A request was lost.
+const LOST: u16 = flag::RECOVERY;
+/// Answers bring numbers back.
+const NUMBERED: u16 = flag::REWOUND;
 
 impl<O: Observer> Machine<O> {
     #[inline]
@@ -29,7 +38,7 @@ impl<O: Observer> Machine<O> {
             let hash = self.table.hash(&key);
             match self.table.find(&key, hash) {
                 Some(id) => self.datagram_answered(now, id, packet, sink),
-                None => self.counters.drop_datagram += 1,
+                None => self.answer_of_no_flow(packet.payload),
             }
         }
     }
@@ -67,22 +76,28 @@ impl<O: Observer> Machine<O> {
         if self.server.sink {
             return;
         }
-        let hop = self.hop(packet.src_mac);
         let Some(out) = sink.lend() else {
             self.counters.drop_no_room += 1;
             return;
         };
-        let path = Self::path(&self.hops, &self.local, &key, hop);
+        let mut path = Self::path(&self.hops, &self.local, &key, 0);
+        if self.config.gateway.is_none() {
+            path.to.0 = *packet.src_mac;
+        }
         let (text, echo) = (&self.text, self.server.echo);
         let len = if echo {
             payload.len().min(crate::message::LONGEST_PAYLOAD)
         } else {
             text.len() as usize
         };
+        let number = payload.first_chunk::<NUMBER_LEN>();
+        let number = number.filter(|_| self.server.returns_numbers && len >= NUMBER_LEN);
         let frame = self.builder.udp(out, &path, len, |to| {
             if echo {
                 to.copy_from_slice(&payload[..len]);
                 wb_wire::checksum::sum(to)
+            } else if let Some(number) = number {
+                text.write_after(number, to)
             } else {
                 text.write(0, to)
             }
@@ -100,79 +115,242 @@ impl<O: Observer> Machine<O> {
         self.counters.payload_tx += payload as u64;
     }
 
-    /// Queues the next datagrams of a connection and sends them.
+    /// Queues the first datagrams of a flow and sends them.
     pub(super) fn ask_datagrams(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
-        let Some(client) = &self.client else { return };
-        let conn = self.table.slab.get(id);
-        let n = client.pipeline.max(1).min(conn.requests);
-        self.queue_datagrams(now, id, n);
-        self.send_datagrams(now, id, sink);
+        let pipeline = self.pipeline();
+        self.table.slab.get(id).stamp = now;
+        self.queue_datagrams(id, pipeline);
         self.set_datagram_timer(id);
+        self.send_datagrams(now, id, sink);
     }
 
-    pub(super) fn queue_datagrams(&mut self, now: u64, id: u32, n: u16) {
+    #[inline]
+    fn pipeline(&self) -> u16 {
+        self.client.as_ref().map_or(1, |c| c.pipeline.max(1))
+    }
+
+    /// So many more datagrams are to be sent, if the flow has so many left.
+    pub(super) fn queue_datagrams(&mut self, id: u32, n: u16) {
         let conn = self.table.slab.get(id);
+        let n = n.min(conn.requests);
         if conn.requests != ENDLESS {
             conn.requests -= n;
         }
-        conn.stamp = now;
-        // Datagrams to be sent, not bytes.
+        // Datagrams, not bytes.
         conn.queued_len += u32::from(n);
     }
 
-    pub(super) fn send_datagrams(&mut self, _now: u64, id: u32, sink: &mut impl FrameSink) {
-        let flood = self.client.as_ref().is_some_and(|client| client.flood);
+    /// Sends what is queued while there is room. The flow may be no more then.
+    pub(super) fn send_datagrams(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        let Some(client) = &self.client else { return };
+        let interval = client.interval;
+        let pipeline = u64::from(self.pipeline());
         loop {
             let conn = self.table.slab.get(id);
             if conn.queued_len == 0 {
-                return;
+                if !self.paced {
+                    conn.lateness = 0;
+                }
+                return self.end_if_over(now, id);
             }
-            let Some(frame) = self.send_datagram(id, sink) else {
+            // The last ones were due at `stamp`, those before them a period earlier each.
+            let periods = u64::from(conn.queued_len - 1) / pipeline;
+            let due = conn.stamp.saturating_sub(periods * interval);
+            let mut lateness = now.saturating_sub(due);
+            if !self.paced {
+                lateness += u64::from(conn.lateness);
+            }
+            let Some(frame) = self.send_datagram(now, id, lateness, sink) else {
                 let conn = self.table.slab.get(id);
                 Self::enqueue(&mut self.queue, conn, id);
                 return;
             };
-            let conn = self.table.slab.get(id);
-            conn.queued_len -= 1;
-            conn.next_seq = conn.next_seq.wrapping_add(u32::from(!flood));
+            self.table.slab.get(id).queued_len -= 1;
             self.counters.requests += 1;
             self.count_datagram(frame, self.text.len() as usize);
         }
     }
 
-    /// Writes a datagram of a connection, if there is room, and gives the length of its frame.
+    /// Writes a datagram of a flow, if there is room, and gives the length of its frame.
     #[inline]
-    pub(super) fn send_datagram(&mut self, id: u32, sink: &mut impl FrameSink) -> Option<usize> {
+    pub(super) fn send_datagram(
+        &mut self,
+        now: u64,
+        id: u32,
+        lateness: u64,
+        sink: &mut impl FrameSink,
+    ) -> Option<usize> {
         let out = sink.lend()?;
+        let number = self.remember(now, id, lateness);
         let conn = self.table.slab.get(id);
-        let mut path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
+        let mut path = Self::path(&self.hops, &self.local, &conn.key, 0);
         if let Some(to) = &mut self.destinations {
             path.remote = to.take();
         }
-        let text = &self.text;
+        let (text, requests) = (&self.text, &self.requests);
         let len = text.len() as usize;
-        let frame = self.builder.udp(out, &path, len, |to| text.write(0, to));
+        let frame = self.builder.udp(out, &path, len, |to| match number {
+            Some(number) => text.write_after(&requests.write(number, now), to),
+            None => text.write(0, to),
+        });
         sink.commit(frame);
         Some(frame)
     }
 
+    /// Remembers that a request of a flow is sent; its number, if it is to tell it. Nothing of a flood
+    /// is waited for.
+    #[inline]
+    pub(super) fn remember(&mut self, now: u64, id: u32, lateness: u64) -> Option<u32> {
+        if self.floods {
+            self.counters.unawaited += 1;
+            return None;
+        }
+        if self.requests.is_full() {
+            self.give_up_oldest();
+        }
+        let lateness = u32::try_from(lateness).unwrap_or(u32::MAX);
+        let conn = self.table.slab.get(id);
+        conn.set(ASKED);
+        let number = self.requests.push(now, lateness, id, conn);
+        self.counters.udp_in_flight += 1;
+        self.numbers.then_some(number)
+    }
+
+    /// There is no place for another request: the one that has waited longest counts as lost.
+    #[cold]
+    fn give_up_oldest(&mut self) {
+        let Some(found) = self.requests.oldest() else {
+            return;
+        };
+        self.counters.udp_given_up += 1;
+        self.lose(&found);
+        let conn = self.table.slab.get(found.flow);
+        if conn.queued_len > 0 && !conn.is_queued() {
+            // The one that follows upon it is not due earlier for that, or none would ever wait.
+            let due = after(found.sent, self.answer_time());
+            self.wheel.set(&mut self.table.slab, found.flow, due);
+        } else {
+            // Somebody is just sending, so it may end only later.
+            Self::enqueue(&mut self.queue, conn, found.flow);
+        }
+    }
+
+    fn lose(&mut self, found: &Found) {
+        self.counters.udp_lost += 1;
+        self.counters.udp_in_flight -= 1;
+        self.table.slab.get(found.flow).set(LOST);
+        self.requests
+            .settle(found.number, Fate::Lost, &mut self.table.slab);
+        self.refill(found.flow);
+    }
+
+    /// Where a request follows upon each answer, one follows upon each that is lost, too.
+    #[inline]
+    fn refill(&mut self, id: u32) {
+        let follows = !self.paced && !self.finishing;
+        if follows && self.client.as_ref().is_some_and(|c| c.interval == 0) {
+            self.queue_datagrams(id, 1);
+        }
+    }
+
+    /// How long a request waits for its answer.
+    #[inline]
+    fn answer_time(&self) -> u64 {
+        match &self.client {
+            // dperf looks at the next interval, or after the time for lost packets.
+            Some(client) if self.is_dperf && client.interval > 0 => client.interval,
+            Some(client) if self.is_dperf && client.requests == Some(1) => {
+                self.config.retransmission.after
+            }
+            _ => self.config.response_timeout,
+        }
+    }
+
+    /// When the next request is lost, if no answer comes.
+    #[inline]
+    pub(super) fn next_lost(&self) -> Option<u64> {
+        let oldest = self.requests.oldest_sent()?;
+        Some(after(oldest, self.answer_time()))
+    }
+
+    /// Loses all requests whose time was over at `heard`, when all had been read that had come.
+    #[inline]
+    pub(super) fn lose_overdue(&mut self, now: u64, heard: u64, sink: &mut impl FrameSink) {
+        while self.next_lost().is_some_and(|due| due <= heard)
+            && let Some(found) = self.requests.oldest()
+        {
+            self.lose(&found);
+            self.send_on(now, found.flow, sink);
+        }
+    }
+
+    /// Sets the timer of a flow that asks at intervals.
     pub(super) fn set_datagram_timer(&mut self, id: u32) {
         let Some(client) = &self.client else { return };
         let conn = self.table.slab.get(id);
-        let period = if self.paced {
-            self.config.response_timeout
-        } else if conn.requests > 0 && client.interval > 0 {
-            client.interval
-        } else if self.is_dperf && client.requests != Some(1) {
-            // dperf waits for ever for what keeps the flow going.
-            return;
-        } else if self.is_dperf {
-            self.config.retransmission.after
+        if client.interval > 0 && !self.paced && conn.requests > 0 {
+            let due = after(conn.stamp, client.interval);
+            self.wheel.set(&mut self.table.slab, id, due);
+        }
+    }
+
+    /// The request that an answer belongs to, if it still waits.
+    #[inline]
+    fn asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
+        let conn = self.table.slab.get(id);
+        if self.numbers
+            && let Some((number, sent)) = self.requests.read(payload)
+        {
+            conn.set(NUMBERED);
+            return match self.requests.find(number, sent) {
+                Some(found) if found.flow != id => {
+                    // It came to somebody else.
+                    self.counters.udp_unasked += 1;
+                    None
+                }
+                Some(found) if found.fate == Fate::Waiting => Some(found),
+                Some(found) => {
+                    self.count_repeated(&found);
+                    None
+                }
+                None => {
+                    // Of so long ago that nothing is known of it any longer.
+                    self.counters.udp_late += 1;
+                    None
+                }
+            };
+        }
+        if conn.has(NUMBERED) {
+            self.counters.udp_unasked += 1;
+            return None;
+        }
+        let found = self.requests.oldest_of(conn);
+        match found {
+            Some(_) => self.counters.udp_by_order += 1,
+            None => self.counters.udp_unasked += 1,
+        }
+        found
+    }
+
+    /// An answer to a request that waits no longer.
+    #[cold]
+    fn count_repeated(&mut self, found: &Found) {
+        if found.fate == Fate::Lost {
+            self.counters.udp_late += 1;
+            self.requests.came_late(found.number);
         } else {
-            self.config.response_timeout
-        };
-        let due = after(conn.stamp, period);
-        self.wheel.set(&mut self.table.slab, id, due);
+            self.counters.udp_duplicates += 1;
+        }
+    }
+
+    /// An answer whose flow has ended: its number may tell what it is.
+    #[cold]
+    fn answer_of_no_flow(&mut self, payload: &[u8]) {
+        let number = self.requests.read(payload).filter(|_| self.numbers);
+        match number.and_then(|(number, sent)| self.requests.find(number, sent)) {
+            Some(found) if found.fate != Fate::Waiting => self.count_repeated(&found),
+            _ => self.counters.drop_datagram += 1,
+        }
     }
 
     fn datagram_answered(
@@ -182,107 +360,138 @@ impl<O: Observer> Machine<O> {
         packet: &Packet<'_>,
         sink: &mut impl FrameSink,
     ) {
-        let Some(client) = &self.client else { return };
-        let (interval, flood) = (client.interval, client.flood);
-        let conn = self.table.slab.get(id);
         self.counters.payload_rx += packet.payload.len() as u64;
-        let in_flight = conn.in_flight();
-        if in_flight == 0 {
-            self.counters.udp_unasked += u64::from(!flood);
+        if self.floods {
             return;
         }
-        conn.oldest = conn.oldest.wrapping_add(1);
-        let ns = now.saturating_sub(conn.stamp);
+        let Some(found) = self.asked(id, packet.payload) else {
+            return;
+        };
+        self.counters.responses += 1;
+        self.counters.udp_in_flight -= 1;
+        self.requests
+            .settle(found.number, Fate::Answered, &mut self.table.slab);
+        let ns = now.saturating_sub(found.sent);
+        let conn = self.table.slab.get(id);
         if !conn.has(flag::ANSWERED) {
             conn.set(flag::ANSWERED);
             self.counters.established += 1;
             self.observer.connected(ns);
         }
-        self.counters.responses += 1;
-        if in_flight == 1 || !self.paced {
-            // With several in flight nobody knows which one this answers.
-            self.observer.first_byte(ns);
-            self.observer.answered(ns);
+        self.observer.first_byte(ns);
+        self.observer.answered(ns);
+        if self.has_schedule() {
+            let since_due = ns + u64::from(found.lateness);
+            self.observer.answered_since_due(since_due);
         }
-        if conn.requests == 0 || self.finishing {
-            if in_flight == 1 && conn.queued_len == 0 {
-                self.complete(now, id);
-            }
-        } else if interval == 0 && !self.paced {
-            self.queue_datagrams(now, id, 1);
-            self.send_datagrams(now, id, sink);
-            self.set_datagram_timer(id);
+        self.refill(id);
+        self.send_on(now, id, sink);
+    }
+
+    /// Goes on after a request was answered or lost.
+    #[inline]
+    fn send_on(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
+        if self.client.as_ref().is_some_and(|c| c.interval == 0) {
+            // What follows upon it is due now.
+            self.table.slab.get(id).stamp = now;
+        }
+        self.send_datagrams(now, id, sink);
+    }
+
+    /// Ends a flow that has nothing to send and nothing to wait for.
+    #[inline]
+    pub(super) fn end_if_over(&mut self, now: u64, id: u32) {
+        let conn = self.table.slab.get(id);
+        let over = conn.requests == 0 || self.finishing;
+        if over && conn.queued_len == 0 && conn.waiting() == 0 {
+            self.end_flow(now, id);
         }
     }
 
-    /// An interval, or the time for an answer, is over.
+    /// Ends a flow. One that asked so many times and no more has failed if an answer is missing; one
+    /// that was to go on, if none ever came.
+    fn end_flow(&mut self, now: u64, id: u32) {
+        if self.finishing {
+            self.miss_periods(id, self.ended_at.min(now));
+        }
+        let conn = self.table.slab.get(id);
+        let cut = conn.has(flag::DONE) || self.finishing || self.is_dperf;
+        let well = match cut {
+            true => conn.has(flag::ANSWERED) || !conn.has(ASKED),
+            false => !conn.has(LOST),
+        };
+        if well {
+            self.complete(now, id);
+        } else {
+            self.fail(now, id, Cause::Response);
+        }
+    }
+
+    /// A flow is no more. What still waits is lost.
+    #[inline]
+    pub(super) fn forget_requests(&mut self, id: u32) {
+        let conn: &Conn = self.table.slab.get(id);
+        if conn.waiting() == 0 {
+            return;
+        }
+        self.table.slab.get(id).requests = 0;
+        while let Some(found) = self.requests.oldest_of(self.table.slab.get(id)) {
+            self.lose(&found);
+        }
+    }
+
+    /// An interval is over.
     pub(super) fn datagram_due(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let Some(client) = &self.client else { return };
-        let (interval, pipeline) = (client.interval, client.pipeline.max(1));
+        let interval = client.interval;
         let conn = self.table.slab.get(id);
-        if self.paced && conn.requests > 0 && !self.finishing {
-            return self.look_for_lost(now, id);
+        if interval == 0 {
+            return self.send_datagrams(now, id, sink);
         }
-        let period = if conn.requests > 0 && interval > 0 {
-            interval
-        } else if self.is_dperf {
-            self.config.retransmission.after
-        } else {
-            self.config.response_timeout
-        };
-        let due = after(conn.stamp, period);
+        if self.paced || self.finishing || conn.requests == 0 {
+            return;
+        }
+        let due = after(conn.stamp, interval);
         if now < due {
             self.wheel.set(&mut self.table.slab, id, due);
             return;
         }
-        let missing = u64::from(conn.in_flight());
-        conn.oldest = conn.next_seq;
-        let is_done = conn.has(flag::DONE);
-        let heard = conn.has(flag::ANSWERED);
-        self.counters.udp_lost += missing;
-        if conn.requests == 0 || self.finishing {
-            if missing == 0 || is_done || (heard && self.is_dperf) {
-                self.complete(now, id);
-            } else {
-                self.fail(now, id, Cause::Response);
-            }
-            return;
-        }
-        if interval == 0 {
-            self.ask_datagrams(now, id, sink);
-            return;
-        }
-        // Periods follow each other without drift; those that were missed are made up for.
-        let periods = ((now - due) / interval).min(MOST_MISSED);
-        let n = (periods as u16 + 1).saturating_mul(pipeline);
-        let is_stuck = conn.queued_len > MOST_WAITING;
-        if !is_stuck {
-            let n = n.min(conn.requests);
-            self.queue_datagrams(now, id, n);
-            self.send_datagrams(now, id, sink);
-        }
-        let conn = self.table.slab.get(id);
-        conn.stamp = if periods < MOST_MISSED {
-            due + periods * interval
-        } else {
-            now
-        };
+        self.queue_periods(id, due, (now - due) / interval + 1);
         self.set_datagram_timer(id);
+        self.send_datagrams(now, id, sink);
     }
 
-    /// Of a flow that is asked again and again: what was sent by the last look, and is not answered
-    /// by now, is lost.
-    fn look_for_lost(&mut self, now: u64, id: u32) {
+    /// So many periods begin, the first of them at `due`. What is older than can be made up for is not
+    /// sent.
+    fn queue_periods(&mut self, id: u32, due: u64, periods: u64) {
+        let Some(client) = &self.client else { return };
+        let interval = client.interval;
+        let pipeline = u64::from(client.pipeline.max(1));
+        let most = (self.config.catch_up / interval + 1) * pipeline;
         let conn = self.table.slab.get(id);
-        let lost = conn.expected.wrapping_sub(conn.oldest);
-        if before(conn.oldest, conn.expected) {
-            conn.oldest = conn.expected;
-            self.counters.udp_lost += u64::from(lost);
+        conn.stamp = due + (periods - 1) * interval;
+        let mut wanted = periods * pipeline;
+        if conn.requests != ENDLESS {
+            wanted = wanted.min(conn.requests.into());
+            conn.requests -= wanted as u16;
         }
-        conn.expected = conn.next_seq;
-        if conn.in_flight() > 0 {
-            let due = after(now, self.config.response_timeout);
-            self.wheel.set(&mut self.table.slab, id, due);
+        let all = u64::from(conn.queued_len) + wanted;
+        let kept = all.min(most.min(u64::from(u32::MAX)));
+        conn.queued_len = kept as u32;
+        self.counters.requests_unsent += all - kept;
+    }
+
+    /// The end has come: periods that had begun by `end` and were not noticed are not sent. They are
+    /// counted once, however often this is called.
+    pub(super) fn miss_periods(&mut self, id: u32, end: u64) {
+        let Some(client) = &self.client else { return };
+        let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));
+        let conn = self.table.slab.get(id);
+        if interval == 0 || self.paced || conn.requests == 0 {
+            return;
         }
+        let missed = end.saturating_sub(conn.stamp) / interval;
+        conn.stamp += missed * interval;
+        self.counters.requests_unsent += missed * pipeline;
     }
 }

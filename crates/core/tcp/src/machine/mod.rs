@@ -11,7 +11,7 @@ mod stranger;
 mod stream;
 mod timeout;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use wb_wire::{MacAddr, tcp_flags};
 
@@ -23,12 +23,15 @@ use crate::conn::{Conn, ENDLESS, Key, State, before};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::observer::Observer;
-use crate::parse::{Other, Packet, parse};
+use crate::outstanding::{NUMBER_LEN, Outstanding};
+use crate::parse::{Check, Checksum, Other, Packet, parse};
 use crate::reader::{Reader, Reading};
 use crate::script::leave;
 use crate::table::Table;
 use crate::timer::{NONE, Wheel};
 
+/// Neighbours that a server without a gateway can tell apart.
+const MOST_HOPS: usize = 1 << 16;
 /// Connections that close at a time, while the end takes its time.
 const CLOSING_AT_ONCE: u64 = 512;
 /// The least that a retransmission waits beyond the round trip, in ns: what kernels have, because a
@@ -36,6 +39,8 @@ const CLOSING_AT_ONCE: u64 = 512;
 const LEAST_TIMEOUT: u64 = 200_000_000;
 /// Bytes are kept in blocks of at least so many.
 const LEAST_BLOCK: usize = 2048;
+
+pub use ask::Late;
 
 /// Whether a frame was for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,8 @@ pub struct Machine<O = ()> {
     /// Connections with something to send at the next poll.
     queue: VecDeque<u32>,
     hops: Vec<MacAddr>,
+    /// Their numbers, where there are several.
+    hop_numbers: HashMap<[u8; 6], u32>,
     /// Our addresses by number.
     local: Pool,
     /// The request of a client, the answer of a server.
@@ -84,10 +91,18 @@ pub struct Machine<O = ()> {
     syn_options: [u8; 12],
     /// Those to a peer that offered no window scale.
     unscaled_options: [u8; 8],
+    /// A client that waits for no answers.
+    floods: bool,
+    /// UDP: whether requests tell their numbers.
+    numbers: bool,
+    /// UDP: requests of a client without an answer.
+    requests: Outstanding,
     /// Sequence numbers given out beyond what the time says.
     ahead: u32,
     finishing: bool,
     sweep: u32,
+    /// Up to when requests at intervals were due.
+    ended_at: u64,
     /// Whether requests go out only by [`Machine::ask`].
     paced: bool,
     /// Connections that may be asked, with their tickets, and the last ticket given out.
@@ -111,8 +126,10 @@ pub struct Machine<O = ()> {
 }
 
 /// What a server does, without its texts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct ServerShape {
+    /// Whom it answers; empty: anyone.
+    clients: Pool,
     ports: (u16, u16),
     answers: u16,
     echo: bool,
@@ -120,6 +137,7 @@ struct ServerShape {
     proxy: bool,
     /// The answer says that an HTTP/1.0 connection is kept.
     grants: bool,
+    returns_numbers: bool,
 }
 
 /// Why a connection failed.
@@ -146,12 +164,14 @@ impl<O: Observer> Machine<O> {
         config.mss = config.mss.max(1);
         let empty = || Message::bytes(&[]);
         let no_server = ServerShape {
+            clients: Pool::default(),
             ports: (1, 0),
             answers: 1,
             echo: false,
             sink: true,
             proxy: false,
             grants: false,
+            returns_numbers: false,
         };
         let (mut local, text, client, server, reading) = match config.role.clone() {
             Role::Client(client) => (
@@ -162,13 +182,17 @@ impl<O: Observer> Machine<O> {
                 client.answer,
             ),
             Role::Server(server) => {
+                let mut clients = server.clients;
+                clients.sort();
                 let shape = ServerShape {
+                    clients,
                     ports: server.ports,
                     answers: server.answers.unwrap_or(ENDLESS),
                     echo: matches!(server.answer, Answer::Echo),
                     sink: matches!(server.answer, Answer::Sink),
                     proxy: server.proxy,
                     grants: grants_keeping(&server.answer),
+                    returns_numbers: server.returns_numbers,
                 };
                 let text = match server.answer {
                     Answer::Message(message) => message,
@@ -182,9 +206,19 @@ impl<O: Observer> Machine<O> {
         let head_len = text.head_len();
         let is_tcp = config.transport == Transport::Tcp;
         let [mss_high, mss_low] = config.mss.to_be_bytes();
+        let floods = client.as_ref().is_some_and(|client| client.flood);
+        let outstanding = match &client {
+            Some(client) if !is_tcp && !floods => {
+                let expected = config
+                    .expected
+                    .saturating_mul(client.pipeline.max(1).into());
+                config.most_outstanding.max(expected)
+            }
+            _ => 1,
+        };
         Ok(Self {
             counters: Counters::default(),
-            table: Table::new(config.expected, config.seed),
+            table: Table::new(config.expected, config.key),
             wheel: Wheel::new(0),
             builder: Builder::new(
                 config.mac,
@@ -198,7 +232,12 @@ impl<O: Observer> Machine<O> {
             asides: Asides::new(usize::from(config.mss).max(LEAST_BLOCK)),
             queue: VecDeque::with_capacity(1024),
             hops: config.gateway.into_iter().collect(),
+            hop_numbers: HashMap::new(),
             local,
+            floods,
+            numbers: text.len() as usize >= NUMBER_LEN
+                && client.as_ref().is_some_and(|client| client.numbers),
+            requests: Outstanding::new(outstanding, config.key),
             text,
             server,
             is_tcp,
@@ -227,6 +266,7 @@ impl<O: Observer> Machine<O> {
             ahead: 0,
             finishing: false,
             sweep: 0,
+            ended_at: u64::MAX,
             paced: client.as_ref().is_some_and(|client| client.paced),
             resting: VecDeque::new(),
             ticket: 0,
@@ -266,9 +306,9 @@ impl<O: Observer> Machine<O> {
         &self.config
     }
 
-    /// Bytes that connections and their index take.
+    /// Bytes that connections, their index and the requests that wait for answers take.
     pub fn memory(&self) -> usize {
-        self.table.memory()
+        self.table.memory() + self.requests.memory()
     }
 
     /// Connections in the table, those in TIME_WAIT included.
@@ -279,37 +319,89 @@ impl<O: Observer> Machine<O> {
     /// Takes a frame, without FCS, and answers it.
     #[inline]
     pub fn receive(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> Received {
+        self.receive_known(now, frame, Checksum::Unknown, sink)
+    }
+
+    /// The same, of a frame of whose transport checksum something is known.
+    #[inline]
+    pub fn receive_known(
+        &mut self,
+        now: u64,
+        frame: &[u8],
+        known: Checksum,
+        sink: &mut impl FrameSink,
+    ) -> Received {
         self.counters.rx_frames += 1;
         self.counters.rx_octets += frame.len() as u64;
         if self.builder.outer().is_some() {
-            return self.receive_tunnelled(now, frame, sink);
+            return self.receive_tunnelled(now, frame, known, sink);
         }
-        match parse(frame, self.config.vlan, self.config.verify_checksums) {
+        let result = match parse(frame, self.config.vlan, self.check(known)) {
             Ok(packet) => self.take(now, &packet, sink),
-            Err(other) => self.turned_away(other),
+            Err(other) => Err(other),
+        };
+        self.received(frame, result)
+    }
+
+    #[inline(always)]
+    fn received(&mut self, frame: &[u8], result: Result<(), Other>) -> Received {
+        match result {
+            Ok(()) => Received::Taken,
+            Err(other) => self.turned_away(frame, other),
+        }
+    }
+
+    /// What is to be verified of a frame.
+    #[inline(always)]
+    fn check(&self, known: Checksum) -> Check {
+        match known {
+            _ if !self.config.verify_checksums => Check::Nothing,
+            Checksum::Right | Checksum::Left => Check::Header,
+            Checksum::Unknown if self.config.checksums_may_be_left => Check::AllOrLeft,
+            Checksum::Unknown => Check::All,
         }
     }
 
     #[inline(never)]
-    fn receive_tunnelled(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> Received {
-        let (vlan, verify) = (self.config.vlan, self.config.verify_checksums);
+    fn receive_tunnelled(
+        &mut self,
+        now: u64,
+        frame: &[u8],
+        known: Checksum,
+        sink: &mut impl FrameSink,
+    ) -> Received {
+        let outside = self.check(known);
+        // Whoever found a checksum right looked at the outermost one; whoever left it, left all.
+        let inside = match known {
+            Checksum::Right => self.check(Checksum::Unknown),
+            _ => outside,
+        };
         let opened = match self.builder.outer() {
-            Some(outer) => outer.open(frame, vlan, verify),
+            Some(outer) => outer.open(frame, self.config.vlan, outside),
             None => Err(Other::Foreign),
         };
-        let parsed = opened.and_then(|(inner, from)| Ok((parse(inner, None, verify)?, from)));
-        match parsed {
+        let parsed = opened.and_then(|(inner, from)| Ok((parse(inner, None, inside)?, from)));
+        let result = match parsed {
             Ok((packet, src_mac)) => self.take(now, &Packet { src_mac, ..packet }, sink),
-            Err(other) => self.turned_away(other),
-        }
+            Err(other) => Err(other),
+        };
+        self.received(frame, result)
     }
 
     // Inlined by force, as the parser is, so that the packet is never put together in memory.
     #[inline(always)]
-    fn take(&mut self, now: u64, packet: &Packet<'_>, sink: &mut impl FrameSink) -> Received {
+    fn take(
+        &mut self,
+        now: u64,
+        packet: &Packet<'_>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), Other> {
         let Some(local) = self.local.position(packet.dst) else {
-            return self.turned_away(Other::Foreign);
+            return Err(Other::Foreign);
         };
+        if !self.server.clients.is_empty() && self.server.clients.position(packet.src).is_none() {
+            return Err(Other::Foreign);
+        }
         self.counters.rx_tos += u64::from(packet.tos == self.config.tos);
         let key = Key {
             remote: packet.src,
@@ -324,7 +416,7 @@ impl<O: Observer> Machine<O> {
             self.counters.rst_rx += u64::from(flags & tcp_flags::RST != 0);
             if !self.is_tcp {
                 self.counters.drop_unknown += 1;
-                return Received::Taken;
+                return Ok(());
             }
             let hash = self.table.hash(&key);
             match self.table.find(&key, hash) {
@@ -335,13 +427,18 @@ impl<O: Observer> Machine<O> {
             self.counters.udp_rx += 1;
             self.datagram(now, key, packet, sink);
         }
-        Received::Taken
+        Ok(())
     }
 
-    fn turned_away(&mut self, other: Other) -> Received {
+    #[cold]
+    fn turned_away(&mut self, frame: &[u8], other: Other) -> Received {
         match other {
-            Other::Foreign => self.counters.rx_foreign += 1,
+            Other::Foreign => {
+                self.counters.rx_foreign += 1;
+                self.counters.rx_foreign_octets += frame.len() as u64;
+            }
             Other::Malformed => self.counters.rx_malformed += 1,
+            Other::Corrupt => self.counters.rx_bad_checksum += 1,
             Other::Fragment => self.counters.rx_fragments += 1,
         }
         if other == Other::Foreign {
@@ -353,9 +450,17 @@ impl<O: Observer> Machine<O> {
 
     /// Does what is due, and sends what waited for room or for the end of a batch.
     pub fn poll(&mut self, now: u64, sink: &mut impl FrameSink) {
+        self.poll_heard(now, now, sink);
+    }
+
+    /// The same for a caller who has not read yet all that has come: at `heard` there was nothing left
+    /// to be read. Answers that came by then are known, so only requests whose time was over then are
+    /// lost.
+    pub fn poll_heard(&mut self, now: u64, heard: u64, sink: &mut impl FrameSink) {
         while let Some(id) = self.wheel.expire(&mut self.table.slab, now) {
             self.expired(now, id, sink);
         }
+        self.lose_overdue(now, heard, sink);
         if self.finishing {
             if now >= self.unhurried_until {
                 self.unhurried_until = 0;
@@ -385,7 +490,10 @@ impl<O: Observer> Machine<O> {
         if !self.queue.is_empty() {
             return Some(0);
         }
-        let due = self.wheel.next_due_ns();
+        let due = match (self.wheel.next_due_ns(), self.next_lost()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, other) => one.or(other),
+        };
         if !self.finishing || self.sweep >= self.table.slab.extent() {
             return due;
         }
@@ -404,6 +512,13 @@ impl<O: Observer> Machine<O> {
     /// The same, but until `hurry_at` only so many connections close at a time that a million of them
     /// do not end in one burst.
     pub fn finish_by(&mut self, hurry_at: u64) {
+        self.finish_as_of(u64::MAX, hurry_at);
+    }
+
+    /// The same for a caller who may be late: the end was at `ended_at`, and what was due by then is
+    /// counted as unsent.
+    pub fn finish_as_of(&mut self, ended_at: u64, hurry_at: u64) {
+        self.ended_at = ended_at;
         self.finishing = true;
         self.sweep = 0;
         self.unhurried_until = hurry_at;
@@ -453,29 +568,36 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The number of the next hop with this address.
-    fn hop(&mut self, mac: &[u8; 6]) -> u8 {
-        if self.config.gateway.is_some() {
-            return 0;
+    /// The number of the next hop with this address; none if there are too many.
+    fn hop(&mut self, mac: &[u8; 6]) -> Option<u32> {
+        if self.config.gateway.is_some() || self.hops.first().is_some_and(|hop| hop.0 == *mac) {
+            return Some(0);
         }
-        let mac = MacAddr(*mac);
-        let known = self.hops.iter().position(|hop| *hop == mac);
-        known.unwrap_or_else(|| {
-            if self.hops.len() < 256 {
-                self.hops.push(mac);
-            } else {
-                // More neighbours than fit: the last place is shared.
-                self.hops[255] = mac;
-            }
-            self.hops.len() - 1
-        }) as u8
+        self.other_hop(MacAddr(*mac))
+    }
+
+    #[cold]
+    fn other_hop(&mut self, mac: MacAddr) -> Option<u32> {
+        if let Some(known) = self.hop_numbers.get(&mac.0) {
+            return Some(*known);
+        }
+        if self.hops.len() >= MOST_HOPS {
+            return None;
+        }
+        let number = self.hops.len() as u32;
+        self.hops.push(mac);
+        self.hop_numbers.insert(mac.0, number);
+        Some(number)
     }
 
     /// Where the frames of a connection go.
     #[inline]
-    fn path(hops: &[MacAddr], local: &Pool, key: &Key, hop: u8) -> Path {
+    fn path(hops: &[MacAddr], local: &Pool, key: &Key, hop: u32) -> Path {
         Path {
-            to: hops.get(usize::from(hop)).copied().unwrap_or(MacAddr::ZERO),
+            to: match hops {
+                [only] => *only,
+                all => all.get(hop as usize).copied().unwrap_or(MacAddr::ZERO),
+            },
             local: local.at(key.local),
             remote: key.remote,
             local_port: key.local_port(),
@@ -546,6 +668,9 @@ impl<O: Observer> Machine<O> {
 
     #[inline]
     fn remove(&mut self, now: u64, id: u32) {
+        if !self.is_tcp {
+            self.forget_requests(id);
+        }
         self.wheel.unlink(&mut self.table.slab, id);
         let conn = self.table.slab.get(id);
         self.asides.give_back(&mut conn.aside);

@@ -81,7 +81,7 @@ impl<O: Observer> Machine<O> {
             } else {
                 &sack[..hints.options_len as usize]
             };
-            let path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
+            let path = Self::path(&self.hops, &self.local, &conn.key, conn.lateness);
             let header = Header {
                 seq: next.seq,
                 ack: if next.flags & ACK != 0 {
@@ -297,7 +297,7 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_no_room += 1;
             return;
         };
-        let path = Self::path(&self.hops, &self.local, &conn.key, conn.hop);
+        let path = Self::path(&self.hops, &self.local, &conn.key, conn.lateness);
         let header = Header {
             seq: conn.next_seq,
             ack: conn.expected,

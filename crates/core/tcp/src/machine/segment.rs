@@ -379,8 +379,7 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_ack += 1;
             if packet.flags & RST == 0 && self.config.style == Style::Native {
                 let key = conn.key;
-                let hop = conn.hop;
-                self.answer_reset(&key, hop, packet, sink);
+                self.answer_reset(&key, packet, sink);
             }
             return;
         }
@@ -419,7 +418,12 @@ impl<O: Observer> Machine<O> {
         self.counters.established += 1;
         self.observer.connected(now.saturating_sub(conn.stamp));
         if !self.paced {
+            let late = self.table.slab.get(id).lateness;
             self.ask_again(now, now, id);
+            if self.client.as_ref().is_some_and(|c| c.interval == 0) {
+                // As late as the connection was begun.
+                self.table.slab.get(id).lateness = late;
+            }
         } else if self.finishing {
             let how = self.client.as_ref().map_or(Close::Fin, |c| c.close);
             self.close(now, id, how);

@@ -41,8 +41,7 @@ impl<O: Observer> Machine<O> {
             packet.flags & RST != 0
         };
         if self.config.reset_unknown && !silent {
-            let hop = self.hop(packet.src_mac);
-            self.answer_reset(&key, hop, packet, sink);
+            self.answer_reset(&key, packet, sink);
         }
     }
 
@@ -69,14 +68,17 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_half_open += 1;
             return;
         }
+        let Some(hop) = self.hop(packet.src_mac) else {
+            self.counters.drop_hops_full += 1;
+            return;
+        };
         self.half_open += 1;
         let options = syn_options(packet.options);
         let first = self.first_sequence(now, hash);
-        let hop = self.hop(packet.src_mac);
         let id = self.table.insert(key, hash);
         let conn = self.table.slab.get(id);
         conn.state = State::SynReceived;
-        conn.hop = hop;
+        conn.lateness = hop;
         conn.oldest = first;
         conn.next_seq = first.wrapping_add(1);
         conn.expected = packet.seq.wrapping_add(1);
@@ -110,7 +112,6 @@ impl<O: Observer> Machine<O> {
     pub(super) fn answer_reset(
         &mut self,
         key: &Key,
-        hop: u8,
         packet: &Packet<'_>,
         sink: &mut impl FrameSink,
     ) {
@@ -143,7 +144,10 @@ impl<O: Observer> Machine<O> {
                 window: 0,
             }
         };
-        let path = Self::path(&self.hops, &self.local, key, hop);
+        let mut path = Self::path(&self.hops, &self.local, key, 0);
+        if self.config.gateway.is_none() {
+            path.to.0 = *packet.src_mac;
+        }
         let len = self.builder.tcp(out, &path, &header, &[], 0, |_| 0);
         sink.commit(len);
         self.counters.tx_frames += 1;

@@ -53,6 +53,7 @@ pub fn client(v6: bool) -> Client {
         close: Close::Fin,
         flood: false,
         paced: false,
+        numbers: false,
         destinations: None,
     }
 }
@@ -60,25 +61,25 @@ pub fn client(v6: bool) -> Client {
 pub fn server(v6: bool) -> Server {
     Server {
         addresses: addresses(if v6 { "2001:2::1:1" } else { "198.18.1.1" }, 1),
+        clients: Pool::default(),
         ports: (80, 80),
         request: Reading::Segment,
         answer: Answer::Message(reply(99)),
         answers: Some(1),
         proxy: false,
+        returns_numbers: false,
     }
 }
 
 pub fn client_config(client: Client, transport: Transport) -> Config {
     let mut config = Config::new(Role::Client(client), transport, A);
     config.gateway = Some(B);
-    config.verify_checksums = true;
     config
 }
 
 pub fn server_config(server: Server, transport: Transport) -> Config {
     let mut config = Config::new(Role::Server(server), transport, B);
-    config.verify_checksums = true;
-    config.seed = 2;
+    config.key = 2;
     config
 }
 
@@ -140,6 +141,9 @@ pub struct World {
     flying: BinaryHeap<Flying>,
     serial: u64,
     pub server_is_there: bool,
+    /// Frames that the wire lost, and those that it doubled.
+    pub lost: u64,
+    pub doubled: u64,
 }
 
 impl World {
@@ -157,6 +161,8 @@ impl World {
             flying: BinaryHeap::new(),
             serial: 0,
             server_is_there: true,
+            lost: 0,
+            doubled: 0,
         }
     }
 
@@ -187,8 +193,10 @@ impl World {
                     self.kept.push((from_client, frame.clone()));
                 }
                 let copies = 1 + u32::from(self.wire.chance(self.wire.duplicates));
+                self.doubled += u64::from(copies - 1);
                 for _ in 0..copies {
                     if self.wire.chance(self.wire.loss) {
+                        self.lost += 1;
                         continue;
                     }
                     let jitter = if self.wire.jitter > 0 {
@@ -254,6 +262,12 @@ impl World {
                 self.server.counters().is_balanced(),
                 "{:?}",
                 self.server.counters()
+            );
+            let is_udp = self.client.config().transport == Transport::Udp;
+            assert!(
+                !is_udp || self.client.counters().requests_add_up(),
+                "{:?}",
+                self.client.counters()
             );
             if before == (self.now, self.flying.len()) && self.flying.is_empty() {
                 // Times are rounded to ticks: a timer may be announced up to one too early.

@@ -45,14 +45,19 @@ fn missing(
 ) -> (u64, u64) {
     let sent = sender.frames.offered_frames.unwrap_or(0);
     let received = receiver.frames.received_frames.unwrap_or(0);
-    let missing = sent.saturating_sub(received);
+    // What the device broke did not arrive.
+    let broken = |name: &str| receiver.counters.get(name).copied().unwrap_or(0);
+    let broken = broken("rx_bad_checksum") + broken("rx_malformed");
+    let missing = sent.saturating_sub(received.saturating_sub(broken));
     let rose = |key: &str| {
         let of = |side: &BTreeMap<String, u64>| side.get(key).copied();
         let port = port?;
         Some(of(&port.after)?.saturating_sub(of(&port.before)?))
     };
     // What came to the interface was not lost by the device, wherever it went afterwards.
-    let came = rose("rx_packets").unwrap_or(0).min(sent);
+    let foreign = receiver.frames.foreign_frames.unwrap_or(0);
+    let came = rose("rx_packets").unwrap_or(0).saturating_sub(foreign);
+    let came = came.min(sent);
     let dropped = receiver.frames.rx_dropped_frames.unwrap_or(0);
     let dropped = dropped.max(came.saturating_sub(received)).min(missing);
     (missing - dropped, dropped)

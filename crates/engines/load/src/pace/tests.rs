@@ -238,3 +238,75 @@ proptest! {
         prop_assert_eq!(counters.launched + counters.unsent, all);
     }
 }
+
+#[test]
+fn what_had_no_room_is_held_back_and_not_unsent() {
+    let limits = Limits {
+        open: Some(20),
+        ..cps(400)
+    };
+    let mut pace = Pace::new(&shape(0, 0, 10_000), limits, Grouping::Even(0), 100 * MS);
+    assert_eq!(pace.wanted(SECOND, 20), 0);
+    let c = *pace.counters();
+    assert_eq!((c.unsent, c.held_back), (0, 401));
+    // Five could have been opened a second later, and of those only what is not too old is.
+    assert_eq!(pace.wanted(2 * SECOND, 15), 5);
+    pace.launched(5);
+    let c = *pace.counters();
+    assert_eq!((c.unsent, c.held_back, c.launched), (0, 401 + 395, 5));
+    // With room for all, those that are too old are the tester's.
+    assert_eq!(pace.wanted(3 * SECOND, 0), 20);
+    let c = *pace.counters();
+    assert_eq!((c.unsent, c.held_back), (0, 401 + 395 + 380));
+    let mut pace = Pace::new(&shape(0, 0, 10_000), cps(400), Grouping::Even(0), 100 * MS);
+    assert_eq!(pace.wanted(SECOND, 0), 40);
+    assert_eq!(
+        (pace.counters().unsent, pace.counters().held_back),
+        (361, 0)
+    );
+}
+
+#[test]
+fn requests_that_wait_for_answers_do_not_grow_old() {
+    let mut asks = Pace::new(&shape(0, 0, 10_000), cps(200), Grouping::Even(1), 100 * MS);
+    assert_eq!(asks.wanted(0, 0), 1);
+    asks.launched(1);
+    // Half a second without anybody to ask, looked at all the time.
+    for ms in 1..=500 {
+        let owed = asks.wanted(ms * MS, 0);
+        asks.set_waits(owed > 0);
+    }
+    assert_eq!(asks.wanted(500 * MS, 0), 100);
+    let late = asks.late(500 * MS);
+    assert_eq!((late.first, late.step), (495 * MS, 5 * MS));
+    asks.launched(40);
+    asks.set_waits(false);
+    assert_eq!(asks.counters().unsent, 0);
+    // What waits at the end was never sent, for want of answers.
+    asks.set_waits(true);
+    asks.finish();
+    let c = *asks.counters();
+    assert_eq!((c.launched, c.unsent, c.held_back), (41, 0, 60));
+}
+
+#[test]
+fn a_stall_of_ours_is_unsent_whoever_waits() {
+    let mut asks = Pace::new(&shape(0, 0, 10_000), cps(200), Grouping::Even(1), 100 * MS);
+    asks.set_waits(true);
+    let owed = asks.wanted(SECOND, 0);
+    asks.launched(owed);
+    let c = *asks.counters();
+    assert_eq!((c.launched, c.unsent, c.held_back), (20, 181, 0));
+}
+
+#[test]
+fn lateness_is_told_of_each() {
+    let mut pace = Pace::new(&shape(0, 0, 10_000), cps(1000), Grouping::Even(0), 100 * MS);
+    assert_eq!(pace.late(0), Late::NOT);
+    let n = pace.wanted(7 * MS + 300, 0);
+    assert_eq!(n, 8);
+    let late = pace.late(7 * MS + 300);
+    assert_eq!((late.first, late.step), (7 * MS + 300, MS));
+    pace.launched(6);
+    assert_eq!(pace.late(8 * MS).first, 2 * MS);
+}

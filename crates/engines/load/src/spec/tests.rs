@@ -269,6 +269,39 @@ fn what_cannot_be_is_told() {
 }
 
 #[test]
+fn times_of_a_plan_like_dperf_are_taken_as_they_are() {
+    let mut job = LoadJob {
+        end: LoadEnd::Server,
+        ..job()
+    };
+    job.tcp.like_dperf = true;
+    job.tcp.retransmit = Span::from_millis(2200);
+    let spec = LoadSpec::new(&job, &place()).unwrap();
+    assert_eq!(spec.config.retransmission.after, 2_200_000_000);
+}
+
+#[test]
+fn datagrams_tell_numbers_unless_their_bytes_are_given() {
+    let numbers = |request, like_dperf| {
+        let mut job = LoadJob {
+            transport: LoadTransport::Udp,
+            request,
+            ..job()
+        };
+        job.tcp.like_dperf = like_dperf;
+        let place = LoadPlace {
+            file: Some(b"what somebody wants to say"),
+            ..place()
+        };
+        client(&LoadSpec::new(&job, &place).unwrap()).numbers
+    };
+    assert!(numbers(LoadMessage::Bytes(18), false));
+    assert!(numbers(LoadMessage::Random(18), false));
+    assert!(!numbers(LoadMessage::File("x".to_owned()), false));
+    assert!(!numbers(LoadMessage::Bytes(18), true));
+}
+
+#[test]
 fn a_server_may_go_on_for_ever() {
     let mut server = job();
     server.end = LoadEnd::Server;

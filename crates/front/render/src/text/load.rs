@@ -39,8 +39,10 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
                 ("connect", &job.connect_ns),
                 ("first byte", &job.first_byte_ns),
                 ("answer", &job.request_ns),
+                ("since due", &job.request_due_ns),
             ],
         );
+        clocks(page, job);
         workers(page, job);
         if verbose {
             page.gap();
@@ -51,6 +53,24 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
                 &listed(&job.counters),
             );
         }
+    }
+}
+
+/// From when to when an answer took that long.
+fn clocks(page: &mut Page, job: &LoadJobReport) {
+    if job.request_ns.samples == 0 {
+        return;
+    }
+    let mut text = "answer: from when its request was sent".to_owned();
+    if job.request_due_ns.samples > 0 {
+        text.push_str("; since due: from when it was to be sent by the rate or interval");
+    }
+    page.line(Tone::Plain, &format!("  {text}"));
+    if job.latency_is_estimate {
+        page.line(
+            Tone::Bad,
+            "  an estimate: answers did not tell their requests, so each was taken for that to the oldest one",
+        );
     }
 }
 
@@ -118,9 +138,9 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
     line("open", t.open_connections, String::new(), Tone::Plain);
     if job.unsent_connections > 0 {
         let note = match job.no_tuple {
-            0 => "due and not begun: the tester was late".to_owned(),
+            0 => "connections due and not begun: the tester was late".to_owned(),
             n => format!(
-                "due and not begun; {} of them: no free address and port",
+                "connections due and not begun; {} of them: no free address and port",
                 count(n)
             ),
         };
@@ -135,17 +155,76 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
         line(
             "unsent",
             job.unsent_requests,
-            "requests due and not sent".to_owned(),
+            "requests due and not sent: the tester was late".to_owned(),
             Tone::Bad,
         );
     }
-    line("responses", t.responses, answered.to_owned(), Tone::Plain);
+    if job.waited_requests > 0 {
+        line(
+            "waited",
+            job.waited_requests,
+            "requests due while every connection waited for an answer, and not sent".to_owned(),
+            Tone::Bad,
+        );
+    }
+    let statuses = statuses(job);
+    let (note, tone) = match statuses.is_empty() {
+        true => (answered.to_owned(), Tone::Plain),
+        false => (format!("{answered}: {statuses}"), Tone::Bad),
+    };
+    line("responses", t.responses, note, tone);
+    if client && job.transport == LoadTransport::Udp {
+        for (name, n, what) in [
+            (
+                "lost",
+                t.lost_requests,
+                "requests without an answer in time",
+            ),
+            (
+                "in flight",
+                t.in_flight_requests,
+                "requests without an answer yet",
+            ),
+            (
+                "unawaited",
+                t.unawaited_requests,
+                "requests of a flood: no answer is waited for",
+            ),
+            (
+                "late",
+                t.late_responses,
+                "answers to requests that counted as lost",
+            ),
+            (
+                "duplicate",
+                t.duplicate_responses,
+                "answers to requests that had one",
+            ),
+        ] {
+            if n > 0 {
+                let tone = match name {
+                    "unawaited" => Tone::Plain,
+                    _ => Tone::Bad,
+                };
+                line(name, n, what.to_owned(), tone);
+            }
+        }
+    }
     for (text, tone) in table.lines(2).iter().zip(tones) {
         page.line(tone, text);
     }
     let sum = sum(t);
     match t.adds_up() {
-        true => page.item(Tone::Plain, "  sum         ", Tone::Plain, &sum),
+        true => {
+            page.item(Tone::Plain, "  sum         ", Tone::Plain, &sum);
+            if client && job.transport == LoadTransport::Udp {
+                let tone = match t.requests_add_up() {
+                    true => Tone::Plain,
+                    false => Tone::Bad,
+                };
+                page.item(tone, "              ", tone, &requests_sum(t));
+            }
+        }
         false => page.item(
             Tone::Bad,
             "  sum         ",
@@ -165,6 +244,42 @@ fn sum(t: &ConnectionTotals) -> String {
     )
 }
 
+fn requests_sum(t: &ConnectionTotals) -> String {
+    let mut text = format!(
+        "requests {} = responses {} + lost {} + in flight {}",
+        count(t.requests),
+        count(t.responses),
+        count(t.lost_requests),
+        count(t.in_flight_requests)
+    );
+    if t.unawaited_requests > 0 {
+        text.push_str(&format!(" + unawaited {}", count(t.unawaited_requests)));
+    }
+    text
+}
+
+/// HTTP answers by status, where some are no success.
+fn statuses(job: &LoadJobReport) -> String {
+    let of = |name: &str| job.counters.get(name).copied().unwrap_or(0);
+    let all = [
+        ("1xx", of("status_1xx")),
+        ("2xx", of("status_2xx")),
+        ("3xx", of("status_3xx")),
+        ("4xx", of("status_4xx")),
+        ("5xx", of("status_5xx")),
+        ("other", of("status_other")),
+    ];
+    if all.iter().all(|(name, n)| *n == 0 || *name == "2xx") {
+        return String::new();
+    }
+    let seen: Vec<String> = all
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("status {name} {}", count(*n)))
+        .collect();
+    seen.join(", ")
+}
+
 fn frames(page: &mut Page, job: &LoadJobReport) {
     let f = &job.frames;
     let known = |n: Option<u64>| n.unwrap_or(0);
@@ -174,6 +289,7 @@ fn frames(page: &mut Page, job: &LoadJobReport) {
         count(known(f.received_frames))
     );
     for (n, what) in [
+        (f.foreign_frames, "of others"),
         (f.refused_frames, "not taken by the device"),
         (f.rx_dropped_frames, "dropped for want of room here"),
     ] {

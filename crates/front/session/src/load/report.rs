@@ -7,19 +7,20 @@ use wb_measure::Histogram;
 use wb_model::{
     Lateness, LatenessReport, Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
     load::{
-        ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadWorkerReport,
+        ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport,
+        LoadWorkerReport,
     },
     report::{ClockReport, CriterionReport, Rates},
 };
 use wb_tcp::Counters;
 
 use super::{
-    PreparedLoad,
+    PreparedLoad, criteria,
     run::{Ended, connections, totals_of},
 };
 use crate::{
     End,
-    account::{judge, share, signal_name, summary},
+    account::{share, signal_name, summary},
     clock::{clock_report, rfc3339},
     lateness,
     verdict::{self, Circumstances},
@@ -52,7 +53,7 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
             cpu: seat.cpu,
             totals: connections(&o.counters),
             tx_frames: o.tx.sent_frames,
-            rx_frames: o.counters.rx_frames,
+            rx_frames: o.counters.rx_of_load().0,
             busy: share(o.busy_ns, o.ns),
             longest_turn_ns: o.longest_turn_ns,
             lateness: o.lateness,
@@ -75,6 +76,7 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
         frames: frames(&totals),
         unsent_connections: totals.unsent_connections,
         unsent_requests: totals.unsent_requests,
+        waited_requests: totals.waited_requests,
         no_tuple: totals.launch.no_tuple,
         failures: named(totals.failures().into_iter()),
         counters: named(totals.counters.fields()),
@@ -85,6 +87,8 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
         connect_ns: times(&totals.latencies.connect),
         first_byte_ns: times(&totals.latencies.first_byte),
         request_ns: times(&totals.latencies.answer),
+        request_due_ns: times(&totals.latencies.since_due),
+        latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
         workers,
         link_downs: links().map(|o| o.link_downs).max().unwrap_or(0),
@@ -103,12 +107,14 @@ fn named(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64
 /// The load's frames. What the device refused was counted by the machines as sent, because it is
 /// for TCP to notice; here it is not.
 fn frames(totals: &LoadTotals) -> Totals {
-    let c = &totals.counters;
+    let (received, octets) = totals.counters.rx_of_load();
     Totals {
         offered_frames: Some(totals.tx.sent_frames),
         offered_octets: Some(totals.tx.sent_octets + FCS * totals.tx.sent_frames),
-        received_frames: Some(c.rx_frames),
-        received_octets: Some(c.rx_octets + FCS * c.rx_frames),
+        received_frames: Some(received),
+        received_octets: Some(octets + FCS * received),
+        // What an XDP program handed on to the host was not for the load either.
+        foreign_frames: Some(totals.counters.rx_foreign + totals.rx.passed_frames.unwrap_or(0)),
         rx_dropped_frames: Some(totals.rx.dropped_frames),
         refused_frames: Some(totals.tx.refused_frames),
         ..Totals::default()
@@ -117,19 +123,20 @@ fn frames(totals: &LoadTotals) -> Totals {
 
 fn phase(p: &PhaseTotals) -> LoadPhaseReport {
     let c = &p.counters;
+    let (rx_frames, rx_octets) = c.rx_of_load();
     let bits = |octets: u64, frames: u64| 8.0 * p.per_second(octets + FCS * frames);
     LoadPhaseReport {
         phase: p.phase.name().to_owned(),
         from_ns: p.from_ns,
         to_ns: p.to_ns,
         totals: connections(c),
-        unsent_connections: p.launch.unsent,
+        unsent_connections: p.launch.unsent + p.launch.no_tuple,
         cps: p.per_second(c.attempted),
         rps: p.per_second(c.requests),
         tx_pps: p.per_second(c.tx_frames),
-        rx_pps: p.per_second(c.rx_frames),
+        rx_pps: p.per_second(rx_frames),
         tx_bps: bits(c.tx_octets, c.tx_frames),
-        rx_bps: bits(c.rx_octets, c.rx_frames),
+        rx_bps: bits(rx_octets, rx_frames),
     }
 }
 
@@ -158,7 +165,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         .plan
         .criteria
         .iter()
-        .map(|c| judge(c, &totals, &latency))
+        .map(|c| criteria::judge(c, of_shown().map(|s| &s.report), &latency))
         .collect();
     let unsent: u64 = of_shown()
         .map(|s| s.report.unsent_connections + s.report.unsent_requests)
@@ -176,8 +183,6 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
     );
     let doubt = lateness.may_have_caused.clone();
     let (verdict, reason) = verdict(&prepared.plan, ended, &criteria, &totals, &settled, doubt);
-    let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
-    let per_second = |n: Option<u64>| n.map(|n| n as f64 / seconds);
     Report {
         schema: REPORT_SCHEMA.to_owned(),
         kind: prepared.plan.kind.clone(),
@@ -188,13 +193,7 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         elapsed_ns: ended.elapsed_ns,
         plan: prepared.plan.clone(),
         totals,
-        rates: Rates {
-            offered_pps: per_second(totals.offered_frames),
-            received_pps: per_second(totals.received_frames),
-            offered_l2_bps: per_second(totals.offered_octets.map(|n| 8 * n)),
-            received_l2_bps: per_second(totals.received_octets.map(|n| 8 * n)),
-            ..Rates::default()
-        },
+        rates: rates(of_shown().map(|s| &s.report)),
         latency_ns: latency,
         jitter_ns: Summary::default(),
         jitter_rfc3550_ns: None,
@@ -247,9 +246,14 @@ fn verdict(
     settled: &[Settled],
     doubt: Option<String>,
 ) -> (Verdict, String) {
-    let wrong = !totals.adds_up() || settled.iter().any(|s| !s.report.totals.adds_up());
-    let defect =
-        wrong.then(|| "the connections do not add up; this is a defect of the program".to_owned());
+    let adds_up = |job: &LoadJobReport| {
+        let asks = (job.end, job.transport) == (LoadEnd::Client, LoadTransport::Udp);
+        job.totals.adds_up() && (!asks || job.totals.requests_add_up())
+    };
+    let wrong = !totals.adds_up() || settled.iter().any(|s| !adds_up(&s.report));
+    let defect = wrong.then(|| {
+        "the connections or requests do not add up; this is a defect of the program".to_owned()
+    });
     verdict::verdict(
         &ended.end,
         criteria,
@@ -270,6 +274,23 @@ fn nothing_attempted(totals: &Totals, settled: &[Settled]) -> Option<String> {
     let client = settled.iter().any(|s| s.report.end == LoadEnd::Client);
     let attempted = totals.connections.map_or(0, |c| c.attempted_connections);
     (client && attempted == 0).then(|| "no connection was attempted".to_owned())
+}
+
+/// Rates at the full load, over its duration alone: neither ramp nor drain are part of it.
+fn rates<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Rates {
+    let steady = jobs.flat_map(|job| job.phases.iter().filter(|p| p.phase == "steady"));
+    steady.fold(Rates::default(), |sum, p| {
+        let add = |sum: Option<f64>, n: f64| Some(sum.unwrap_or(0.0) + n);
+        let ns = p.to_ns.saturating_sub(p.from_ns);
+        Rates {
+            offered_pps: add(sum.offered_pps, p.tx_pps),
+            received_pps: add(sum.received_pps, p.rx_pps),
+            offered_l2_bps: add(sum.offered_l2_bps, p.tx_bps),
+            received_l2_bps: add(sum.received_l2_bps, p.rx_bps),
+            tx_time_ns: sum.tx_time_ns.max(Some(ns)),
+            ..sum
+        }
+    })
 }
 
 /// What kept the load from being higher.
@@ -309,6 +330,12 @@ fn limited_by(
             busiest * 100.0
         );
     }
+    let waited: u64 = of_shown().map(|s| s.report.waited_requests).sum();
+    if waited > 0 {
+        return format!(
+            "the device or the far end: {waited} requests were due while every connection waited for an answer"
+        );
+    }
     "the plan: the load that it asks for".to_owned()
 }
 
@@ -345,6 +372,13 @@ fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<
                 counters.rx_malformed
             ));
         }
+        if counters.rx_bad_checksum > 0 {
+            say(format!(
+                "{} packets came with a wrong checksum of IP, TCP or UDP and were not answered: the device or the path breaks them",
+                counters.rx_bad_checksum
+            ));
+        }
+        udp_doubts(counters).into_iter().for_each(&mut say);
         unknown(counters).into_iter().for_each(say);
     }
     if ended.clock_step_ns.unsigned_abs() > 1_000 {
@@ -354,6 +388,25 @@ fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<
         ));
     }
     warnings
+}
+
+/// What to know of answers that do not tell their requests, and of requests that were not waited for
+/// as long as was asked.
+fn udp_doubts(c: &Counters) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if c.udp_by_order > 0 {
+        doubts.push(format!(
+            "{} of {} answers did not bring the number of their request back; each was taken for the answer to the oldest one, so latencies, lost and late ones are an estimate",
+            c.udp_by_order, c.responses
+        ));
+    }
+    if c.udp_given_up > 0 {
+        doubts.push(format!(
+            "{} requests counted as lost before their time was over, because more waited for answers than can be remembered",
+            c.udp_given_up
+        ));
+    }
+    doubts
 }
 
 /// The longest time, in ns, that a worker had nothing of the CPU, if it is worth a word.

@@ -372,7 +372,10 @@ impl Live {
         let (c, last) = (&sum.counters, &self.last.counters);
         let octets = |octets: u64, frames: u64| octets + 4 * frames;
         let tx = |s: &LoadSnapshot| octets(s.counters.tx_octets, s.counters.tx_frames);
-        let rx = |s: &LoadSnapshot| octets(s.counters.rx_octets, s.counters.rx_frames);
+        let rx = |s: &LoadSnapshot| {
+            let (n, of) = s.counters.rx_of_load();
+            octets(of, n)
+        };
         let samples = sum.request.count - self.last.request.count;
         let elapsed = now.saturating_sub(self.start_ns);
         let totals = connections(c);
@@ -392,13 +395,14 @@ impl Live {
             totals: Totals {
                 offered_frames: Some(c.tx_frames),
                 offered_octets: Some(tx(sum)),
-                received_frames: Some(c.rx_frames),
+                received_frames: Some(c.rx_of_load().0),
+                foreign_frames: Some(c.rx_foreign),
                 received_octets: Some(rx(sum)),
                 connections: Some(totals),
                 ..Totals::default()
             },
             offered_pps: Some(per_second(c.tx_frames, last.tx_frames)),
-            received_pps: Some(per_second(c.rx_frames, last.rx_frames)),
+            received_pps: Some(per_second(c.rx_of_load().0, last.rx_of_load().0)),
             offered_l2_bps: Some(8.0 * per_second(tx(sum), tx(&self.last))),
             received_l2_bps: Some(8.0 * per_second(rx(sum), rx(&self.last))),
             missing_frames: None,
@@ -423,6 +427,12 @@ impl Live {
 /// The totals of a machine.
 pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
     ConnectionTotals {
+        lost_requests: c.udp_lost,
+        in_flight_requests: c.udp_in_flight,
+        unawaited_requests: c.unawaited,
+        late_responses: c.udp_late,
+        duplicate_responses: c.udp_duplicates,
+        error_responses: c.status_4xx + c.status_5xx,
         attempted_connections: c.attempted,
         established_connections: c.established,
         completed_connections: c.completed,

@@ -340,7 +340,7 @@ impl Printer {
             icmp_tx: p.icmp_tx,
             tos_rx: c.rx_tos,
             other_rx: p.other_rx,
-            bad_rx: c.rx_malformed + c.rx_fragments,
+            bad_rx: c.rx_malformed + c.rx_bad_checksum + c.rx_fragments,
             syn_rx: c.syn_rx,
             syn_tx: c.syn_tx,
             fin_rx: c.fin_rx,

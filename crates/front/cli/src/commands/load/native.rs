@@ -368,7 +368,8 @@ impl NativeArgs {
                 true => LoadTransport::Udp,
                 false => LoadTransport::Tcp,
             },
-            clients: match (client, self.clients.is_empty() || translated) {
+            // A device between our ends may translate addresses, so the server answers anyone there.
+            clients: match (client, self.clients.is_empty() || !alone) {
                 (false, true) => Vec::new(),
                 _ => or(&self.clients, src),
             },

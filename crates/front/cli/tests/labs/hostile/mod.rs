@@ -1,7 +1,9 @@
 //! What somebody would do who sets out to break it: a file for each question.
 
+mod a_bad_device;
 mod before_it_starts;
 mod every_end;
+mod late_answers;
 mod left_behind;
 mod nobody_listens;
 mod nothing_at_all;

@@ -1,0 +1,292 @@
+//! UDP requests that wait for their answers: a ring of the last ones, in the order in which they were
+//! sent.
+//!
+//! All wait for the same time, so that is the order in which they expire, too. An answer that brings
+//! the number of its request back finds it at once; where answers bring none, the requests of a flow
+//! are chained, and the oldest is the one. What is settled stays until its place is needed, so an
+//! answer that comes late, or twice, is told apart. Nothing is allocated once the ring is made.
+
+use crate::conn::Conn;
+use crate::table::Slab;
+
+/// What a request and its answer carry at their beginning: the number in 4 bytes, 2 bytes that tell
+/// ours from any others, and in 6 when it was sent, in ns modulo 2^48 (three days).
+pub(crate) const NUMBER_LEN: usize = 12;
+const TIME: u64 = (1 << 48) - 1;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The place was never used.
+    #[default]
+    Unused,
+    /// It waits.
+    Waiting,
+    /// The answer came in time.
+    Answered,
+    /// None did.
+    Lost,
+    /// It came when nobody waited any longer.
+    Late,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    sent: u64,
+    /// The record of its flow.
+    flow: u32,
+    /// The next request of that flow.
+    next: u32,
+    /// How much later than due it was sent, in ns, at most 4.2 s.
+    lateness: u32,
+    fate: Fate,
+}
+
+const _: () = assert!(size_of::<Entry>() == 24);
+
+/// A request that was found again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) number: u32,
+    pub(crate) flow: u32,
+    pub(crate) sent: u64,
+    pub(crate) lateness: u32,
+    pub(crate) fate: Fate,
+}
+
+/// The requests of one worker. They have numbers, one after the other, modulo 2^32.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    ring: Box<[Entry]>,
+    /// The oldest one that waits; all before it are settled.
+    first: u32,
+    /// The number of the next one.
+    next: u32,
+    waiting: u64,
+    key: u64,
+}
+
+impl Outstanding {
+    /// Room for at least `most` at a time. Numbers are known as ours by the key.
+    pub(crate) fn new(most: u32, key: u64) -> Self {
+        let len = most.next_power_of_two().min(1 << 30) as usize;
+        Self {
+            ring: vec![Entry::default(); len].into(),
+            first: 0,
+            next: 0,
+            waiting: 0,
+            key,
+        }
+    }
+
+    /// Bytes taken.
+    pub(crate) fn memory(&self) -> usize {
+        self.ring.len() * size_of::<Entry>()
+    }
+
+    #[inline]
+    fn entry(&mut self, number: u32) -> &mut Entry {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[number as usize & mask]
+    }
+
+    #[inline]
+    fn found(&mut self, number: u32) -> Found {
+        let entry = *self.entry(number);
+        Found {
+            number,
+            flow: entry.flow,
+            sent: entry.sent,
+            lateness: entry.lateness,
+            fate: entry.fate,
+        }
+    }
+
+    /// Whether the next request needs the place of one that waits.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.next.wrapping_sub(self.first) as usize >= self.ring.len()
+    }
+
+    /// Remembers a request of a flow and gives its number. The ring must not be full.
+    #[inline]
+    pub(crate) fn push(&mut self, now: u64, lateness: u32, flow: u32, conn: &mut Conn) -> u32 {
+        debug_assert!(!self.is_full(), "the caller made room");
+        let number = self.next;
+        *self.entry(number) = Entry {
+            sent: now,
+            flow,
+            next: number,
+            lateness,
+            fate: Fate::Waiting,
+        };
+        if conn.waiting() == 0 {
+            conn.oldest = number;
+        } else {
+            // It is younger than one that waits, so its place is still its own.
+            self.entry(conn.next_seq).next = number;
+        }
+        conn.next_seq = number;
+        conn.expected += 1;
+        self.next = number.wrapping_add(1);
+        self.waiting += 1;
+        number
+    }
+
+    /// The oldest one that waits.
+    #[inline]
+    pub(crate) fn oldest(&mut self) -> Option<Found> {
+        (self.waiting > 0).then(|| self.found(self.first))
+    }
+
+    /// When the oldest one that waits was sent.
+    #[inline]
+    pub(crate) fn oldest_sent(&self) -> Option<u64> {
+        let mask = self.ring.len() - 1;
+        (self.waiting > 0).then(|| self.ring[self.first as usize & mask].sent)
+    }
+
+    /// The oldest one of a flow that waits.
+    #[inline]
+    pub(crate) fn oldest_of(&mut self, conn: &Conn) -> Option<Found> {
+        (conn.waiting() > 0).then(|| self.found(conn.oldest))
+    }
+
+    /// The request with a number, if it was sent then and is not forgotten.
+    #[inline]
+    pub(crate) fn find(&mut self, number: u32, sent: u64) -> Option<Found> {
+        let age = self.next.wrapping_sub(number);
+        if age == 0 || age as usize > self.ring.len() {
+            return None;
+        }
+        let found = self.found(number);
+        (found.sent & TIME == sent & TIME && found.fate != Fate::Unused).then_some(found)
+    }
+
+    /// An answer came after its request was given up.
+    pub(crate) fn came_late(&mut self, number: u32) {
+        self.entry(number).fate = Fate::Late;
+    }
+
+    /// One that waits does no longer. `slab` has its flow.
+    #[inline]
+    pub(crate) fn settle(&mut self, number: u32, fate: Fate, slab: &mut Slab) {
+        let entry = self.entry(number);
+        debug_assert_eq!(entry.fate, Fate::Waiting);
+        entry.fate = fate;
+        let (flow, mut after) = (entry.flow, entry.next);
+        self.waiting -= 1;
+        let conn = slab.get(flow);
+        conn.expected -= 1;
+        if conn.waiting() > 0 && conn.oldest == number {
+            // Those in between are younger than this one, so they are not forgotten.
+            while self.entry(after).fate != Fate::Waiting {
+                after = self.entry(after).next;
+            }
+            conn.oldest = after;
+        }
+        if number == self.first {
+            while self.first != self.next && self.entry(self.first).fate != Fate::Waiting {
+                self.first = self.first.wrapping_add(1);
+            }
+        }
+    }
+}
+
+impl Outstanding {
+    /// Number and time of a request, as they stand in a datagram.
+    #[inline]
+    pub(crate) fn write(&self, number: u32, sent: u64) -> [u8; NUMBER_LEN] {
+        let mut bytes = [0; NUMBER_LEN];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.marked(number, sent).to_be_bytes());
+        bytes
+    }
+
+    /// Number and time, modulo 2^48, if a payload begins with one of ours.
+    #[inline]
+    pub(crate) fn read(&self, payload: &[u8]) -> Option<(u32, u64)> {
+        let (number, rest) = payload.split_first_chunk()?;
+        let number = u32::from_be_bytes(*number);
+        let told = u64::from_be_bytes(*rest.first_chunk()?);
+        (self.marked(number, told) == told).then_some((number, told & TIME))
+    }
+
+    #[inline]
+    fn marked(&self, number: u32, sent: u64) -> u64 {
+        let sent = sent & TIME;
+        let mixed = (sent ^ u64::from(number).rotate_left(40) ^ self.key)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed & !TIME | sent
+    }
+}
+
+impl Conn {
+    /// Requests of a UDP flow without an answer. `oldest` and `next_seq` are the numbers of the first
+    /// and the last of them.
+    #[inline]
+    pub(crate) const fn waiting(&self) -> u32 {
+        self.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::Key;
+    use crate::table::Table;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The ring knows of each request what a plain list knows, also across the end of the numbers.
+        #[test]
+        fn knows_what_a_list_knows(steps in prop::collection::vec((0u8..4, 0usize..40, any::<bool>()), 0..400)) {
+            let mut table = Table::new(0, 1);
+            let flows: Vec<u32> = (0..3).map(|i| {
+                let key = Key::new(crate::Addr::v4(i), 0, 1, 1);
+                let hash = table.hash(&key);
+                table.insert(key, hash)
+            }).collect();
+            let mut ring = Outstanding::new(16, 1);
+            (ring.first, ring.next) = (u32::MAX - 50, u32::MAX - 50);
+            let mut list: Vec<(u32, u64, u32, Fate)> = Vec::new();
+            for (now, (what, which, flag)) in steps.into_iter().enumerate() {
+                let now = now as u64;
+                let waiting: Vec<usize> = (0..list.len()).filter(|i| list[*i].3 == Fate::Waiting).collect();
+                match what {
+                    0 | 1 if !ring.is_full() => {
+                        let flow = flows[which % 3];
+                        let number = ring.push(now, 0, flow, table.slab.get(flow));
+                        list.push((number, now, flow, Fate::Waiting));
+                    }
+                    2 if !waiting.is_empty() => {
+                        let i = waiting[which % waiting.len()];
+                        let fate = if flag { Fate::Answered } else { Fate::Lost };
+                        ring.settle(list[i].0, fate, &mut table.slab);
+                        list[i].3 = fate;
+                    }
+                    _ => {}
+                }
+                let first = |of: Option<u32>| list.iter()
+                    .find(|r| r.3 == Fate::Waiting && of.is_none_or(|flow| r.2 == flow)).map(|r| r.0);
+                prop_assert_eq!(ring.oldest().map(|f| f.number), first(None));
+                for flow in &flows {
+                    let conn = *table.slab.get(*flow);
+                    prop_assert_eq!(ring.oldest_of(&conn).map(|f| f.number), first(Some(*flow)));
+                }
+                let count = list.iter().filter(|r| r.3 == Fate::Waiting).count();
+                prop_assert_eq!(ring.waiting, count as u64);
+                for (i, (number, sent, flow, fate)) in list.iter().enumerate() {
+                    let found = ring.find(*number, *sent);
+                    if list.len() - i <= 16 {
+                        let found = found.unwrap();
+                        prop_assert_eq!((found.flow, found.fate), (*flow, *fate));
+                        prop_assert!(ring.find(*number, *sent + 1).is_none());
+                    } else {
+                        prop_assert!(found.is_none());
+                    }
+                }
+            }
+        }
+    }
+}
