@@ -7,7 +7,7 @@ demo: build
 	./target/release/wirebench demo
 
 test: tools
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 build: tools
 	$(CARGO) build --release --locked -p wb-cli

@@ -263,6 +263,9 @@ fn fits(flows: u64, need: u64, available: u64) -> Result<(), StartError> {
 
 type Recordings = BTreeMap<String, Arc<Recording>>;
 
+/// Bytes of two addresses and a type.
+const ETHERNET_HEADER: usize = 14;
+
 fn read_recordings(plan: &Plan, environment: &Environment) -> Result<Recordings, StartError> {
     let mut recordings = Recordings::new();
     for stream in plan.traffic.iter().flat_map(|j| &j.streams) {
@@ -284,6 +287,13 @@ fn read_recordings(plan: &Plan, environment: &Environment) -> Result<Recordings,
                 return Err(wrong(format!(
                     "link type {} is not Ethernet",
                     record.link_type
+                )));
+            }
+            if record.captured.len() < ETHERNET_HEADER {
+                return Err(wrong(format!(
+                    "frame {} has {} bytes; no device sends less than an Ethernet header of {ETHERNET_HEADER}",
+                    frames.len() + 1,
+                    record.captured.len()
                 )));
             }
             let first = *first.get_or_insert(record.stamp_ns);

@@ -2,6 +2,12 @@
 
 use crate::kit::{Lab, Running, eventually, privileged, run, system};
 
+/// A recording with frames that are shorter than a header.
+const LINKS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../dialects/tcpdump/tests/vectors/links.pcap"
+);
+
 /// The one line that a bad command prints.
 fn refusal(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -54,6 +60,10 @@ fn what_needs_no_interface() {
             &["5-tuples"],
         ),
         (&["tx", "-i", out, "--stream", "sizze=64"], &["sizze"]),
+        (
+            &["tx", "-i", out, "--replay", LINKS],
+            &["14", "no device sends"],
+        ),
         (
             &["tx", "-i", out, "--replay", "/nonexistent.pcap"],
             &["/nonexistent.pcap"],
