@@ -108,7 +108,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             std::thread::sleep(std::time::Duration::from_secs(1));
             let port = format!("packet:{}", lab.a0());
             let replay = ["--replay", file.to_str().expect("text")];
-            let line = "--tag none --count 4 --rate 100pps -q";
+            let line = "--count 4 --rate 100pps -q";
             let done = run(&[&["tx", "-i", &port], &replay[..], &words(line)].concat());
             let error = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{error}");
