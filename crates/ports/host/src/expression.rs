@@ -436,7 +436,7 @@ mod tests {
             (frame, tag)
         };
         for (text, same) in [
-            ("(tcp or udp) and vlan", "vlan and (tcp or udp)"),
+            ("(tcp or udp) and vlan", "vlan and ((tcp or udp))"),
             ("tcp or udp and vlan 5", "vlan 5 and (tcp or udp)"),
             ("udp && vlan 5 && ip", "vlan 5 and (udp) && ip"),
         ] {
