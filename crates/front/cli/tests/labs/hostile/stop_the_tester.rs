@@ -90,13 +90,15 @@ fn assert_void(code: i32, report: &Value) {
     assert!(!by.contains("the device"), "{by}");
 }
 
-/// A trial of 4 kpps, JSON at its end.
+/// A trial of 4 kpps unless another rate is given, JSON at its end.
 fn trial(lab: &Lab, options: &[&str]) -> Running {
     let (a0, b0) = (lab.a0(), lab.b0());
-    let line = [
-        "trial", "--tx", &a0, "--rx", &b0, "--json", "-q", "--rate", "4kpps",
-    ];
-    Running::start(&[&line[..], options].concat())
+    let line = ["trial", "--tx", &a0, "--rx", &b0, "--json", "-q"];
+    let rate: &[&str] = match options.contains(&"--rate") {
+        true => &[],
+        false => &["--rate", "4kpps"],
+    };
+    Running::start(&[&line[..], rate, options].concat())
 }
 
 /// Lets so many frames of 64 bytes a second through, and has room for a few.
