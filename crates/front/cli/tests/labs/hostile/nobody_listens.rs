@@ -13,9 +13,8 @@ use serde_json::Value;
 use crate::kit::{Running, eventually, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A run with some live lines, without a wire.
-const TRIAL: &str =
-    "trial --tx memory:x --rx memory:x --rate 1kpps --duration 600ms --interval 100ms";
+/// A run with some live lines, without a wire; a busy machine may hold it up.
+const TRIAL: &str = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 600ms --interval 100ms --catch-up 10s";
 
 /// A pipe that nobody reads from any more.
 fn deaf() -> Stdio {
@@ -47,7 +46,7 @@ fn run(line: &str, stdout: Stdio, stderr: Stdio) -> Output {
 fn a_deaf_standard_error_ends_no_run() {
     let load =
         "load --client memory:x --server memory:x --cps 100 --duration 600ms --interval 100ms";
-    let tx = "tx -i memory:x --rate 1kpps --duration 600ms --interval 100ms -v";
+    let tx = "tx -i memory:x --rate 1kpps --duration 600ms --interval 100ms --catch-up 10s -v";
     let watch = "pktgen watch -i memory:x --duration 600ms";
     for line in [TRIAL, &format!("{TRIAL} -v"), load, tx, watch] {
         for stderr in [deaf(), full()] {
