@@ -27,6 +27,7 @@ bench: build
 	bench/tx
 	bench/rx
 	bench/load
+	bench/lossy
 	bench/socket
 	bench/instructions.sh
 
