@@ -125,9 +125,8 @@ fn run_patiently(
     match course.connect() {
         Ok(mut streams) => {
             course.all(&mut streams, observe);
-            for control in streams.into_iter().filter_map(|stream| stream.control) {
-                control.close(patience.drain, stop);
-            }
+            let controls = streams.into_iter().filter_map(|stream| stream.control);
+            Control::close(controls.collect(), patience.drain, stop);
         }
         Err(silence) => course.silent(silence),
     }

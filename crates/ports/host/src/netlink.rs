@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::time::Duration;
 
 use netlink_packet_core::{
     Emitable, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL,
@@ -13,12 +14,16 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::error::{HostError, Result};
 use crate::netns::{Namespace, in_namespace};
 
 /// linux/netlink.h: NLMSGERR_ATTR_MSG
 const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// The kernel answers while it is asked, but waits for other changes to links before.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the network configuration of one namespace.
 ///
@@ -92,6 +97,7 @@ impl Netlink {
             // know neither still give the number.
             let _ = socket.set_ext_ack(true);
             let _ = socket.set_cap_ack(true);
+            set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
             Ok(socket)
         };
         let socket = if namespace.is_current() {
@@ -156,7 +162,7 @@ impl Netlink {
         let mut answers = Vec::new();
         let mut whole = true;
         loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
+            let datagram = self.receive()?;
             let mut rest = datagram.as_slice();
             while let Some((bytes, after)) = split_message(rest) {
                 rest = after;
@@ -191,6 +197,21 @@ impl Netlink {
                     },
                     _ => {}
                 }
+            }
+        }
+    }
+
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        loop {
+            match self.socket.recv_from_full() {
+                Ok((datagram, _)) => return Ok(datagram),
+                // With a time limit the kernel does not take the call up again itself.
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let what = format!("the kernel did not answer within {} s", PATIENCE.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+                }
+                Err(e) => return Err(e),
             }
         }
     }

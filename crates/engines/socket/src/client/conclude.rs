@@ -1,6 +1,9 @@
 //! The end of an iteration: the servers' results, and what is known with them.
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
 use wb_model::socket::{SocketEndReport, SocketFailure, SocketProtocol, SocketStage, SocketTest};
 use wb_omni::{ClassicKind, Request};
@@ -49,6 +52,7 @@ pub(super) fn conclude(
         failed = not_connected(settings, &outcomes);
     }
     let early = round.wished;
+    let mut due = Due(None);
     let mut told: Vec<Option<Told>> = Vec::new();
     for ((stream, kind), end) in streams.iter_mut().zip(kinds).zip(told_end) {
         let mut results = None;
@@ -70,7 +74,7 @@ pub(super) fn conclude(
                 kind: *kind,
                 cpu: job.remote.measure_cpu,
             };
-            match results_of(control, asked, settings) {
+            match results_of(control, asked, &mut due, settings) {
                 Ok(told) => results = Some(told),
                 Err(what) if early && failed.is_none() => round.warn(format!(
                     "the test was ended early and the server's results are missing: {}",
@@ -136,9 +140,24 @@ struct Asked {
     cpu: bool,
 }
 
+/// Until when results are awaited that will perhaps never come: of all servers together, so that many
+/// streams end as soon as one.
+struct Due(Option<Instant>);
+
+impl Due {
+    /// What is left; the first asks how long it is.
+    fn left(&mut self, limit: Duration) -> Duration {
+        let now = Instant::now();
+        self.0
+            .get_or_insert(now + limit)
+            .saturating_duration_since(now)
+    }
+}
+
 fn results_of(
     control: &mut Control,
     asked: Asked,
+    due: &mut Due,
     settings: Settings<'_>,
 ) -> Result<Told, SocketFailure> {
     let never = AtomicBool::new(false);
@@ -155,17 +174,17 @@ fn results_of(
     }
     let knows = asked.end || asked.ends_by_data && asked.role != Role::Down;
     let message = if asked.failed {
-        control.receive("results", Duration::from_secs(1), &never)
+        control.receive("results", due.left(Duration::from_secs(1)), &never)
     } else if asked.early {
         let limit = if knows {
-            patience.drain
+            patience.wished
         } else {
             patience.untold
         };
-        control.receive("results", limit, &never)
+        control.receive("results", due.left(limit), &never)
     } else {
         match control.receive("results", patience.answer, settings.stop) {
-            Err(Silence::Stopped) => control.receive("results", patience.untold, &never),
+            Err(Silence::Stopped) => control.receive("results", due.left(patience.wished), &never),
             other => other,
         }
     };

@@ -209,17 +209,20 @@ impl Control {
         )
     }
 
-    /// Ends the connection as netperf does: says that there is no more, and waits for the server
-    /// to say so too.
-    pub(super) fn close(mut self, patience: Duration, stop: &AtomicBool) {
-        if self.ended.is_some() || self.stream.shutdown(std::net::Shutdown::Write).is_err() {
-            return;
-        }
+    /// Ends the connections as netperf does: says that there is no more, and waits for the servers
+    /// to say so too, for all of them together at most for `patience`.
+    pub(super) fn close(controls: Vec<Self>, patience: Duration, stop: &AtomicBool) {
         let until = Instant::now() + patience;
-        while self.ended.is_none() {
-            match wait_for(self.stream.as_fd(), PollFlags::IN, until, stop) {
-                Wait::Ready => self.read(),
-                Wait::Late | Wait::Stopped => return,
+        for control in &controls {
+            // A broken connection shows when its end is waited for.
+            let _ = control.stream.shutdown(std::net::Shutdown::Write);
+        }
+        for mut control in controls {
+            while control.ended.is_none() {
+                match wait_for(control.stream.as_fd(), PollFlags::IN, until, stop) {
+                    Wait::Ready => control.read(),
+                    Wait::Late | Wait::Stopped => break,
+                }
             }
         }
     }

@@ -42,6 +42,9 @@ pub(super) struct Patience {
     pub(super) progress: Duration,
     /// For results where the server was not told that the test is over.
     pub(super) untold: Duration,
+    /// For anything that should come at once, when somebody wished the end. Who wishes it ends what
+    /// goes on after five seconds, as a rule, and then all is lost.
+    pub(super) wished: Duration,
 }
 
 impl Default for Patience {
@@ -52,6 +55,7 @@ impl Default for Patience {
             drain: Duration::from_secs(20),
             progress: Duration::from_secs(60),
             untold: Duration::from_secs(6),
+            wished: Duration::from_secs(2),
         }
     }
 }
@@ -297,10 +301,12 @@ impl Watch<'_> {
         let (limit, what) = match state.closing {
             Some(since) => {
                 state.moved_at = state.moved_at.max(since);
-                (
-                    self.patience.drain,
-                    "while the server should end its data connection",
-                )
+                // The wish may have come when the time was up already.
+                let limit = match self.stop.load(Ordering::Relaxed) {
+                    true => self.patience.drain.min(self.patience.wished),
+                    false => self.patience.drain,
+                };
+                (limit, "while the server should end its data connection")
             }
             None if self.counted => (self.patience.progress, "before all was done"),
             None => return,

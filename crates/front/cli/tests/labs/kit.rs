@@ -2,11 +2,13 @@
 
 use std::{
     fs::{self, File},
+    io::Read,
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, channel},
     },
     time::{Duration, Instant},
 };
@@ -208,22 +210,66 @@ impl Running {
         rustix::process::kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Waits for the end; panics when it takes longer than `patience`.
+    /// Waits for the end; panics when it takes longer than `patience`, with what was said until then and
+    /// where each thread is.
     pub(crate) fn finish(mut self, patience: Duration) -> Output {
         let begin = Instant::now();
-        while self.0.try_wait().expect("wait").is_none() {
-            assert!(
-                begin.elapsed() < patience,
-                "still running after {patience:?}"
-            );
+        // A full pipe would hold up who writes into it.
+        let stdout = reader(self.0.stdout.take());
+        let stderr = reader(self.0.stderr.take());
+        let status = loop {
+            if let Some(status) = self.0.try_wait().expect("wait") {
+                break status;
+            }
+            if begin.elapsed() >= patience {
+                let threads = threads_of(self.0.id());
+                let _ = self.0.kill();
+                // Its children may hold the pipe and live on.
+                let said = stderr.recv_timeout(Duration::from_secs(5));
+                let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+                panic!("still running after {patience:?}\n{threads}\n{said}");
+            }
             std::thread::sleep(Duration::from_millis(10));
+        };
+        Output {
+            status,
+            stdout: stdout.recv().expect("reads"),
+            stderr: stderr.recv().expect("reads"),
         }
-        let child = std::mem::replace(
-            &mut self.0,
-            Command::new("true").spawn().expect("true starts"),
-        );
-        child.wait_with_output().expect("output")
     }
+}
+
+/// What comes out of a pipe, when it has ended.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (whole, read) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = whole.send(bytes);
+    });
+    read
+}
+
+/// Name, state, place in the kernel and system call of each thread of a process.
+fn threads_of(process: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let of_one = |task: fs::DirEntry| {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let status = read("status");
+        let state = status.lines().find(|l| l.starts_with("State:"));
+        format!(
+            "{} {} {} [{}] stack: {}",
+            read("comm").trim(),
+            state.unwrap_or_default(),
+            read("wchan"),
+            read("syscall").trim(),
+            read("stack").replace('\n', " "),
+        )
+    };
+    let lines: Vec<String> = tasks.into_iter().flatten().flatten().map(of_one).collect();
+    lines.join("\n")
 }
 
 impl Drop for Running {

@@ -37,9 +37,7 @@ pub(crate) fn within(node: &str, program: &str, words: &[&str]) -> Command {
 
 /// The binary in a namespace, run to its end.
 pub(crate) fn ours(node: &str, words: &[&str]) -> Output {
-    within(node, env!("CARGO_BIN_EXE_wirebench"), words)
-        .output()
-        .expect("it runs")
+    ours_going_on(node, words).finish(Duration::from_secs(90))
 }
 
 /// The binary in a namespace, without a program between it and us, so that it gets our signals.

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -41,6 +42,7 @@ fn impatient() -> Patience {
         drain: Duration::from_millis(800),
         progress: Duration::from_millis(800),
         untold: Duration::from_millis(800),
+        wished: Duration::from_millis(800),
     }
 }
 
@@ -226,6 +228,74 @@ fn a_control_connection_that_ends_while_data_moves() {
         );
         server.join().unwrap();
     }
+}
+
+/// Runs a job that nobody would end but a wish, which comes after `first`; panics if it goes on all the same.
+fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
+    let hour = Duration::from_secs(3600);
+    let patience = Patience {
+        answer: hour,
+        drain: hour,
+        progress: hour,
+        untold: hour,
+        wished: Duration::from_millis(50),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (done, ended) = mpsc::channel();
+    let wish = Arc::clone(&stop);
+    thread::spawn(move || {
+        let place = JobPlace::default();
+        let report = run_patiently(&job, place, &Machine, &stop, &mut |_| {}, patience);
+        let _ = done.send(report);
+    });
+    thread::sleep(first);
+    wish.store(true, Ordering::Relaxed);
+    ended
+        .recv_timeout(Duration::from_secs(60))
+        .expect("it ends")
+}
+
+#[test]
+fn a_wish_ends_the_wait_for_a_stalled_server() {
+    let (port, server) = stalled();
+    // The time is up and the connection is being taken down when the wish comes.
+    let report = ends_by_a_wish(
+        timed(port, SocketTest::Send, 100),
+        Duration::from_millis(500),
+    );
+    fails(&report, SocketStage::Data, "should end its data connection");
+    assert!(report.local.bytes_sent > 0);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_wish_ends_the_wait_for_results() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let serve = |mut stream: TcpStream| {
+            request(&mut stream);
+            let data = TcpListener::bind("127.0.0.1:0").unwrap();
+            stream
+                .write_all(&response(data.local_addr().unwrap().port()))
+                .unwrap();
+            let (mut data, _) = data.accept().unwrap();
+            std::io::copy(&mut data, &mut std::io::sink()).unwrap();
+            // The data has ended in order; the results never come.
+            drop(data);
+            let _ = stream.read(&mut [0]);
+        };
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    let job = SocketJob {
+        streams: 3,
+        ..timed(port, SocketTest::Send, 100)
+    };
+    let report = ends_by_a_wish(job, Duration::from_millis(500));
+    fails(&report, SocketStage::Control, "no results from the server");
+    assert!(report.local.bytes_sent > 0);
 }
 
 #[test]
