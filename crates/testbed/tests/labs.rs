@@ -448,7 +448,7 @@ fn a_user_namespace_has_labs_of_its_own() {
         String::from_utf8_lossy(&output.stderr),
     );
     if complaint.contains("user namespaces are switched off") {
-        eprintln!("skipped: {complaint}");
+        wb_skip::skipped(complaint);
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{complaint}");

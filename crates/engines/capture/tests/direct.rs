@@ -57,7 +57,7 @@ fn limited(path: &Path, format: FileFormat, most: u64) -> u64 {
     assert!(file.len() as u64 <= most);
     assert!(run.writer.error.is_some(), "{most}");
     if run.writer.direct_files == 0 {
-        eprintln!("skipped: no direct writing here");
+        wb_skip::skipped("no direct writing here");
     }
     run.account.captured
 }

@@ -71,7 +71,7 @@ fn a_full_disk_is_accounted_for() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: mounting a tmpfs needs root");
+        wb_skip::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=1M tmpfs ${HERE}; exec \"$@\"");
@@ -144,7 +144,7 @@ fn on_a_full_disk_the_oldest_file_goes_if_so_told() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: mounting a tmpfs needs root");
+        wb_skip::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=2M tmpfs ${HERE}; exec \"$@\"");
@@ -171,7 +171,7 @@ fn room_is_kept_free_if_so_told() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: mounting a tmpfs needs root");
+        wb_skip::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=4M tmpfs ${HERE}; exec \"$@\"");

@@ -362,7 +362,7 @@ fn a_fast_stream_goes_past_the_cache_on_its_way() {
                 (o.rotate_bytes, o.direct) = (rotate_bytes, direct);
             });
             match (direct, run.writer.direct_files) {
-                (DirectWrites::Auto, 0) => eprintln!("skipped: no direct writing here"),
+                (DirectWrites::Auto, 0) => wb_skip::skipped("no direct writing here"),
                 (DirectWrites::Auto, went) => assert_eq!(went, run.writer.files),
                 (_, went) => assert_eq!(went, 0),
             }
@@ -398,7 +398,7 @@ fn files_written_past_the_cache_are_the_same() {
             });
             assert!(run.writer.direct_files == 0 || run.writer.direct_files == run.writer.files);
             if direct == DirectWrites::Always && run.writer.direct_files == 0 {
-                eprintln!("skipped: no direct writing here");
+                wb_skip::skipped("no direct writing here");
             }
             let frames: Vec<_> = listing(dir.path())
                 .into_iter()

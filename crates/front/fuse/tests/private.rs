@@ -16,7 +16,7 @@ use wb_host::{Namespace, PrivateMounts, netns};
 fn private(network: Option<&Namespace>) -> Option<PrivateMounts> {
     let privileges = Privileges::of_this_process();
     if !privileges.has(Capability::SysAdmin) {
-        eprintln!("skipped: needs root");
+        wb_skip::skipped("needs root");
         return None;
     }
     Some(PrivateMounts::new(network).unwrap())
@@ -192,7 +192,7 @@ fn an_unprivileged_user_can_do_all_this_in_a_user_namespace() {
         .status()
         .is_ok_and(|s| s.success())
     {
-        eprintln!("skipped: no user namespaces");
+        wb_skip::skipped("no user namespaces");
         return;
     }
     let output = Command::new("timeout")

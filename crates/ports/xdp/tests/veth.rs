@@ -111,7 +111,7 @@ fn each_queue_has_its_own_frames() {
             &format!("netns exec {node} ethtool -L {name} rx 2 tx 2"),
         );
         if !set.status.success() {
-            eprintln!("skipped: veth has one queue on a machine with one CPU");
+            wb_skip::skipped("veth has one queue on a machine with one CPU");
             return;
         }
     }
@@ -729,7 +729,7 @@ fn frames_behind_a_full_device_can_be_withdrawn() {
         .status
         .success()
     {
-        eprintln!("skipped: no tc");
+        wb_skip::skipped("no tc");
         return;
     }
     let mut to = lab.open_b(&receiving()).unwrap();
@@ -760,7 +760,7 @@ fn frames_behind_a_full_device_can_be_withdrawn() {
     }
     let counters = tx.counters();
     if counters.refused_frames > 0 {
-        eprintln!("skipped: this kernel's veth drops although it has a queueing discipline");
+        wb_skip::skipped("this kernel's veth drops although it has a queueing discipline");
         return;
     }
     assert!(

@@ -14,8 +14,8 @@ use wb_testbed::{LabOptions, Sweep, sweep};
 pub(crate) fn privileged() -> bool {
     let may = wb_host::privilege::is_root();
     if !may {
-        eprintln!(
-            "skipped: making network namespaces needs root; try `sudo -E cargo test -p wb-testbed`"
+        wb_skip::skipped(
+            "making network namespaces needs root; try `sudo -E cargo test -p wb-testbed`",
         );
     }
     may

@@ -47,8 +47,8 @@ fn judge(player: &Player) {
 #[test]
 fn as_a_running_kernel() {
     let Ok(program) = std::env::var("WB_PKTGEN_KERNEL") else {
-        println!(
-            "skipped: WB_PKTGEN_KERNEL names no program that asks a kernel, such as bench/pktgen-kernel/run"
+        wb_skip::skipped(
+            "WB_PKTGEN_KERNEL names no program that asks a kernel, such as bench/pktgen-kernel/run",
         );
         return;
     };

@@ -92,7 +92,7 @@ impl Original {
         let server = match started {
             Ok(child) => Self(child, port),
             Err(error) => {
-                eprintln!("skipped: no netserver here ({error})");
+                wb_skip::skipped(format_args!("no netserver here ({error})"));
                 return None;
             }
         };

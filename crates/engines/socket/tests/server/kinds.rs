@@ -383,7 +383,7 @@ fn the_data_port_is_the_one_asked_for() {
 #[test]
 fn version_6_addresses_are_read_in_both_orders() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: no IPv6 here");
+        wb_skip::skipped("no IPv6 here");
         return;
     }
     let house = House::of(SocketServerJob {

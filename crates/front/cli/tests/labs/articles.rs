@@ -40,7 +40,7 @@ fn gateway(lab: &Lab) {
 
 #[test]
 fn recipes_for_a_balancer_run_with_their_kni_lines() {
-    if !privileged("recipes_for_a_balancer_run_with_their_kni_lines") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("router", &[]);
@@ -185,7 +185,7 @@ function pgset() {
 
 #[test]
 fn the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read() {
-    if !privileged("the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -246,7 +246,7 @@ fn the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read() {
 
 #[test]
 fn the_capture_articles_sender_sends_its_two_thousand() {
-    if !privileged("the_capture_articles_sender_sends_its_two_thousand") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -275,7 +275,7 @@ fn the_capture_articles_sender_sends_its_two_thousand() {
 
 #[test]
 fn the_latency_articles_commands_give_both_forms() {
-    if !privileged("the_latency_articles_commands_give_both_forms") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -338,7 +338,7 @@ fn the_latency_articles_commands_give_both_forms() {
 
 #[test]
 fn the_socket_articles_lines_work_with_their_long_dashes() {
-    if !privileged("the_socket_articles_lines_work_with_their_long_dashes") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);

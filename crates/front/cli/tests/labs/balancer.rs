@@ -166,7 +166,7 @@ impl WithSockets {
 
 #[test]
 fn the_kernel_balances_and_counts() {
-    if !privileged("the_kernel_balances_and_counts") {
+    if !privileged() {
         return;
     }
     let balancer = WithSockets::up(&["--backends", "3"]);
@@ -200,7 +200,7 @@ fn the_kernel_balances_and_counts() {
 
 #[test]
 fn haproxy_balances_and_goes_with_the_lab() {
-    if !privileged("haproxy_balances_and_goes_with_the_lab") {
+    if !privileged() {
         return;
     }
     let balancer = WithSockets::up(&["--mode", "haproxy", "--backends", "3"]);
@@ -236,7 +236,7 @@ fn assert_nothing_left(lab: &str) {
 
 #[test]
 fn our_frames_to_the_virtual_address_come_out_at_the_servers() {
-    if !privileged("our_frames_to_the_virtual_address_come_out_at_the_servers") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("balancer", &["--queues", "2"]);
@@ -290,7 +290,7 @@ fn our_frames_to_the_virtual_address_come_out_at_the_servers() {
 
 #[test]
 fn the_command_that_is_said_loads_the_device() {
-    if !privileged("the_command_that_is_said_loads_the_device") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("balancer", &[]);
@@ -325,7 +325,7 @@ fn the_command_that_is_said_loads_the_device() {
 
 #[test]
 fn each_wire_of_a_pair_carries() {
-    if !privileged("each_wire_of_a_pair_carries") {
+    if !privileged() {
         return;
     }
     let options = ["--links", "2", "--queues", "2", "--mtu", "2000"];

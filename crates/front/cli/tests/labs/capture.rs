@@ -261,7 +261,7 @@ fn path(dir: &TempDir, name: &str) -> String {
 
 #[test]
 fn every_frame_is_in_the_file_in_every_form() {
-    if !privileged("every_frame_is_in_the_file_in_every_form") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -291,7 +291,7 @@ fn every_frame_is_in_the_file_in_every_form() {
 
 #[test]
 fn what_a_stalled_reader_loses_is_counted_exactly() {
-    if !privileged("what_a_stalled_reader_loses_is_counted_exactly") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -336,7 +336,7 @@ fn what_a_stalled_reader_loses_is_counted_exactly() {
 
 #[test]
 fn only_what_passes_the_filter_is_received() {
-    if !privileged("only_what_passes_the_filter_is_received") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -359,7 +359,7 @@ fn only_what_passes_the_filter_is_received() {
 
 #[test]
 fn vlan_tags_are_where_they_were() {
-    if !privileged("vlan_tags_are_where_they_were") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -393,7 +393,7 @@ fn vlan_tags_are_where_they_were() {
 
 #[test]
 fn a_count_is_kept_exactly() {
-    if !privileged("a_count_is_kept_exactly") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -414,7 +414,7 @@ fn a_count_is_kept_exactly() {
 
 #[test]
 fn files_by_size_are_those_of_tcpdump() {
-    if !privileged("files_by_size_are_those_of_tcpdump") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -472,7 +472,7 @@ fn files_by_size_are_those_of_tcpdump() {
 
 #[test]
 fn no_frame_is_lost_between_two_files() {
-    if !privileged("no_frame_is_lost_between_two_files") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -521,7 +521,7 @@ fn no_frame_is_lost_between_two_files() {
 
 #[test]
 fn counts_are_told_when_a_signal_asks() {
-    if !privileged("counts_are_told_when_a_signal_asks") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -535,7 +535,7 @@ fn counts_are_told_when_a_signal_asks() {
 
 #[test]
 fn a_full_disk_ends_the_capture_with_its_totals() {
-    if !privileged("a_full_disk_ends_the_capture_with_its_totals") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -582,7 +582,7 @@ fn capture_into_pipe(lab: &Lab, said: &Path) -> (Running, std::process::ChildStd
 
 #[test]
 fn a_closed_pipe_ends_the_capture() {
-    if !privileged("a_closed_pipe_ends_the_capture") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -618,7 +618,7 @@ fn a_closed_pipe_ends_the_capture() {
 
 #[test]
 fn a_whole_stream_goes_through_a_pipe() {
-    if !privileged("a_whole_stream_goes_through_a_pipe") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -641,7 +641,7 @@ fn a_whole_stream_goes_through_a_pipe() {
 
 #[test]
 fn an_interface_that_goes_away_ends_the_capture_with_its_totals() {
-    if !privileged("an_interface_that_goes_away_ends_the_capture_with_its_totals") {
+    if !privileged() {
         return;
     }
     for back_end in [&[][..], &["--xdp"]] {
@@ -668,7 +668,7 @@ fn an_interface_that_goes_away_ends_the_capture_with_its_totals() {
 
 #[test]
 fn nothing_is_unread_when_it_ends_within_a_burst() {
-    if !privileged("nothing_is_unread_when_it_ends_within_a_burst") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -704,7 +704,7 @@ fn nothing_is_unread_when_it_ends_within_a_burst() {
 
 #[test]
 fn few_frames_and_a_quick_end() {
-    if !privileged("few_frames_and_a_quick_end") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -729,7 +729,7 @@ fn few_frames_and_a_quick_end() {
 
 #[test]
 fn a_killed_capture_leaves_what_was_flushed() {
-    if !privileged("a_killed_capture_leaves_what_was_flushed") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -769,7 +769,7 @@ fn a_killed_capture_leaves_what_was_flushed() {
 
 #[test]
 fn frames_of_either_direction_can_be_chosen() {
-    if !privileged("frames_of_either_direction_can_be_chosen") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -818,7 +818,7 @@ fn frames_of_either_direction_can_be_chosen() {
 
 #[test]
 fn several_interfaces_go_into_one_file() {
-    if !privileged("several_interfaces_go_into_one_file") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--links", "2"]);
@@ -843,7 +843,7 @@ fn several_interfaces_go_into_one_file() {
 
 #[test]
 fn several_readers_share_an_interface() {
-    if !privileged("several_readers_share_an_interface") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -872,7 +872,7 @@ fn several_readers_share_an_interface() {
 
 #[test]
 fn the_snap_length_cuts_frames_and_tells_their_length() {
-    if !privileged("the_snap_length_cuts_frames_and_tells_their_length") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -897,7 +897,7 @@ fn the_snap_length_cuts_frames_and_tells_their_length() {
 
 #[test]
 fn packed_files_unpack_to_the_same() {
-    if !privileged("packed_files_unpack_to_the_same") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -927,7 +927,7 @@ fn packed_files_unpack_to_the_same() {
 
 #[test]
 fn the_experiment_compares_what_was_sent() {
-    if !privileged("the_experiment_compares_what_was_sent") {
+    if !privileged() {
         return;
     }
     let dir = TempDir::new().unwrap();

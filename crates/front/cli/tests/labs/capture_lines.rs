@@ -146,7 +146,7 @@ fn side_by_side(
 /// Kinds of packets that tcpdump takes further apart than we do do not occur in the vectors.
 #[test]
 fn frames_are_printed_as_tcpdump_prints_them() {
-    if !privileged("frames_are_printed_as_tcpdump_prints_them") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -170,7 +170,7 @@ fn frames_are_printed_as_tcpdump_prints_them() {
 /// for a filter of several.
 #[test]
 fn tcpdumps_lines_run_as_they_are() {
-    if !privileged("tcpdumps_lines_run_as_they_are") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -250,7 +250,7 @@ fn into_a_pipe(lab: &Lab, dir: &TempDir, words: &[&str]) -> Running {
 
 #[test]
 fn a_slow_reader_of_lines_costs_frames_and_no_count() {
-    if !privileged("a_slow_reader_of_lines_costs_frames_and_no_count") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -287,7 +287,7 @@ fn a_slow_reader_of_lines_costs_frames_and_no_count() {
 
 #[test]
 fn lines_that_nobody_reads_end_the_capture_in_order() {
-    if !privileged("lines_that_nobody_reads_end_the_capture_in_order") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -332,7 +332,7 @@ fn lines_that_nobody_reads_end_the_capture_in_order() {
 
 #[test]
 fn what_is_printed_beside_a_file_never_costs_the_file_a_frame() {
-    if !privileged("what_is_printed_beside_a_file_never_costs_the_file_a_frame") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -381,7 +381,7 @@ fn what_is_printed_beside_a_file_never_costs_the_file_a_frame() {
 
 #[test]
 fn statistics_that_cannot_be_saved_cost_neither_account_nor_report() {
-    if !privileged("statistics_that_cannot_be_saved_cost_neither_account_nor_report") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

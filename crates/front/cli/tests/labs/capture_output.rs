@@ -154,7 +154,7 @@ fn assert_last_frames(dir: &Path, sent: u32) {
 
 #[test]
 fn a_full_disk_loses_the_oldest_file_and_no_frame() {
-    if !privileged("a_full_disk_loses_the_oldest_file_and_no_frame") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -174,7 +174,7 @@ fn a_full_disk_loses_the_oldest_file_and_no_frame() {
 
 #[test]
 fn room_is_kept_free() {
-    if !privileged("room_is_kept_free") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -194,7 +194,7 @@ fn room_is_kept_free() {
 
 #[test]
 fn a_program_gets_each_finished_file() {
-    if !privileged("a_program_gets_each_finished_file") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -235,7 +235,7 @@ fn a_program_gets_each_finished_file() {
 
 #[test]
 fn who_asks_twice_does_not_wait_for_a_program() {
-    if !privileged("who_asks_twice_does_not_wait_for_a_program") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -264,7 +264,7 @@ fn who_asks_twice_does_not_wait_for_a_program() {
 
 #[test]
 fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
-    if !privileged("past_the_cache_every_frame_is_in_the_file_even_after_a_kill") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -315,7 +315,7 @@ fn last_told(said: &str) -> usize {
 
 #[test]
 fn killed_while_it_writes_past_the_cache_it_leaves_whole_records() {
-    if !privileged("killed_while_it_writes_past_the_cache_it_leaves_whole_records") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

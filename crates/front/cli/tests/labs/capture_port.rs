@@ -163,7 +163,7 @@ fn stalled(lab: &Lab, dir: &TempDir, options: &[&str], frames: u64, sending: &[&
 
 #[test]
 fn a_stalled_ring_holds_what_its_shape_says() {
-    if !privileged("a_stalled_ring_holds_what_its_shape_says") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -209,7 +209,7 @@ fn a_stalled_ring_holds_what_its_shape_says() {
 
 #[test]
 fn stalled_rings_of_xdp_hold_what_they_have_slots_for() {
-    if !privileged("stalled_rings_of_xdp_hold_what_they_have_slots_for") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -254,7 +254,7 @@ fn stalled_rings_of_xdp_hold_what_they_have_slots_for() {
 
 #[test]
 fn memory_goes_round_in_a_fill_ring_without_a_slot_to_spare() {
-    if !privileged("memory_goes_round_in_a_fill_ring_without_a_slot_to_spare") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -287,7 +287,7 @@ fn memory_goes_round_in_a_fill_ring_without_a_slot_to_spare() {
 
 #[test]
 fn frames_longer_than_their_memory_are_dropped_and_counted() {
-    if !privileged("frames_longer_than_their_memory_are_dropped_and_counted") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -342,7 +342,7 @@ fn frames_longer_than_their_memory_are_dropped_and_counted() {
 
 #[test]
 fn the_filter_of_xdp_leaves_the_rest_to_the_host() {
-    if !privileged("the_filter_of_xdp_leaves_the_rest_to_the_host") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -369,7 +369,7 @@ fn the_filter_of_xdp_leaves_the_rest_to_the_host() {
 
 #[test]
 fn queues_that_are_not_named_stay_with_the_host() {
-    if !privileged("queues_that_are_not_named_stay_with_the_host") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "2"]);
@@ -411,7 +411,7 @@ fn queues_that_are_not_named_stay_with_the_host() {
 
 #[test]
 fn any_is_every_interface_that_is_up() {
-    if !privileged("any_is_every_interface_that_is_up") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--links", "2"]);
@@ -452,7 +452,7 @@ fn any_is_every_interface_that_is_up() {
 #[test]
 fn files_belong_to_the_user_it_becomes() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    if !privileged("files_belong_to_the_user_it_becomes") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -497,7 +497,7 @@ fn files_belong_to_the_user_it_becomes() {
 
 #[test]
 fn offloads_are_off_while_it_runs() {
-    if !privileged("offloads_are_off_while_it_runs") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -523,7 +523,7 @@ fn offloads_are_off_while_it_runs() {
 
 #[test]
 fn readers_may_spin_or_take_turns_or_come_first() {
-    if !privileged("readers_may_spin_or_take_turns_or_come_first") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -570,7 +570,7 @@ fn readers_may_spin_or_take_turns_or_come_first() {
 
 #[test]
 fn the_words_of_others_are_taken_or_refused_in_one_line() {
-    if !privileged("the_words_of_others_are_taken_or_refused_in_one_line") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -647,7 +647,7 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
 
 #[test]
 fn a_size_ends_the_capture() {
-    if !privileged("a_size_ends_the_capture") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -51,7 +51,7 @@ fn report_of(running: Running, code: i32) -> Value {
 
 #[test]
 fn signals_end_a_run_with_its_statistics() {
-    if !privileged("signals_end_a_run_with_its_statistics") {
+    if !privileged() {
         return;
     }
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
@@ -71,7 +71,7 @@ fn signals_end_a_run_with_its_statistics() {
 
 #[test]
 fn a_second_signal_does_not_wait_for_the_drain() {
-    if !privileged("a_second_signal_does_not_wait_for_the_drain") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -115,7 +115,7 @@ fn results_that_cannot_be_written_are_a_fault() {
 
 #[test]
 fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
-    if !privileged("a_link_that_goes_down_and_up_costs_frames_and_not_the_run") {
+    if !privileged() {
         return;
     }
     for driver in ["packet", "xdp"] {
@@ -167,7 +167,7 @@ fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
 
 #[test]
 fn a_namespace_that_vanishes_ends_the_run_with_code_4() {
-    if !privileged("a_namespace_that_vanishes_ends_the_run_with_code_4") {
+    if !privileged() {
         return;
     }
     for driver in ["packet", "xdp"] {
@@ -205,7 +205,7 @@ fn a_namespace_that_vanishes_ends_the_run_with_code_4() {
 
 #[test]
 fn a_receiver_that_is_killed_is_loss_for_the_sender_alone() {
-    if !privileged("a_receiver_that_is_killed_is_loss_for_the_sender_alone") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -236,7 +236,7 @@ fn a_receiver_that_is_killed_is_loss_for_the_sender_alone() {
 
 #[test]
 fn a_killed_run_leaves_nothing_that_the_next_one_stumbles_over() {
-    if !privileged("a_killed_run_leaves_nothing_that_the_next_one_stumbles_over") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -252,7 +252,7 @@ fn a_killed_run_leaves_nothing_that_the_next_one_stumbles_over() {
 
 #[test]
 fn a_lab_command_takes_its_lab_with_it() {
-    if !privileged("a_lab_command_takes_its_lab_with_it") {
+    if !privileged() {
         return;
     }
     let name = format!("r{}", std::process::id());

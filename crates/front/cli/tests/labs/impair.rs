@@ -19,7 +19,7 @@ fn truth(lab: &Lab) -> Value {
 
 #[test]
 fn loss_duplicates_and_reordering_are_exact() {
-    if !privileged("loss_duplicates_and_reordering_are_exact") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up(
@@ -58,7 +58,7 @@ fn loss_duplicates_and_reordering_are_exact() {
 
 #[test]
 fn the_way_back_is_left_alone() {
-    if !privileged("the_way_back_is_left_alone") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &["--loss-every", "5"]);

@@ -119,7 +119,7 @@ fn a_plan_with_a_wrong_key_gets_a_caret() {
 
 #[test]
 fn what_an_interface_cannot_do() {
-    if !privileged("what_an_interface_cannot_do") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -170,7 +170,7 @@ fn what_an_interface_cannot_do() {
 
 #[test]
 fn two_runs_do_not_share_a_queue() {
-    if !privileged("two_runs_do_not_share_a_queue") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -191,7 +191,7 @@ fn two_runs_do_not_share_a_queue() {
 
 #[test]
 fn an_interface_with_the_default_route_is_refused() {
-    if !privileged("an_interface_with_the_default_route_is_refused") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -19,10 +19,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether real labs can be made; says so when not.
-pub(crate) fn privileged(test: &str) -> bool {
+pub(crate) fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("{test}: skipped: needs root, to make network namespaces");
+        wb_skip::skipped("needs root, to make network namespaces");
     }
     root
 }

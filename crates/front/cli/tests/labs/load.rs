@@ -140,7 +140,7 @@ fn memory_ports_need_no_lab_and_no_rights() {
 
 #[test]
 fn drivers_workers_families_and_tags_agree() {
-    if !privileged("drivers_workers_families_and_tags_agree") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "2"]);
@@ -236,7 +236,7 @@ fn assert_survived(report: &Value, place: &str) {
 
 #[test]
 fn loss_and_reordering_leave_nothing_behind() {
-    if !privileged("loss_and_reordering_leave_nothing_behind") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up(
@@ -364,7 +364,7 @@ impl Talking {
 
 #[test]
 fn a_killed_server_is_counted_and_its_successor_found() {
-    if !privileged("a_killed_server_is_counted_and_its_successor_found") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -399,7 +399,7 @@ fn a_killed_server_is_counted_and_its_successor_found() {
 
 #[test]
 fn a_link_that_goes_down_and_up_is_counted_and_outlived() {
-    if !privileged("a_link_that_goes_down_and_up_is_counted_and_outlived") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -438,7 +438,7 @@ fn a_link_that_goes_down_and_up_is_counted_and_outlived() {
 
 #[test]
 fn signals_end_it_in_order() {
-    if !privileged("signals_end_it_in_order") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

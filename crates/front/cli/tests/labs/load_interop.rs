@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Whether all these programs are here; says which is not.
-pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
+pub(crate) fn installed(programs: &[&str]) -> bool {
     let found = |name: &&&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -32,7 +32,7 @@ pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     };
     let missing: Vec<&&str> = programs.iter().filter(|name| !found(name)).collect();
     for program in &missing {
-        eprintln!("{test}: skipped: {program} is not installed");
+        wb_skip::skipped(format_args!("{program} is not installed"));
     }
     missing.is_empty()
 }
@@ -192,8 +192,7 @@ pub(crate) fn assert_perfect(report: &Value, place: &str) {
 
 #[test]
 fn nginx_counts_what_the_client_counts() {
-    let test = "nginx_counts_what_the_client_counts";
-    if !privileged(test) || !installed(test, &["nginx"]) {
+    if !privileged() || !installed(&["nginx"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -222,8 +221,7 @@ fn nginx_counts_what_the_client_counts() {
 
 #[test]
 fn nginx_over_a_lossy_link_answers_everything_or_it_is_counted() {
-    let test = "nginx_over_a_lossy_link_answers_everything_or_it_is_counted";
-    if !privileged(test) || !installed(test, &["nginx"]) {
+    if !privileged() || !installed(&["nginx"]) {
         return;
     }
     let lab = Lab::up(
@@ -265,8 +263,7 @@ fn nginx_over_a_lossy_link_answers_everything_or_it_is_counted() {
 
 #[test]
 fn a_killed_nginx_is_counted_and_its_successor_found() {
-    let test = "a_killed_nginx_is_counted_and_its_successor_found";
-    if !privileged(test) || !installed(test, &["nginx"]) {
+    if !privileged() || !installed(&["nginx"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -293,8 +290,7 @@ fn a_killed_nginx_is_counted_and_its_successor_found() {
 
 #[test]
 fn haproxy_counts_what_the_client_counts() {
-    let test = "haproxy_counts_what_the_client_counts";
-    if !privileged(test) || !installed(test, &["haproxy"]) {
+    if !privileged() || !installed(&["haproxy"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -352,8 +348,7 @@ fn haproxy_says(socket: &PathBuf, key: &str) -> u64 {
 
 #[test]
 fn curl_and_wrk_are_answered() {
-    let test = "curl_and_wrk_are_answered";
-    if !privileged(test) || !installed(test, &["curl", "wrk"]) {
+    if !privileged() || !installed(&["curl", "wrk"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -430,8 +425,7 @@ fn found(file: &str, filter: &str) -> String {
 
 #[test]
 fn tshark_finds_nothing_wrong_with_our_frames() {
-    let test = "tshark_finds_nothing_wrong_with_our_frames";
-    if !privileged(test) || !installed(test, &["tshark", "reordercap"]) {
+    if !privileged() || !installed(&["tshark", "reordercap"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -511,8 +505,7 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
 
 #[test]
 fn a_server_of_its_own_process_agrees_with_its_client() {
-    let test = "a_server_of_its_own_process_agrees_with_its_client";
-    if !privileged(test) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -17,8 +17,7 @@ const BAD: &str = "--loss 1% --reorder 2% --duplicate 1% --delay 300us --both --
 
 #[test]
 fn an_echo_through_a_bad_path_is_whole() {
-    let test = "an_echo_through_a_bad_path_is_whole";
-    if !privileged(test) || !installed(test, &["curl"]) {
+    if !privileged() || !installed(&["curl"]) {
         return;
     }
     let lab = Lab::up("impair", &words(BAD));
@@ -51,7 +50,7 @@ fn an_echo_through_a_bad_path_is_whole() {
 
 #[test]
 fn both_ends_through_a_bad_path_lose_nothing() {
-    if !privileged("both_ends_through_a_bad_path_lose_nothing") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &words(BAD));
@@ -85,7 +84,7 @@ fn both_ends_through_a_bad_path_lose_nothing() {
 
 #[test]
 fn a_file_is_one_message_however_it_is_cut() {
-    if !privileged("a_file_is_one_message_however_it_is_cut") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -109,8 +108,7 @@ fn a_file_is_one_message_however_it_is_cut() {
 
 #[test]
 fn curl_asks_for_heads_old_versions_and_leave() {
-    let test = "curl_asks_for_heads_old_versions_and_leave";
-    if !privileged(test) || !installed(test, &["curl"]) {
+    if !privileged() || !installed(&["curl"]) {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -152,7 +150,7 @@ fn curl_asks_for_heads_old_versions_and_leave() {
 
 #[test]
 fn heads_are_asked_for_and_small_answers_never_stall() {
-    if !privileged("heads_are_asked_for_and_small_answers_never_stall") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -168,7 +166,7 @@ fn heads_are_asked_for_and_small_answers_never_stall() {
 
 #[test]
 fn peers_of_what_is_open_at_the_end_are_told() {
-    if !privileged("peers_of_what_is_open_at_the_end_are_told") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -81,7 +81,7 @@ impl Bench {
 
 #[test]
 fn every_recipe_runs_between_two_nodes() {
-    if !privileged("every_recipe_runs_between_two_nodes") {
+    if !privileged() {
         return;
     }
     let bench = Bench {
@@ -188,7 +188,7 @@ fn assert_recipe(report: &Value, name: &str, answered: bool) {
 
 #[test]
 fn files_of_one_end_and_of_both_find_their_devices() {
-    if !privileged("files_of_one_end_and_of_both_find_their_devices") {
+    if !privileged() {
         return;
     }
     // Both files name one device.

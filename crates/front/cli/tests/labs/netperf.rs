@@ -149,7 +149,7 @@ fn assert_ends_agree(job: &Value) {
 
 #[test]
 fn both_ends_say_the_same() {
-    if !privileged("both_ends_say_the_same") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -229,7 +229,7 @@ fn both_ends_say_the_same() {
 
 #[test]
 fn streams_add_up() {
-    if !privileged("streams_add_up") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -272,7 +272,7 @@ fn streams_add_up() {
 
 #[test]
 fn intervals_rates_and_percentiles() {
-    if !privileged("intervals_rates_and_percentiles") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -413,7 +413,7 @@ fn at_rest(lab: &Lab) -> Value {
 /// numbers, and a few empty ones that mark the end.
 #[test]
 fn datagrams_are_followed_through_the_device() {
-    if !privileged("datagrams_are_followed_through_the_device") {
+    if !privileged() {
         return;
     }
     let impair = "--hosts --delay 300us --loss 1% --duplicate 0.5% --reorder 2%";
@@ -479,7 +479,7 @@ fn datagrams_are_followed_through_the_device() {
 
 #[test]
 fn the_text_and_the_plan() {
-    if !privileged("the_text_and_the_plan") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);

@@ -4,7 +4,7 @@ use crate::kit::{Lab, assert_adds_up, privileged, run, total, wirebench};
 
 #[test]
 fn a_printed_plan_runs_the_same() {
-    if !privileged("a_printed_plan_runs_the_same") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -59,7 +59,7 @@ fn a_printed_plan_runs_the_same() {
 
 #[test]
 fn the_examples_run() {
-    if !privileged("the_examples_run") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--links", "2"]);
@@ -99,7 +99,7 @@ fn the_examples_run() {
 
 #[test]
 fn a_recording_is_replayed() {
-    if !privileged("a_recording_is_replayed") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -57,8 +57,7 @@ fn assert_none_astray(job: &Value, place: &str) {
 
 #[test]
 fn answers_of_a_kernel_find_their_connection_on_any_queue() {
-    let test = "answers_of_a_kernel_find_their_connection_on_any_queue";
-    if !privileged(test) || !installed(test, &["nginx", "ethtool"]) {
+    if !privileged() || !installed(&["nginx", "ethtool"]) {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
@@ -86,8 +85,7 @@ fn answers_of_a_kernel_find_their_connection_on_any_queue() {
 
 #[test]
 fn requests_of_a_kernel_find_the_worker_of_their_connection() {
-    let test = "requests_of_a_kernel_find_the_worker_of_their_connection";
-    if !privileged(test) || !installed(test, &["python3", "ethtool"]) {
+    if !privileged() || !installed(&["python3", "ethtool"]) {
         return;
     }
     const CLIENT: &str = "
@@ -143,8 +141,7 @@ for n in range(60):
 
 #[test]
 fn both_ends_agree_whatever_numbers_of_workers_they_have() {
-    let test = "both_ends_agree_whatever_numbers_of_workers_they_have";
-    if !privileged(test) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
@@ -169,8 +166,7 @@ fn both_ends_agree_whatever_numbers_of_workers_they_have() {
 
 #[test]
 fn more_workers_than_queues_are_refused_with_the_most_there_may_be() {
-    let test = "more_workers_than_queues_are_refused_with_the_most_there_may_be";
-    if !privileged(test) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "2"]);
@@ -206,8 +202,7 @@ fn receivers(report: &Value) -> usize {
 
 #[test]
 fn a_trial_has_as_many_receiving_workers_as_it_was_told() {
-    let test = "a_trial_has_as_many_receiving_workers_as_it_was_told";
-    if !privileged(test) || !installed(test, &["ethtool"]) {
+    if !privileged() || !installed(&["ethtool"]) {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
@@ -297,8 +292,7 @@ fn hear_a_kernel(lab: &Lab, frames: u64, options: &[&str]) -> Value {
 
 #[test]
 fn a_flow_that_is_spread_over_queues_is_not_called_reordered() {
-    let test = "a_flow_that_is_spread_over_queues_is_not_called_reordered";
-    if !privileged(test) || !installed(test, &["python3", "ethtool"]) {
+    if !privileged() || !installed(&["python3", "ethtool"]) {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
@@ -317,8 +311,7 @@ fn a_flow_that_is_spread_over_queues_is_not_called_reordered() {
 
 #[test]
 fn all_queues_of_a_wide_device_are_read() {
-    let test = "all_queues_of_a_wide_device_are_read";
-    if !privileged(test) || !installed(test, &["python3", "ethtool"]) {
+    if !privileged() || !installed(&["python3", "ethtool"]) {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "70"]);
@@ -333,8 +326,7 @@ fn all_queues_of_a_wide_device_are_read() {
 
 #[test]
 fn a_mode_of_xdp_that_was_asked_for_has_no_substitute() {
-    let test = "a_mode_of_xdp_that_was_asked_for_has_no_substitute";
-    if !privileged(test) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -370,8 +362,7 @@ fn a_mode_of_xdp_that_was_asked_for_has_no_substitute() {
 
 #[test]
 fn the_largest_receive_ring_of_a_capture_is_what_the_manual_says() {
-    let test = "the_largest_receive_ring_of_a_capture_is_what_the_manual_says";
-    if !privileged(test) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

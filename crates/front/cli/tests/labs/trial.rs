@@ -15,7 +15,7 @@ fn assert_lossless(report: &Value, offered: u64) {
 
 #[test]
 fn a_fixed_rate_is_kept_without_loss() {
-    if !privileged("a_fixed_rate_is_kept_without_loss") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -33,7 +33,7 @@ fn a_fixed_rate_is_kept_without_loss() {
 
 #[test]
 fn every_pair_of_drivers_agrees() {
-    if !privileged("every_pair_of_drivers_agrees") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -57,7 +57,7 @@ fn every_pair_of_drivers_agrees() {
 
 #[test]
 fn every_kind_of_frame_comes_through() {
-    if !privileged("every_kind_of_frame_comes_through") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -95,7 +95,7 @@ fn every_kind_of_frame_comes_through() {
 
 #[test]
 fn sixty_five_thousand_flows_are_followed_one_by_one() {
-    if !privileged("sixty_five_thousand_flows_are_followed_one_by_one") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -111,7 +111,7 @@ fn sixty_five_thousand_flows_are_followed_one_by_one() {
 
 #[test]
 fn many_streams_keep_their_own_rates() {
-    if !privileged("many_streams_keep_their_own_rates") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -137,7 +137,7 @@ fn many_streams_keep_their_own_rates() {
 
 #[test]
 fn several_workers_and_queues_share_the_work() {
-    if !privileged("several_workers_and_queues_share_the_work") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "2"]);
@@ -172,7 +172,7 @@ fn several_workers_and_queues_share_the_work() {
 
 #[test]
 fn both_ways_at_once() {
-    if !privileged("both_ways_at_once") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -184,7 +184,7 @@ fn both_ways_at_once() {
 
 #[test]
 fn a_ramp_is_sent_and_not_counted() {
-    if !privileged("a_ramp_is_sent_and_not_counted") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -197,7 +197,7 @@ fn a_ramp_is_sent_and_not_counted() {
 
 #[test]
 fn bursts_with_gaps() {
-    if !privileged("bursts_with_gaps") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -216,7 +216,7 @@ fn bursts_with_gaps() {
 
 #[test]
 fn frames_without_a_tag_are_counted() {
-    if !privileged("frames_without_a_tag_are_counted") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -231,7 +231,7 @@ fn frames_without_a_tag_are_counted() {
 
 #[test]
 fn criteria_decide_the_exit_code() {
-    if !privileged("criteria_decide_the_exit_code") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &["--loss-every", "10"]);

@@ -24,7 +24,7 @@ fn complaints(file: &str) -> String {
 #[test]
 fn tshark_finds_nothing_wrong_with_any_kind_of_frame() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: tshark is not installed");
+        wb_skip::skipped("tshark is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

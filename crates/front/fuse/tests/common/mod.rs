@@ -185,11 +185,11 @@ pub(crate) fn mount_or_skip(dir: &Path, toy: &Arc<Toy>) -> Option<Mounted> {
     ) {
         Ok(mounted) => Some(mounted),
         Err(e @ MountError::NoFuse { .. }) => {
-            eprintln!("skipped: {e}");
+            wb_skip::skipped(e);
             None
         }
         Err(e) if !rustix::process::geteuid().is_root() => {
-            eprintln!("skipped: {e}");
+            wb_skip::skipped(e);
             None
         }
         Err(e) => panic!("{e}"),

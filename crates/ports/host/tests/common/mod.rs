@@ -15,7 +15,7 @@ pub(crate) fn privileged() -> bool {
         .iter()
         .all(|c| privileges.has(*c));
     if !may {
-        eprintln!("skipped: needs root");
+        wb_skip::skipped("needs root");
     }
     may
 }

@@ -140,7 +140,7 @@ fn drawn(count: u64) -> impl Iterator<Item = (String, Program)> {
 fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: loading eBPF needs root");
+        wb_skip::skipped("loading eBPF needs root");
     }
     root
 }

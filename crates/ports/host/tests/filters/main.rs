@@ -120,7 +120,7 @@ fn the_listing_is_that_of_tcpdump() {
         .arg("--version")
         .output();
     if available.is_err() {
-        eprintln!("skipped: tcpdump is not installed");
+        wb_skip::skipped("tcpdump is not installed");
         return;
     }
     // Its loops are unrolled here: the kernel takes no jump back.

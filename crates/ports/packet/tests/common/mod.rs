@@ -40,7 +40,7 @@ impl Pair {
     /// As `up`, with further words for both ends, such as a number of queues.
     pub(crate) fn with(further: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root to make network namespaces");
+            wb_skip::skipped("needs root to make network namespaces");
             return None;
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);

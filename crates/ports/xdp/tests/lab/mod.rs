@@ -29,7 +29,7 @@ macro_rules! lab_or_skip {
         match lab::Lab::new($label) {
             Ok(lab) => lab,
             Err(reason) => {
-                eprintln!("skipped: {reason}");
+                wb_skip::skipped(reason);
                 return;
             }
         }

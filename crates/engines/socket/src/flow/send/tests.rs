@@ -53,7 +53,7 @@ fn sender(plan: &SendPlan) -> Option<Sender> {
     match Sender::new(plan) {
         Ok(sender) => Some(sender),
         Err(error) if plan.by == SendBy::Uring => {
-            eprintln!("skipped: {error}");
+            wb_skip::skipped(error);
             None
         }
         Err(error) => panic!("{error}"),

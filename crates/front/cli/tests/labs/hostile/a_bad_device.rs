@@ -80,7 +80,7 @@ fn pcap(path: &Path, frames: &[Vec<u8>]) {
 
 #[test]
 fn wrong_checksums_are_counted_and_not_answered() {
-    if !privileged("wrong_checksums_are_counted_and_not_answered") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

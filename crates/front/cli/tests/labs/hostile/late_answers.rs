@@ -51,7 +51,7 @@ pub(super) fn assert_requests_add_up(client: &Value) {
 
 #[test]
 fn what_the_device_lost_is_lost_and_times_are_the_delay() {
-    if !privileged("what_the_device_lost_is_lost_and_times_are_the_delay") {
+    if !privileged() {
         return;
     }
     for (driver, options) in [
@@ -96,7 +96,7 @@ fn what_the_device_lost_is_lost_and_times_are_the_delay() {
 
 #[test]
 fn late_and_repeated_answers_have_their_own_names() {
-    if !privileged("late_and_repeated_answers_have_their_own_names") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &words("--all --both --delay 30ms --duplicate 5%"));

@@ -35,14 +35,14 @@ fn kill_a_capture(lab: &Lab) {
 
 #[test]
 fn offloads_come_back_after_a_kill() {
-    if !privileged("offloads_come_back_after_a_kill") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
     let node = lab.node("b");
     let on = ["netns", "exec", &node, "ethtool", "-K", "b0", "gro", "on"];
     if !system("ip", &on).status.success() || !joins(&lab) {
-        eprintln!("offloads_come_back_after_a_kill: skipped: ethtool cannot switch GRO on here");
+        wb_skip::skipped("ethtool cannot switch GRO on here");
         return;
     }
     // By asking for it.
@@ -86,7 +86,7 @@ fn offloads_come_back_after_a_kill() {
 
 #[test]
 fn a_lab_stays_while_a_run_uses_it() {
-    if !privileged("a_lab_stays_while_a_run_uses_it") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

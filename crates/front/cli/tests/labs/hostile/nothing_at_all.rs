@@ -80,7 +80,7 @@ fn a_load_that_opened_nothing_passes_nothing() {
 
 #[test]
 fn a_count_is_sent_after_a_stall_too() {
-    if !privileged("a_count_is_sent_after_a_stall_too") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -119,7 +119,7 @@ fn narrow(node: &str, interface: &str, pps: u64) {
 
 #[test]
 fn a_device_is_not_blamed_for_what_was_made_up() {
-    if !privileged("a_device_is_not_blamed_for_what_was_made_up") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("router", &[]);
@@ -154,7 +154,7 @@ fn a_device_is_not_blamed_for_what_was_made_up() {
 
 #[test]
 fn what_a_stopped_sender_did_not_send_was_not_carried() {
-    if !privileged("what_a_stopped_sender_did_not_send_was_not_carried") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -183,7 +183,7 @@ fn what_a_stopped_sender_did_not_send_was_not_carried() {
 
 #[test]
 fn a_run_that_was_stopped_before_its_first_frame_is_void() {
-    if !privileged("a_run_that_was_stopped_before_its_first_frame_is_void") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -221,7 +221,7 @@ fn a_run_that_was_stopped_before_its_first_frame_is_void() {
 
 #[test]
 fn a_load_tells_how_late_it_was_and_blames_nobody() {
-    if !privileged("a_load_tells_how_late_it_was_and_blames_nobody") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -266,7 +266,7 @@ fn a_load_tells_how_late_it_was_and_blames_nobody() {
 
 #[test]
 fn devices_and_watches_tell_how_late_they_were() {
-    if !privileged("devices_and_watches_tell_how_late_they_were") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -305,7 +305,7 @@ fn devices_and_watches_tell_how_late_they_were() {
 
 #[test]
 fn a_capture_says_that_it_was_late_itself() {
-    if !privileged("a_capture_says_that_it_was_late_itself") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -361,7 +361,7 @@ fn a_capture_says_that_it_was_late_itself() {
 
 #[test]
 fn a_socket_test_tells_how_late_it_was() {
-    if !privileged("a_socket_test_tells_how_late_it_was") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -383,7 +383,7 @@ fn a_socket_test_tells_how_late_it_was() {
 /// The device carries 6,000 frames a second, whatever happens to the tester.
 #[test]
 fn a_search_finds_the_devices_limit_or_none() {
-    if !privileged("a_search_finds_the_devices_limit_or_none") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("balancer", &[]);

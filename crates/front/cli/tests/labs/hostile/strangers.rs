@@ -57,7 +57,7 @@ fn connect_from(source: Ipv4Addr, to: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_server_that_root_starts_is_not_root() {
-    if !privileged("a_server_that_root_starts_is_not_root") {
+    if !privileged() {
         return;
     }
     let port = free_port();

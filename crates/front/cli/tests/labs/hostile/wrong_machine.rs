@@ -18,10 +18,10 @@ fn ip(node: &str, arguments: &str) -> bool {
 }
 
 /// All of these, or a word that the kernel does not have them.
-fn set_up(test: &str, node: &str, commands: &[&str]) -> bool {
+fn set_up(node: &str, commands: &[&str]) -> bool {
     let done = commands.iter().all(|command| ip(node, command));
     if !done {
-        eprintln!("{test}: skipped: this kernel cannot make that");
+        wb_skip::skipped(format_args!("not here: ip {}", commands.join("; ip ")));
     }
     done
 }
@@ -61,8 +61,7 @@ fn doctor(port: &str) -> String {
 
 #[test]
 fn receiving_takes_nothing_from_what_stands_on_an_interface() {
-    const TEST: &str = "receiving_takes_nothing_from_what_stands_on_an_interface";
-    if !privileged(TEST) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -125,7 +124,7 @@ fn receiving_takes_nothing_from_what_stands_on_an_interface() {
             "{}",
             doctor(&port)
         );
-        if !set_up(&format!("{TEST}: {what}"), &node, commands) {
+        if !set_up(&node, commands) {
             continue;
         }
         let (driver, why) = driver_of(&port);
@@ -141,14 +140,13 @@ fn receiving_takes_nothing_from_what_stands_on_an_interface() {
 
 #[test]
 fn a_macvlan_in_another_namespace_keeps_its_frames() {
-    const TEST: &str = "a_macvlan_in_another_namespace_keeps_its_frames";
-    if !privileged(TEST) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
     let moved = format!("link set mv0 netns {}", lab.node("a"));
     let commands = ["link add link b0 name mv0 type macvlan", &moved];
-    if set_up(TEST, &lab.node("b"), &commands) {
+    if set_up(&lab.node("b"), &commands) {
         let (driver, why) = driver_of(&lab.b0());
         assert_eq!(driver, "packet", "{why}");
         assert!(why.contains("mv0"), "{why}");
@@ -157,8 +155,7 @@ fn a_macvlan_in_another_namespace_keeps_its_frames() {
 
 #[test]
 fn a_bridge_goes_on_while_its_port_is_received_from() {
-    const TEST: &str = "a_bridge_goes_on_while_its_port_is_received_from";
-    if !privileged(TEST) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -169,7 +166,7 @@ fn a_bridge_goes_on_while_its_port_is_received_from() {
         "link set br0 up",
         "addr add 198.18.9.1/24 dev br0",
     ];
-    if !set_up(TEST, &b, &bridged) || !set_up(TEST, &a, &["addr add 198.18.9.2/24 dev a0"]) {
+    if !set_up(&b, &bridged) || !set_up(&a, &["addr add 198.18.9.2/24 dev a0"]) {
         return;
     }
     // Nothing listens there, and the host says so.
@@ -193,8 +190,7 @@ fn a_bridge_goes_on_while_its_port_is_received_from() {
 
 #[test]
 fn what_leads_to_the_world_is_not_sent_out_of() {
-    const TEST: &str = "what_leads_to_the_world_is_not_sent_out_of";
-    if !privileged(TEST) {
+    if !privileged() {
         return;
     }
     let bridge = [
@@ -306,7 +302,7 @@ fn what_leads_to_the_world_is_not_sent_out_of() {
             "-q",
         ];
         assert!(run(&send).status.success(), "{what}: before");
-        if !set_up(&format!("{TEST}: {what}"), &node, &commands) {
+        if !set_up(&node, &commands) {
             continue;
         }
         let output = run(&send);
@@ -339,8 +335,7 @@ fn what_leads_to_the_world_is_not_sent_out_of() {
 
 #[test]
 fn packets_that_go_inwards_are_judged_at_both_ends() {
-    const TEST: &str = "packets_that_go_inwards_are_judged_at_both_ends";
-    if !privileged(TEST) {
+    if !privileged() {
         return;
     }
     for world in ["", "w0", "w1"] {

@@ -34,7 +34,7 @@ fn assert_says(what: &str, output: &Output, code: i32, parts: &[&str], lines: us
 
 #[test]
 fn mistakes_and_refusals_of_socket_tests() {
-    if !privileged("mistakes_and_refusals_of_socket_tests") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -186,7 +186,7 @@ fn assert_partial(report: &Value, said: &str, stages: &[&str]) {
 
 #[test]
 fn a_server_that_dies() {
-    if !privileged("a_server_that_dies") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -223,8 +223,7 @@ time.sleep(60)
 
 #[test]
 fn a_control_connection_that_ends() {
-    let name = "a_control_connection_that_ends";
-    if !privileged(name) {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -232,7 +231,7 @@ fn a_control_connection_that_ends() {
         .stderr(Stdio::null())
         .spawn()
     else {
-        eprintln!("{name}: skipped: python3 is not installed");
+        wb_skip::skipped("python3 is not installed");
         return;
     };
     let rude = Running(rude);
@@ -245,7 +244,7 @@ fn a_control_connection_that_ends() {
 
 #[test]
 fn signals_end_socket_tests_in_order() {
-    if !privileged("signals_end_socket_tests_in_order") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -319,7 +318,7 @@ fn signals_end_socket_tests_in_order() {
 /// Without -D it goes to the background and can be ended there.
 #[test]
 fn netserver_in_the_background() {
-    if !privileged("netserver_in_the_background") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);

@@ -26,12 +26,12 @@ fn found(program: &str) -> Option<PathBuf> {
 }
 
 /// Whether the original is here, both programs of it; says so when not.
-pub(super) fn original(test: &str) -> bool {
+pub(super) fn original() -> bool {
     let missing = ["netperf", "netserver"]
         .into_iter()
         .find(|p| found(p).is_none());
     if let Some(program) = missing {
-        eprintln!("{test}: skipped: {program} is not installed");
+        wb_skip::skipped(format_args!("{program} is not installed"));
     }
     missing.is_none()
 }
@@ -154,8 +154,7 @@ fn assert_table(line: &str, text: &str) {
 
 #[test]
 fn the_original_at_our_server() {
-    let name = "the_original_at_our_server";
-    if !privileged(name) || !original(name) {
+    if !privileged() || !original() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -223,8 +222,7 @@ fn the_original_at_our_server() {
 
 #[test]
 fn the_passphrase_of_the_original() {
-    let name = "the_passphrase_of_the_original";
-    if !privileged(name) || !original(name) {
+    if !privileged() || !original() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -266,8 +264,7 @@ fn shape(line: &str) -> Vec<String> {
 
 #[test]
 fn our_text_is_the_originals() {
-    let name = "our_text_is_the_originals";
-    if !privileged(name) || !original(name) {
+    if !privileged() || !original() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);

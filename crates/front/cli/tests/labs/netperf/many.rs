@@ -51,7 +51,7 @@ fn threads(id: u32) -> usize {
 #[test]
 fn many_clients_among_nuisances() {
     let name = "many_clients_among_nuisances";
-    if !privileged(name) {
+    if !privileged() {
         return;
     }
     if Command::new("python3")
@@ -60,7 +60,7 @@ fn many_clients_among_nuisances() {
         .status()
         .is_err()
     {
-        eprintln!("{name}: skipped: python3 is not installed");
+        wb_skip::skipped("python3 is not installed");
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -78,7 +78,7 @@ fn many_clients_among_nuisances() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
     assert_eq!(line, "held\n");
     // Real ones among them, where there are any. All have a second with all the others.
-    let real = interop::original(name);
+    let real = interop::original();
     let (node, begun) = (&a, Instant::now());
     thread::scope(|scope| {
         let clients: Vec<_> = (0..200)
@@ -158,7 +158,7 @@ fn control_connections(node: &str) -> usize {
 
 #[test]
 fn no_more_clients_than_allowed() {
-    if !privileged("no_more_clients_than_allowed") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);

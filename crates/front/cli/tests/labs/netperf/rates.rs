@@ -14,7 +14,7 @@ fn job(lab: &Lab, words: &str) -> Value {
 
 #[test]
 fn paces_intervals_and_links() {
-    if !privileged("paces_intervals_and_links") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
@@ -57,7 +57,7 @@ fn paces_intervals_and_links() {
 
 #[test]
 fn a_stream_from_the_server_shows_what_the_server_sent_again() {
-    if !privileged("a_stream_from_the_server_shows_what_the_server_sent_again") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &["--hosts", "--both", "--loss-every", "200"]);

@@ -12,7 +12,7 @@ fn job(lab: &Lab, words: &str) -> serde_json::Value {
 
 #[test]
 fn answers_that_overtake_others_lose_none() {
-    if !privileged("answers_that_overtake_others_lose_none") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up(
@@ -33,7 +33,7 @@ fn answers_that_overtake_others_lose_none() {
 
 #[test]
 fn after_a_loss_the_times_are_still_those_of_their_requests() {
-    if !privileged("after_a_loss_the_times_are_still_those_of_their_requests") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("impair", &["--hosts", "--loss-every", "15"]);

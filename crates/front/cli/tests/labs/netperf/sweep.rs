@@ -57,7 +57,7 @@ fn seen<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
 
 #[test]
 fn small_buffers_throttle_and_message_sizes_do_not() {
-    if !privileged("small_buffers_throttle_and_message_sizes_do_not") {
+    if !privileged() {
         return;
     }
     let lab = slow_wire();
@@ -176,7 +176,7 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
 
 #[test]
 fn a_sweep_keeps_its_rows_when_the_server_fails() {
-    if !privileged("a_sweep_keeps_its_rows_when_the_server_fails") {
+    if !privileged() {
         return;
     }
     let lab = slow_wire();
@@ -224,7 +224,7 @@ fn a_sweep_keeps_its_rows_when_the_server_fails() {
 /// The script and the plans of the examples, as they are.
 #[test]
 fn the_examples_of_socket_tests_run() {
-    if !privileged("the_examples_of_socket_tests_run") {
+    if !privileged() {
         return;
     }
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/socket");

@@ -38,7 +38,7 @@ fn told(found: &str, interface: &str) -> String {
 
 #[test]
 fn the_commands_of_the_sample_scripts_are_answered_as_by_a_kernel() {
-    if !privileged("the_commands_of_the_sample_scripts_are_answered_as_by_a_kernel") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -79,7 +79,7 @@ fn the_commands_of_the_sample_scripts_are_answered_as_by_a_kernel() {
 
 #[test]
 fn clones_and_bursts_are_refused_on_virtual_interfaces_if_asked_for() {
-    if !privileged("clones_and_bursts_are_refused_on_virtual_interfaces_if_asked_for") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -22,7 +22,7 @@ fn mounted(folder: &std::path::Path) -> bool {
 
 #[test]
 fn a_killed_daemon_stops_sending_and_its_mount_is_replaced() {
-    if !privileged("a_killed_daemon_stops_sending_and_its_mount_is_replaced") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -76,7 +76,7 @@ fn a_killed_daemon_stops_sending_and_its_mount_is_replaced() {
 
 #[test]
 fn a_mount_that_is_asked_to_end_leaves_a_clean_system() {
-    if !privileged("a_mount_that_is_asked_to_end_leaves_a_clean_system") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -117,7 +117,7 @@ fn endless(a: &str, b: &str) -> Running {
 
 #[test]
 fn a_killed_run_leaves_the_node_clean() {
-    if !privileged("a_killed_run_leaves_the_node_clean") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -138,7 +138,7 @@ fn a_killed_run_leaves_the_node_clean() {
 
 #[test]
 fn a_run_that_is_asked_to_end_ends_its_script() {
-    if !privileged("a_run_that_is_asked_to_end_ends_its_script") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -7,7 +7,7 @@ use crate::kit::{Lab, Running, eventually, privileged, run};
 
 #[test]
 fn extra_files_say_more_and_are_not_listed() {
-    if !privileged("extra_files_say_more_and_are_not_listed") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -75,7 +75,7 @@ fn extra_files_say_more_and_are_not_listed() {
 
 #[test]
 fn a_duration_ends_a_run_without_count() {
-    if !privileged("a_duration_ends_a_run_without_count") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -133,7 +133,7 @@ fn captured(
 
 #[test]
 fn the_plan_of_a_folder_sends_the_same_frames() {
-    if !privileged("the_plan_of_a_folder_sends_the_same_frames") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -8,7 +8,7 @@ use crate::kit::{Lab, Running, eventually, privileged, run};
 
 #[test]
 fn a_device_that_is_done_says_so_while_another_runs() {
-    if !privileged("a_device_that_is_done_says_so_while_another_runs") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -37,7 +37,7 @@ fn a_device_that_is_done_says_so_while_another_runs() {
 
 #[test]
 fn a_busy_interface_holds_up_no_other() {
-    if !privileged("a_busy_interface_holds_up_no_other") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--links", "2"]);
@@ -74,7 +74,7 @@ fn a_busy_interface_holds_up_no_other() {
 
 #[test]
 fn a_script_without_a_first_line_runs_as_in_a_shell() {
-    if !privileged("a_script_without_a_first_line_runs_as_in_a_shell") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -97,7 +97,7 @@ fn a_script_without_a_first_line_runs_as_in_a_shell() {
 
 #[test]
 fn a_daemon_is_up_or_says_why_not_and_is_gone_when_its_folder_is() {
-    if !privileged("a_daemon_is_up_or_says_why_not_and_is_gone_when_its_folder_is") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

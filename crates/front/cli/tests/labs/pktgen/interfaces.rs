@@ -19,7 +19,7 @@ fn queued(node: &str, interface: &str) -> u64 {
 
 #[test]
 fn each_way_of_sending_goes_its_way() {
-    if !privileged("each_way_of_sending_goes_its_way") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -60,7 +60,7 @@ fn each_way_of_sending_goes_its_way() {
 
 #[test]
 fn what_has_no_receive_side_says_so() {
-    if !privileged("what_has_no_receive_side_says_so") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -87,7 +87,7 @@ fn what_has_no_receive_side_says_so() {
 
 #[test]
 fn frames_that_are_too_long_do_not_leave() {
-    if !privileged("frames_that_are_too_long_do_not_leave") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -124,7 +124,7 @@ fn frames_that_are_too_long_do_not_leave() {
 
 #[test]
 fn an_interface_that_is_down_or_gone_is_refused() {
-    if !privileged("an_interface_that_is_down_or_gone_is_refused") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -150,7 +150,7 @@ fn an_interface_that_is_down_or_gone_is_refused() {
 
 #[test]
 fn a_device_without_a_link_stops_and_the_others_run() {
-    if !privileged("a_device_without_a_link_stops_and_the_others_run") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -174,7 +174,7 @@ fn a_device_without_a_link_stops_and_the_others_run() {
 
 #[test]
 fn files_follow_their_interfaces() {
-    if !privileged("files_follow_their_interfaces") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -204,7 +204,7 @@ fn files_follow_their_interfaces() {
 
 #[test]
 fn a_driver_that_passes_the_discipline_is_refused_where_it_is_to_be_used() {
-    if !privileged("a_driver_that_passes_the_discipline_is_refused_where_it_is_to_be_used") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

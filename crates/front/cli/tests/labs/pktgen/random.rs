@@ -184,7 +184,7 @@ fn all_are_answered(folder: &Folder) {
 
 #[test]
 fn ten_thousand_random_writes_are_answered() {
-    if !privileged("ten_thousand_random_writes_are_answered") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

@@ -114,7 +114,7 @@ fn local(folder: &Folder, settings: &[&str]) -> (String, u64) {
 
 #[test]
 fn latency_is_measured_where_sender_and_receiver_are_one() {
-    if !privileged("latency_is_measured_where_sender_and_receiver_are_one") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -192,7 +192,7 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
 
 #[test]
 fn the_receiver_obeys_its_commands() {
-    if !privileged("the_receiver_obeys_its_commands") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -281,7 +281,7 @@ fn the_receiver_obeys_its_commands() {
 
 #[test]
 fn an_interface_is_watched_without_a_folder() {
-    if !privileged("an_interface_is_watched_without_a_folder") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

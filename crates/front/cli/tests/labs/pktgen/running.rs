@@ -5,7 +5,7 @@ use crate::kit::{Lab, eventually, privileged};
 
 #[test]
 fn stop_ends_a_run_that_somebody_else_started() {
-    if !privileged("stop_ends_a_run_that_somebody_else_started") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -45,7 +45,7 @@ fn stop_ends_a_run_that_somebody_else_started() {
 
 #[test]
 fn a_second_start_begins_anew_and_both_return() {
-    if !privileged("a_second_start_begins_anew_and_both_return") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -66,7 +66,7 @@ fn a_second_start_begins_anew_and_both_return() {
 
 #[test]
 fn devices_that_are_removed_stop_and_start_returns() {
-    if !privileged("devices_that_are_removed_stop_and_start_returns") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -95,7 +95,7 @@ fn devices_that_are_removed_stop_and_start_returns() {
 
 #[test]
 fn settings_take_effect_on_the_next_packet() {
-    if !privileged("settings_take_effect_on_the_next_packet") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -132,7 +132,7 @@ fn settings_take_effect_on_the_next_packet() {
 
 #[test]
 fn children_of_the_writer_do_not_end_the_run() {
-    if !privileged("children_of_the_writer_do_not_end_the_run") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -145,7 +145,7 @@ fn children_of_the_writer_do_not_end_the_run() {
 
 #[test]
 fn a_link_that_goes_down_ends_the_run() {
-    if !privileged("a_link_that_goes_down_ends_the_run") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);

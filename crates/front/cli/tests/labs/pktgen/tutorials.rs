@@ -16,7 +16,7 @@ fn report(printed: &str) -> super::Sent {
 
 #[test]
 fn an_endless_run_ends_with_ctrl_c_and_its_script_goes_on() {
-    if !privileged("an_endless_run_ends_with_ctrl_c_and_its_script_goes_on") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -53,7 +53,7 @@ fn an_endless_run_ends_with_ctrl_c_and_its_script_goes_on() {
 
 #[test]
 fn a_delay_measurement_prints_both_forms() {
-    if !privileged("a_delay_measurement_prints_both_forms") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
@@ -92,7 +92,7 @@ fn number_of(row: &str, field: usize) -> u64 {
 
 #[test]
 fn without_a_trap_ctrl_c_ends_the_shell_and_the_next_reader_has_the_results() {
-    if !privileged("without_a_trap_ctrl_c_ends_the_shell_and_the_next_reader_has_the_results") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &[]);
