@@ -408,7 +408,7 @@ pub struct LoadTcp {
     /// A segment without acknowledgement is sent again after this time, as long as the round trip is not
     /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
     pub retransmit: Span,
-    /// So many times at most.
+    /// Transmissions of a segment, at most.
     pub tries: u8,
     /// The time doubles with each try (RFC 6298 section 5.5).
     pub backoff: bool,

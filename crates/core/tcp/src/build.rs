@@ -27,7 +27,7 @@ pub trait FrameSink {
 pub struct Frames {
     /// What was sent, oldest first.
     pub sent: Vec<Vec<u8>>,
-    /// Room for so many; then there is none.
+    /// Fixed capacity in frames; a send fails when it is reached.
     pub room: usize,
     lent: Box<[u8]>,
 }

@@ -1,4 +1,4 @@
-//! The way of bytes into a file: compressed or as they are, and room made for them.
+//! Where captured bytes go: a plain file, a compressor or a writer with O_DIRECT, and room made for them.
 
 use std::ops::Range;
 

@@ -166,7 +166,27 @@ fn in_one_line(text: &str) -> String {
         .map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     let text = lines.join("; ");
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let mut text = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
+    for (of_the_library, ours) in [
+        ("invalid digit found in string", "not a whole number from 0"),
+        (
+            "cannot parse integer from empty string",
+            "a number is missing",
+        ),
+        (
+            "number too large to fit in target type",
+            "too large a number",
+        ),
+        ("invalid float literal", "not a number"),
+    ] {
+        if let Some(rest) = text.strip_suffix(of_the_library) {
+            text = format!("{rest}{ours}");
+        }
+    }
+    let negative = text.strip_prefix("unexpected argument '-");
+    if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        text.push_str("; values cannot be negative");
+    }
     format!("{text}; see --help")
 }
 
@@ -199,6 +219,14 @@ mod tests {
             (
                 &["wirebench", "linerate", "--size", "63"],
                 "invalid value '63' for '--size <SIZE>': 63 is not in 64..=65535; see --help",
+            ),
+            (
+                &["wirebench", "tx", "-i", "lo", "--seed", "banana"],
+                "invalid value 'banana' for '--seed <N>': not a whole number from 0; see --help",
+            ),
+            (
+                &["wirebench", "tx", "-i", "lo", "--rate", "-5kpps"],
+                "unexpected argument '-5' found; values cannot be negative; see --help",
             ),
         ] {
             let error = Cli::try_parse_from(arguments).unwrap_err();

@@ -194,7 +194,7 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
     std::fs::write(&text, "no capture file").unwrap();
     assert!(refused(&text, Timing::AsFastAsPossible).contains("neither pcap nor pcapng"));
     let missing = dir.path().join("missing");
-    assert!(refused(&missing, Timing::AsFastAsPossible).starts_with("look at the file: "));
+    assert!(refused(&missing, Timing::AsFastAsPossible).starts_with("cannot open the file: "));
     // Sparse: takes no room on the disk.
     let large = dir.path().join("large");
     std::fs::File::create(&large)

@@ -6,7 +6,7 @@
 //! | `show` | nothing |
 //! | `stop` | ends the run in order, as a signal does |
 //!
-//! Each is answered by the counters so far, or by `{"error": …}`.
+//! Each command returns the current counters, or `{"error": …}`.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -31,7 +31,7 @@ use crate::StartError;
 
 /// Whoever has not said a line after this time is sent away.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Longer lines are nobody's.
+/// Lines beyond this limit are refused.
 const LONGEST: usize = 512;
 /// Callers that may be in the middle of a line at once; others wait at the door.
 const MOST: usize = 16;

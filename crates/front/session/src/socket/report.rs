@@ -60,7 +60,7 @@ pub(super) fn report(
         kind: plan.kind.clone(),
         verdict,
         reason,
-        limited_by: "not looked for: socket tests measure the path and both hosts together"
+        limited_by: "not determined: socket tests measure the path and both hosts together"
             .to_owned(),
         started: rfc3339(times.started_wall_ns),
         elapsed_ns: times.elapsed_ns(),

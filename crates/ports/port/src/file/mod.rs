@@ -63,7 +63,7 @@ impl QueuePair for FileQueue {
 pub fn open(path: &Path, timing: Timing, clock: Clock) -> Result<FilePort, PortError> {
     let port = locator(path);
     let size = std::fs::metadata(path)
-        .map_err(io_error(&port, "look at the file"))?
+        .map_err(io_error(&port, "cannot open the file"))?
         .len();
     if size > MAX_FILE {
         return Err(PortError::Unsupported {

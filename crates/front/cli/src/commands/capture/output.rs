@@ -50,7 +50,7 @@ pub(crate) struct OutputArgs {
     /// Run this program for each finished file, with the file as its only argument.
     #[arg(short = 'z', requires = "write", value_name = "PROGRAM")]
     command: Option<String>,
-    /// Bring files to the disk so often and when they are finished; 0: only then.
+    /// Write files through to the disk (fdatasync) every N seconds and when they are closed; 0: only when closed.
     #[arg(long, requires = "write", value_name = "SECONDS")]
     sync: Option<u64>,
     /// Write past the page cache (O_DIRECT), where the file system can: auto (above 100 MB/s), always

@@ -150,7 +150,7 @@ struct TcpArgs {
     /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
-    /// So many times at most.
+    /// Transmissions of a segment, at most.
     #[arg(long, value_name = "N", default_value_t = 5)]
     tries: u8,
     /// From the first SYN to its answer, at most; 0s: no limit.
