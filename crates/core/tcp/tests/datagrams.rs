@@ -315,6 +315,39 @@ fn periods_that_tcp_missed_are_unsent_and_those_of_a_slow_server_are_not() {
     assert!(c.requests_waited > 100, "{c:?}");
 }
 
+/// However long answers take, and if none comes: each period of a connection has its request or has waited.
+#[test]
+fn every_period_is_asked_or_has_waited() {
+    for (delay, sink, patience) in [
+        (MS, false, SEC),
+        (8 * MS, false, SEC),
+        (16 * MS, false, SEC),
+        (27 * MS, false, SEC),
+        (MS, true, 10 * SEC),
+        (MS, true, 105 * MS),
+    ] {
+        let mut shape = client(false);
+        (shape.requests, shape.interval) = (None, 10 * MS);
+        let mut there = server(false);
+        (there.answers, there.request) = (None, Reading::Http);
+        if sink {
+            there.answer = Answer::Sink;
+        }
+        let mut config = client_config(shape, Transport::Tcp);
+        config.response_timeout = patience;
+        let mut w = World::new(config, server_config(there, Transport::Tcp), wire(delay));
+        w.launch(100);
+        w.run_until(2 * SEC);
+        w.client.finish_as_of(w.now, u64::MAX);
+        w.run_until(2 * SEC + 80 * MS);
+        let c = w.client.counters();
+        let asked = (2 * SEC).min(if sink { patience } else { u64::MAX }) - 2 * delay;
+        let periods = 100 * asked.div_ceil(10 * MS);
+        let all = c.requests + c.requests_waited;
+        assert!(periods.abs_diff(all) <= 100, "{periods}, {all}: {c:?}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_before_all_was_read_that_had_come() {
     let mut a = asked(ends(18, |c| c.paced = true), 2);

@@ -177,14 +177,48 @@ impl<O: Observer> Machine<O> {
         if next >= now {
             return next;
         }
-        // The answer was late. Up to two periods are left out to stay in step.
-        let behind = (now - nominal).div_ceil(interval);
-        let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
-        self.counters.requests_waited += (behind - 1) * u64::from(pipeline);
-        if behind <= 3 {
-            nominal + behind * interval
+        // The answer was late. Up to two periods are left out to stay in step; after more than that the last
+        // one that was missed begins now.
+        let periods = (now - nominal).div_ceil(interval);
+        let next = if periods <= 3 {
+            nominal + periods * interval
         } else {
-            now
+            now - (now - nominal) % interval
+        };
+        self.pass_over(id, next);
+        next
+    }
+
+    /// Counts the periods of a connection that began before `end` while it waited for an answer: nothing
+    /// was asked in them.
+    #[cold]
+    fn pass_over(&mut self, id: u32, end: u64) {
+        let Some(client) = &self.client else { return };
+        let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));
+        let conn = self.table.slab.get(id);
+        let nominal = conn.stamp.saturating_sub(u64::from(conn.lateness));
+        let periods = end.saturating_sub(nominal).div_ceil(interval);
+        let missed = periods.saturating_sub(1) * pipeline;
+        let left = match conn.requests {
+            ENDLESS => u64::MAX,
+            n => n.into(),
+        };
+        self.counters.requests_waited += missed.min(left);
+    }
+
+    /// A connection may wait for an answer that is not to come before its end, or that of the run: what
+    /// was due until then was held up by it. After the run's end it is counted once, by the sweep or here.
+    pub(super) fn waited_until(&mut self, now: u64, id: u32) {
+        let at_intervals = self.client.as_ref().is_some_and(|c| c.interval > 0);
+        let conn = self.table.slab.get(id);
+        let waits = conn.state == State::Open && conn.has(flag::WAITING);
+        if !at_intervals || self.paced || !waits {
+            return;
+        }
+        if !self.finishing {
+            self.pass_over(id, now);
+        } else if id >= self.sweep {
+            self.pass_over(id, self.ended_at.min(now));
         }
     }
 
@@ -269,6 +303,10 @@ impl<O: Observer> Machine<O> {
             return;
         }
         conn.outstanding = 0;
+        if self.finishing {
+            self.waited_until(now, id);
+        }
+        let conn = self.table.slab.get(id);
         conn.clear(flag::WAITING | flag::ANSWERED);
         let Some(client) = &self.client else { return };
         let is_last = conn.requests == 0 || close || conn.has(flag::FIN_RECEIVED);
@@ -350,6 +388,7 @@ impl<O: Observer> Machine<O> {
                 State::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
                     self.complete(now, id);
                 }
+                State::Open => self.waited_until(now, id),
                 State::Udp => {
                     self.miss_periods(id, self.ended_at.min(now));
                     self.end_if_over(now, id);

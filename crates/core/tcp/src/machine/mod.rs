@@ -642,6 +642,7 @@ impl<O: Observer> Machine<O> {
     }
 
     fn fail(&mut self, now: u64, id: u32, cause: Cause) {
+        self.waited_until(now, id);
         self.uncount(id);
         let counters = &mut self.counters;
         *match cause {
