@@ -46,7 +46,8 @@ pub struct Lateness {
     pub oldest_read_ns: u64,
     /// Frames that found no room in our rings because we read too late.
     pub dropped_reads: u64,
-    /// Connections that were open while their worker was away, each counted once for each time.
+    /// Connections that were open while their worker was away for so long that they may have failed for
+    /// it, each counted once for each time: half of the shortest time that is waited for anything, or 100 ms.
     pub exposed_connections: u64,
 }
 

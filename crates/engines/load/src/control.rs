@@ -1,6 +1,6 @@
 //! What the session tells running workers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use wb_model::load::LoadRate;
 
@@ -20,6 +20,8 @@ pub struct LoadControl {
     pub stop: AtomicBool,
     /// No drain either: end at once.
     pub hurry: AtomicBool,
+    /// Workers whose connections have all ended.
+    at_rest: AtomicU32,
     /// Of `rate`; 0: as planned.
     version: AtomicU64,
     rate: [AtomicU64; 5],
@@ -33,6 +35,7 @@ impl LoadControl {
             start_at_mono_ns: AtomicU64::new(u64::MAX),
             stop: AtomicBool::new(false),
             hurry: AtomicBool::new(false),
+            at_rest: AtomicU32::new(0),
             version: AtomicU64::new(0),
             rate: [const { AtomicU64::new(ABSENT) }; 5],
         }
@@ -49,6 +52,16 @@ impl LoadControl {
         // Release pairs with the Acquire in `changed_rate`. Whoever reads a mixture of two rates
         // sees a newer version afterwards and reads again.
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A worker has nothing left to do of its own. To be said once by each.
+    pub(crate) fn come_to_rest(&self) {
+        self.at_rest.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether so many workers have nothing left to do.
+    pub(crate) fn are_at_rest(&self, workers: u32) -> bool {
+        self.at_rest.load(Ordering::Acquire) >= workers
     }
 
     /// The rate, if it is newer than `seen`, which is brought up to date.

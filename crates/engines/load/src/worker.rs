@@ -8,8 +8,8 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::LoadEnd;
 use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue};
 use wb_tcp::{
-    Answer, Checksum, ConfigError, Counters, FrameSink, Latencies, Machine, Observer, Received,
-    Role, Transport,
+    Answer, Checksum, Config, ConfigError, Counters, FrameSink, Latencies, Machine, Observer,
+    Received, Role, Style, Transport,
 };
 
 use crate::outcome::{LoadOutcome, PhaseTotals};
@@ -25,6 +25,9 @@ const LOOK_NS: u64 = 10_000_000;
 /// Between two tries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
+/// Whoever is away for so long may have cost a connection, whatever it waits for, in ns: nobody knows how
+/// little patience the far end has.
+const LONG_AWAY_NS: u64 = 100_000_000;
 /// Looks at a full device, at the very end, after which it is taken for stuck.
 const MOST_IDLE: u32 = 10_000;
 
@@ -117,6 +120,10 @@ pub struct LoadWorker {
     burst: u64,
     /// Launches and requests that were unsent when this was looked at last.
     unsent_seen: u64,
+    /// A connection may fail because its worker was away for so long, in ns.
+    exposing_ns: u64,
+    /// Its own connections have ended, and the others have been told.
+    rests: bool,
     last: Option<(u64, bool)>,
     /// When the link went down, and how many frames had been sent by then.
     down_since: Option<(u64, u64)>,
@@ -181,6 +188,8 @@ impl LoadWorker {
             behind_until: None,
             burst: 0,
             unsent_seen: 0,
+            exposing_ns: exposing_ns(&spec.config),
+            rests: false,
             last: None,
             down_since: None,
             link_downs: 0,
@@ -283,7 +292,9 @@ impl LoadWorker {
     /// Nobody took a turn for so long.
     #[cold]
     fn was_away(&mut self, mono: u64, away_ns: u64) {
-        self.lateness.exposed_connections += self.machine.counters().open;
+        if away_ns >= self.exposing_ns {
+            self.lateness.exposed_connections += self.machine.counters().open;
+        }
         self.behind_until = Some(mono.saturating_add(away_ns));
         self.unsent_seen = self.unsent();
     }
@@ -308,7 +319,8 @@ impl LoadWorker {
     }
 
     fn unsent(&self) -> u64 {
-        self.pace.counters().unsent + self.asks.counters().unsent
+        let at_intervals = self.machine.counters().requests_unsent;
+        self.pace.counters().unsent + self.asks.counters().unsent + at_intervals
     }
 
     /// Takes a batch and answers it into lent slots.
@@ -575,13 +587,26 @@ impl LoadWorker {
         }
     }
 
-    fn is_done<T: TxQueue>(&self, tx: &T, control: &LoadControl) -> bool {
+    /// Whether this worker may go. While others wait for answers it stays: they may arrive at its queues.
+    fn is_done<T: TxQueue>(&mut self, tx: &T, control: &LoadControl) -> bool {
         if control.hurry.load(Ordering::Relaxed) {
             return true;
         }
         let stopped_before = self.phase == LoadPhase::Ready && control.stop.load(Ordering::Relaxed);
-        let drained = self.machine.is_idle() && tx.in_flight() == 0;
-        stopped_before || self.phase == LoadPhase::Drain && (drained || self.at >= self.drain_end)
+        let drained =
+            self.phase == LoadPhase::Drain && self.machine.is_idle() && tx.in_flight() == 0;
+        if stopped_before || drained {
+            self.rest(control);
+        }
+        let over = self.phase == LoadPhase::Drain && self.at >= self.drain_end;
+        stopped_before || over || drained && control.are_at_rest(self.spec.workers)
+    }
+
+    fn rest(&mut self, control: &LoadControl) {
+        if !self.rests {
+            self.rests = true;
+            control.come_to_rest();
+        }
     }
 
     /// Tells the peers of what is still open that nobody is there any more, as long as the port takes
@@ -649,6 +674,26 @@ impl LoadWorker {
     }
 }
 
+/// How long a worker has to be away to make a connection fail: half of the shortest time that its end
+/// waits for anything. Less moves what it waits for by too little.
+fn exposing_ns(config: &Config) -> u64 {
+    let interval = match &config.role {
+        Role::Client(client) if config.style == Style::Dperf && client.interval > 0 => {
+            client.interval
+        }
+        _ => u64::MAX,
+    };
+    let patience = [
+        config.connect_timeout,
+        config.response_timeout,
+        config.close_timeout,
+        config.idle_timeout,
+        interval,
+    ];
+    let shortest = patience.into_iter().min().unwrap_or(u64::MAX);
+    LONG_AWAY_NS.min(shortest / 2)
+}
+
 /// The rate of requests as one of launches; without one, as many as there is room for.
 fn requests_of(limits: &Limits) -> Limits {
     Limits {
@@ -682,7 +727,10 @@ pub fn run_load_worker<Q: QueuePair, C: Clock>(
         match result {
             Ok(false) => {}
             Ok(true) => break None,
-            Err(error) => break Some(error),
+            Err(error) => {
+                worker.rest(control);
+                break Some(error);
+            }
         }
     };
     Ok(worker.conclude(queue, slot, fault))

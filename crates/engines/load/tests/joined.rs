@@ -45,6 +45,23 @@ fn short_connections_complete_at_both_ends() {
     assert!(shown.request.max > 0);
 }
 
+/// Answers to others may come in at its queues.
+#[test]
+fn a_worker_with_nothing_left_stays_for_the_others() {
+    for (workers, drain_ms) in [(1, 0..100), (2, 1000..1020)] {
+        let mut lab = Lab::new(|_| ());
+        let mut job = job(2000, 100);
+        job.shape.drain = Span::from_millis(1000);
+        let (mut client, server) = lab.specs(&job, &server_of(&job));
+        client.workers = workers;
+        let (client, _) = lab.run_specs(client, server, &[]).totals();
+        assert_eq!(client.completed_connections, client.attempted_connections);
+        let drain = client.phase(LoadPhase::Drain);
+        let ms = drain.map_or(0, |drain| (drain.to_ns - drain.from_ns) / MS);
+        assert!(drain_ms.contains(&ms), "{workers}: {ms} ms");
+    }
+}
+
 #[test]
 fn kept_connections_ask_again_and_again() {
     let mut kept = job(100, 100);
@@ -103,6 +120,28 @@ fn what_waited_while_nobody_looked_did_not_time_out() {
         client.attempted_connections + client.unsent_connections,
         1000
     );
+}
+
+/// What is short beside all that is waited for makes nothing fail.
+#[test]
+fn a_short_absence_exposes_nobody_who_has_patience() {
+    for (patience, exposed) in [(10_000, 0..1), (35, 10..1000)] {
+        let mut lab = Lab::new(|_| ());
+        let mut held = job(1000, 200);
+        held.rate.cc = Some(10);
+        held.requests = 0;
+        held.tcp.response_timeout = Span::from_millis(patience);
+        let both = lab.run(
+            &held,
+            &server_of(&held),
+            &[(100 * MS, &|lab: &Lab| {
+                lab.clock.advance(20 * MS);
+            })],
+        );
+        let late = both.client.lateness;
+        assert_eq!(late.stalls, 1, "{late:?}");
+        assert!(exposed.contains(&late.exposed_connections), "{late:?}");
+    }
 }
 
 #[test]

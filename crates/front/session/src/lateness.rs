@@ -47,7 +47,7 @@ impl Trial<'_> {
                 return unoffered();
             }
             let lost = self.totals.lost_frames.unwrap_or(0);
-            let failed = self.totals.connections.map_or(0, |c| c.failed_connections);
+            let failed = self.failed(self.totals.connections.map_or(0, |c| c.failed_connections));
             let frames = Charge::Frames {
                 bad: lost,
                 borne: 0.0,
@@ -80,6 +80,16 @@ impl Trial<'_> {
         reason
     }
 
+    /// What has to be excused where connections failed. A flow of UDP fails for requests that were lost:
+    /// who is to blame for the one is for the other.
+    fn failed(&self, connections: u64) -> u64 {
+        let lost = self.totals.connections.map_or(0, |c| c.lost_requests);
+        match connections {
+            0 => 0,
+            _ => connections.max(lost),
+        }
+    }
+
     /// Whether a criterion failed only because too little was sent to measure anything.
     fn is_about_the_load(&self, criterion: &Criterion, report: &CriterionReport) -> bool {
         criterion.metric == Metric::Unsent || report.measured.is_none() || self.offered == 0
@@ -105,7 +115,10 @@ impl Trial<'_> {
             }
             Metric::Failed => {
                 let (bad, borne) = count(self.totals.connections?.attempted_connections);
-                Some(Charge::Connections { bad, borne })
+                Some(Charge::Connections {
+                    bad: self.failed(bad),
+                    borne,
+                })
             }
             // Nobody gets a frame twice, in another order, or with an error for our being late.
             Metric::Unsent | Metric::Duplicates | Metric::Reordered | Metric::Errors => None,
@@ -260,5 +273,34 @@ mod tests {
         assert_eq!(verdict(&["loss<=0"], 0, 0.0, missed(5)), Verdict::Pass);
         // Without a criterion nothing is claimed; what is unsent is told.
         assert_eq!(verdict(&[], 0, 0.0, missed(100)), Verdict::Pass);
+    }
+
+    /// A tester that was late for a moment is no excuse for a server that never answers.
+    #[test]
+    fn a_flow_fails_for_all_that_it_lost() {
+        let doubt = |lost_requests| {
+            let totals = Totals {
+                connections: Some(wb_model::load::ConnectionTotals {
+                    attempted_connections: 1,
+                    failed_connections: 1,
+                    requests: 1_000,
+                    lost_requests,
+                    ..Default::default()
+                }),
+                ..Totals::default()
+            };
+            let trial = Trial {
+                criteria: &[],
+                reports: &[],
+                totals: &totals,
+                intended: Some(1_001),
+                offered: 1_001,
+            };
+            trial.doubt(&late(300)).is_some()
+        };
+        assert!(doubt(300));
+        assert!(!doubt(301));
+        // Of TCP none is lost.
+        assert!(doubt(0));
     }
 }

@@ -55,6 +55,25 @@ fn assert_none_astray(job: &Value, place: &str) {
     );
 }
 
+/// Who has nothing left to wait for goes on handing on what arrives at its queues.
+#[test]
+fn workers_that_are_done_leave_nobody_waiting() {
+    if !privileged("workers_that_are_done_leave_nobody_waiting") {
+        return;
+    }
+    let lab = Lab::up("pair", &["--queues", "4"]);
+    let ends = format!("--client {} --server {}", lab.a0(), lab.b0());
+    for options in ["--workers 4", "--workers 4 --server-workers 2 --udp"] {
+        for run in 0..4 {
+            let line = format!("{ends} {options} --cps 5k --duration 500ms --drain 3s");
+            let report = load(&words(&line), 0);
+            let job = job(&report, "client");
+            assert_eq!(job_total(job, "open_connections"), 0, "{line} {run}: {job}");
+            assert_alike(&report, &line);
+        }
+    }
+}
+
 #[test]
 fn answers_of_a_kernel_find_their_connection_on_any_queue() {
     if !privileged() || !installed(&["nginx", "ethtool"]) {

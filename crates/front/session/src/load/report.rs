@@ -113,8 +113,7 @@ fn frames(totals: &LoadTotals) -> Totals {
         offered_octets: Some(totals.tx.sent_octets + FCS * totals.tx.sent_frames),
         received_frames: Some(received),
         received_octets: Some(octets + FCS * received),
-        // What an XDP program handed on to the host was not for the load either.
-        foreign_frames: Some(totals.counters.rx_foreign + totals.rx.passed_frames.unwrap_or(0)),
+        foreign_frames: Some(totals.counters.rx_foreign),
         rx_dropped_frames: Some(totals.rx.dropped_frames),
         refused_frames: Some(totals.tx.refused_frames),
         ..Totals::default()

@@ -3,7 +3,10 @@
 use std::{
     any::Any,
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -22,7 +25,7 @@ use super::{PreparedLoad, control::ControlPoint, report};
 use crate::{
     End, Finished, StartError, SystemClock,
     ports::{self, AnyQueue, OpenPort},
-    run::{clock_step, settle_worker},
+    run::{Alarm, clock_step, settle_worker},
 };
 
 /// Time between the start order and the first connection, for all workers to be ready.
@@ -84,14 +87,21 @@ fn start<Q: QueuePair + 'static>(
     spec: LoadSpec,
     cpu: Option<u32>,
     name: String,
-    control: Arc<wb_load::LoadControl>,
-    slot: Arc<LoadSlot>,
+    (control, slot): (Arc<wb_load::LoadControl>, Arc<LoadSlot>),
+    faulted: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<Outcome>, StartError> {
+    let alarm = Alarm(Arc::clone(faulted));
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
             settle_worker(cpu);
             let result = run_load_worker(&mut pair, spec, &control, &slot, &SystemClock);
+            if result
+                .as_ref()
+                .map_or(true, |outcome| outcome.fault.is_some())
+            {
+                alarm.0.store(true, Ordering::Release);
+            }
             let pair: Box<dyn Any + Send> = Box::new(pair);
             (result.map_err(|e| e.to_string()), pair)
         })
@@ -116,7 +126,8 @@ impl PreparedLoad {
         let (placement, crowded) = ports::place(&self.ports, &cpus);
         self.warnings.extend(crowded);
         let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        let mut seats = self.start_workers(&placement)?;
+        let faulted = Arc::new(AtomicBool::new(false));
+        let mut seats = self.start_workers(&placement, &faulted)?;
         let offset = wall_minus_monotonic();
         let lead = LEAD.as_nanos() as u64;
         let start_ns = monotonic_ns() + lead;
@@ -127,7 +138,14 @@ impl PreparedLoad {
                 .store(start_ns, Ordering::Release);
         }
         let mut live = Live::new(&self, start_ns);
-        let mut end = self.watch(start_ns, &seats, &mut live, point.as_mut(), observe);
+        let mut end = self.watch(
+            start_ns,
+            &faulted,
+            &seats,
+            &mut live,
+            point.as_mut(),
+            observe,
+        );
         for seat in &mut seats {
             let Some(thread) = seat.thread.take() else {
                 continue;
@@ -161,7 +179,11 @@ impl PreparedLoad {
         Ok(Finished { report, end })
     }
 
-    fn start_workers(&mut self, placement: &[Vec<u32>]) -> Result<Vec<Seat>, StartError> {
+    fn start_workers(
+        &mut self,
+        placement: &[Vec<u32>],
+        faulted: &Arc<AtomicBool>,
+    ) -> Result<Vec<Seat>, StartError> {
         let mut seats = Vec::new();
         for (number, job) in self.jobs.iter_mut().enumerate() {
             let port = &mut self.ports[job.port];
@@ -172,13 +194,13 @@ impl PreparedLoad {
                 let cpu = placement[job.port].get(queue as usize).copied();
                 let name = format!("wb-load-{number}-{queue}");
                 let slot = Arc::new(LoadSlot::default());
-                let (control, shown) = (Arc::clone(&job.control), Arc::clone(&slot));
+                let shared = (Arc::clone(&job.control), Arc::clone(&slot));
                 let started = match pair {
-                    AnyQueue::Xdp(q) => start(q, spec, cpu, name, control, shown),
-                    AnyQueue::XdpGroup(q) => start(q, spec, cpu, name, control, shown),
-                    AnyQueue::Packet(q) => start(q, spec, cpu, name, control, shown),
-                    AnyQueue::Memory(q) => start(q, spec, cpu, name, control, shown),
-                    AnyQueue::File(q) => start(q, spec, cpu, name, control, shown),
+                    AnyQueue::Xdp(q) => start(q, spec, cpu, name, shared, faulted),
+                    AnyQueue::XdpGroup(q) => start(q, spec, cpu, name, shared, faulted),
+                    AnyQueue::Packet(q) => start(q, spec, cpu, name, shared, faulted),
+                    AnyQueue::Memory(q) => start(q, spec, cpu, name, shared, faulted),
+                    AnyQueue::File(q) => start(q, spec, cpu, name, shared, faulted),
                 };
                 let thread = match started {
                     Ok(thread) => thread,
@@ -224,6 +246,7 @@ impl PreparedLoad {
     fn watch(
         &self,
         start_ns: u64,
+        faulted: &AtomicBool,
         seats: &[Seat],
         live: &mut Live,
         mut point: Option<&mut ControlPoint>,
@@ -241,6 +264,11 @@ impl PreparedLoad {
                 && let Some(signal) = self.signals.received()
             {
                 end = End::Signal(signal);
+                self.stop(has_clients.then_some(LoadEnd::Client));
+            }
+            if end == End::Completed && faulted.load(Ordering::Acquire) {
+                // What its share of the connections would have done nobody knows; the others end in order.
+                end = End::Fault(String::new());
                 self.stop(has_clients.then_some(LoadEnd::Client));
             }
             if let Some(point) = &mut point
@@ -462,4 +490,53 @@ pub(super) fn totals_of(seats: &[Seat], job: usize) -> LoadTotals {
             .filter(|s| s.job == job)
             .filter_map(|s| s.outcome.as_ref()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::{
+        Plan, Verdict,
+        load::{LoadJob, LoadRate, LoadShape},
+        plan::PortPlan,
+    };
+
+    use super::*;
+    use crate::{Environment, load::prepare_load};
+
+    /// Nobody goes on as if nothing had happened where a worker is no more.
+    #[test]
+    fn a_worker_that_breaks_ends_the_run() {
+        let mut plan = Plan::default();
+        for (name, end) in [("c", LoadEnd::Client), ("s", LoadEnd::Server)] {
+            let locator = "memory:x".parse().unwrap();
+            plan.ports.push(PortPlan {
+                workers: 2,
+                ..PortPlan::new(name, locator)
+            });
+            plan.loads.push(LoadJob {
+                port: name.to_owned(),
+                end,
+                clients: vec!["198.18.1.2".parse().unwrap()],
+                servers: vec!["198.19.1.2".parse().unwrap()],
+                rate: LoadRate {
+                    cps: Some(100),
+                    ..LoadRate::default()
+                },
+                shape: LoadShape {
+                    duration: "30s".parse().unwrap(),
+                    ..LoadShape::default()
+                },
+                ..LoadJob::default()
+            });
+        }
+        for broken in 0..2 {
+            let mut prepared = prepare_load(plan.clone(), &Environment::default()).unwrap();
+            prepared.jobs[broken].specs[1].config.mss = 0;
+            let finished = prepared.run(&mut |_| ()).unwrap();
+            let report = finished.report;
+            assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
+            assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
+            assert!(report.reason.contains("mss"), "{}", report.reason);
+        }
+    }
 }

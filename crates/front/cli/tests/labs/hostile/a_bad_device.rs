@@ -129,6 +129,10 @@ fn wrong_checksums_are_counted_and_not_answered() {
             // An XDP program does not even hand over what is of another protocol.
             let foreign = job["frames"]["foreign_frames"].as_u64();
             assert!(driver == "xdp" || foreign >= Some(taken), "{option}: {job}");
+            assert!(
+                foreign < Some(taken + received),
+                "{driver} {option}: what was for the load counts as foreign: {job}"
+            );
             let warnings = report["warnings"].to_string();
             assert!(
                 warnings.contains("wrong checksum"),

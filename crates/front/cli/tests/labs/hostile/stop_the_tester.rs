@@ -249,19 +249,27 @@ fn a_load_tells_how_late_it_was_and_blames_nobody() {
         0 => assert_eq!(report["verdict"], "pass"),
         _ => assert_void(code, &report),
     }
-    let running = Running::start(&line);
-    begun(&running, "wb-load");
-    std::thread::sleep(Duration::from_millis(500));
-    // Longer than any timeout of the connections.
-    stop_for(&running, 1_500);
-    let (code, report) = report_of(&running.finish(PATIENCE));
-    assert_away(&report, 1, 1_500);
-    assert!(
-        late(&report, "missed_departures") > 100,
-        "{}",
-        report["lateness"]
-    );
-    assert_void(code, &report);
+    // New connections, and connections that ask at intervals by themselves.
+    for load in [
+        &["--cps", "500"][..],
+        &["--cc", "50", "--every", "10ms"],
+        &["--udp", "--cc", "50", "--every", "10ms"],
+    ] {
+        let line = [&line[..7], load, &line[9..]].concat();
+        let running = Running::start(&line);
+        begun(&running, "wb-load");
+        std::thread::sleep(Duration::from_millis(500));
+        // Longer than any timeout of the connections.
+        stop_for(&running, 1_500);
+        let (code, report) = report_of(&running.finish(PATIENCE));
+        assert_away(&report, 1, 1_500);
+        assert!(
+            late(&report, "missed_departures") > 100,
+            "{load:?} {}",
+            report["lateness"]
+        );
+        assert_void(code, &report);
+    }
 }
 
 #[test]
