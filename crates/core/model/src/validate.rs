@@ -28,14 +28,59 @@ impl fmt::Display for PlanProblem {
     }
 }
 
+impl PlanProblem {
+    /// `load`, `2` and `, vlan`, if it is about one of several jobs.
+    fn parts(&self) -> Option<(&str, &str, &str)> {
+        let (job, rest) = self.place.split_once(' ')?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = rest.split_at(digits);
+        (digits > 0 && (rest.is_empty() || rest.starts_with(", "))).then_some((job, number, rest))
+    }
+
+    /// The same of another job.
+    fn is_like(&self, other: &Self) -> bool {
+        let but_number = |problem: &Self| {
+            let parts = problem.parts();
+            parts.map(|(job, _, rest)| format!("{job}{rest}"))
+        };
+        self.what == other.what
+            && but_number(self).is_some_and(|own| but_number(other) == Some(own))
+    }
+}
+
+/// Whether they are more than two that follow each other.
+fn span(numbers: &[&str]) -> bool {
+    let numbers: Vec<u64> = numbers.iter().filter_map(|n| n.parse().ok()).collect();
+    numbers.len() > 2 && numbers.windows(2).all(|two| two[1] == two[0] + 1)
+}
+
 /// Everything wrong with a plan; at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub Vec<PlanProblem>);
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.0.iter().enumerate() {
-            write!(f, "{}{problem}", if i == 0 { "" } else { "\n" })?;
+        let mut lines: Vec<(&PlanProblem, Vec<&str>)> = Vec::new();
+        for problem in &self.0 {
+            let number = problem.parts().map(|(_, number, _)| number);
+            // An option is set for both ends of a load, and for all rows of a sweep: one line is enough.
+            match lines.iter_mut().find(|(first, _)| first.is_like(problem)) {
+                Some((_, numbers)) => numbers.extend(number),
+                None => lines.push((problem, Vec::from_iter(number))),
+            }
+        }
+        for (i, (problem, numbers)) in lines.iter().enumerate() {
+            let end = if i == 0 { "" } else { "\n" };
+            match (problem.parts(), &numbers[..]) {
+                (Some((job, _, rest)), [first, .., last]) => {
+                    let which = match span(numbers) {
+                        true => format!("{first} to {last}"),
+                        false => numbers.join(" and "),
+                    };
+                    write!(f, "{end}{job} {which}{rest}: {}", problem.what)?;
+                }
+                _ => write!(f, "{end}{problem}")?,
+            }
         }
         Ok(())
     }
@@ -680,6 +725,29 @@ mod tests {
     #[test]
     fn the_default_stream_is_fine() {
         assert_eq!(plan(Stream::default()).validate(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_with_several_jobs_is_told_once() {
+        let problem = |place: &str, what: &str| PlanProblem {
+            place: place.to_owned(),
+            what: what.to_owned(),
+        };
+        let error = PlanError(vec![
+            problem("load 1, vlan", "too high"),
+            problem("load 1, rate", "there is none"),
+            problem("load 2, vlan", "too high"),
+            problem("socket 1, streams", "0"),
+            problem("socket 2, streams", "0"),
+            problem("socket 3, streams", "0"),
+            problem("load 9, vlan", "too high"),
+            problem("port a", "too high"),
+        ]);
+        assert_eq!(
+            error.to_string(),
+            "load 1 and 2 and 9, vlan: too high\nload 1, rate: there is none\n\
+             socket 1 to 3, streams: 0\nport a: too high"
+        );
     }
 
     #[test]

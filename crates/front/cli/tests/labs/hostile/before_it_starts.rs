@@ -90,6 +90,81 @@ fn options_that_would_do_nothing() {
     );
 }
 
+/// One option sets both ends of a load, and all rows of a sweep.
+#[test]
+fn what_is_wrong_is_said_once() {
+    let ends = [
+        "load", "--client", "memory:x", "--server", "memory:x", "--cps", "1",
+    ];
+    for option in [
+        ["--vlan", "5000"],
+        ["--window", "0"],
+        ["--retransmit", "0s"],
+        ["--client-ports", "0"],
+        ["--server-ports", "0"],
+    ] {
+        assert_refused(&[&ends[..], &option].concat(), &["load 1 and 2, "]);
+    }
+    let sweep = ["sweep", "-H", "127.0.0.1", "--message", "1,2,3"];
+    for option in [["--streams", "0"], ["--duration", "0s"]] {
+        assert_refused(&[&sweep[..], &option].concat(), &["socket 1 to 3, "]);
+    }
+    // No command says a line twice, whatever is wrong.
+    let nowhere = "/no/such/file";
+    for line in [
+        &["run", nowhere][..],
+        &["load", nowhere],
+        &[
+            "load", "--client", "nosuch0", "--server", "nosuch0", "--cps", "1",
+        ],
+        &["load", "--client", "memory:x", "--server", "memory:x"],
+        &[
+            "load",
+            "--client",
+            "memory:x",
+            "--server",
+            "memory:x",
+            "--cps",
+            "1",
+            "--answer",
+            "file:/no/such",
+        ],
+        &["trial", "--tx", "nosuch0", "--rx", "nosuch0"],
+        &["tx", "-i", "nosuch0", "--vlan", "5000"],
+        &["rx", "-i", "nosuch0"],
+        &["capture", "-i", "nosuch0", "-w", nowhere],
+        &["read", nowhere],
+        &[
+            "sweep",
+            "-H",
+            "127.0.0.1",
+            "--test",
+            "tcp_rr",
+            "--message",
+            "1,2",
+        ],
+        &["netserver", "-D", "-p", "99999"],
+        &["bench", "lb", nowhere],
+        &["pktgen", "run", nowhere],
+        &["pktgen", "watch", "-i", "nosuch0"],
+        &["lab", "up", "nosuch"],
+        &["doctor", "nosuch0"],
+    ] {
+        let output = run(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{line:?}: {said}"
+        );
+        let mut lines: Vec<&str> = said.lines().collect();
+        let all = lines.len();
+        assert!(all > 0, "{line:?} says nothing");
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), all, "{line:?}: {said}");
+    }
+}
+
 #[test]
 fn documents_have_a_schema() {
     for (line, schema) in [
