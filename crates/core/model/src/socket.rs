@@ -15,9 +15,9 @@ mod report;
 
 pub use problems::NUMBERED_BYTES;
 pub use report::{
-    ConfidenceReport, CpuUse, DatagramReport, SocketEndReport, SocketFailure, SocketFigures,
-    SocketInterval, SocketJobReport, SocketLive, SocketReport, SocketServerReport, SocketStage,
-    SocketStreamReport, TcpSample,
+    ConfidenceReport, CpuUse, DatagramReport, SocketDirection, SocketEndReport, SocketFailure,
+    SocketFigures, SocketInterval, SocketIntervalStream, SocketJobReport, SocketLive,
+    SocketOmitted, SocketReport, SocketServerReport, SocketStage, SocketStreamReport, TcpSample,
 };
 
 /// The port on which servers listen for control connections.
@@ -83,7 +83,8 @@ pub struct SocketJob {
     /// other one comes from the server.
     #[serde(skip_serializing_if = "is_default")]
     pub load_streams: u32,
-    /// Exclude this time after the start from all figures.
+    /// Exclude this time after the start from rates, times and intervals; counts of bytes and calls
+    /// have it, and say how much (`omitted`).
     #[serde(skip_serializing_if = "is_default")]
     pub omit: Span,
     /// Operations per second of each stream, on a fixed schedule: requests of `rr`, datagrams of a

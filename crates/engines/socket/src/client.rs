@@ -41,6 +41,7 @@ mod drive;
 mod failure;
 mod figures;
 mod grants;
+mod interval;
 mod lane;
 mod ports;
 mod prepare;
@@ -399,6 +400,8 @@ impl Course<'_> {
                     .as_ref()
                     .map(summary)
                     .unwrap_or_default(),
+                omitted: measured.omitted,
+                remote_omitted: told.and_then(|told| told.omitted(measured.omit)),
             });
             if measured.load {
                 load += share.bits_per_second;

@@ -244,6 +244,37 @@ pub struct SocketEndReport {
     /// TCP's own figures at the end of the last iteration, of the first stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSample>,
+    /// What of all this belongs to the time of `omit`, where this end tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<SocketOmitted>,
+}
+
+/// What was done in the time of `omit`: it is in the counts of an end or a stream, and in no rate, time
+/// or interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SocketOmitted {
+    /// Bytes, sent and received together.
+    pub bytes: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Calls, sends and receives together; null if the end does not tell.
+    pub calls: Option<u64>,
+    /// Segments sent again; null if the end does not tell.
+    pub retransmissions: Option<u64>,
+}
+
+impl SocketOmitted {
+    /// Of two streams together.
+    #[must_use]
+    pub fn and(self, more: Self) -> Self {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        Self {
+            bytes: self.bytes + more.bytes,
+            transactions: self.transactions + more.transactions,
+            calls: sum(self.calls, more.calls),
+            retransmissions: sum(self.retransmissions, more.retransmissions),
+        }
+    }
 }
 
 /// TCP's own figures of a connection (TCP_INFO).
@@ -349,6 +380,12 @@ pub struct SocketStreamReport {
     pub datagrams: Option<DatagramReport>,
     /// Time of an operation.
     pub latency_ns: Summary,
+    /// What of its counts belongs to the time of `omit`, at this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<SocketOmitted>,
+    /// At the server, if it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_omitted: Option<SocketOmitted>,
 }
 
 /// What happened in an interval.
@@ -364,6 +401,12 @@ pub struct SocketInterval {
     pub units: u64,
     /// Bits per second, of streams: what arrived; of a TCP sender what was acknowledged.
     pub throughput_bps: f64,
+    /// Of it, what went to the server. Null if no stream goes that way.
+    #[serde(default)]
+    pub up_bps: Option<f64>,
+    /// What came from the server.
+    #[serde(default)]
+    pub down_bps: Option<f64>,
     /// Of the others.
     pub transactions_per_second: f64,
     /// Time of an operation in this interval, where it was asked for.
@@ -371,6 +414,52 @@ pub struct SocketInterval {
     /// Each stream's TCP at the end of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpSample>,
+    /// Each stream, in the order of the report's `streams`.
+    #[serde(default)]
+    pub streams: Vec<SocketIntervalStream>,
+}
+
+/// What one stream did in an interval, as far as this end knows: null is what only the other end could
+/// tell, and does not while the test runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SocketIntervalStream {
+    /// As in the report's `streams`: `up 1`. Those that only load the path begin with `load`.
+    pub name: String,
+    /// Which way its data goes.
+    pub direction: SocketDirection,
+    /// Bytes (sent or received by this end) or transactions.
+    pub units: u64,
+    /// Bits per second of a stream: what arrived; of a TCP sender what was acknowledged; of a sender of
+    /// datagrams what was sent.
+    pub throughput_bps: f64,
+    /// Of the others.
+    pub transactions_per_second: f64,
+    /// Segments that this end sent again. Null where the server sends, and without TCP.
+    pub retransmissions: Option<u64>,
+    /// Congestion window of this end at the end of it, segments. Null as above.
+    pub cwnd: Option<u32>,
+    /// Smoothed round trip at the end of it, µs. Null as above.
+    pub rtt_us: Option<u32>,
+    /// Datagrams of a stream that this end sent or received, duplicates included.
+    pub datagrams: Option<u64>,
+    /// Datagrams with numbers that this end found missing, less those of earlier intervals that
+    /// came after all: so it may be negative. Null where none came, and where the server receives.
+    pub lost: Option<i64>,
+    /// Their RFC 3550 jitter at the end of it, ns. Null as `lost`.
+    pub jitter_rfc3550_ns: Option<f64>,
+}
+
+/// Which way the data of a stream goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketDirection {
+    /// To the server.
+    Up,
+    /// From the server.
+    Down,
+    /// Both ways: requests and responses, and connections.
+    #[default]
+    Both,
 }
 
 /// What ended a test before its time.

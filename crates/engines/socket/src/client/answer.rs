@@ -1,6 +1,8 @@
 //! What the server said, in whichever words.
 
-use wb_model::socket::{CpuUse, SocketEndReport, TcpSample};
+use std::time::Duration;
+
+use wb_model::socket::{CpuUse, SocketEndReport, SocketOmitted, TcpSample};
 use wb_omni::{
     AnswerError, ClassicKind, ClassicResponse, ClassicResults, CpuFigures, Flags, OmniResponse,
     OmniResults, ResponseExtension, ResultsExtension, ResultsLayout, TcpFigures,
@@ -80,6 +82,7 @@ pub(super) struct Told {
     pub(super) receive_calls: u64,
     pub(super) bytes_sent: u64,
     pub(super) send_calls: u64,
+    pub(super) transactions: u64,
     pub(super) failed_sends: u64,
     pub(super) receive_buffer: Option<u32>,
     pub(super) send_buffer: Option<u32>,
@@ -112,6 +115,7 @@ impl Told {
             receive_calls: said.receive_calls.into(),
             bytes_sent: said.bytes_sent,
             send_calls: said.send_calls.into(),
+            transactions: said.transactions.into(),
             failed_sends: said.failed_sends.into(),
             receive_buffer: said.receive_buffer,
             send_buffer: said.send_buffer,
@@ -147,6 +151,20 @@ impl Told {
     /// TCP's own figures of the server's end.
     pub(super) fn tcp(&self) -> Option<TcpSample> {
         self.extension?.tcp.map(tcp_sample)
+    }
+
+    /// What of it belongs to the time of `omit`, if a server of ours has left that out.
+    pub(super) fn omitted(&self, omit: Duration) -> Option<SocketOmitted> {
+        let more = self.extension.filter(|_| omit > Duration::ZERO)?;
+        let bytes = self.bytes_received + self.bytes_sent;
+        Some(SocketOmitted {
+            bytes: bytes.checked_sub(more.bytes_after_omit)?,
+            transactions: self
+                .transactions
+                .saturating_sub(more.transactions_after_omit),
+            calls: None,
+            retransmissions: None,
+        })
     }
 
     /// Adds what it says to the server's end; the sums are over the streams.

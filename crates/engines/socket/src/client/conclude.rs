@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_model::socket::{SocketEndReport, SocketFailure, SocketProtocol, SocketStage, SocketTest};
+use wb_model::socket::{
+    SocketEndReport, SocketFailure, SocketOmitted, SocketProtocol, SocketStage, SocketTest,
+};
 use wb_omni::{ClassicKind, Request};
 
 use super::{
@@ -17,7 +19,7 @@ use super::{
     role::Role,
     round::{Round, Settings, Stream, Turn},
     watch::Watched,
-    window::Span,
+    window::{Reading, Span},
 };
 use crate::cpu::clamped;
 
@@ -107,7 +109,7 @@ pub(super) fn conclude(
         streams,
         turn,
         outcomes,
-        watched.spans,
+        (watched.spans, watched.omitted),
         told,
         round,
     );
@@ -203,7 +205,7 @@ fn measure(
     streams: &[Stream],
     turn: Turn,
     outcomes: Vec<Outcome>,
-    spans: Option<Vec<Span>>,
+    (spans, omitted): (Option<Vec<Span>>, Option<Vec<Reading>>),
     told: Vec<Option<Told>>,
     round: &mut Round,
 ) {
@@ -213,9 +215,12 @@ fn measure(
         round.warn("the streams did not run at the same time; each counts over its own");
     }
     let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
+    let mut omitted = omitted.map(Vec::into_iter);
     let mut cpus = Vec::new();
     for ((stream, outcome), told) in streams.iter().zip(outcomes).zip(told) {
         let span = spans.as_mut().and_then(Iterator::next);
+        let omitted = omitted.as_mut().and_then(Iterator::next);
+        let omitted = omitted.map(|reading| reading.omitted());
         if let Some(told) = &told {
             cpus.extend(told.cpu);
             // A server that may not, or cannot, goes on with what it has and says nothing else.
@@ -230,10 +235,12 @@ fn measure(
             }
             if !stream.load {
                 told.add_to(&mut round.remote);
+                add_omitted(told.omitted(turn.omit), &mut round.remote);
             }
         }
         if !stream.load {
             add_outcome(&outcome, &mut round.local);
+            add_omitted(omitted, &mut round.local);
         }
         if outcome.tally.unsent > 0 {
             round.warn(format!(
@@ -262,6 +269,7 @@ fn measure(
             omit: turn.omit,
             outcome,
             span,
+            omitted,
             told,
         });
     }
@@ -280,6 +288,13 @@ fn measure(
     }
     if job.protocol == SocketProtocol::Mptcp && round.measured.len() > 1 {
         round.warn("MPTCP does not tell what was acknowledged; the servers' counts are summed");
+    }
+}
+
+/// All streams of a test tell it, or none does.
+fn add_omitted(omitted: Option<SocketOmitted>, end: &mut SocketEndReport) {
+    if let Some(more) = omitted {
+        end.omitted = Some(end.omitted.map_or(more, |sum| sum.and(more)));
     }
 }
 

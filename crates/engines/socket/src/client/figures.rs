@@ -5,7 +5,7 @@ use std::time::Duration;
 use wb_measure::mean_of;
 use wb_model::{
     report::Summary,
-    socket::{CpuUse, DatagramReport, SocketFigures, SocketProtocol, SocketTest},
+    socket::{CpuUse, DatagramReport, SocketFigures, SocketOmitted, SocketProtocol, SocketTest},
 };
 use wb_omni::{DatagramFigures, LatencyFigures};
 
@@ -23,6 +23,8 @@ pub(super) struct Measured {
     pub(super) outcome: Outcome,
     /// The time it had in common with the others, if that is what counts.
     pub(super) span: Option<Span>,
+    /// What it did in the time of `omit`.
+    pub(super) omitted: Option<SocketOmitted>,
     /// The server's results.
     pub(super) told: Option<Told>,
 }

@@ -52,6 +52,8 @@ pub(super) struct Lane {
     pub(super) role: Role,
     /// Whether it only loads the path.
     pub(super) load: bool,
+    /// Its calls are datagrams.
+    pub(super) datagrams: bool,
     /// Ends the loop.
     pub(super) run: Stopper,
     /// Ends the tear-down.
@@ -71,7 +73,7 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(
         role: Role,
-        load: bool,
+        (load, datagrams): (bool, bool),
         socket: Option<OwnedFd>,
         meter: Option<Arc<Meter>>,
         bell: &Arc<Bell>,
@@ -79,6 +81,7 @@ impl Lane {
         Self {
             role,
             load,
+            datagrams,
             run: Stopper::new(),
             drain: Stopper::new(),
             abort: AtomicBool::new(false),
@@ -109,25 +112,14 @@ impl Lane {
             .and_then(|socket| tcp_sample(socket.as_fd()))
     }
 
-    /// Units of its kind so far.
-    pub(super) fn units(&self) -> u64 {
-        if self.role.is_stream() {
-            self.counters.bytes()
-        } else {
-            self.counters.transactions()
-        }
-    }
-
     pub(super) fn read(&self) -> Reading {
-        let acked = match self.role {
-            Role::Up => self.sample().map(|sample| sample.bytes_acked),
-            _ => None,
-        };
         Reading {
+            tcp: self.sample(),
             at: Instant::now(),
             bytes: self.counters.bytes(),
+            calls: self.counters.calls(),
             transactions: self.counters.transactions(),
-            acked,
+            numbers: self.counters.numbers(),
         }
     }
 }

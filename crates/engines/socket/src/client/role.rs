@@ -1,6 +1,6 @@
 //! What one stream of a test does, as the client sees it.
 
-use wb_model::socket::SocketTest;
+use wb_model::socket::{SocketDirection, SocketTest};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -42,6 +42,15 @@ impl Role {
             Self::Crr => "crr",
             Self::Cc => "cc",
             Self::Mss => "mss",
+        }
+    }
+
+    /// Which way its data goes.
+    pub(super) const fn direction(self) -> SocketDirection {
+        match self {
+            Self::Up => SocketDirection::Up,
+            Self::Down => SocketDirection::Down,
+            Self::Rr | Self::Crr | Self::Cc | Self::Mss => SocketDirection::Both,
         }
     }
 

@@ -368,7 +368,8 @@ fn moving(
                 && (one.grants.all || turn.length.amount().is_none_or(|n| n <= 1 << 31)),
         };
         let (task, socket) = one.prepared.task(job, terms);
-        lanes.push(Lane::new(stream.role, stream.load, socket, meter, &bell));
+        let kind = (stream.load, job.protocol.is_datagram());
+        lanes.push(Lane::new(stream.role, kind, socket, meter, &bell));
         rest.push((task, recorder, one.to));
     }
     thread::scope(|scope| {
@@ -398,6 +399,7 @@ fn moving(
         }
         let watched = Watch {
             lanes: &lanes,
+            names: &round.names,
             controls: streams
                 .iter_mut()
                 .map(|stream| stream.control.as_mut())

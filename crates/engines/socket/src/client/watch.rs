@@ -8,18 +8,17 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags};
-use wb_measure::Histogram;
-use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage, TcpSample};
+use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage};
 use wb_omni::Request;
 
 use super::{
     control::{Control, NOTICE, wait},
     failure::failure,
+    interval::{Between, Tick},
     lane::{Bell, Lane, Phase},
     role::Role,
     window::{Reading, Span},
 };
-use crate::summary::summary;
 
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
@@ -64,6 +63,8 @@ impl Default for Patience {
 pub(super) struct Watch<'a> {
     pub(super) lanes: &'a [Lane],
     /// Of each lane.
+    pub(super) names: &'a [String],
+    /// Of each lane.
     pub(super) controls: Vec<Option<&'a mut Control>>,
     /// Whether the server of a lane is to be told the end.
     pub(super) tell_end: &'a [bool],
@@ -87,6 +88,8 @@ pub(super) struct Watch<'a> {
 pub(super) struct Watched {
     /// Of each lane, if all were running together.
     pub(super) spans: Option<Vec<Span>>,
+    /// Of each lane at the end of the time of `omit`, if that came.
+    pub(super) omitted: Option<Vec<Reading>>,
     pub(super) intervals: Vec<SocketInterval>,
     pub(super) failure: Option<SocketFailure>,
     /// Somebody wished the end.
@@ -105,23 +108,12 @@ struct State {
     /// Datagram receivers are told later.
     grace: bool,
     tick: Option<Tick>,
+    /// Units at the begin of the first interval.
+    first: u64,
     moved: u64,
     moved_at: Instant,
     looked_at: Instant,
     seen: Watched,
-}
-
-struct Tick {
-    length: Duration,
-    /// End of the running interval.
-    due: Instant,
-    since: Instant,
-    /// Bytes that have arrived, at its begin.
-    delivered: u64,
-    units: u64,
-    first: u64,
-    /// Of the interval before, for what belongs to it still.
-    latency: Histogram,
 }
 
 impl Watch<'_> {
@@ -135,13 +127,16 @@ impl Watch<'_> {
             closing: None,
             grace: false,
             tick: None,
+            first: 0,
             moved: 0,
             moved_at: start,
             looked_at: start,
             seen: Watched::default(),
         };
         if !state.omitting {
-            self.first_tick(&mut state, start);
+            // What went before anybody looked belongs to the first interval.
+            let nothing = self.lanes.iter().map(|_| Reading::none(start)).collect();
+            self.first_tick(&mut state, start, nothing);
         }
         while self.lanes.iter().any(|lane| lane.phase() < Phase::Done) {
             self.step(&mut state);
@@ -164,7 +159,13 @@ impl Watch<'_> {
                 meter.resume();
             }
             let begun = state.start + self.omit;
-            self.first_tick(state, begun);
+            let (_, readings) = self.counted();
+            self.first_tick(state, begun, readings.clone());
+            if state.closing.is_none() && self.all_move() {
+                // So that what is omitted and what counts are all that there is.
+                state.begin = Some(readings.clone());
+            }
+            state.seen.omitted = Some(readings);
         }
         self.window(state);
         self.ticks(state, now);
@@ -186,17 +187,20 @@ impl Watch<'_> {
 
     /// The window begins when all move, and ends when the first does not any more.
     fn window(&self, state: &mut State) {
-        let phase = |lane: &Lane| lane.phase();
         if state.begin.is_none() && !state.omitting && state.closing.is_none() {
-            if self.lanes.iter().all(|lane| phase(lane) == Phase::Moving) {
+            if self.all_move() {
                 state.begin = Some(self.readings());
             }
         } else if state.begin.is_some()
             && state.end.is_none()
-            && self.lanes.iter().any(|lane| phase(lane) >= Phase::Looped)
+            && self.lanes.iter().any(|lane| lane.phase() >= Phase::Looped)
         {
             state.end = Some(self.readings());
         }
+    }
+
+    fn all_move(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.phase() == Phase::Moving)
     }
 
     fn readings(&self) -> Vec<Reading> {
@@ -321,56 +325,41 @@ impl Watch<'_> {
         }
     }
 
-    fn first_tick(&self, state: &mut State, from: Instant) {
-        // What went before anybody looked belongs to the first interval, if that is the test's begin.
-        let (units, delivered) = match from == state.start {
-            true => (0, 0),
-            false => (self.units(), self.delivered()),
-        };
-        state.tick = self.interim.map(|length| Tick {
-            length,
-            due: from + length,
-            since: from,
-            delivered,
-            units,
-            first: units,
-            latency: Histogram::new(),
-        });
+    fn first_tick(&self, state: &mut State, from: Instant, begin: Vec<Reading>) {
+        state.first = self.units(&begin);
+        state.tick = self
+            .interim
+            .map(|length| Tick::new(from, from + length, begin));
     }
 
-    fn units(&self) -> u64 {
+    /// Of all lanes but loads.
+    fn units(&self, readings: &[Reading]) -> u64 {
         self.lanes
             .iter()
-            .filter(|lane| !lane.load)
-            .map(Lane::units)
-            .sum()
-    }
-
-    /// Bytes that have arrived: of a sender what TCP says was acknowledged, because its buffers fill
-    /// faster than the path carries.
-    fn delivered(&self) -> u64 {
-        let lanes = self.lanes.iter().filter(|lane| !lane.load);
-        lanes
-            .map(|lane| {
-                let reading = lane.read();
-                reading.acked.unwrap_or(reading.bytes)
+            .zip(readings)
+            .filter(|(lane, _)| !lane.load)
+            .map(|(lane, reading)| match lane.role.is_stream() {
+                true => reading.bytes,
+                false => reading.transactions,
             })
             .sum()
     }
 
     fn ticks(&mut self, state: &mut State, now: Instant) {
-        let Some(tick) = &mut state.tick else { return };
+        let (Some(tick), Some(length)) = (&mut state.tick, self.interim) else {
+            return;
+        };
         if now < tick.due {
             return;
         }
         // Intervals that nobody could look at in time become one.
         let due = tick.due;
         while tick.due <= now {
-            tick.due += tick.length;
+            tick.due += length;
         }
         // So does what is left at the end, with the last that is whole.
         let left = |time: Duration| (state.start + time).saturating_duration_since(due);
-        if self.time.is_some_and(|time| left(time) < tick.length / 2) {
+        if self.time.is_some_and(|time| left(time) < length / 2) {
             return;
         }
         self.interval(state);
@@ -378,88 +367,71 @@ impl Watch<'_> {
 
     fn last_tick(&mut self, state: &mut State) {
         let now = Instant::now();
-        if state.tick.as_ref().is_some_and(|tick| now > tick.since) {
+        if state.tick.as_ref().is_some_and(|tick| now > tick.since()) {
             self.interval(state);
         }
         state.tick = None;
     }
 
-    /// Units and bytes that have arrived, and when that was.
-    fn counted(&self) -> (Instant, u64, u64) {
+    /// Readings of all lanes, and when that was.
+    fn counted(&self) -> (Instant, Vec<Reading>) {
         let mut tries = 0;
         loop {
             let before = Instant::now();
-            let counts = (self.units(), self.delivered());
+            let readings = self.readings();
             let now = Instant::now();
             tries += 1;
             // Who was put off the CPU meanwhile would give the bytes of one time for those of another.
             if now - before < INSTANT || tries == TRIES {
-                return (now, counts.0, counts.1);
+                return (now, readings);
             }
         }
     }
 
     fn interval(&mut self, state: &mut State) {
-        let (now, units, delivered) = self.counted();
-        let Some(tick) = &mut state.tick else { return };
+        let (now, readings) = self.counted();
+        let (Some(tick), Some(whole)) = (&mut state.tick, self.interim) else {
+            return;
+        };
         // What is left of a test that ended just behind an interval is no interval of its own.
-        let stub = now.saturating_duration_since(tick.since) < tick.length / 10;
-        let before = state.seen.intervals.last();
-        let joined = stub && before.is_some();
-        if let Some(before) = before.filter(|_| stub) {
-            let begun = state.start + Duration::from_secs_f64(before.from_s);
-            let length = before.to_s - before.from_s;
-            let units = tick.units - before.units;
-            if before.transactions_per_second == 0.0 {
-                let bytes = before.throughput_bps * length / 8.0;
-                tick.delivered = tick.delivered.saturating_sub(bytes.round() as u64);
-            }
-            (tick.since, tick.units) = (begun, units);
+        let stub = now.saturating_duration_since(tick.since()) < whole / 10;
+        let joined = stub && tick.join();
+        if joined {
             state.seen.intervals.pop();
-        } else {
-            tick.latency = Histogram::new();
         }
-        let length = now.saturating_duration_since(tick.since).as_secs_f64();
+        let from = tick.since();
+        let seconds = now.saturating_duration_since(from).as_secs_f64();
         let since = |at: Instant| at.saturating_duration_since(state.start).as_secs_f64();
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let done = units.saturating_sub(tick.units);
-        let per_second = |n: u64| {
-            if length > 0.0 { n as f64 / length } else { 0.0 }
-        };
-        let arrived = per_second(delivered.saturating_sub(tick.delivered));
-        let transactions = self.live.transactions;
-        let latency = &mut tick.latency;
+        let (begin, latency) = tick.held(joined);
         for lane in self.lanes.iter().filter(|lane| !lane.load) {
             if let Some(meter) = &lane.meter {
                 latency.merge(&meter.take());
             }
         }
+        let between = Between {
+            lanes: self.lanes,
+            names: self.names,
+            begin,
+            end: &readings,
+            seconds,
+        };
         let interval = SocketInterval {
-            from_s: since(tick.since),
+            from_s: since(from),
             to_s: since(now),
             ended_s: wall.as_secs_f64(),
-            units: done,
-            throughput_bps: if transactions { 0.0 } else { 8.0 * arrived },
-            transactions_per_second: if transactions { per_second(done) } else { 0.0 },
-            latency_ns: summary(latency),
-            tcp: self
-                .lanes
-                .iter()
-                .filter_map(Lane::sample)
-                .collect::<Vec<TcpSample>>(),
+            ..between.interval(self.live.transactions, latency)
         };
         let live = SocketLive {
-            units: done,
-            interval_s: length,
+            units: interval.units,
+            interval_s: seconds,
             ended_s: interval.ended_s,
-            total: units - tick.first,
+            total: self.units(&readings).saturating_sub(state.first),
             ..self.live
         };
-        tick.since = now;
-        tick.units = units;
-        tick.delivered = delivered;
+        tick.next(now, readings);
         state.seen.intervals.push(interval);
         // Who looks on has been told of most of it.
         if !joined {

@@ -5,15 +5,57 @@
 
 use std::time::Instant;
 
-/// Counters of a stream at an instant.
+use wb_model::socket::{SocketOmitted, TcpSample};
+
+use crate::flow::Numbers;
+
+/// Counters of a stream at an instant, from its begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) at: Instant,
     /// Bytes moved by this end.
     pub(super) bytes: u64,
+    /// Calls; datagrams of a stream of them.
+    pub(super) calls: u64,
     pub(super) transactions: u64,
-    /// Bytes that the other end has taken, where TCP tells.
-    pub(super) acked: Option<u64>,
+    /// TCP's own figures, where it tells.
+    pub(super) tcp: Option<TcpSample>,
+    /// What the numbers in datagrams told, where this end receives them.
+    pub(super) numbers: Option<Numbers>,
+}
+
+impl Reading {
+    /// Before anything was done.
+    pub(super) fn none(at: Instant) -> Self {
+        Self {
+            at,
+            bytes: 0,
+            calls: 0,
+            transactions: 0,
+            tcp: None,
+            numbers: None,
+        }
+    }
+
+    /// Bytes of a sender that have arrived: what TCP says was acknowledged, where it tells.
+    pub(super) fn acked(&self) -> u64 {
+        self.tcp.map_or(self.bytes, |tcp| tcp.bytes_acked)
+    }
+
+    /// Segments that this end sent again.
+    pub(super) fn retransmissions(&self) -> u64 {
+        self.tcp.map_or(0, |tcp| tcp.retransmissions.into())
+    }
+
+    /// What was done until now, where this was read when the time of `omit` was over.
+    pub(super) fn omitted(&self) -> SocketOmitted {
+        SocketOmitted {
+            bytes: self.bytes,
+            transactions: self.transactions,
+            calls: Some(self.calls),
+            retransmissions: self.tcp.map(|tcp| tcp.retransmissions.into()),
+        }
+    }
 }
 
 /// A stream at both ends of the window.
@@ -49,10 +91,10 @@ impl Span {
         8.0 * self.per_second(self.bytes())
     }
 
-    /// Bits per second that the other end took, where TCP tells.
+    /// Bits per second of what was sent that the other end took, where TCP tells.
     pub(super) fn acked_bits_per_second(&self) -> Option<f64> {
-        let acked = self.end.acked?.saturating_sub(self.begin.acked?);
-        Some(8.0 * self.per_second(acked))
+        let (begin, end) = (self.begin.tcp?.bytes_acked, self.end.tcp?.bytes_acked);
+        Some(8.0 * self.per_second(end.saturating_sub(begin)))
     }
 
     pub(super) fn transactions(&self) -> u64 {
@@ -82,18 +124,22 @@ mod tests {
 
     fn span(seconds: f64, bytes: (u64, u64), acked: Option<(u64, u64)>) -> Span {
         let at = Instant::now();
+        let sample = |bytes_acked| TcpSample {
+            bytes_acked,
+            ..TcpSample::default()
+        };
         Span {
             begin: Reading {
-                at,
                 bytes: bytes.0,
                 transactions: 5,
-                acked: acked.map(|a| a.0),
+                tcp: acked.map(|acked| sample(acked.0)),
+                ..Reading::none(at)
             },
             end: Reading {
-                at: at + Duration::from_secs_f64(seconds),
                 bytes: bytes.1,
                 transactions: 25,
-                acked: acked.map(|a| a.1),
+                tcp: acked.map(|acked| sample(acked.1)),
+                ..Reading::none(at + Duration::from_secs_f64(seconds))
             },
         }
     }

@@ -427,6 +427,9 @@ impl DatagramReceiver {
             tally.receive_calls += calls;
             tally.bytes_received += bytes;
             run.counters.add(calls, bytes);
+            if let Some(tags) = &self.tags {
+                run.counters.set_numbers(tags.numbers());
+            }
             if ended {
                 return Err(Ended::Eof);
             }

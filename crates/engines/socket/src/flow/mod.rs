@@ -153,6 +153,21 @@ pub struct Counters {
     bytes: AtomicU64,
     calls: AtomicU64,
     transactions: AtomicU64,
+    numbered: AtomicU64,
+    missing: AtomicU64,
+    /// Bits of an `f64`.
+    jitter: AtomicU64,
+}
+
+/// What the numbers in datagrams have told so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Numbers {
+    /// Datagrams with our number that came, without duplicates.
+    pub came: u64,
+    /// Numbers below the highest that have not come.
+    pub missing: u64,
+    /// RFC 3550 jitter, ns; `None` before the second datagram.
+    pub jitter_ns: Option<f64>,
 }
 
 /// One loop's counters, for those who look on.
@@ -184,6 +199,27 @@ impl Counters {
         self.bytes.store(now + bytes, Ordering::Relaxed);
         let now = self.calls.load(Ordering::Relaxed);
         self.calls.store(now + calls, Ordering::Relaxed);
+    }
+
+    /// What the numbers in datagrams have told; `None` before the first that has one.
+    #[must_use]
+    pub fn numbers(&self) -> Option<Numbers> {
+        let came = self.numbered.load(Ordering::Acquire);
+        let jitter_ns = (came > 1).then(|| f64::from_bits(self.jitter.load(Ordering::Relaxed)));
+        (came > 0).then(|| Numbers {
+            came,
+            missing: self.missing.load(Ordering::Relaxed),
+            jitter_ns,
+        })
+    }
+
+    /// Says what they have told. Only the loop's thread calls it.
+    #[inline]
+    pub fn set_numbers(&self, numbers: Numbers) {
+        self.missing.store(numbers.missing, Ordering::Relaxed);
+        let jitter = numbers.jitter_ns.unwrap_or(0.0);
+        self.jitter.store(jitter.to_bits(), Ordering::Relaxed);
+        self.numbered.store(numbers.came, Ordering::Release);
     }
 
     /// Counts a transaction. Only the loop's thread calls it.

@@ -4,6 +4,7 @@ use wb_measure::{Arrival, Histogram, SequenceTracker, WindowSize};
 use wb_model::socket::DatagramReport;
 use wb_wire::Tag;
 
+use super::Numbers;
 use crate::summary::summary;
 
 /// Datagrams of one stream by their tags.
@@ -100,6 +101,16 @@ impl TagReader {
         }
     }
 
+    /// What is known so far, for those who look on.
+    #[inline]
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers {
+            came: self.sequence.unique(),
+            missing: self.sequence.missing(),
+            jitter_ns: self.jitter,
+        }
+    }
+
     pub(super) fn report(&self) -> TagReport {
         TagReport {
             received: self.sequence.received(),
@@ -156,6 +167,9 @@ mod tests {
             jitter += (variation - jitter) / 16.0;
         }
         assert_eq!(report.jitter_ns, Some(jitter));
+        let numbers = reader.numbers();
+        assert_eq!((numbers.came, numbers.missing), (4, 2));
+        assert_eq!(numbers.jitter_ns, report.jitter_ns);
         let datagrams = report.report(8);
         assert_eq!((datagrams.sent, datagrams.lost), (8, 4));
         assert_eq!(datagrams.one_way_ns.max, Some(260));

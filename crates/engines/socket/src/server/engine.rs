@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, path::PathBuf};
 
 use wb_model::socket::{ReceiveBy, SocketSide};
 use wb_omni::Features;
+use wb_wire::Tag;
 
 use super::ask::{Ask, Work};
 use crate::{
@@ -202,7 +203,8 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                         rate: datagrams_per_second(side.pacing_bps, sent_size),
                         pace: Pace::of(side),
                         limit,
-                        flow: None,
+                        // A socket carries one stream only. It was granted only where it has room.
+                        flow: (tagged && sent_size as usize >= Tag::LEN).then_some(0),
                         spin,
                     })?,
                     target,

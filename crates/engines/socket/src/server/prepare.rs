@@ -9,6 +9,7 @@ use std::{
 
 use wb_model::socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide};
 use wb_omni::{Family, Features, ResponseExtension};
+use wb_wire::Tag;
 
 use super::{
     ask::{Ask, Errno, Work},
@@ -260,7 +261,12 @@ fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
         && streams
         && sys::get_int(fd, libc::IPPROTO_UDP, UDP_GRO).is_ok_and(|on| on != 0);
     let has = |feature: Features| match feature {
-        Features::UDP_TAGGED => datagrams && streams,
+        // What we send needs room for it; a size that nobody asked for has that.
+        Features::UDP_TAGGED => {
+            let size = ask.side.send_size.filter(|_| ask.work == Work::Send);
+            let stream = streams || ask.work == Work::Send;
+            datagrams && stream && size.is_none_or(|size| size as usize >= Tag::LEN)
+        }
         Features::GRO => gro,
         Features::ZERO_COPY_RECEIVE => ask.side.receive_by == ReceiveBy::Discard && streams,
         Features::MPTCP => ask.protocol == SocketProtocol::Mptcp,

@@ -14,9 +14,11 @@ use crate::kit::{Lab, Running, eventually, privileged, system};
 
 mod faults;
 mod interop;
+mod intervals;
 mod many;
 mod rates;
 mod requests;
+mod rows;
 mod sweep;
 
 /// The hosts b of the labs.

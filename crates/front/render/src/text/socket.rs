@@ -3,8 +3,8 @@
 use wb_model::{
     Report,
     socket::{
-        SocketEndReport, SocketFigures, SocketJob, SocketJobReport, SocketServerReport, SocketTest,
-        TcpSample,
+        SocketEndReport, SocketFigures, SocketIntervalStream, SocketJob, SocketJobReport,
+        SocketServerReport, SocketTest, TcpSample,
     },
 };
 
@@ -294,6 +294,7 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
     for line in ends.without_blank_columns().lines(2) {
         page.line(Tone::Plain, &line);
     }
+    omitted(page, job);
     if let Some(d) = &job.datagrams {
         page.gap();
         let jitter = match d.jitter_rfc3550_ns {
@@ -455,6 +456,10 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
         .right("from")
         .right("to")
         .right("rate")
+        .right("up")
+        .right("down")
+        .right("lost")
+        .right("jitter")
         .right("retransmits")
         .right("rtt")
         .right("window")
@@ -478,6 +483,19 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
             format!("{:.3} s", i.from_s),
             format!("{:.3} s", i.to_s),
             rate,
+            // Of one way they say nothing new.
+            i.up_bps
+                .filter(|_| i.down_bps.is_some())
+                .map_or_else(String::new, rate_bps),
+            i.down_bps
+                .filter(|_| i.up_bps.is_some())
+                .map_or_else(String::new, rate_bps),
+            lost_then(&i.streams),
+            i.streams
+                .iter()
+                .filter_map(|stream| stream.jitter_rfc3550_ns)
+                .reduce(f64::max)
+                .map_or_else(String::new, time_ns),
             again,
             first.map_or_else(String::new, |t| time_ns(f64::from(t.rtt_us) * 1e3)),
             first.map_or_else(String::new, |t| count(t.cwnd.into())),
@@ -488,6 +506,29 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
     page.gap();
     for line in table.without_blank_columns().lines(2) {
         page.line(Tone::Plain, &line);
+    }
+}
+
+/// Lost datagrams of the streams that tell. Late ones may be more than those that went missing.
+fn lost_then(streams: &[SocketIntervalStream]) -> String {
+    let told = streams.iter().filter_map(|stream| stream.lost);
+    let sum = told.reduce(|a, b| a + b);
+    sum.map_or_else(String::new, |n| {
+        let sign = if n < 0 { "-" } else { "" };
+        format!("{sign}{}", count(n.unsigned_abs()))
+    })
+}
+
+/// What was moved in the time of `omit`, which the rates leave out.
+fn omitted(page: &mut Page, job: &SocketJobReport) {
+    let told = [("here", job.local.omitted), ("there", job.remote.omitted)];
+    let told: Vec<String> = told
+        .into_iter()
+        .filter_map(|(name, end)| Some(format!("{name} {} bytes", count(end?.bytes))))
+        .collect();
+    if !told.is_empty() {
+        let what = format!("{}; counted above, in no rate", told.join(", "));
+        page.item(Tone::Plain, "  omitted     ", Tone::Plain, &what);
     }
 }
 

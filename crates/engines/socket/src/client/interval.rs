@@ -1,0 +1,153 @@
+//! An interval: what each stream did between two readings of its counters, and all together.
+
+use std::time::Instant;
+
+use wb_measure::Histogram;
+use wb_model::socket::{SocketInterval, SocketIntervalStream};
+
+use super::{lane::Lane, role::Role, window::Reading};
+use crate::summary::summary;
+
+/// Between two readings of all lanes.
+pub(super) struct Between<'a> {
+    pub(super) lanes: &'a [Lane],
+    pub(super) names: &'a [String],
+    pub(super) begin: &'a [Reading],
+    pub(super) end: &'a [Reading],
+    /// Length, s.
+    pub(super) seconds: f64,
+}
+
+impl Between<'_> {
+    /// The interval but for its place in time. `transactions`: they are what the test counts.
+    pub(super) fn interval(&self, transactions: bool, latency: &Histogram) -> SocketInterval {
+        let streams: Vec<SocketIntervalStream> = (0..self.lanes.len())
+            .map(|index| self.stream(index))
+            .collect();
+        // A load is no part of what is measured.
+        let sum = |of: fn(&SocketIntervalStream) -> f64, role: Option<Role>| {
+            let chosen = self.lanes.iter().zip(&streams);
+            let mut chosen = chosen
+                .filter(|(lane, _)| !lane.load && role.is_none_or(|role| lane.role == role))
+                .map(|(_, stream)| of(stream))
+                .peekable();
+            chosen.peek().is_some().then(|| chosen.sum::<f64>())
+        };
+        let bps = |role| sum(|stream| stream.throughput_bps, role);
+        let foreground = self.lanes.iter().zip(&streams);
+        SocketInterval {
+            units: foreground
+                .filter(|(lane, _)| !lane.load)
+                .map(|(_, stream)| stream.units)
+                .sum(),
+            throughput_bps: bps(None).filter(|_| !transactions).unwrap_or(0.0),
+            up_bps: bps(Some(Role::Up)),
+            down_bps: bps(Some(Role::Down)),
+            transactions_per_second: sum(|stream| stream.transactions_per_second, None)
+                .filter(|_| transactions)
+                .unwrap_or(0.0),
+            latency_ns: summary(latency),
+            tcp: self.end.iter().filter_map(|reading| reading.tcp).collect(),
+            streams,
+            ..SocketInterval::default()
+        }
+    }
+
+    fn stream(&self, index: usize) -> SocketIntervalStream {
+        let (lane, begin, end) = (&self.lanes[index], &self.begin[index], &self.end[index]);
+        let role = lane.role;
+        let per_second = |units: u64| match self.seconds > 0.0 {
+            true => units as f64 / self.seconds,
+            false => 0.0,
+        };
+        let more = |of: fn(&Reading) -> u64| of(end).saturating_sub(of(begin));
+        let units = match role.is_stream() {
+            true => more(|reading| reading.bytes),
+            false => more(|reading| reading.transactions),
+        };
+        // Buffers of a sender fill faster than the path carries.
+        let arrived = match role {
+            Role::Up => more(Reading::acked),
+            _ => units,
+        };
+        // The receiver's TCP knows nothing of these.
+        let sender = end.tcp.filter(|_| role != Role::Down);
+        let numbers = end.numbers.and_then(|end| {
+            let begin = begin.numbers.unwrap_or_default();
+            (end.came > begin.came).then_some((begin, end))
+        });
+        SocketIntervalStream {
+            name: self.names.get(index).cloned().unwrap_or_default(),
+            direction: role.direction(),
+            units,
+            throughput_bps: match role.is_stream() {
+                true => 8.0 * per_second(arrived),
+                false => 0.0,
+            },
+            transactions_per_second: match role.is_stream() {
+                true => 0.0,
+                false => per_second(units),
+            },
+            retransmissions: sender.map(|_| more(Reading::retransmissions)),
+            cwnd: sender.map(|tcp| tcp.cwnd),
+            rtt_us: sender.map(|tcp| tcp.rtt_us),
+            datagrams: (lane.datagrams && role.is_stream()).then(|| more(|reading| reading.calls)),
+            lost: numbers
+                .map(|(begin, end)| end.missing.cast_signed() - begin.missing.cast_signed()),
+            jitter_rfc3550_ns: numbers.and_then(|(_, end)| end.jitter_ns),
+        }
+    }
+}
+
+/// The running interval.
+pub(super) struct Tick {
+    /// When it is over.
+    pub(super) due: Instant,
+    since: Instant,
+    begin: Vec<Reading>,
+    /// Begin of the one before, to which belongs what is no interval of its own.
+    before: Option<(Instant, Vec<Reading>)>,
+    latency: Histogram,
+}
+
+impl Tick {
+    pub(super) fn new(since: Instant, due: Instant, begin: Vec<Reading>) -> Self {
+        Self {
+            due,
+            since,
+            begin,
+            before: None,
+            latency: Histogram::new(),
+        }
+    }
+
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Goes back to the begin of the interval before. Whether there is one.
+    pub(super) fn join(&mut self) -> bool {
+        let before = self.before.take();
+        let joined = before.is_some();
+        if let Some(before) = before {
+            (self.since, self.begin) = before;
+        }
+        joined
+    }
+
+    /// Its begin, and the times that were recorded in it: those of the interval before too, if it was
+    /// joined to that.
+    pub(super) fn held(&mut self, joined: bool) -> (&[Reading], &mut Histogram) {
+        if !joined {
+            self.latency = Histogram::new();
+        }
+        (&self.begin, &mut self.latency)
+    }
+
+    /// The next one begins.
+    pub(super) fn next(&mut self, now: Instant, readings: Vec<Reading>) {
+        let begin = std::mem::replace(&mut self.begin, readings);
+        self.before = Some((self.since, begin));
+        self.since = now;
+    }
+}
