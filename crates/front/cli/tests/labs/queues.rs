@@ -58,7 +58,7 @@ fn assert_none_astray(job: &Value, place: &str) {
 /// Who has nothing left to wait for goes on handing on what arrives at its queues.
 #[test]
 fn workers_that_are_done_leave_nobody_waiting() {
-    if !privileged("workers_that_are_done_leave_nobody_waiting") {
+    if !privileged() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
