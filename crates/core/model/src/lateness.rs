@@ -149,6 +149,11 @@ impl Default for Turns {
 }
 
 impl Turns {
+    /// The first turn is to begin at this time at the latest: who begins later was away before it.
+    pub fn first_due(&mut self, ns: u64) {
+        self.expected_ns = self.expected_ns.min(ns);
+    }
+
     /// A turn begins. Returns for how long the worker was away, 0 if it was not.
     #[inline]
     pub fn begin(&mut self, now_ns: u64) -> u64 {
@@ -275,6 +280,16 @@ mod tests {
         // A sleep that was over before it began.
         turns.sleep_until(10);
         assert_eq!(turns.begin(30_100), 50);
+    }
+
+    #[test]
+    fn who_begins_too_late_was_away_before() {
+        for (first, away) in [(900, 0), (1_000, 0), (1_700, 700)] {
+            let mut turns = Turns::default();
+            turns.first_due(1_000);
+            assert_eq!(turns.begin(first), away);
+            assert_eq!(turns.begin(first + 5), 5);
+        }
     }
 
     #[test]

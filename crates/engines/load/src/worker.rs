@@ -210,9 +210,12 @@ impl LoadWorker {
         clock: &C,
     ) -> Result<Turn, PortError> {
         let mono = clock.monotonic_ns();
+        let start = control.start_at_mono_ns.load(Ordering::Acquire);
+        if self.zero.is_none() {
+            self.expected.first_due(start);
+        }
         self.note_turn(mono);
         let now = mono - *self.zero.get_or_insert(mono);
-        let start = control.start_at_mono_ns.load(Ordering::Acquire);
         let at = mono.checked_sub(start);
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);

@@ -196,6 +196,7 @@ impl Sender {
             .duration_ns
             .map_or(u64::MAX, |d| self.run_ns.saturating_add(d));
         self.wake_ns = self.begin_ns;
+        self.expected.first_due(self.begin_ns);
     }
 
     /// Takes a turn: fills a batch with what is due and hands it over.
