@@ -500,12 +500,17 @@ mod tests {
         plan::PortPlan,
     };
 
+    use std::sync::atomic::AtomicU32;
+    use wb_port::{
+        clock::Clock,
+        memory::{LinkOptions, link},
+    };
+
     use super::*;
     use crate::{Environment, load::prepare_load};
 
-    /// Nobody goes on as if nothing had happened where a worker is no more.
-    #[test]
-    fn a_worker_that_breaks_ends_the_run() {
+    /// Both ends of a link in memory, with two workers each.
+    fn both_ends() -> Plan {
         let mut plan = Plan::default();
         for (name, end) in [("c", LoadEnd::Client), ("s", LoadEnd::Server)] {
             let locator = "memory:x".parse().unwrap();
@@ -529,8 +534,14 @@ mod tests {
                 ..LoadJob::default()
             });
         }
+        plan
+    }
+
+    /// Nobody goes on as if nothing had happened where a worker is no more.
+    #[test]
+    fn a_worker_that_breaks_ends_the_run() {
         for broken in 0..2 {
-            let mut prepared = prepare_load(plan.clone(), &Environment::default()).unwrap();
+            let mut prepared = prepare_load(both_ends(), &Environment::default()).unwrap();
             prepared.jobs[broken].specs[1].config.mss = 0;
             let finished = prepared.run(&mut |_| ()).unwrap();
             let report = finished.report;
@@ -538,5 +549,29 @@ mod tests {
             assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
             assert!(report.reason.contains("mss"), "{}", report.reason);
         }
+    }
+
+    /// The clock of a port, which breaks after a while.
+    fn breaking() -> u64 {
+        static LOOKS: AtomicU32 = AtomicU32::new(0);
+        let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
+        assert!(looks < 20, "as it is meant to");
+        wall_ns()
+    }
+
+    #[test]
+    fn a_worker_that_panics_ends_the_run_and_what_others_counted_is_kept() {
+        let mut prepared = prepare_load(both_ends(), &Environment::default()).unwrap();
+        let options = LinkOptions {
+            mtu: 9000,
+            ..LinkOptions::new("breaking", Clock::Real(breaking))
+        };
+        let (mut near, _far) = link(&options).unwrap();
+        prepared.ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
+        let report = prepared.run(&mut |_| ()).unwrap().report;
+        assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
+        assert!(report.reason.contains("panicked"), "{}", report.reason);
+        let client = &report.load.unwrap().jobs[0];
+        assert!(client.totals.completed_connections > 0);
     }
 }
