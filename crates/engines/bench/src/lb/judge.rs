@@ -320,3 +320,125 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
         seconds: 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wb_model::report::PortReport;
+
+    use super::*;
+
+    fn item(metric: &str) -> Item {
+        let text = format!(
+            "[client]\nport = \"c/c0\"\nhosts = [\"198.18.1.1\"]\n\
+             [server]\nport = \"s/s0\"\nhosts = [\"198.19.2.1\"]\n\
+             [device]\nservice = [\"198.18.1.100\"]\n[[test]]\nmetric = \"{metric}\"\n"
+        );
+        let plan = LbPlan::from_toml("plan", &text).expect("a plan");
+        Item::of(&plan).remove(0)
+    }
+
+    fn shape(load: f64) -> Shape {
+        let second = std::time::Duration::from_secs(1);
+        Shape {
+            load,
+            ramp: second,
+            full: second,
+            drain: second,
+            opening: 0,
+            rest: second,
+        }
+    }
+
+    fn side(sent: u64, received: u64, dropped: u64) -> LoadJobReport {
+        let mut job = LoadJobReport::default();
+        job.frames.offered_frames = Some(sent);
+        job.frames.received_frames = Some(received);
+        job.frames.rx_dropped_frames = Some(dropped);
+        job
+    }
+
+    #[test]
+    fn what_came_to_the_interface_was_not_lost_by_the_device() {
+        let lost_and_dropped = |receiver: &LoadJobReport, came: Option<u64>| {
+            let mut port = PortReport::default();
+            for (side, n) in [
+                (&mut port.before, 7),
+                (&mut port.after, 7 + came.unwrap_or(0)),
+            ] {
+                side.insert("rx_packets".to_owned(), n);
+            }
+            missing(&side(100, 0, 0), receiver, came.is_some().then_some(&port))
+        };
+        assert_eq!(lost_and_dropped(&side(0, 90, 0), None), (10, 0));
+        assert_eq!(lost_and_dropped(&side(0, 90, 4), None), (6, 4));
+        assert_eq!(lost_and_dropped(&side(0, 90, 4), Some(97)), (3, 7));
+        // Strangers' frames that came there fill no gap, and more than is missing was not dropped.
+        let mut foreign = side(0, 90, 0);
+        foreign.frames.foreign_frames = Some(5);
+        assert_eq!(lost_and_dropped(&foreign, Some(97)), (8, 2));
+        assert_eq!(lost_and_dropped(&side(0, 90, 400), Some(500)), (0, 10));
+        // What it broke did not arrive.
+        let mut broken = side(0, 90, 0);
+        broken.counters.insert("rx_bad_checksum".to_owned(), 3);
+        assert_eq!(lost_and_dropped(&broken, None), (13, 0));
+    }
+
+    #[test]
+    fn frames_hold_only_if_they_were_sent_and_came() {
+        let (item, shape) = (item("oneway-pps"), shape(1000.0));
+        let of = |sent, lost, dropped, pps| {
+            let ours = LbOurs {
+                sent_frames: sent,
+                lost_frames: lost,
+                tester_dropped_frames: dropped,
+                ..LbOurs::default()
+            };
+            frames(&item, &shape, &ours, pps).outcome
+        };
+        assert_eq!(of(0, 0, 0, 1000.0), LbOutcome::Unread);
+        assert_eq!(of(1000, 0, 5, 1000.0), LbOutcome::Held);
+        assert_eq!(of(1000, 0, 6, 1000.0), LbOutcome::Unread);
+        assert_eq!(of(1000, 1, 6, 1000.0), LbOutcome::Broke);
+        assert_eq!(of(1000, 0, 0, 979.0), LbOutcome::Unoffered);
+    }
+
+    #[test]
+    fn connections_that_fail_for_our_own_drops_blame_nobody() {
+        let (item, shape) = (item("cps"), shape(1000.0));
+        let of = |attempted, failed, lost, dropped| {
+            let ours = LbOurs {
+                attempted,
+                failed,
+                lost_frames: lost,
+                tester_dropped_frames: dropped,
+                ..LbOurs::default()
+            };
+            cps(&item, &shape, &ours, 1.0).outcome
+        };
+        assert_eq!(of(1000, 0, 0, 0), LbOutcome::Held);
+        assert_eq!(of(1000, 1, 2, 1), LbOutcome::Broke);
+        assert_eq!(of(1000, 1, 1, 2), LbOutcome::Unread);
+        assert_eq!(of(0, 0, 0, 0), LbOutcome::Unread);
+        assert_eq!(of(900, 0, 0, 0), LbOutcome::Unoffered);
+    }
+
+    #[test]
+    fn held_connections_were_asked_twice_and_answered() {
+        let (item, shape) = (item("cc"), shape(1000.0));
+        let of = |held, requests, responses| {
+            let ours = LbOurs {
+                attempted: held,
+                held,
+                requests,
+                responses,
+                ..LbOurs::default()
+            };
+            let judged = cc(&item, &shape, &ours);
+            (judged.outcome, judged.through)
+        };
+        assert_eq!(of(1000, 2000, 2000), (LbOutcome::Held, 1000.0));
+        assert_eq!(of(1000, 1999, 1999), (LbOutcome::Unread, 1000.0));
+        assert_eq!(of(1000, 2000, 1990), (LbOutcome::Broke, 990.0));
+        assert_eq!(of(900, 1800, 1800), (LbOutcome::Unoffered, 900.0));
+    }
+}
