@@ -1,10 +1,11 @@
-//! A client and a server joined in memory: `exchange [CONNECTIONS [SIDE]]`. For instruction counts:
+//! A client and a server joined in memory: `exchange [CONNECTIONS]`, or `exchange REQUESTS udp`: so many
+//! datagrams, each with its answer, over 64 flows. For instruction counts:
 //!
 //!     cargo build --release -p wb-tcp --example exchange
 //!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/exchange 20000
 //!
 //! The difference of two runs with different numbers, divided by the difference of the numbers, is
-//! what one connection costs at both ends, the copy over the wire between them included.
+//! what one connection or request costs at both ends, the copy over the wire between them included.
 
 use wb_tcp::*;
 use wb_wire::MacAddr;
@@ -30,12 +31,10 @@ impl FrameSink for Batch {
 }
 
 fn main() {
-    let number = |i| {
-        std::env::args()
-            .nth(i)
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    let connections = number(1).unwrap_or(100_000);
+    let argument = |i| std::env::args().nth(i);
+    let number = argument(1).and_then(|text| text.parse::<u64>().ok());
+    let connections = number.unwrap_or(100_000);
+    let udp = argument(2).is_some_and(|word| word == "udp");
     let (a, b) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
     let pool = |text: &str, n| Pool::range(text.parse().expect("an address"), n);
     let tuples = Tuples::new(
@@ -48,35 +47,42 @@ fn main() {
     );
     let client = Client {
         tuples: tuples.expect("not empty"),
-        request: Message::bytes(
-            b"GET / HTTP/1.1\r\nHost: example\r\nUser-Agent: wirebench\r\nAccept: */*\r\n\r\n",
-        ),
+        request: match udp {
+            true => Message::new(&[], 18, Filler::Random(1)),
+            false => Message::bytes(
+                b"GET / HTTP/1.1\r\nHost: example\r\nUser-Agent: wirebench\r\nAccept: */*\r\n\r\n",
+            ),
+        },
         answer: Reading::Http,
-        requests: Some(1),
+        requests: (!udp).then_some(1),
         interval: 0,
         pipeline: 1,
         close: Close::Fin,
         flood: false,
         paced: false,
         destinations: None,
-        numbers: false,
+        numbers: udp,
     };
     let server = Server {
         addresses: pool("198.18.1.1", 1),
         ports: (80, 80),
         request: Reading::Http,
-        answer: Answer::Message(Message::bytes(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nHello, world!\n",
-        )),
+        answer: Answer::Message(match udp {
+            true => Message::new(&[], 18, Filler::Random(2)),
+            false => Message::bytes(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nHello, world!\n",
+            ),
+        }),
         answers: Some(1),
         proxy: false,
         clients: Pool::default(),
-        returns_numbers: false,
+        returns_numbers: udp,
     };
-    let mut config = Config::new(Role::Client(client), Transport::Tcp, a);
+    let transport = if udp { Transport::Udp } else { Transport::Tcp };
+    let mut config = Config::new(Role::Client(client), transport, a);
     config.gateway = Some(b);
     let mut client = Machine::new(config, Latencies::default()).expect("sound");
-    let config = Config::new(Role::Server(server), Transport::Tcp, b);
+    let config = Config::new(Role::Server(server), transport, b);
     let mut server = Machine::new(config, ()).expect("sound");
 
     let batch = || Batch {
@@ -86,10 +92,15 @@ fn main() {
     };
     let (mut there, mut back) = (batch(), batch());
     let mut now = 0;
-    while client.counters().completed < connections {
-        let left = connections - client.counters().attempted;
+    let done = |machine: &Machine<Latencies>| match udp {
+        true => machine.counters().responses,
+        false => machine.counters().completed,
+    };
+    while done(&client) < connections {
+        let left = if udp { 64 } else { connections };
+        let left = left - client.counters().attempted;
         client.launch(now, left.min(32) as u32, &mut there);
-        while there.used + back.used > 0 {
+        while there.used + back.used > 0 && done(&client) < connections {
             for i in 0..there.used {
                 server.receive(now, &there.frames[i][..there.lens[i]], &mut back);
             }
@@ -104,9 +115,9 @@ fn main() {
         now += 10_000;
     }
     let (c, s) = (client.counters(), server.counters());
-    assert!(c.is_balanced() && s.is_balanced() && s.completed == connections);
+    assert!(c.is_balanced() && s.is_balanced() && (udp || s.completed == connections));
     println!(
-        "{} connections: client sent {} frames, received {}; server sent {}, received {}",
-        c.completed, c.tx_frames, c.rx_frames, s.tx_frames, s.rx_frames
+        "{} connections, {} answers: client sent {} frames, received {}; server sent {}, received {}",
+        c.completed, c.responses, c.tx_frames, c.rx_frames, s.tx_frames, s.rx_frames
     );
 }

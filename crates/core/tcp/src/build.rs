@@ -349,7 +349,7 @@ impl Builder {
             + u64::from(header.window);
         if !options.is_empty() {
             head[TcpView::LEN..].copy_from_slice(options);
-            sum += checksum::sum(options);
+            sum += checksum::partial(options);
         }
         if payload_len > 0 {
             sum += payload(data);

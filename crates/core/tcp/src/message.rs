@@ -128,7 +128,7 @@ impl Message {
     #[inline]
     pub(crate) fn write_after(&self, first: &[u8; NUMBER_LEN], out: &mut [u8]) -> u64 {
         out[..NUMBER_LEN].copy_from_slice(first);
-        checksum::sum(first) + self.write(NUMBER_LEN as u32, &mut out[NUMBER_LEN..])
+        checksum::partial(first) + self.write(NUMBER_LEN as u32, &mut out[NUMBER_LEN..])
     }
 
     #[inline]

@@ -82,6 +82,13 @@ pub(crate) enum Check {
     AllOrLeft,
 }
 
+impl Check {
+    #[inline(always)]
+    fn looks_inside(self) -> bool {
+        matches!(self, Self::All | Self::AllOrLeft)
+    }
+}
+
 /// Takes a frame apart. `vlan` is the tag that belongs to us; a frame without any passes too,
 /// because the device may have taken the tag out.
 // Inlined by force: handing the packet over in memory costs 30 instructions a frame.
@@ -111,10 +118,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
     } else if next == OPTION_HEADER {
         (next, network_options, body) = option_header(body)?;
     }
-    let looks_inside = matches!(check, Check::All | Check::AllOrLeft);
-    if looks_inside && !is_intact(src, dst, next, body, check == Check::AllOrLeft) {
-        return Err(Other::Corrupt);
-    }
+    let v6 = kind == ethertype::IPV6;
     let packet = Packet {
         src_mac,
         src,
@@ -132,6 +136,10 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
     match next {
         protocol::TCP => {
             let header: &[u8; 20] = body.first_chunk().ok_or(Other::Malformed)?;
+            if check.looks_inside() {
+                let pseudo = pseudo(src, dst, v6, next, body);
+                is_intact(pseudo, body, be16(header, 16), check)?;
+            }
             let header_len = usize::from(header[12] >> 4) * 4;
             let options = body.get(20..header_len).ok_or(Other::Malformed)?;
             Ok(Packet {
@@ -147,9 +155,17 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
         }
         protocol::UDP => {
             let header: &[u8; 8] = body.first_chunk().ok_or(Other::Malformed)?;
-            let payload = body
-                .get(8..usize::from(be16(header, 4)))
+            // What follows the datagram inside the packet is no part of it.
+            let datagram = body
+                .get(..usize::from(be16(header, 4)))
                 .ok_or(Other::Malformed)?;
+            let payload = datagram.get(8..).ok_or(Other::Malformed)?;
+            let field = be16(header, 6);
+            // The sender may have none: RFC 768.
+            if check.looks_inside() && (field != 0 || v6) {
+                let pseudo = pseudo(src, dst, v6, next, datagram);
+                is_intact(pseudo, datagram, field, check)?;
+            }
             Ok(Packet {
                 ports: be32(header, 0),
                 is_tcp: false,
@@ -179,21 +195,32 @@ type Network<'a> = (Addr, Addr, u8, u8, &'a [u8]);
 #[inline(always)]
 fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Other::Malformed)?;
-    let header_len = usize::from(header[0] & 0xf) * 4;
-    if header[0] >> 4 != 4 || header_len < 20 {
-        return Err(Other::Malformed);
-    }
+    // Most have no options, and the sum of 20 bytes needs no loop.
+    let (header_len, is_right) = match header[0] {
+        0x45 => (20, !verify || checksum::is_right(0, header)),
+        _ => long_header(bytes)?,
+    };
     if be16(header, 6) & 0x3fff != 0 {
         return Err(Other::Fragment);
     }
     let body = bytes
         .get(header_len..usize::from(be16(header, 2)))
         .ok_or(Other::Malformed)?;
-    if verify && !checksum::is_right(0, &bytes[..header_len]) {
+    if verify && !is_right {
         return Err(Other::Corrupt);
     }
     let (src, dst) = (Addr::v4(be32(header, 12)), Addr::v4(be32(header, 16)));
     Ok((src, dst, header[9], header[1], body))
+}
+
+/// The length of an IPv4 header with options, and whether its checksum is right.
+#[cold]
+fn long_header(bytes: &[u8]) -> Result<(usize, bool), Other> {
+    let len = usize::from(bytes[0] & 0xf) * 4;
+    match bytes.get(..len) {
+        Some(header) if bytes[0] >> 4 == 4 && len >= 20 => Ok((len, checksum::is_right(0, header))),
+        _ => Err(Other::Malformed),
+    }
 }
 
 #[inline(never)]
@@ -221,29 +248,21 @@ fn ipv6(bytes: &[u8]) -> Result<Network<'_>, Other> {
     Ok((src, dst, next, class, body))
 }
 
-/// Whether the checksum of a segment or datagram is right, absent, or (if `may_be_left`) left to
-/// hardware. What is too short to have one is for the caller to notice.
-#[inline]
-fn is_intact(src: Addr, dst: Addr, next: u8, body: &[u8], may_be_left: bool) -> bool {
-    let (field, covered) = match next {
-        protocol::TCP if body.len() >= 20 => (be16(body, 16), body),
-        protocol::UDP if body.len() >= 8 => {
-            // What follows the datagram inside the packet is no part of it.
-            let len = usize::from(be16(body, 4));
-            let Some(covered) = body.get(..len).filter(|_| len >= 8) else {
-                return true;
-            };
-            (be16(body, 6), covered)
-        }
-        _ => return true,
-    };
-    if next == protocol::UDP && field == 0 && src.is_v4() {
-        // The sender has none: RFC 768.
-        return true;
+/// The sum of the pseudo header of a segment or datagram.
+#[inline(always)]
+fn pseudo(src: Addr, dst: Addr, v6: bool, next: u8, body: &[u8]) -> u64 {
+    src.sum(v6) + dst.sum(v6) + u64::from(next) + body.len() as u64
+}
+
+/// Verifies the checksum of a segment or datagram, which stands in `field`.
+#[inline(always)]
+fn is_intact(pseudo: u64, body: &[u8], field: u16, check: Check) -> Result<(), Other> {
+    let is_left = || check == Check::AllOrLeft && field == checksum::fold(pseudo);
+    if checksum::is_right(pseudo, body) || is_left() {
+        Ok(())
+    } else {
+        Err(Other::Corrupt)
     }
-    let v6 = !src.is_v4();
-    let pseudo = src.sum(v6) + dst.sum(v6) + u64::from(next) + covered.len() as u64;
-    checksum::is_right(pseudo, covered) || may_be_left && field == checksum::fold(pseudo)
 }
 
 /// The options with their kinds and contents, up to the end or the first that makes no sense.

@@ -3,8 +3,9 @@
 mod common;
 use common::*;
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 use wb_tcp::*;
-use wb_wire::{Ethernet, Ipv4, checksum};
+use wb_wire::{AddrSet, Ethernet, Ipv4, checksum};
 
 const BYTES: &[u8] = b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
@@ -430,6 +431,38 @@ fn a_server_answers_its_clients_only() {
         assert_eq!((s.requests, s.rx_foreign), (n, 3 - n));
         assert_eq!(s.rx_foreign_octets, (3 - n) * 60);
     }
+}
+
+#[test]
+fn each_address_is_asked_whether_it_may_be_answered() {
+    let mut ends = ends(18, |c| c.paced = true);
+    let mut set = AddrSet::default();
+    let ip = |last: u8| Ipv4Addr::new(198, 18, 0, last);
+    set.insert_v4(ip(1)..=ip(3));
+    set.insert_v4(ip(7)..=ip(7));
+    ends.server.answered = Some(set);
+    let mut server = Machine::new(ends.server.clone(), ()).unwrap();
+    let mut request = asked(ends, 1).requests.remove(0);
+    let mut out = Frames::new(usize::MAX);
+    for (last, answers) in [
+        (1, 1),
+        (3, 1),
+        (4, 0),
+        (7, 1),
+        (8, 0),
+        (2, 1),
+        (0, 0),
+        (7, 1),
+    ] {
+        request[29] = last;
+        request[24..26].fill(0);
+        let sum = checksum::finish(checksum::sum(&request[14..34]));
+        request[24..26].copy_from_slice(&sum.to_be_bytes());
+        request[40..42].fill(0);
+        server.receive(0, &request, &mut out);
+        assert_eq!(out.take().len(), answers, "{last}");
+    }
+    assert_eq!(server.counters().drop_datagram, 3);
 }
 
 proptest! {

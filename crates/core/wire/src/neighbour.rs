@@ -64,9 +64,20 @@ impl AddrSet {
 
     /// Whether the address is in the set.
     pub fn contains(&self, address: IpAddr) -> bool {
+        self.range_of(address).is_some()
+    }
+
+    /// The first and last address of the range that an address of the set is in.
+    pub fn range_of(&self, address: IpAddr) -> Option<(IpAddr, IpAddr)> {
         match address {
-            IpAddr::V4(address) => covers(&self.v4, address.to_bits()),
-            IpAddr::V6(address) => covers(&self.v6, address.to_bits()),
+            IpAddr::V4(address) => {
+                let (a, b) = covering(&self.v4, address.to_bits())?;
+                Some((Ipv4Addr::from(a).into(), Ipv4Addr::from(b).into()))
+            }
+            IpAddr::V6(address) => {
+                let (a, b) = covering(&self.v6, address.to_bits())?;
+                Some((Ipv6Addr::from(a).into(), Ipv6Addr::from(b).into()))
+            }
         }
     }
 
@@ -117,9 +128,9 @@ fn merge<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, a: T, b: T) {
     ranges.splice(first..last, [(low, high)]);
 }
 
-fn covers<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> bool {
+fn covering<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> Option<(T, T)> {
     let at = ranges.partition_point(|range| range.1 < address);
-    ranges.get(at).is_some_and(|range| range.0 <= address)
+    ranges.get(at).copied().filter(|range| range.0 <= address)
 }
 
 /// The addresses a port answers for, all at one Ethernet address.

@@ -154,9 +154,11 @@ impl<O: Observer> Machine<O> {
                 return self.end_if_over(now, id);
             }
             // The last ones were due at `stamp`, those before them a period earlier each.
-            let periods = u64::from(conn.queued_len - 1) / pipeline;
-            let due = conn.stamp.saturating_sub(periods * interval);
-            let mut lateness = now.saturating_sub(due);
+            let early = match interval {
+                0 => 0,
+                _ => u64::from(conn.queued_len - 1) / pipeline * interval,
+            };
+            let mut lateness = now.saturating_sub(conn.stamp.saturating_sub(early));
             if !self.paced {
                 lateness += u64::from(conn.lateness);
             }

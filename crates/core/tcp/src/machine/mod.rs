@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 
 use wb_wire::{MacAddr, tcp_flags};
 
-use crate::addr::Pool;
+use crate::addr::{Addr, Pool};
 use crate::aside::Asides;
 use crate::build::{Builder, FrameSink, Path};
 use crate::config::{Answer, Client, Config, ConfigError, Destinations, Role, Style, Transport};
@@ -121,6 +121,8 @@ pub struct Machine<O = ()> {
     parted: u32,
     /// A server's connections whose handshake has not ended.
     half_open: u32,
+    /// A range of those who are answered, from the first to the last.
+    answered: (Addr, Addr),
     /// Beginnings of PROXY headers, by connection.
     partial: Vec<(u32, Vec<u8>)>,
 }
@@ -279,6 +281,8 @@ impl<O: Observer> Machine<O> {
             surplus: 0,
             parted: 0,
             half_open: 0,
+            // No address yet.
+            answered: (Addr::v4(1), Addr::v4(0)),
             partial: Vec::new(),
             client,
             config,

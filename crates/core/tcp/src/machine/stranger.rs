@@ -3,6 +3,7 @@
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
 use super::Machine;
+use crate::addr::Addr;
 use crate::build::{FrameSink, Header};
 use crate::conn::{Key, State, flag, pack};
 use crate::observer::Observer;
@@ -47,9 +48,25 @@ impl<O: Observer> Machine<O> {
 
     /// Whether who sent this may be answered at all.
     #[inline]
-    pub(super) fn may_answer(&self, packet: &Packet<'_>) -> bool {
-        let answered = self.config.answered.as_ref();
-        answered.is_none_or(|set| set.contains(packet.src.into()))
+    pub(super) fn may_answer(&mut self, packet: &Packet<'_>) -> bool {
+        let (first, last) = self.answered;
+        (first..=last).contains(&packet.src) || self.is_answered(packet.src)
+    }
+
+    /// Looks into the set and keeps the range: who comes next is mostly of the same.
+    #[cold]
+    fn is_answered(&mut self, address: Addr) -> bool {
+        let Some(set) = &self.config.answered else {
+            self.answered = (Addr::from_bits(0), Addr::from_bits(u128::MAX));
+            return true;
+        };
+        match set.range_of(address.into()) {
+            Some((first, last)) => {
+                self.answered = (first.into(), last.into());
+                true
+            }
+            None => false,
+        }
     }
 
     fn accept(
