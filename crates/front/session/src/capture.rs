@@ -505,7 +505,8 @@ impl PreparedCapture {
             .map_err(StartError::thread)?;
         let realtime = self.plan.captures.first().is_some_and(|job| job.realtime);
         let mut readers: Readers = Vec::new();
-        for seat in std::mem::take(&mut self.seats) {
+        let mut seats = std::mem::take(&mut self.seats).into_iter();
+        while let Some(seat) = seats.next() {
             let (control_of_reader, faulted) = (Arc::clone(&control), Arc::clone(&faulted));
             let cpu = self.ports[seat.port]
                 .plan
@@ -539,6 +540,8 @@ impl PreparedCapture {
                 Ok(thread) => readers.push((port, number, thread)),
                 Err(cause) => {
                     control.hurry();
+                    // The writer waits for the buffers of all who may still bring some.
+                    drop(seats);
                     for (_, _, thread) in readers {
                         let _ = thread.join();
                     }

@@ -73,10 +73,11 @@ fn attempt(kind: &str, more: u64) -> Result<(), StartError> {
             prepared.run(&mut |_| {}).map(drop)
         }
         _ => {
-            let path = std::env::temp_dir().join(format!("wb-threads-{}.pcap", id()));
+            let path = std::env::temp_dir().join(format!("wb-threads-{}.pcapng", id()));
             let text = format!(
                 "kind = \"capture\"\n[[port]]\nname = \"a\"\nlocator = \"memory:x\"\n\
-                 [[capture]]\nports = [\"a\"]\noutput = {{ path = {path:?} }}\n"
+                 [[port]]\nname = \"b\"\nlocator = \"memory:y\"\n\
+                 [[capture]]\nports = [\"a\", \"b\"]\noutput = {{ path = {path:?} }}\n"
             );
             let prepared = prepare_capture(plan(&text), &environment, None, |_| 0)?;
             allow(more);
@@ -112,7 +113,7 @@ fn threads_that_run_end_when_a_later_one_cannot_start() {
     }
     let program = std::env::current_exe().expect("our own file");
     // Up to one less than the run needs.
-    for (number, (kind, most)) in [("traffic", 4), ("load", 4), ("devices", 1), ("capture", 1)]
+    for (number, (kind, most)) in [("traffic", 4), ("load", 4), ("devices", 1), ("capture", 2)]
         .into_iter()
         .enumerate()
     {
