@@ -11,13 +11,19 @@
 use std::{
     sync::{
         Arc, Once,
-        atomic::{AtomicBool, AtomicI32, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use crate::flow::clock::now_ns;
+
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
+
+/// From one interruption of a thread to the next, at least. Signals that come faster than they can be taken
+/// wait in line, and a thread that takes one after the other gets to nothing else.
+const LEAST_NS: u64 = 1_000_000;
 
 /// Tells one thread to end. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +34,8 @@ struct State {
     stop: AtomicBool,
     /// The thread that can be interrupted; 0: none.
     thread: AtomicI32,
+    /// When it was last interrupted.
+    interrupted_ns: AtomicU64,
 }
 
 /// While it lives, the thread that made it is interrupted when it is told to end.
@@ -63,16 +71,26 @@ impl Stopper {
         self.interrupt();
     }
 
-    /// Interrupts the call that the thread is in, if it is in one.
+    /// Interrupts the call that the thread is in, if it is in one, and was not just interrupted.
     pub fn interrupt(&self) {
         let thread = self.0.thread.load(Ordering::SeqCst);
-        if thread == 0 {
+        if thread == 0 || !self.has_had_time(now_ns()) {
             return;
         }
         let process = rustix::process::getpid().as_raw_nonzero().get();
         // SAFETY: plain numbers; a thread that has ended meanwhile gives ESRCH, and a number of a
         // thread is not used again by another process under our process number.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal()) };
+    }
+
+    /// Whether the thread can be interrupted again, and is then taken to be.
+    fn has_had_time(&self, now_ns: u64) -> bool {
+        let last = self.0.interrupted_ns.load(Ordering::Relaxed);
+        let has = now_ns.saturating_sub(last) >= LEAST_NS;
+        if has {
+            self.0.interrupted_ns.store(now_ns, Ordering::Relaxed);
+        }
+        has
     }
 
     /// Tells the loop to end and waits until it has, at most for `patience`. Whether it has.
@@ -153,5 +171,21 @@ mod tests {
         assert!(stopper.stop_and_wait(Duration::from_secs(20)));
         assert!(reader.join().unwrap() <= 1);
         assert!(stopper.stopped() && !stopper.busy());
+    }
+
+    #[test]
+    fn interruptions_leave_time_for_work() {
+        let stopper = Stopper::new();
+        let ms = 1_000_000;
+        let times = [
+            50 * ms,
+            50 * ms + 10,
+            51 * ms - 1,
+            51 * ms,
+            51 * ms + 1,
+            60 * ms,
+        ];
+        let sent = times.map(|now| stopper.has_had_time(now));
+        assert_eq!(sent, [true, false, false, true, false, true]);
     }
 }

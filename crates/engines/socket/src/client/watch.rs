@@ -271,10 +271,12 @@ impl Watch<'_> {
         }
         let lanes = self.lanes;
         let undone = |index: usize| lanes[index].phase() < Phase::Done;
-        let controls = self.controls.iter_mut().enumerate();
-        let trouble = controls
-            .filter(|(index, _)| undone(*index))
-            .find_map(|(_, control)| control.as_mut().and_then(|control| control.trouble()));
+        let mut trouble = None;
+        // Those of lanes that are done are read too: results that nobody takes would wake us again and again.
+        for (index, control) in self.controls.iter_mut().enumerate() {
+            let said = control.as_mut().and_then(|control| control.trouble());
+            trouble = trouble.or(said.filter(|_| undone(index)));
+        }
         if let Some(trouble) = trouble {
             self.give_up(state, trouble);
         }

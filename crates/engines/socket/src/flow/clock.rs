@@ -12,7 +12,7 @@ use crate::Stopper;
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[inline]
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     nanoseconds(clock_gettime(rustix::time::ClockId::Monotonic))
 }
 

@@ -21,7 +21,7 @@ use std::{
 use crate::Stopper;
 
 mod buffers;
-mod clock;
+pub(crate) mod clock;
 mod datagrams;
 mod ending;
 mod memory;

@@ -263,8 +263,11 @@ fn a_load_tells_how_late_it_was_and_blames_nobody() {
         stop_for(&running, 1_500);
         let (code, report) = report_of(&running.finish(PATIENCE));
         assert_away(&report, 1, 1_500);
+        // Those that wait for answers when it begins may end by their timeout afterwards, and then have no
+        // periods that could be missed.
+        let missed = late(&report, "missed_departures") > 100;
         assert!(
-            late(&report, "missed_departures") > 100,
+            missed || late(&report, "exposed_connections") > 0,
             "{load:?} {}",
             report["lateness"]
         );
