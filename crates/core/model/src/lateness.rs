@@ -37,7 +37,8 @@ pub struct Lateness {
     /// Frames, connections, requests and answers that fell due while a worker was away and left at once
     /// after it, in bursts of more than 64.
     pub late_departures: u64,
-    /// Those that were given up for it; they are unsent.
+    /// Those that were given up for it: they are unsent, or have waited for an answer that may have lain
+    /// unread.
     pub missed_departures: u64,
     /// Frames that waited in a ring while their worker was away, where answers or the times measured
     /// are late for it.

@@ -120,6 +120,10 @@ pub struct LoadWorker {
     burst: u64,
     /// Launches and requests that were unsent when this was looked at last.
     unsent_seen: u64,
+    /// Requests that had waited for answers when this was looked at last.
+    waited_seen: u64,
+    /// Of those that waited while the worker was away or caught up, so many may be its fault yet.
+    waited_most: u64,
     /// A connection may fail because its worker was away for so long, in ns.
     exposing_ns: u64,
     /// Its own connections have ended, and the others have been told.
@@ -188,6 +192,8 @@ impl LoadWorker {
             behind_until: None,
             burst: 0,
             unsent_seen: 0,
+            waited_seen: 0,
+            waited_most: 0,
             exposing_ns: exposing_ns(&spec.config),
             rests: false,
             last: None,
@@ -300,6 +306,8 @@ impl LoadWorker {
         }
         self.behind_until = Some(mono.saturating_add(away_ns));
         self.unsent_seen = self.unsent();
+        self.waited_seen = self.waited();
+        self.waited_most = self.periods_in(away_ns);
     }
 
     /// A turn of those after it: all that is read had waited, and all that is sent should have been
@@ -311,6 +319,12 @@ impl LoadWorker {
         let unsent = self.unsent();
         self.lateness.missed_departures += unsent - self.unsent_seen;
         self.unsent_seen = unsent;
+        // What became due while an answer lay unread has not waited for the far end.
+        let waited = self.waited();
+        let missed = (waited - self.waited_seen).min(self.waited_most);
+        self.lateness.missed_departures += missed;
+        self.waited_most -= missed;
+        self.waited_seen = waited;
         if received == 0 && sent == 0 || self.behind_until.is_some_and(|until| mono >= until) {
             self.caught_up();
         }
@@ -324,6 +338,23 @@ impl LoadWorker {
     fn unsent(&self) -> u64 {
         let at_intervals = self.machine.counters().requests_unsent;
         self.pace.counters().unsent + self.asks.counters().unsent + at_intervals
+    }
+
+    fn waited(&self) -> u64 {
+        self.asks.counters().held_back + self.machine.counters().requests_waited
+    }
+
+    /// How many requests may have become due within `ns`, and in the period that it began in.
+    fn periods_in(&self, ns: u64) -> u64 {
+        match &self.spec.config.role {
+            Role::Client(client) if client.interval > 0 => {
+                let periods = ns.div_ceil(client.interval);
+                let each = periods.saturating_mul(client.pipeline.max(1).into());
+                self.machine.counters().open.saturating_mul(each)
+            }
+            // By the rate: all that is held back meanwhile fell due meanwhile.
+            _ => u64::MAX,
+        }
     }
 
     /// Takes a batch and answers it into lent slots.

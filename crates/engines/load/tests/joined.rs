@@ -144,6 +144,35 @@ fn a_short_absence_exposes_nobody_who_has_patience() {
     }
 }
 
+/// A period that fell into an absence is the tester's, also where a connection waited for its answer.
+#[test]
+fn periods_in_an_absence_have_not_waited_for_the_far_end() {
+    for (absence, missed) in [(0, 0..1), (1_000, 950..1_001)] {
+        // The answer takes half a period, or as good as always all connections wait for one.
+        for delay in [5, 9] {
+            let mut lab = Lab::new(|options| options.backward.delay_ns = delay * MS);
+            let mut held = job(1000, 2_000);
+            held.rate.cc = Some(10);
+            held.requests = 0;
+            held.interval = Span::from_millis(10);
+            let both = lab.run(
+                &held,
+                &server_of(&held),
+                &[(500 * MS + 2 * MS, &|lab: &Lab| {
+                    lab.clock.advance(absence * MS);
+                })],
+            );
+            let late = both.client.lateness;
+            let (client, _) = both.totals();
+            assert!(
+                client.unsent_requests + client.waited_requests >= missed.start,
+                "{client:?}"
+            );
+            assert!(missed.contains(&late.missed_departures), "{delay} ms: {late:?}");
+        }
+    }
+}
+
 #[test]
 fn a_punctual_worker_was_never_away() {
     let both = Lab::new(|_| ()).run(&job(2000, 100), &server_of(&job(2000, 100)), &[]);

@@ -167,7 +167,9 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         .map(|c| criteria::judge(c, of_shown().map(|s| &s.report), &latency))
         .collect();
     let unsent: u64 = of_shown()
-        .map(|s| s.report.unsent_connections + s.report.unsent_requests)
+        .map(|s| {
+            s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests
+        })
         .sum();
     let offered = connections.attempted_connections + connections.requests;
     let lateness = lateness::consider(
@@ -330,6 +332,12 @@ fn limited_by(
         );
     }
     let waited: u64 = of_shown().map(|s| s.report.waited_requests).sum();
+    if waited > 0 && lateness.all.missed_departures > waited / 2 {
+        return format!(
+            "the tester: it was away for {} ms in all; {waited} requests were due while every connection waited for an answer, which it may have left unread",
+            lateness.all.stalled_ns / 1_000_000
+        );
+    }
     if waited > 0 {
         return format!(
             "the device or the far end: {waited} requests were due while every connection waited for an answer"
