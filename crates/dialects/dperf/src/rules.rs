@@ -60,117 +60,61 @@ pub(crate) fn all(config: &Config, strict: bool) -> Vec<Finding> {
     judge.findings
 }
 
-impl Judge<'_> {
-    fn tell(
-        &mut self,
-        code: Code,
-        keywords: &[&'static str],
-        text: impl Into<String>,
-        allowed: impl Into<String>,
-    ) {
-        self.tell_at(code, keywords, None, text, allowed);
-    }
-
-    fn tell_at(
-        &mut self,
-        code: Code,
-        keywords: &[&'static str],
-        line: Option<u32>,
-        text: impl Into<String>,
-        allowed: impl Into<String>,
-    ) {
-        self.findings.push(Finding {
-            code,
-            keywords: keywords.to_vec(),
-            line,
-            text: text.into(),
-            allowed: allowed.into(),
-        });
-    }
-
-    /// [`Judge::tell`] if `wrong`.
-    fn forbid(
-        &mut self,
-        wrong: bool,
-        code: Code,
-        keywords: &[&'static str],
-        text: &str,
-        allowed: &str,
-    ) {
-        if wrong {
-            self.tell(code, keywords, text, allowed);
+/// Rules, in the order in which they are told. Of each: when it is broken; its code; the keywords it
+/// is about and, of one that is written more than once, its line; what is wrong; what is allowed.
+macro_rules! rules {
+    ($judge:ident: $($broken:expr => $code:ident [$($keyword:ident)*] $(at $line:ident)?,
+        $text:literal, $allowed:literal;)*) => {$(
+        if $broken {
+            $judge.findings.push(Finding {
+                code: Code::$code,
+                keywords: vec![$(stringify!($keyword)),*],
+                line: None$(.or($line))?,
+                text: format!($text),
+                allowed: format!($allowed),
+            });
         }
-    }
+    )*};
+}
 
+impl Judge<'_> {
     fn line(&self, keyword: &str, n: usize) -> Option<u32> {
         self.config.places.line(keyword, n)
     }
 
     fn transport(&mut self) {
         let c = self.config;
-        let ceiling = c.mss_ceiling();
-        if c.mss() > ceiling {
-            self.tell(
-                Code::Mss,
-                &["mss", "jumbo"],
-                format!("mss {} is more than the MTU of {} leaves", c.mss(), c.mtu()),
-                format!("1 to {ceiling}"),
-            );
-        }
+        let (mss, mtu, ceiling) = (c.mss(), c.mtu(), c.mss_ceiling());
         let why = match (c.is_client(), c.is_udp()) {
             (false, _) => "fast_close is the client's",
             (true, true) => "fast_close needs TCP",
             (true, false) => "",
         };
-        let wrong = c.fast_close && !why.is_empty();
-        self.forbid(
-            wrong,
-            Code::FastClose,
-            &["fast_close", "protocol"],
-            why,
-            "mode client with protocol tcp or http",
-        );
+        rules! { self:
+            mss > ceiling => Mss [mss jumbo],
+                "mss {mss} is more than the MTU of {mtu} leaves", "1 to {ceiling}";
+            c.fast_close && !why.is_empty() => FastClose [fast_close protocol],
+                "{why}", "mode client with protocol tcp or http";
+        }
     }
 
     fn load(&mut self) {
         let c = self.config;
-        if !c.is_client() {
-            for (keyword, said) in [
-                ("wait", c.wait.is_some()),
-                ("slow_start", c.slow_start.is_some()),
-            ] {
-                let text = format!("{keyword} in server mode");
-                self.forbid(
-                    said,
-                    Code::ClientOnly,
-                    &[keyword],
-                    &text,
-                    "leave it out, or mode client",
-                );
-            }
-            return;
+        let client = c.is_client();
+        rules! { self:
+            !client && c.wait.is_some() => ClientOnly [wait],
+                "wait in server mode", "leave it out, or mode client";
+            !client && c.slow_start.is_some() => ClientOnly [slow_start],
+                "slow_start in server mode", "leave it out, or mode client";
+            client && c.cc.is_some() && c.keepalive.is_none() => CcKeepalive [cc keepalive],
+                "cc without keepalive: connections would not stay open", "cc with keepalive INTERVAL";
+            client && c.flood && c.keepalive.is_some_and(|k| k.interval_ns == 0) =>
+                FloodInterval [keepalive flood],
+                "flood does not wait for answers, so a keepalive interval of 0 has no rate",
+                "an interval above 0";
+            client && c.cps().is_none() => NoTarget [cps cc],
+                "no load: neither cps nor cc", "cps RATE, cc RATE, or both";
         }
-        self.forbid(
-            c.cc.is_some() && c.keepalive.is_none(),
-            Code::CcKeepalive,
-            &["cc", "keepalive"],
-            "cc without keepalive: connections would not stay open",
-            "cc with keepalive INTERVAL",
-        );
-        self.forbid(
-            c.flood && c.keepalive.is_some_and(|k| k.interval_ns == 0),
-            Code::FloodInterval,
-            &["keepalive", "flood"],
-            "flood does not wait for answers, so a keepalive interval of 0 has no rate",
-            "an interval above 0",
-        );
-        self.forbid(
-            c.cps().is_none(),
-            Code::NoTarget,
-            &["cps", "cc"],
-            "no load: neither cps nor cc",
-            "cps RATE, cc RATE, or both",
-        );
     }
 
     fn pipeline(&mut self) {
@@ -178,69 +122,33 @@ impl Judge<'_> {
         if c.pipeline.is_none() {
             return;
         }
-        let keywords = &["pipeline", "keepalive", "protocol"];
-        self.forbid(
-            !c.is_client(),
-            Code::PipelineServer,
-            keywords,
-            "pipeline in server mode",
-            "mode client",
-        );
-        self.forbid(
-            !c.is_udp(),
-            Code::PipelineTcp,
-            keywords,
-            "pipeline without UDP",
-            "protocol udp",
-        );
-        match c.keepalive {
-            None => self.tell(
-                Code::PipelineKeepalive,
-                keywords,
-                "pipeline without keepalive",
-                "keepalive 0us, or flood and keepalive INTERVAL",
-            ),
-            Some(k) => self.forbid(
-                k.interval_ns > 0 && !c.floods(),
-                Code::PipelineInterval,
-                keywords,
-                "pipeline with a keepalive interval above 0",
-                "keepalive 0us, or flood",
-            ),
+        let waits = c.keepalive.is_some_and(|k| k.interval_ns > 0) && !c.floods();
+        rules! { self:
+            !c.is_client() => PipelineServer [pipeline keepalive protocol],
+                "pipeline in server mode", "mode client";
+            !c.is_udp() => PipelineTcp [pipeline keepalive protocol],
+                "pipeline without UDP", "protocol udp";
+            c.keepalive.is_none() => PipelineKeepalive [pipeline keepalive protocol],
+                "pipeline without keepalive", "keepalive 0us, or flood and keepalive INTERVAL";
+            waits => PipelineInterval [pipeline keepalive protocol],
+                "pipeline with a keepalive interval above 0", "keepalive 0us, or flood";
         }
     }
 
     fn http(&mut self) {
         let c = self.config;
+        let (client, host, path) = (c.is_client(), c.http_host.is_some(), c.http_path.is_some());
         let payload = !c.payload_sizes.is_empty() || c.payload_file.is_some();
-        self.forbid(
-            c.http_path.is_some() && payload && c.http_method == Method::Get,
-            Code::HttpPathPayload,
-            &["http_path", "payload_size", "payload_file", "http_method"],
-            "http_path and a payload: in a GET the path is the payload",
-            "one of the two, or http_method POST",
-        );
-        for (keyword, said) in [
-            ("http_host", c.http_host.is_some()),
-            ("http_path", c.http_path.is_some()),
-        ] {
-            let text = format!("{keyword} in server mode");
-            self.forbid(
-                said && !c.is_client(),
-                Code::HttpServer,
-                &[keyword],
-                &text,
-                "mode client",
-            );
-            let text = format!("{keyword} without HTTP");
-            let wrong = said && c.is_client() && c.protocol() != Protocol::Http;
-            self.forbid(
-                wrong,
-                Code::HttpProto,
-                &[keyword, "protocol"],
-                &text,
-                "protocol http",
-            );
+        let other = client && c.protocol() != Protocol::Http;
+        rules! { self:
+            path && payload && c.http_method == Method::Get =>
+                HttpPathPayload [http_path payload_size payload_file http_method],
+                "http_path and a payload: in a GET the path is the payload",
+                "one of the two, or http_method POST";
+            host && !client => HttpServer [http_host], "http_host in server mode", "mode client";
+            host && other => HttpProto [http_host protocol], "http_host without HTTP", "protocol http";
+            path && !client => HttpServer [http_path], "http_path in server mode", "mode client";
+            path && other => HttpProto [http_path protocol], "http_path without HTTP", "protocol http";
         }
     }
 
@@ -264,40 +172,23 @@ impl Judge<'_> {
                     ));
                 }
             }
-            if let Some(text) = clash {
-                self.tell_at(
-                    Code::ClientLow16,
-                    &["client"],
-                    line,
-                    text,
-                    "each address once",
-                );
-            }
+            let text = clash.unwrap_or_default();
+            rules! { self: !text.is_empty() => ClientLow16 [client] at line, "{text}", "each address once"; }
         }
         for (n, range) in c.servers.iter().enumerate() {
             let line = self.line("server", n);
             if let Some(ip) = c.servers[..n].iter().find_map(|other| shared(range, other)) {
-                let text = format!("server address {ip} twice");
-                self.tell_at(
-                    Code::ServerDup,
-                    &["server"],
-                    line,
-                    text,
-                    "each address once",
-                );
+                rules! { self: true => ServerDup [server] at line,
+                "server address {ip} twice", "each address once"; }
             }
         }
         // A server is never its own client, so there it does no harm.
         let overlaps = self.strict || c.is_client();
         for (n, range) in c.clients.iter().enumerate().filter(|_| overlaps) {
+            let line = self.line("client", n);
             if let Some(ip) = c.servers.iter().find_map(|server| shared(range, server)) {
-                self.tell_at(
-                    Code::AddrOverlap,
-                    &["client", "server"],
-                    self.line("client", n),
-                    format!("{ip} is both a client and a server address"),
-                    "ranges that do not overlap",
-                );
+                rules! { self: true => AddrOverlap [client server] at line,
+                "{ip} is both a client and a server address", "ranges that do not overlap"; }
             }
         }
     }
@@ -312,74 +203,39 @@ impl Judge<'_> {
             |ranges: &[Range], ip: IpAddr| ranges.iter().any(|r| r.addresses().any(|a| a == ip));
         for (n, port) in c.ports.iter().enumerate() {
             let line = self.line("port", n);
-            if within(other, port.ip) {
-                self.tell_at(
-                    Code::LocalConflict,
-                    &["port", "client", "server"],
-                    line,
-                    format!("the port's IP {} is in a {theirs} range", port.ip),
-                    format!("a free address or one of the {ours} range"),
-                );
-            }
-            if within(own, port.gateway) {
-                self.tell_at(
-                    Code::GwConflict,
-                    &["port", "client", "server"],
-                    line,
-                    format!("the gateway {} is in a {ours} range", port.gateway),
-                    "an address of another host",
-                );
-            }
-            if c.ports[..n].iter().any(|p| p.ip == port.ip) {
-                let text = format!("two ports have the IP {}", port.ip);
-                self.tell_at(Code::PortIpDup, &["port"], line, text, "one for each port");
-            }
-            let twice = |p: &crate::config::Port| match &port.device {
-                Device::Interface(_) | Device::Virtual(_) => p.device == port.device,
+            let (ip, gateway, device) = (port.ip, port.gateway, &port.device);
+            let twice = |p: &crate::config::Port| match device {
+                Device::Interface(_) | Device::Virtual(_) => p.device == *device,
                 _ => p
                     .device
                     .pci_ids()
                     .iter()
-                    .any(|id| port.device.pci_ids().contains(id)),
+                    .any(|id| device.pci_ids().contains(id)),
             };
-            if c.ports[..n].iter().any(twice) {
-                let text = format!("{} is another port already", port.device);
-                self.tell_at(
-                    Code::PciDup,
-                    &["port"],
-                    line,
-                    text,
-                    "one device for each port",
-                );
+            rules! { self:
+                within(other, ip) => LocalConflict [port client server] at line,
+                    "the port's IP {ip} is in a {theirs} range", "a free address or one of the {ours} range";
+                within(own, gateway) => GwConflict [port client server] at line,
+                    "the gateway {gateway} is in a {ours} range", "an address of another host";
+                c.ports[..n].iter().any(|p| p.ip == ip) => PortIpDup [port] at line,
+                    "two ports have the IP {ip}", "one for each port";
+                c.ports[..n].iter().any(twice) => PciDup [port] at line,
+                    "{device} is another port already", "one device for each port";
             }
         }
     }
 
     fn payload(&mut self) {
         let c = self.config;
-        let count = c.payload_sizes.len();
-        if count > 1 && c.is_client() {
-            self.tell(
-                Code::PayloadMany,
-                &["payload_size"],
-                format!("{count} payload sizes in client mode"),
-                "one",
-            );
-        } else if count > 1 && count != c.cpus.len() {
-            self.tell(
-                Code::PayloadCount,
-                &["payload_size", "cpu"],
-                format!("{count} payload sizes for {} CPUs", c.cpus.len()),
-                "one, or one for each CPU",
-            );
+        let (count, cpus) = (c.payload_sizes.len(), c.cpus.len());
+        rules! { self:
+            count > 1 && c.is_client() => PayloadMany [payload_size],
+                "{count} payload sizes in client mode", "one";
+            count > 1 && !c.is_client() && count != cpus => PayloadCount [payload_size cpu],
+                "{count} payload sizes for {cpus} CPUs", "one, or one for each CPU";
+            count > 0 && c.payload_file.is_some() => PayloadBoth [payload_file payload_size],
+                "payload_size and payload_file", "one of the two";
         }
-        self.forbid(
-            count > 0 && c.payload_file.is_some(),
-            Code::PayloadBoth,
-            &["payload_file", "payload_size"],
-            "payload_size and payload_file",
-            "one of the two",
-        );
         if !self.strict {
             self.packet_size();
         }
@@ -397,18 +253,8 @@ impl Judge<'_> {
             .filter_map(|i| c.message_len(i))
             .find(|n| *n > most)
         {
-            self.tell(
-                Code::PayloadLarge,
-                &[
-                    "payload_size",
-                    "http_path",
-                    "http_host",
-                    "protocol",
-                    "jumbo",
-                ],
-                format!("a message of {large} bytes does not fit one packet"),
-                format!("up to {most} bytes"),
-            );
+            rules! { self: true => PayloadLarge [payload_size http_path http_host protocol jumbo],
+            "a message of {large} bytes does not fit one packet", "up to {most} bytes"; }
         }
     }
 
@@ -417,127 +263,63 @@ impl Judge<'_> {
         let Some(size) = c.packet_size else {
             return;
         };
-        let keywords = &[
-            "packet_size",
-            "payload_size",
-            "payload_file",
-            "protocol",
-            "jumbo",
-            "server",
-        ];
-        self.forbid(
-            !c.payload_sizes.is_empty() || c.payload_file.is_some(),
-            Code::SizeBoth,
-            keywords,
-            "packet_size and another size of messages",
-            "one of packet_size, payload_size, payload_file",
-        );
         let headers = ETHERNET_LEN + c.header_len();
-        let most = c.mtu() + ETHERNET_LEN;
-        if !(headers + 1..=most).contains(&size) {
-            self.tell(
-                Code::PacketSize,
-                keywords,
-                format!("a frame of {size} bytes without FCS has headers of {headers}"),
-                format!("{} to {most}", headers + 1),
-            );
+        let (least, most) = (headers + 1, c.mtu() + ETHERNET_LEN);
+        let another = !c.payload_sizes.is_empty() || c.payload_file.is_some();
+        rules! { self:
+            another => SizeBoth [packet_size payload_size payload_file protocol jumbo server],
+                "packet_size and another size of messages", "one of packet_size, payload_size, payload_file";
+            !(least..=most).contains(&size) =>
+                PacketSize [packet_size payload_size payload_file protocol jumbo server],
+                "a frame of {size} bytes without FCS has headers of {headers}", "{least} to {most}";
         }
     }
 
     fn workers(&mut self) {
         let c = self.config;
-        self.forbid(
-            c.cpus.is_empty(),
-            Code::Cpu,
-            &["cpu"],
-            "no cpu line",
-            "cpu N|A-B …",
-        );
-        self.forbid(
-            c.ports.is_empty(),
-            Code::Port,
-            &["port"],
-            "no port line",
-            "port DEVICE IP GATEWAY [MAC]",
-        );
         let (cpus, ports) = (c.cpus.len(), c.ports.len());
-        if ports > 0 && cpus % ports != 0 {
-            self.tell(
-                Code::CpuPortRatio,
-                &["cpu", "port"],
-                format!("{cpus} CPUs for {ports} ports"),
-                "a multiple of the number of ports",
-            );
+        rules! { self:
+            cpus == 0 => Cpu [cpu], "no cpu line", "cpu N|A-B …";
+            ports == 0 => Port [port], "no port line", "port DEVICE IP GATEWAY [MAC]";
+            ports > 0 && !cpus.is_multiple_of(ports) => CpuPortRatio [cpu port],
+                "{cpus} CPUs for {ports} ports", "a multiple of the number of ports";
         }
     }
 
     fn tunnels(&mut self) {
         let c = self.config;
-        let vxlan = !c.vxlans.is_empty();
-        if vxlan && c.vxlans.len() != c.ports.len() {
-            self.tell(
-                Code::VxlanCount,
-                &["vxlan", "port"],
-                format!("{} vxlan lines for {} ports", c.vxlans.len(), c.ports.len()),
-                "one for each port",
-            );
+        let (vxlans, ports, queues) = (c.vxlans.len(), c.ports.len(), c.queues());
+        rules! { self:
+            vxlans > 0 && vxlans != ports => VxlanCount [vxlan port],
+                "{vxlans} vxlan lines for {ports} ports", "one for each port";
         }
-        let queues = c.queues();
         for (n, tunnel) in c.vxlans.iter().enumerate() {
             let line = self.line("vxlan", n);
-            if usize::from(tunnel.local_count) != queues {
-                self.tell_at(
-                    Code::VxlanLocal,
-                    &["vxlan", "cpu", "port"],
-                    line,
-                    format!(
-                        "{} local tunnel addresses for {queues} queues",
-                        tunnel.local_count
-                    ),
-                    "one for each queue of the port",
-                );
-            }
-            if tunnel.remote_count != 1 && usize::from(tunnel.remote_count) != queues {
-                self.tell_at(
-                    Code::VxlanRemote,
-                    &["vxlan", "cpu", "port"],
-                    line,
-                    format!(
-                        "{} remote tunnel addresses for {queues} queues",
-                        tunnel.remote_count
-                    ),
-                    "1, or one for each queue of the port",
-                );
-            }
-            if tunnel.local.is_ipv6() || tunnel.remote.is_ipv6() {
-                self.tell_at(
-                    Code::Family,
-                    &["vxlan"],
-                    line,
-                    "a tunnel over IPv6",
-                    "IPv4 tunnel addresses",
-                );
+            let (locals, remotes) = (tunnel.local_count, tunnel.remote_count);
+            rules! { self:
+                usize::from(locals) != queues => VxlanLocal [vxlan cpu port] at line,
+                    "{locals} local tunnel addresses for {queues} queues", "one for each queue of the port";
+                remotes != 1 && usize::from(remotes) != queues => VxlanRemote [vxlan cpu port] at line,
+                    "{remotes} remote tunnel addresses for {queues} queues",
+                    "1, or one for each queue of the port";
+                tunnel.local.is_ipv6() || tunnel.remote.is_ipv6() => Family [vxlan] at line,
+                    "a tunnel over IPv6", "IPv4 tunnel addresses";
             }
         }
         let bond = c
             .ports
             .iter()
             .any(|p| matches!(p.device, Device::Bond { .. }));
-        if c.vlan.is_some() && (vxlan || bond) {
-            let with = if vxlan { "vxlan" } else { "a bond" };
-            self.tell(
-                Code::VlanExcl,
-                &["vlan", "vxlan", "port"],
-                format!("vlan with {with}"),
-                "one of the two",
-            );
+        let with = if vxlans > 0 { "vxlan" } else { "a bond" };
+        rules! { self:
+            c.vlan.is_some() && (vxlans > 0 || bond) => VlanExcl [vlan vxlan port],
+                "vlan with {with}", "one of the two";
         }
     }
 
     fn families(&mut self) {
         let c = self.config;
         let v6 = c.is_ipv6();
-        let keywords = &["port", "client", "server"];
         let (tunnels, strict) = (!c.vxlans.is_empty(), self.strict);
         for (n, port) in c.ports.iter().enumerate() {
             // dperf has one family for all ports, we have one for each.
@@ -545,30 +327,20 @@ impl Judge<'_> {
                 Some(range) if !strict => range.first.is_ipv6(),
                 _ => v6,
             };
-            let line = self.line("port", n);
+            let (line, ip) = (self.line("port", n), port.ip);
             // The port is the outside of a tunnel, the ranges are inside.
             let outside = if tunnels {
                 family(&c.servers)
             } else {
-                port.ip.is_ipv6()
+                ip.is_ipv6()
             };
-            if tunnels && port.ip.is_ipv6() {
-                self.tell_at(
-                    Code::Family,
-                    &["port", "vxlan"],
-                    line,
-                    "a tunnel over IPv6",
-                    "an IPv4 port",
-                );
-            }
-            if family(&c.servers) != outside || (c.is_client() && family(&c.clients) != outside) {
-                self.tell_at(
-                    Code::Family,
-                    keywords,
-                    line,
-                    format!("port {} and its address ranges mix IPv4 and IPv6", port.ip),
-                    "one family for a port and its ranges",
-                );
+            rules! { self:
+                tunnels && ip.is_ipv6() => Family [port vxlan] at line,
+                    "a tunnel over IPv6", "an IPv4 port";
+                family(&c.servers) != outside || (c.is_client() && family(&c.clients) != outside) =>
+                    Family [port client server] at line,
+                    "port {ip} and its address ranges mix IPv4 and IPv6",
+                    "one family for a port and its ranges";
             }
         }
         for (n, range) in c.clients.iter().enumerate() {
@@ -581,90 +353,54 @@ impl Judge<'_> {
             } else {
                 !known
             };
+            let (line, first) = (self.line("client", n), range.first);
             // A client's ranges were compared with their ports.
-            if wrong && !c.is_client() && !c.servers.is_empty() {
-                let text = format!("no server address is of the family of {}", range.first);
-                self.tell_at(
-                    Code::Family,
-                    keywords,
-                    self.line("client", n),
-                    text,
-                    "one family for both",
-                );
+            rules! { self:
+                wrong && !c.is_client() && !c.servers.is_empty() => Family [port client server] at line,
+                    "no server address is of the family of {first}", "one family for both";
             }
         }
     }
 
     fn ranges(&mut self) {
         let c = self.config;
-        let ports = c.ports.len();
-        for (keyword, count, each) in [
-            ("client", c.clients.len(), c.is_client()),
-            ("server", c.servers.len(), true),
-        ] {
-            if count == 0 {
-                let text = format!("no {keyword} line");
-                self.tell(
-                    Code::Ranges,
-                    &[keyword],
-                    text,
-                    format!("{keyword} IP COUNT"),
-                );
-            } else if each && ports > 0 && count != ports {
-                self.tell(
-                    Code::Ranges,
-                    &[keyword, "port"],
-                    format!("{ports} port lines, but {count} {keyword} lines"),
-                    "one for each port",
-                );
-            }
+        let (ports, clients, servers) = (c.ports.len(), c.clients.len(), c.servers.len());
+        rules! { self:
+            clients == 0 => Ranges [client], "no client line", "client IP COUNT";
+            clients > 0 && c.is_client() && ports > 0 && clients != ports => Ranges [client port],
+                "{ports} port lines, but {clients} client lines", "one for each port";
+            servers == 0 => Ranges [server], "no server line", "server IP COUNT";
+            servers > 0 && ports > 0 && servers != ports => Ranges [server port],
+                "{ports} port lines, but {servers} server lines", "one for each port";
         }
     }
 
     fn steering(&mut self) {
         let c = self.config;
-        self.forbid(
-            c.rss.is_some() && !c.vxlans.is_empty(),
-            Code::Steering,
-            &["rss", "vxlan"],
-            "rss with vxlan: tunnels are steered by their addresses",
-            "one of the two",
-        );
+        rules! { self:
+            c.rss.is_some() && !c.vxlans.is_empty() => Steering [rss vxlan],
+                "rss with vxlan: tunnels are steered by their addresses", "one of the two";
+        }
         if c.steering() == Steering::ServerIp
             && !c.ports.is_empty()
             && c.cpus.len().is_multiple_of(c.ports.len())
         {
+            let queues = c.queues();
             for (n, range) in c.servers.iter().enumerate() {
-                if range.len() != c.queues() as u64 {
-                    self.tell_at(
-                        Code::Steering,
-                        &["server", "cpu", "port", "rss", "flood"],
-                        self.line("server", n),
-                        format!(
-                            "{} server addresses for {} CPUs of the port",
-                            range.len(),
-                            c.queues()
-                        ),
-                        "one for each, or rss",
-                    );
+                let (line, count) = (self.line("server", n), range.len());
+                rules! { self:
+                    count != queues as u64 => Steering [server cpu port rss flood] at line,
+                        "{count} server addresses for {queues} CPUs of the port", "one for each, or rss";
                 }
             }
         }
-        if c.flow_isolate {
-            self.forbid(
-                c.rss.is_some(),
-                Code::FlowIsolate,
-                &["flow_isolate", "rss"],
-                "flow_isolate with rss",
-                "one of the two",
-            );
-            self.forbid(
-                c.ports.iter().any(|p| p.gateway_mac.is_none()),
-                Code::FlowIsolate,
-                &["flow_isolate", "port"],
+        rules! { self:
+            c.flow_isolate && c.rss.is_some() => FlowIsolate [flow_isolate rss],
+                "flow_isolate with rss", "one of the two";
+            c.flow_isolate && c.ports.iter().any(|p| p.gateway_mac.is_none()) =>
+                FlowIsolate [flow_isolate port],
                 "flow_isolate keeps ARP away, so the gateway's MAC must be given",
-                "port DEVICE IP GATEWAY MAC",
-            );
+                "port DEVICE IP GATEWAY MAC";
         }
     }
 
@@ -673,44 +409,26 @@ impl Judge<'_> {
         if c.change_dip.is_empty() {
             return;
         }
-        self.forbid(
-            !c.floods(),
-            Code::ChangeDipFlood,
-            &["change_dip", "flood"],
-            "change_dip without flood: answers would not be recognised",
-            "mode client with flood",
-        );
-        self.forbid(
-            !c.vxlans.is_empty(),
-            Code::ChangeDipVxlan,
-            &["change_dip", "vxlan"],
-            "change_dip with vxlan",
-            "one of the two",
-        );
-        let count: u64 = c.change_dip.iter().map(|d| u64::from(d.count)).sum();
-        if count < c.cpus.len() as u64 {
-            self.tell(
-                Code::ChangeDipCount,
-                &["change_dip", "cpu"],
-                format!("{count} change_dip addresses for {} CPUs", c.cpus.len()),
-                "one for each CPU at least",
-            );
+        let (count, cpus) = (self.destination_count(), c.cpus.len());
+        rules! { self:
+            !c.floods() => ChangeDipFlood [change_dip flood],
+                "change_dip without flood: answers would not be recognised", "mode client with flood";
+            !c.vxlans.is_empty() => ChangeDipVxlan [change_dip vxlan],
+                "change_dip with vxlan", "one of the two";
+            count < cpus as u64 => ChangeDipCount [change_dip cpu],
+                "{count} change_dip addresses for {cpus} CPUs", "one for each CPU at least";
         }
         let v6 = c.is_ipv6();
         if let Some(n) = c.change_dip.iter().position(|d| d.first.is_ipv6() != v6) {
-            let text = format!(
-                "change_dip {} is not of the family of the servers",
-                c.change_dip[n].first
-            );
-            let line = self.line("change_dip", n);
-            self.tell_at(
-                Code::Family,
-                &["change_dip", "server"],
-                line,
-                text,
-                "their family",
-            );
+            let (line, first) = (self.line("change_dip", n), c.change_dip[n].first);
+            rules! { self: true => Family [change_dip server] at line,
+            "change_dip {first} is not of the family of the servers", "their family"; }
         }
+    }
+
+    fn destination_count(&self) -> u64 {
+        let counts = self.config.change_dip.iter().map(|d| u64::from(d.count));
+        counts.sum()
     }
 
     fn tuples(&mut self) {
@@ -719,59 +437,40 @@ impl Judge<'_> {
         if !c.is_client() || cpus == 0 {
             return;
         }
-        let cc = c.cc().map(|cc| u64::from(cc / cpus));
-        let open = c
-            .cps()
-            .map(|cps| u64::from(cps / cpus) * u64::from(c.retransmit_timeout_s()));
-        let needs = [
-            (cc, "cc", "to hold"),
-            (open, "cps", "until the first are free again"),
-        ];
-        for port in 0..c.ports.len().min(c.clients.len()).min(c.servers.len()) {
-            let have = c.tuples(port);
-            for (need, keyword, why) in needs {
-                if let Some(need) = need.filter(|need| have < *need) {
-                    let needed = [
-                        keyword,
-                        "client",
-                        "server",
-                        "listen",
-                        "client_port_range",
-                        "cpu",
-                        "port",
-                        "retransmit_timeout",
-                        "rss",
-                        "keepalive",
-                    ];
-                    self.tell(
-                        Code::Tuples,
-                        &needed,
-                        format!(
-                            "port {}: a worker has {have} combinations of addresses and ports, but needs {need} {why}",
-                            port + 1
-                        ),
-                        "more client or server addresses, listen ports or client ports, or less load",
-                    );
-                }
+        let held = c.cc().map_or(0, |cc| u64::from(cc / cpus));
+        let open = c.cps().map_or(0, |cps| {
+            u64::from(cps / cpus) * u64::from(c.retransmit_timeout_s())
+        });
+        for index in 0..c.ports.len().min(c.clients.len()).min(c.servers.len()) {
+            let (have, port) = (c.tuples(index), index + 1);
+            rules! { self:
+                have < held =>
+                    Tuples [cc client server listen client_port_range cpu port retransmit_timeout rss keepalive],
+                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {held} to hold",
+                    "more client or server addresses, listen ports or client ports, or less load";
+                have < open =>
+                    Tuples [cps client server listen client_port_range cpu port retransmit_timeout rss keepalive],
+                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {open} until the first are free again",
+                    "more client or server addresses, listen ports or client ports, or less load";
             }
         }
     }
 
     /// Keywords of the other side that do nothing.
     fn sides(&mut self) {
-        let idle = match self.config.is_client() {
-            true => Side::Server,
-            false => Side::Client,
-        };
-        let mode = if self.config.is_client() {
-            "client"
-        } else {
-            "server"
+        let (idle, mode) = match self.config.is_client() {
+            true => (Side::Server, "client"),
+            false => (Side::Client, "server"),
         };
         for keyword in KEYWORDS.iter().filter(|k| k.side == idle) {
             if self.config.places.has(keyword.name) {
-                let text = format!("{} has no effect in {mode} mode", keyword.name);
-                self.tell(Code::Ignored, &[keyword.name], text, "");
+                self.findings.push(Finding {
+                    code: Code::Ignored,
+                    keywords: vec![keyword.name],
+                    line: None,
+                    text: format!("{} has no effect in {mode} mode", keyword.name),
+                    allowed: String::new(),
+                });
             }
         }
     }
@@ -780,112 +479,70 @@ impl Judge<'_> {
     fn left_to_the_kernel(&mut self) {
         let c = self.config;
         for (n, port) in c.ports.iter().enumerate() {
-            if let Device::Bond { .. } = port.device {
-                self.tell_at(
-                    Code::Bond,
-                    &["port"],
-                    self.line("port", n),
-                    format!(
-                        "{}: the kernel bonds, not the tester; this port is the one interface that --port names for it",
-                        port.device
-                    ),
-                    "",
-                );
+            let (line, device) = (self.line("port", n), &port.device);
+            rules! { self:
+                matches!(device, Device::Bond { .. }) => Bond [port] at line,
+                    "{device}: the kernel bonds, not the tester; this port is the one interface that --port names for it", "";
             }
         }
-        if c.kni.is_some() {
-            let text = "kni: no interface is made; the device keeps its own, where what is not test traffic reaches the kernel";
-            self.tell(Code::Kni, &["kni"], text.to_owned(), "");
+        rules! { self:
+            c.kni.is_some() => Kni [kni],
+                "kni: no interface is made; the device keeps its own, where what is not test traffic reaches the kernel", "";
         }
     }
 
     /// What we take and dperf 1.9 does not, or reads otherwise.
     fn strictly(&mut self) {
         let c = self.config;
-        if let Some(line) = c.places.foreign {
-            self.tell_at(
-                Code::Character,
-                &[],
-                Some(line),
-                "a character that dperf does not read",
-                "printable ASCII, also in comments",
-            );
-        }
-        self.forbid(
-            c.tcp_rst.is_some(),
-            Code::Duplicate,
-            &["tcp_rst"],
-            "dperf 1.9 refuses any tcp_rst line as a duplicate",
-            "leave it out",
-        );
-        self.forbid(
-            c.payload_file.is_some(),
-            Code::Duplicate,
-            &["payload_file"],
-            "dperf 1.9 refuses any payload_file line as a duplicate",
-            "payload_size",
-        );
-        if let Some(k) = c.keepalive {
-            self.forbid(
-                !dperf_has(k.interval_ns),
-                Code::Value,
-                &["keepalive"],
+        let foreign = c.places.foreign;
+        let interval = c.keepalive.map_or(0, |k| k.interval_ns);
+        rules! { self:
+            foreign.is_some() => Character [] at foreign,
+                "a character that dperf does not read", "printable ASCII, also in comments";
+            c.tcp_rst.is_some() => Duplicate [tcp_rst],
+                "dperf 1.9 refuses any tcp_rst line as a duplicate", "leave it out";
+            c.payload_file.is_some() => Duplicate [payload_file],
+                "dperf 1.9 refuses any payload_file line as a duplicate", "payload_size";
+            !dperf_has(interval) => Value [keepalive],
                 "an interval that dperf does not have",
-                "0, 1 or an even number of us below 10 us, then multiples of 10 us, from 1 ms of 1 ms",
-            );
-            self.forbid(
-                k.more_requests > Some(32_767),
-                Code::Value,
-                &["keepalive"],
-                "more requests than dperf counts",
-                "0 to 32767",
-            );
-            self.forbid(
-                k.interval_ns / 1000 > u64::from(i32::MAX as u32),
-                Code::Differs,
-                &["keepalive"],
-                "dperf counts microseconds in 32 bits",
-                "",
-            );
+                "0, 1 or an even number of us below 10 us, then multiples of 10 us, from 1 ms of 1 ms";
+            c.keepalive.is_some_and(|k| k.more_requests > Some(32_767)) => Value [keepalive],
+                "more requests than dperf counts", "0 to 32767";
+            interval / 1000 > u64::from(i32::MAX as u32) => Differs [keepalive],
+                "dperf counts microseconds in 32 bits", "";
+            c.tx_burst() >= 256 => Differs [tx_burst], "dperf keeps 8 bits of tx_burst", "";
         }
-        self.forbid(
-            c.tx_burst() >= 256,
-            Code::Differs,
-            &["tx_burst"],
-            "dperf keeps 8 bits of tx_burst",
-            "",
-        );
         for (n, port) in c.ports.iter().enumerate() {
-            let plain = match &port.device {
+            let (line, device) = (self.line("port", n), &port.device);
+            let plain = match device {
                 Device::Pci(id) => id.len() == 12,
                 Device::Bond { members, .. } => members.iter().all(|id| id.len() == 12),
                 Device::Interface(_) | Device::Virtual(_) => false,
             };
-            if !plain {
-                self.tell_at(
-                    Code::Value,
-                    &["port"],
-                    self.line("port", n),
-                    format!("{} is no device of dperf", port.device),
-                    "0000:1b:00.0 or bondMODE:POLICY(PCI,…)",
-                );
+            rules! { self:
+                !plain => Value [port] at line,
+                    "{device} is no device of dperf", "0000:1b:00.0 or bondMODE:POLICY(PCI,…)";
             }
         }
-        let destinations: u64 = c.change_dip.iter().map(|d| u64::from(d.count)).sum();
-        let longest = |text: &Option<String>| text.as_ref().map_or(0, String::len) as u64;
-        for (keyword, have, most, what) in [
-            ("cpu", c.cpus.len() as u64, 64, "CPUs"),
-            ("port", c.ports.len() as u64, 32, "ports"),
-            ("client", c.clients.len() as u64, 32, "client lines"),
-            ("server", c.servers.len() as u64, 32, "server lines"),
-            ("change_dip", destinations, 65_536, "addresses"),
-            ("http_host", longest(&c.http_host), 127, "characters"),
-            ("http_path", longest(&c.http_path), 255, "characters"),
-        ] {
-            if have > most {
-                let text = format!("{have} {what}");
-                self.tell(Code::Limit, &[keyword], text, format!("up to {most}"));
-            }
+        self.limits();
+    }
+
+    /// What dperf's tables hold.
+    fn limits(&mut self) {
+        let c = self.config;
+        let longest = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let (cpus, ports) = (c.cpus.len(), c.ports.len());
+        let (clients, servers) = (c.clients.len(), c.servers.len());
+        let (host, path) = (longest(&c.http_host), longest(&c.http_path));
+        let destinations = self.destination_count();
+        rules! { self:
+            cpus > 64 => Limit [cpu], "{cpus} CPUs", "up to 64";
+            ports > 32 => Limit [port], "{ports} ports", "up to 32";
+            clients > 32 => Limit [client], "{clients} client lines", "up to 32";
+            servers > 32 => Limit [server], "{servers} server lines", "up to 32";
+            destinations > 65_536 => Limit [change_dip], "{destinations} addresses", "up to 65536";
+            host > 127 => Limit [http_host], "{host} characters", "up to 127";
+            path > 255 => Limit [http_path], "{path} characters", "up to 255";
         }
     }
 }
