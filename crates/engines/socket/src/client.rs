@@ -20,13 +20,12 @@ use wb_model::{
 };
 use wb_omni::{Calibration, Passphrase, Request};
 
-use crate::{host::Host, summary::summary};
+use crate::{agreement::Length, host::Host, summary::summary};
 use answer::Told;
 use control::{Control, Silence};
 use failure::{answer, failure};
 use figures::{add_datagrams, datagrams, judged, means, together};
 use random::Random;
-use request::Length;
 use role::Role;
 use round::{Round, Settings, Stream, Turn};
 use target::Target;

@@ -6,6 +6,7 @@
 //!
 //! The engine reads neither `/proc` nor a resolver; it asks its [`Host`].
 
+mod agreement;
 mod client;
 mod cpu;
 pub mod flow;

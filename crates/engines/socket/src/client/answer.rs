@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use wb_model::socket::{CpuUse, SocketEndReport, SocketOmitted, TcpSample};
 use wb_omni::{
-    AnswerError, ClassicKind, ClassicResponse, ClassicResults, CpuFigures, Flags, OmniResponse,
-    OmniResults, ResponseExtension, ResultsExtension, ResultsLayout, TcpFigures,
+    AnswerError, ClassicKind, ClassicResponse, ClassicResults, Flags, OmniResponse, OmniResults,
+    ResponseExtension, ResultsExtension, ResultsLayout,
 };
+
+use crate::agreement;
 
 /// Its response: it is ready.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +121,7 @@ impl Told {
             failed_sends: said.failed_sends.into(),
             receive_buffer: said.receive_buffer,
             send_buffer: said.send_buffer,
-            cpu: said.cpu.as_ref().map(cpu_use),
+            cpu: said.cpu.as_ref().map(agreement::cpu_use),
             retransmissions: said.retransmissions.map(u64::from),
             congestion: String::from_utf8_lossy(said.congestion_control.as_bytes()).into_owned(),
             extension: said.extension,
@@ -150,7 +152,7 @@ impl Told {
 
     /// TCP's own figures of the server's end.
     pub(super) fn tcp(&self) -> Option<TcpSample> {
-        self.extension?.tcp.map(tcp_sample)
+        self.extension?.tcp.as_ref().map(agreement::tcp_sample)
     }
 
     /// What of it belongs to the time of `omit`, if a server of ours has left that out.
@@ -185,43 +187,5 @@ impl Told {
         if end.tcp.is_none() {
             end.tcp = self.tcp();
         }
-    }
-}
-
-fn cpu_use(said: &CpuFigures) -> CpuUse {
-    let split = said.split.unwrap_or_default();
-    CpuUse {
-        total: said.total.into(),
-        user: split.user.into(),
-        system: split.system.into(),
-        iowait: split.iowait.into(),
-        irq: split.irq.into(),
-        softirq: split.softirq.into(),
-        cpus: said.cpus,
-        peak_cpu: said.peak_id,
-        peak: said.peak.into(),
-    }
-}
-
-fn tcp_sample(said: TcpFigures) -> TcpSample {
-    TcpSample {
-        rtt_us: said.rtt_us,
-        rtt_var_us: said.rttvar_us,
-        min_rtt_us: said.min_rtt_us,
-        cwnd: said.snd_cwnd,
-        retransmissions: said.total_retrans,
-        mss: said.snd_mss,
-        path_mtu: said.pmtu,
-        receive_ssthresh: said.rcv_ssthresh,
-        // Bytes to bits.
-        pacing_bps: said.pacing_rate.saturating_mul(8),
-        delivery_bps: said.delivery_rate.saturating_mul(8),
-        bytes_received: said.bytes_received,
-        busy_us: said.busy_us,
-        receiver_limited_us: said.rwnd_limited_us,
-        buffer_limited_us: said.sndbuf_limited_us,
-        receive_rtt_us: said.rcv_rtt_us,
-        receive_space: said.rcv_space,
-        ..TcpSample::default()
     }
 }

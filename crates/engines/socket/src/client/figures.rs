@@ -9,8 +9,8 @@ use wb_model::{
 };
 use wb_omni::{DatagramFigures, LatencyFigures};
 
-use super::{answer::Told, drive::Outcome, request::Length, role::Role, window::Span};
-use crate::{cpu::service_demand, flow::Ended};
+use super::{answer::Told, drive::Outcome, role::Role, window::Span};
+use crate::{agreement::Length, cpu::service_demand, flow::Ended};
 
 /// What is known of one stream after an iteration.
 #[derive(Debug)]

@@ -100,7 +100,10 @@ mod tests {
     use wb_omni::ResponseExtension;
 
     use super::*;
-    use crate::client::{request::Length, role::Role, target::DataEnds};
+    use crate::{
+        agreement::Length,
+        client::{role::Role, target::DataEnds},
+    };
 
     fn ask(job: &SocketJob) -> Ask<'_> {
         Ask {

@@ -3,12 +3,9 @@
 use std::{
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
 };
 
-use wb_model::socket::{
-    SendBy, SocketEndReport, SocketFailure, SocketJob, SocketSide, SocketStage,
-};
+use wb_model::socket::{SendBy, SocketEndReport, SocketFailure, SocketJob, SocketStage};
 
 use super::{
     connects::Connects,
@@ -16,11 +13,11 @@ use super::{
     failure::{failure, system},
     ports::{PortWalk, USUAL},
     random::Random,
-    request::Length,
     role::Role,
     target::DataEnds,
 };
 use crate::{
+    agreement::Length,
     flow::{
         BufferPlan, DatagramReceivePlan, DatagramSendPlan, Pace, ReceivePlan, RequestPlan,
         SendPlan, datagrams_per_second, default_width,
@@ -163,9 +160,12 @@ impl Prepared {
     pub(super) fn task<'a>(self, job: &'a SocketJob, terms: Terms) -> (Task<'a>, Option<OwnedFd>) {
         let datagrams = job.protocol.is_datagram();
         let pace = Pace::of(&job.local);
+        let sends = BufferPlan::sends(&job.local, self.send_size, self.send_width);
+        let receives = BufferPlan::receives(&job.local, self.receive_size, self.receive_width);
+        let whole_sends = sends.whole(terms.length.amount());
         let task = match self.role {
             Role::Up if datagrams => Task::SendDatagrams(DatagramSendPlan {
-                buffers: self.sends(&job.local),
+                buffers: sends,
                 batch: job.local.batch,
                 gso: job.local.gso,
                 zerocopy: job.local.send_by == SendBy::Zerocopy,
@@ -173,18 +173,18 @@ impl Prepared {
                     .rate
                     .or_else(|| datagrams_per_second(job.local.pacing_bps, self.send_size)),
                 pace,
-                limit: self.whole_sends(terms.length.amount()),
+                limit: whole_sends,
                 flow: terms.tag,
                 spin: job.busy_poll,
             }),
             Role::Up => Task::Send(SendPlan {
-                buffers: self.sends(&job.local),
+                buffers: sends,
                 by: job.local.send_by,
-                limit: self.whole_sends(terms.length.amount()),
+                limit: whole_sends,
                 pace,
             }),
             Role::Down if datagrams => Task::ReceiveDatagrams(DatagramReceivePlan {
-                buffers: self.receives(&job.local),
+                buffers: receives,
                 batch: job.local.batch,
                 gro: job.local.gro,
                 discard: false,
@@ -194,7 +194,7 @@ impl Prepared {
                 spin: job.busy_poll,
             }),
             Role::Down => Task::Receive(ReceivePlan {
-                buffers: self.receives(&job.local),
+                buffers: receives,
                 by: job.local.receive_by,
                 limit: terms.length.amount().filter(|_| !terms.server_counts),
             }),
@@ -224,20 +224,6 @@ impl Prepared {
         Task::Connect(connects, self.socket, requests)
     }
 
-    fn sends(&self, side: &SocketSide) -> BufferPlan {
-        buffers(self.send_size, self.send_width, side, true)
-    }
-
-    fn receives(&self, side: &SocketSide) -> BufferPlan {
-        buffers(self.receive_size, self.receive_width, side, false)
-    }
-
-    /// Bytes of a stream are rounded up to whole sends.
-    fn whole_sends(&self, amount: Option<u64>) -> Option<u64> {
-        let size = u64::from(self.send_size.max(1));
-        amount.map(|bytes| bytes.div_ceil(size).saturating_mul(size))
-    }
-
     fn requests(&self, job: &SocketJob, length: Length) -> RequestPlan {
         let side = &job.local;
         // An echo is as long as what it answers.
@@ -247,8 +233,8 @@ impl Prepared {
             job.response_size
         };
         RequestPlan {
-            request: buffers(job.request_size, self.send_width, side, true),
-            response: buffers(response, self.receive_width, side, false),
+            request: BufferPlan::sends(side, job.request_size, self.send_width),
+            response: BufferPlan::receives(side, response, self.receive_width),
             first_burst: job.first_burst,
             rate: job.rate,
             pace: Pace::of(side),
@@ -279,21 +265,6 @@ impl Prepared {
         end.congestion = now.congestion;
         end.priority = now.priority;
         end.tos = now.tos;
-    }
-}
-
-fn buffers(size: u32, width: u32, side: &SocketSide, sends: bool) -> BufferPlan {
-    let (align, offset) = if sends {
-        (side.send_align, side.send_offset)
-    } else {
-        (side.receive_align, side.receive_offset)
-    };
-    BufferPlan {
-        size,
-        width,
-        align,
-        offset,
-        fill: side.fill_file.as_ref().filter(|_| sends).map(PathBuf::from),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use wb_model::socket::{
-    ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketSide, SocketType as Kind,
+    ReceiveBy, SendBy, SocketJob, SocketOptions, SocketProtocol, SocketSide, SocketType as Kind,
 };
 use wb_omni::{
     ClassicRequest, ClassicTest, DatagramTest, Direction, ExchangeTest, Family, Features, Flags,
@@ -11,6 +11,7 @@ use wb_omni::{
 };
 
 use super::{role::Role, target::DataEnds};
+use crate::agreement::{self, Agrees as _, Length};
 
 /// SO_BUSY_POLL asked of the server, µs: what the kernel's documents propose.
 const BUSY_POLL_US: u32 = 50;
@@ -33,52 +34,6 @@ pub(super) struct Ask<'a> {
     pub(super) receive_width: u32,
     /// Bytes of our sends.
     pub(super) send_size: u32,
-}
-
-/// How long a stream lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    /// So long.
-    Time(Duration),
-    /// So many bytes or transactions.
-    Amount(u64),
-    /// Until a signal.
-    Open,
-}
-
-impl Length {
-    /// As the message has it, and the count if it does not fit there.
-    fn wire(self) -> (TestLength, u64) {
-        match self {
-            // The server's clock may not end before ours.
-            Self::Time(time) => {
-                let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
-                (
-                    TestLength::Seconds(u32::try_from(seconds).unwrap_or(u32::MAX)),
-                    0,
-                )
-            }
-            Self::Amount(amount) => match TestLength::units(amount) {
-                Some(units) => (units, 0),
-                None => (TestLength::UntilTold, amount),
-            },
-            Self::Open => (TestLength::UntilTold, 0),
-        }
-    }
-
-    pub(super) fn time(self) -> Option<Duration> {
-        match self {
-            Self::Time(time) => Some(time),
-            Self::Amount(_) | Self::Open => None,
-        }
-    }
-
-    pub(super) fn amount(self) -> Option<u64> {
-        match self {
-            Self::Amount(amount) => Some(amount),
-            Self::Time(_) | Self::Open => None,
-        }
-    }
 }
 
 impl Ask<'_> {
@@ -146,19 +101,9 @@ impl Ask<'_> {
         } else {
             self.ends.local
         };
-        OmniRequest {
+        let mut request = OmniRequest {
             cpu: remote.cpu,
-            send_buffer: remote.send_buffer,
-            send_size: remote.send_size,
-            send_alignment: remote.send_align,
-            send_offset: remote.send_offset,
-            send_width: self.send_width,
             request_size: transactions.then_some(job.request_size),
-            receive_buffer: remote.receive_buffer,
-            receive_size: remote.receive_size,
-            receive_alignment: remote.receive_align,
-            receive_offset: remote.receive_offset,
-            receive_width: self.receive_width,
             response_size: transactions.then_some(job.response_size),
             flags: self.flags(),
             cpu_rate: 0.0,
@@ -177,7 +122,6 @@ impl Ask<'_> {
                 Role::Cc => Direction::ConnectOnly,
             },
             client_port: self.client.port(),
-            interval_burst: remote.burst,
             interval_us: micros(remote.burst_interval.0),
             client_address: wire_address(client_address),
             server_address: if named {
@@ -185,13 +129,15 @@ impl Ask<'_> {
             } else {
                 WireAddress::ANY
             },
-            priority: remote.priority,
             tos: remote.tos.map(u32::from),
             congestion_control: name(remote.congestion.as_deref()),
             fill_file: name(remote.fill_file.as_deref()),
             extension: self.is_extended().then(|| self.extension()),
             ..OmniRequest::default()
-        }
+        };
+        remote.say(&mut request);
+        (request.send_width, request.receive_width) = (self.send_width, self.receive_width);
+        request
     }
 
     /// Whether the server is asked to send, or to receive, without copying.
@@ -213,21 +159,16 @@ impl Ask<'_> {
     fn flags(&self) -> Flags {
         let options = &self.job.options;
         let connected = self.job.protocol.connects();
-        Flags::NONE
-            .with_if(options.no_delay && connected, Flags::NO_DELAY)
-            .with_if(
-                self.job.local.send_by == SendBy::Sendfile,
-                Flags::USE_SENDFILE,
-            )
+        let common = agreement::flags(SocketOptions {
+            no_delay: options.no_delay && connected,
+            connect_remote: options.connect_remote && !connected,
+            ..options.clone()
+        });
+        let sendfile = self.job.local.send_by == SendBy::Sendfile;
+        common
+            .with_if(sendfile, Flags::USE_SENDFILE)
             .with_if(self.role.connects_each(), Flags::CONNECTION_TEST)
             .with_if(self.job.remote.measure_cpu, Flags::MEASURE_CPU)
-            .with_if(!options.dont_route, Flags::ROUTING_ALLOWED)
-            .with_if(options.fast_open, Flags::FAST_OPEN)
-            .with_if(options.packet_info, Flags::PKT_INFO)
-            .with_if(options.connect_remote && !connected, Flags::CONNECT_UDP)
-            .with_if(options.defer_accept, Flags::DEFER_ACCEPT)
-            .with_if(options.dont_fragment, Flags::PATH_MTU_DISCOVERY)
-            .with_if(options.keepalive, Flags::KEEPALIVE)
     }
 
     /// The test in the words of the time before the one message for all, if it is to be that.
@@ -238,49 +179,41 @@ impl Ask<'_> {
         }
         let remote = &job.remote;
         let no_delay = job.options.no_delay;
-        let stream = |call_size, alignment, offset| StreamTest {
-            send_buffer: remote.send_buffer,
-            receive_buffer: remote.receive_buffer,
+        let (call_size, alignment, offset) = match self.role {
+            Role::Down => (remote.send_size, remote.send_align, remote.send_offset),
+            _ => (
+                remote.receive_size,
+                remote.receive_align,
+                remote.receive_offset,
+            ),
+        };
+        let mut stream = StreamTest {
             call_size,
             alignment,
             offset,
             no_delay,
             ..StreamTest::default()
         };
-        let exchange = ExchangeTest {
-            receive_buffer: remote.receive_buffer,
-            send_buffer: remote.send_buffer,
-            receive_alignment: remote.receive_align,
-            receive_offset: remote.receive_offset,
-            send_alignment: remote.send_align,
-            send_offset: remote.send_offset,
+        remote.say(&mut stream);
+        let mut exchange = ExchangeTest {
             request_size: job.request_size,
             response_size: job.response_size,
             no_delay,
+            ..ExchangeTest::default()
         };
-        let taken = || {
-            stream(
-                remote.receive_size,
-                remote.receive_align,
-                remote.receive_offset,
-            )
-        };
+        remote.say(&mut exchange);
         let datagrams = job.protocol.is_datagram();
         Some(match self.role {
             Role::Up if datagrams => ClassicTest::UdpStream(DatagramTest {
                 receive_buffer: remote.receive_buffer,
                 message_size: self.send_size,
                 connect: job.options.connect_remote,
-                alignment: remote.receive_align,
-                offset: remote.receive_offset,
+                alignment,
+                offset,
                 checksum_off: false,
             }),
-            Role::Up | Role::Mss => ClassicTest::TcpStream(taken()),
-            Role::Down => ClassicTest::TcpMaerts(stream(
-                remote.send_size,
-                remote.send_align,
-                remote.send_offset,
-            )),
+            Role::Up | Role::Mss => ClassicTest::TcpStream(stream),
+            Role::Down => ClassicTest::TcpMaerts(stream),
             Role::Rr if datagrams => ClassicTest::UdpRr(exchange),
             Role::Rr => ClassicTest::TcpRr(exchange),
             Role::Crr => ClassicTest::TcpCrr(exchange),

@@ -29,12 +29,13 @@ use super::{
     lane::{Bell, Gate, Lane, Phase},
     prepare::{Prepared, Terms, prepare},
     random::Random,
-    request::{Ask, Length, unspeakable},
+    request::{Ask, unspeakable},
     role::Role,
     target::{DataEnds, Target},
     watch::{Patience, Watch, Watched},
 };
 use crate::{
+    agreement::Length,
     cpu::cpu_use,
     flow::Recorder,
     host::{Host, endpoint},

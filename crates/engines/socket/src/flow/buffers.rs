@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use wb_model::socket::SocketSide;
+
 use super::memory::Memory;
 
 /// What is sent where no file is given: netperf's.
@@ -33,6 +35,37 @@ pub struct BufferPlan {
 }
 
 impl BufferPlan {
+    /// Of what one end sends.
+    #[must_use]
+    pub fn sends(side: &SocketSide, size: u32, width: u32) -> Self {
+        Self {
+            size,
+            width,
+            align: side.send_align,
+            offset: side.send_offset,
+            fill: side.fill_file.as_ref().map(PathBuf::from),
+        }
+    }
+
+    /// Of what one end receives.
+    #[must_use]
+    pub fn receives(side: &SocketSide, size: u32, width: u32) -> Self {
+        Self {
+            size,
+            width,
+            align: side.receive_align,
+            offset: side.receive_offset,
+            fill: None,
+        }
+    }
+
+    /// An amount of bytes, rounded up to whole buffers.
+    #[must_use]
+    pub fn whole(&self, amount: Option<u64>) -> Option<u64> {
+        let size = u64::from(self.size.max(1));
+        amount.map(|bytes| bytes.div_ceil(size).saturating_mul(size))
+    }
+
     /// How many buffers there will be.
     #[must_use]
     pub fn effective_width(&self) -> u32 {

@@ -153,9 +153,20 @@ impl DatagramSender {
     }
 
     fn stream(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
-        let mut tally = Tally::default();
+        run.tally(self.plan.pace, |run, tally, pacer| {
+            self.send_all(fd, to, run, tally, pacer)
+        })
+    }
+
+    fn send_all(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<SocketAddr>,
+        run: &mut Run<'_>,
+        tally: &mut Tally,
+        pacer: &mut Pacer,
+    ) -> Result<(), Ended> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
-        let mut pacer = self.plan.pace.map(Pacer::begin);
         let schedule = self.plan.rate.map(Schedule::begin);
         if schedule.is_some() {
             sleep_exactly();
@@ -165,22 +176,20 @@ impl DatagramSender {
         }
         // Datagrams of the schedule that are behind us: sent, failed or skipped.
         let mut behind = 0;
-        tally.ended = loop {
-            if run.stop.stopped() {
-                break Ended::Stopped;
-            }
+        loop {
+            run.stop.check()?;
             if tally.bytes_sent >= limit {
-                break Ended::Limit;
+                return Ok(());
             }
             if let Some(schedule) = &schedule {
                 let from = schedule.skip_to(behind, now_ns());
                 tally.unsent += from - behind;
                 behind = from;
                 if !until(schedule.due(behind), self.plan.spin, run.stop) {
-                    break Ended::Stopped;
+                    return Err(Ended::Stopped);
                 }
             }
-            let from = run.recorder.as_ref().map(|_| now_ns());
+            let from = run.begin()?;
             let done = match self.once(fd, to.as_ref(), tally.send_calls as u32) {
                 Ok(done) => done,
                 Err(Errno::INTR) => continue,
@@ -190,26 +199,16 @@ impl DatagramSender {
                     behind += 1;
                     continue;
                 }
-                Err(error) => break Ended::Failed(error.into()),
+                Err(error) => return Err(error.into()),
             };
             let bytes = done as u64 * u64::from(self.plan.buffers.size);
             behind += done as u64;
             tally.bytes_sent += bytes;
             tally.send_calls += done as u64;
             run.counters.add(done as u64, bytes);
-            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-                recorder.record(now_ns() - from);
-            }
-            if let Some(pacer) = &mut pacer
-                && !pacer.after_operation(run.stop)
-            {
-                break Ended::Stopped;
-            }
-        };
-        if let Some(pacer) = pacer {
-            tally.waited = pacer.waited();
+            run.record(from);
+            pacer.after_operation(run.stop)?;
         }
-        tally
     }
 
     /// One call; how many datagrams went.
@@ -387,12 +386,7 @@ impl DatagramReceiver {
     /// Takes what comes until an empty datagram, until the limit, or until told to end. When the
     /// first came, and from where, is in the tally.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
-        let mut tally = Tally::default();
-        tally.ended = match self.stream(fd, run, &mut tally) {
-            Ok(()) => Ended::Limit,
-            Err(ended) => ended,
-        };
-        tally
+        run.tally(None, |run, tally, _| self.stream(fd, run, tally))
     }
 
     fn stream(
@@ -406,14 +400,11 @@ impl DatagramReceiver {
         if self.plan.connect
             && let Some(peer) = tally.peer
         {
-            rustix::net::connect(fd, &peer).map_err(|error| Ended::Failed(error.into()))?;
+            rustix::net::connect(fd, &peer)?;
         }
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         while tally.bytes_received < limit {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
-            let from = run.recorder.as_ref().map(|_| now_ns());
+            let from = run.begin()?;
             let (calls, bytes, ended) = match self.once(fd) {
                 Ok(done) => done,
                 Err(Errno::INTR) => continue,
@@ -422,7 +413,7 @@ impl DatagramReceiver {
                     continue;
                 }
                 Err(error) if is_passing(error) => continue,
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             };
             tally.receive_calls += calls;
             tally.bytes_received += bytes;
@@ -433,9 +424,7 @@ impl DatagramReceiver {
             if ended {
                 return Err(Ended::Eof);
             }
-            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-                recorder.record(now_ns() - from);
-            }
+            run.record(from);
         }
         Ok(())
     }

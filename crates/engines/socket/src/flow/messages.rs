@@ -50,7 +50,7 @@ pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Re
             }
             Err(Errno::INTR) if stop.stopped() => return Err(Ended::Stopped),
             Err(Errno::INTR) => {}
-            Err(error) => return Err(Ended::Failed(error.into())),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(calls)
@@ -80,12 +80,10 @@ pub(super) fn receive_whole(
                 calls += 1;
             }
             Err(Errno::INTR | Errno::AGAIN) => {
-                if stop.stopped() {
-                    return Err(Ended::Stopped);
-                }
+                stop.check()?;
                 std::hint::spin_loop();
             }
-            Err(error) => return Err(Ended::Failed(error.into())),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(calls)
@@ -118,7 +116,7 @@ pub(super) fn await_first(
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => std::hint::spin_loop(),
             Err(error) if is_passing(error) => {}
-            Err(error) => return Err(Ended::Failed(error.into())),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -18,6 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::io::Errno;
+
+use self::pace::Pacer;
 use crate::Stopper;
 
 mod buffers;
@@ -64,6 +67,48 @@ pub struct Run<'a> {
     pub recorder: Option<&'a mut Recorder>,
 }
 
+impl Run<'_> {
+    /// A loop with a tally of its own, in which it says too why it ended and how long it paused.
+    fn tally(
+        &mut self,
+        pace: Option<Pace>,
+        body: impl FnOnce(&mut Self, &mut Tally, &mut Pacer) -> Result<(), Ended>,
+    ) -> Tally {
+        let mut tally = Tally::default();
+        let mut pacer = Pacer::begin(pace);
+        tally.ended = match body(self, &mut tally, &mut pacer) {
+            Ok(()) => Ended::Limit,
+            Err(ended) => ended,
+        };
+        tally.waited = pacer.waited();
+        tally
+    }
+
+    /// When an operation begins, if its time is wanted; unless the loop was told to end.
+    #[inline]
+    fn begin(&self) -> Result<Option<u64>, Ended> {
+        self.stop.check()?;
+        Ok(self.recorder.as_ref().map(|_| clock::now_ns()))
+    }
+
+    /// Takes the time of an operation that is over.
+    #[inline]
+    fn record(&mut self, began: Option<u64>) {
+        if let (Some(began), Some(recorder)) = (began, self.recorder.as_deref_mut()) {
+            recorder.record(clock::now_ns().saturating_sub(began));
+        }
+    }
+
+    /// Counts a transaction of so many bytes.
+    #[inline]
+    fn transacted(&mut self, tally: &mut Tally, bytes: u64, began: Option<u64>) {
+        tally.transactions += 1;
+        self.counters.add(2, bytes);
+        self.counters.add_transaction();
+        self.record(began);
+    }
+}
+
 /// Why a loop ended.
 #[derive(Debug, Default)]
 pub enum Ended {
@@ -76,6 +121,29 @@ pub enum Ended {
     Eof,
     /// The system refused a call.
     Failed(io::Error),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Errno> for Ended {
+    fn from(error: Errno) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Stopper {
+    /// For loops that end with `?`.
+    #[inline]
+    fn check(&self) -> Result<(), Ended> {
+        if self.stopped() {
+            return Err(Ended::Stopped);
+        }
+        Ok(())
+    }
 }
 
 /// What a loop did.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use wb_model::socket::SocketSide;
 
-use super::clock::{length, now_ns, sleep_until};
+use super::{
+    Ended,
+    clock::{length, now_ns, sleep_until},
+};
 use crate::Stopper;
 
 /// Lateness that a sender of a rate makes up for; what is older is skipped and counted as unsent.
@@ -34,45 +37,49 @@ impl Pace {
 /// Keeps the pace of one run.
 #[derive(Debug)]
 pub(super) struct Pacer {
-    burst: u32,
+    burst: u64,
     interval: u64,
-    left: u32,
+    left: u64,
     due: u64,
     waited: u64,
 }
 
 impl Pacer {
-    /// The first burst begins now.
-    pub(super) fn begin(pace: Pace) -> Self {
-        let burst = pace.burst.max(1);
+    /// The first burst begins now. Without a pace it never ends.
+    pub(super) fn begin(pace: Option<Pace>) -> Self {
+        let burst = pace.map_or(u64::MAX, |pace| pace.burst.max(1).into());
         Self {
             burst,
-            interval: length(pace.interval),
+            interval: pace.map_or(0, |pace| length(pace.interval)),
             left: burst,
-            due: now_ns(),
+            due: pace.map_or(0, |_| now_ns()),
             waited: 0,
         }
     }
 
-    /// After an operation: waits if it was the last of its burst. False if it was told to end. Who
-    /// is late begins the next burst at once and does not make up for it.
+    /// After an operation: waits if it was the last of its burst. Who is late begins the next burst
+    /// at once and does not make up for it.
     #[inline]
-    pub(super) fn after_operation(&mut self, stop: &Stopper) -> bool {
+    pub(super) fn after_operation(&mut self, stop: &Stopper) -> Result<(), Ended> {
         self.left -= 1;
-        self.left > 0 || self.wait(stop)
+        if self.left > 0 {
+            Ok(())
+        } else {
+            self.wait(stop)
+        }
     }
 
     #[cold]
-    fn wait(&mut self, stop: &Stopper) -> bool {
+    fn wait(&mut self, stop: &Stopper) -> Result<(), Ended> {
         self.left = self.burst;
         let now = now_ns();
         self.due = (self.due + self.interval).max(now);
         if self.due == now {
-            return true;
+            return Ok(());
         }
         let goes_on = sleep_until(self.due, stop);
         self.waited += now_ns() - now;
-        goes_on
+        if goes_on { Ok(()) } else { Err(Ended::Stopped) }
     }
 
     /// Time that was waited.
@@ -142,23 +149,23 @@ mod tests {
     #[test]
     fn a_burst_goes_without_a_pause() {
         let stop = Stopper::new();
-        let mut pacer = Pacer::begin(Pace {
+        let mut pacer = Pacer::begin(Some(Pace {
             burst: 3,
             interval: Duration::from_secs(3600),
-        });
+        }));
         for _ in 0..2 {
-            assert!(pacer.after_operation(&stop));
+            assert!(pacer.after_operation(&stop).is_ok());
         }
         assert_eq!(pacer.waited(), Duration::ZERO);
         // The third would wait for an hour.
         stop.stop();
-        assert!(!pacer.after_operation(&stop));
-        let mut pacer = Pacer::begin(Pace {
+        assert!(pacer.after_operation(&stop).is_err());
+        let mut pacer = Pacer::begin(Some(Pace {
             burst: 1,
             interval: Duration::from_nanos(1),
-        });
+        }));
         let due = pacer.due;
-        assert!(pacer.after_operation(&Stopper::new()));
+        assert!(pacer.after_operation(&Stopper::new()).is_ok());
         assert!(pacer.due > due);
     }
 }

@@ -88,15 +88,9 @@ impl<'a> Pipeline<'a> {
     }
 
     pub(super) fn run(mut self, run: &mut Run<'_>) -> Tally {
-        let mut tally = Tally::default();
-        let mut pacer = self.plan.pace.map(Pacer::begin);
-        tally.ended = match self.turn(run, &mut tally, pacer.as_mut()) {
-            Ok(()) => Ended::Limit,
-            Err(ended) => ended,
-        };
-        if let Some(pacer) = pacer {
-            tally.waited = pacer.waited();
-        }
+        let mut tally = run.tally(self.plan.pace, |run, tally, pacer| {
+            self.turn(run, tally, pacer)
+        });
         tally.given_up = self.book.given_up();
         let due_and_not_sent = self.schedule.as_ref().map_or(0, |schedule| {
             let most = self.limit().saturating_add(tally.given_up);
@@ -115,20 +109,15 @@ impl<'a> Pipeline<'a> {
         &mut self,
         run: &mut Run<'_>,
         tally: &mut Tally,
-        mut pacer: Option<&mut Pacer>,
+        pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         while tally.transactions < self.limit() {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
+            run.stop.check()?;
             self.send_all(tally)?;
             let before = tally.transactions;
             self.take(run, tally)?;
-            if tally.transactions > before
-                && let Some(pacer) = &mut pacer
-                && !pacer.after_operation(run.stop)
-            {
-                return Err(Ended::Stopped);
+            if tally.transactions > before {
+                pacer.after_operation(run.stop)?;
             }
         }
         Ok(())
@@ -181,7 +170,7 @@ impl<'a> Pipeline<'a> {
                     tally.failed_sends += 1;
                     return Ok(());
                 }
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             }
             if self.part >= self.requests.size() {
                 self.part = 0;
@@ -233,7 +222,7 @@ impl<'a> Pipeline<'a> {
                 std::hint::spin_loop();
                 Ok(())
             }
-            Err(error) => Err(Ended::Failed(error.into())),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -260,7 +249,7 @@ impl<'a> Pipeline<'a> {
                 .revents()
                 .intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP)),
             Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(Ended::Failed(error.into())),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -280,12 +269,7 @@ impl<'a> Pipeline<'a> {
             return;
         };
         self.responses.advance();
-        tally.transactions += 1;
-        run.counters.add(2, (self.requests.size() + size) as u64);
-        run.counters.add_transaction();
-        if let Some(recorder) = run.recorder.as_deref_mut() {
-            recorder.record(now_ns().saturating_sub(since));
-        }
+        run.transacted(tally, (self.requests.size() + size) as u64, Some(since));
         self.give_up_if_late();
     }
 

@@ -16,7 +16,6 @@ use wb_model::socket::ReceiveBy;
 use super::{
     Ended, Run, Tally,
     buffers::{BufferPlan, Ring},
-    clock::now_ns,
 };
 
 /// A stream to be taken.
@@ -85,32 +84,24 @@ fn stream(
     limit: Option<u64>,
     mut once: impl FnMut() -> rustix::io::Result<usize>,
 ) -> Tally {
-    let mut tally = Tally::default();
-    let limit = limit.unwrap_or(u64::MAX);
-    tally.ended = loop {
-        if run.stop.stopped() {
-            break Ended::Stopped;
-        }
-        if tally.bytes_received >= limit {
-            break Ended::Limit;
-        }
-        let from = run.recorder.as_ref().map(|_| now_ns());
-        match once() {
-            Ok(0) => break Ended::Eof,
-            Ok(got) => {
-                let got = got as u64;
-                tally.bytes_received += got;
-                tally.receive_calls += 1;
-                run.counters.add(1, got);
+    run.tally(None, |run, tally, _| {
+        loop {
+            let from = run.begin()?;
+            if tally.bytes_received >= limit.unwrap_or(u64::MAX) {
+                return Ok(());
             }
-            Err(Errno::INTR) => continue,
-            Err(error) => break Ended::Failed(error.into()),
+            let got = match once() {
+                Ok(0) => return Err(Ended::Eof),
+                Ok(got) => got as u64,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            tally.bytes_received += got;
+            tally.receive_calls += 1;
+            run.counters.add(1, got);
+            run.record(from);
         }
-        if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-            recorder.record(now_ns() - from);
-        }
-    };
-    tally
+    })
 }
 
 /// From a socket through a pipe to the null device: pages change hands, bytes are not copied.

@@ -80,21 +80,13 @@ impl Requester {
             let (requests, responses) = (&mut self.requests, &mut self.responses);
             return Pipeline::new(&self.plan, requests, responses, fd, to).run(run);
         }
-        let mut tally = Tally::default();
-        let mut pacer = self.plan.pace.map(Pacer::begin);
-        let done = if self.plan.datagrams {
-            self.datagrams(fd, to.as_ref(), run, &mut tally, pacer.as_mut())
-        } else {
-            self.stream(fd, run, &mut tally, pacer.as_mut())
-        };
-        tally.ended = match done {
-            Ok(()) => Ended::Limit,
-            Err(ended) => ended,
-        };
-        if let Some(pacer) = pacer {
-            tally.waited = pacer.waited();
-        }
-        tally
+        run.tally(self.plan.pace, |run, tally, pacer| {
+            if self.plan.datagrams {
+                self.datagrams(fd, to.as_ref(), run, tally, pacer)
+            } else {
+                self.stream(fd, run, tally, pacer)
+            }
+        })
     }
 
     /// One at a time over a stream.
@@ -103,15 +95,12 @@ impl Requester {
         fd: BorrowedFd<'_>,
         run: &mut Run<'_>,
         tally: &mut Tally,
-        mut pacer: Option<&mut Pacer>,
+        pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
         while tally.transactions < limit {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
-            let from = run.recorder.as_ref().map(|_| now_ns());
+            let from = run.begin()?;
             tally.unanswered = 1;
             tally.send_calls += send_whole(fd, self.requests.current(), run.stop)?;
             tally.bytes_sent += asked;
@@ -119,19 +108,11 @@ impl Requester {
             tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
             tally.bytes_received += given;
             tally.unanswered = 0;
-            tally.transactions += 1;
-            run.counters.add(2, asked + given);
-            run.counters.add_transaction();
-            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-                recorder.record(now_ns() - from);
-            }
+            run.transacted(tally, asked + given, from);
             self.requests.advance();
             self.responses.advance();
-            if let Some(pacer) = &mut pacer
-                && tally.transactions < limit
-                && !pacer.after_operation(run.stop)
-            {
-                return Err(Ended::Stopped);
+            if tally.transactions < limit {
+                pacer.after_operation(run.stop)?;
             }
         }
         Ok(())
@@ -144,16 +125,14 @@ impl Requester {
         to: Option<&SocketAddr>,
         run: &mut Run<'_>,
         tally: &mut Tally,
-        mut pacer: Option<&mut Pacer>,
+        pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let asked = self.requests.size() as u64;
         let timeout = self.plan.timeout.map(length);
         let mut number = 0;
         while tally.transactions < limit {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
+            run.stop.check()?;
             let from = (run.recorder.is_some() || timeout.is_some()).then(now_ns);
             number += 1;
             // So that the answer to what was given up, or an answer again, is not taken for this one's.
@@ -165,7 +144,7 @@ impl Requester {
                     tally.failed_sends += 1;
                     continue;
                 }
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             }
             tally.send_calls += 1;
             tally.bytes_sent += asked;
@@ -177,19 +156,11 @@ impl Requester {
                 continue;
             };
             tally.unanswered = 0;
-            tally.transactions += 1;
-            run.counters.add(2, asked + given);
-            run.counters.add_transaction();
-            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-                recorder.record(now_ns() - from);
-            }
+            run.transacted(tally, asked + given, from);
             self.requests.advance();
             self.responses.advance();
-            if let Some(pacer) = &mut pacer
-                && tally.transactions < limit
-                && !pacer.after_operation(run.stop)
-            {
-                return Err(Ended::Stopped);
+            if tally.transactions < limit {
+                pacer.after_operation(run.stop)?;
             }
         }
         Ok(())
@@ -216,9 +187,7 @@ impl Requester {
                 && !self.plan.spin
                 && !readable(fd, until)?
             {
-                if run.stop.stopped() {
-                    return Err(Ended::Stopped);
-                }
+                run.stop.check()?;
                 if now_ns() >= until {
                     return Ok(None);
                 }
@@ -236,15 +205,13 @@ impl Requester {
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {
-                    if run.stop.stopped() {
-                        return Err(Ended::Stopped);
-                    }
+                    run.stop.check()?;
                     if until.is_some_and(|until| now_ns() >= until) {
                         return Ok(None);
                     }
                     std::hint::spin_loop();
                 }
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -272,7 +239,7 @@ fn readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, Ended> {
     match poll(&mut fds, Some(&left)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(Ended::Failed(error.into())),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -10,7 +10,6 @@ use rustix::{
 use super::{
     Ended, Run, Tally,
     buffers::{BufferPlan, Ring},
-    clock::now_ns,
     messages::{Answers, await_first, is_passing, receive_whole, send_whole},
     pace::{Pace, Pacer},
     request::give_number_back,
@@ -72,21 +71,13 @@ impl Responder {
     /// Answers requests until the stream ends or an empty datagram comes, until the limit, or until
     /// told to end.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
-        let mut tally = Tally::default();
-        let mut pacer = self.plan.pace.map(Pacer::begin);
-        let done = if self.plan.datagrams {
-            self.datagrams(fd, run, &mut tally, pacer.as_mut())
-        } else {
-            self.stream(fd, run, &mut tally, pacer.as_mut())
-        };
-        tally.ended = match done {
-            Ok(()) => Ended::Limit,
-            Err(ended) => ended,
-        };
-        if let Some(pacer) = pacer {
-            tally.waited = pacer.waited();
-        }
-        tally
+        run.tally(self.plan.pace, |run, tally, pacer| {
+            if self.plan.datagrams {
+                self.datagrams(fd, run, tally, pacer)
+            } else {
+                self.stream(fd, run, tally, pacer)
+            }
+        })
     }
 
     fn stream(
@@ -94,26 +85,20 @@ impl Responder {
         fd: BorrowedFd<'_>,
         run: &mut Run<'_>,
         tally: &mut Tally,
-        mut pacer: Option<&mut Pacer>,
+        pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
         while tally.transactions < limit {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
-            let from = run.recorder.as_ref().map(|_| now_ns());
+            let from = run.begin()?;
             let into = self.requests.current_mut();
             tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
             tally.bytes_received += asked;
             tally.send_calls += send_whole(fd, self.responses.current(), run.stop)?;
             tally.bytes_sent += given;
             self.count(run, tally, asked + given, from);
-            if let Some(pacer) = &mut pacer
-                && tally.transactions < limit
-                && !pacer.after_operation(run.stop)
-            {
-                return Err(Ended::Stopped);
+            if tally.transactions < limit {
+                pacer.after_operation(run.stop)?;
             }
         }
         Ok(())
@@ -121,12 +106,7 @@ impl Responder {
 
     #[inline]
     fn count(&mut self, run: &mut Run<'_>, tally: &mut Tally, bytes: u64, from: Option<u64>) {
-        tally.transactions += 1;
-        run.counters.add(2, bytes);
-        run.counters.add_transaction();
-        if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-            recorder.record(now_ns() - from);
-        }
+        run.transacted(tally, bytes, from);
         self.requests.advance();
         self.responses.advance();
     }
@@ -136,22 +116,19 @@ impl Responder {
         fd: BorrowedFd<'_>,
         run: &mut Run<'_>,
         tally: &mut Tally,
-        mut pacer: Option<&mut Pacer>,
+        pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         tally.peer = await_first(fd, self.plan.spin, run.stop)?;
         tally.began = Some(Instant::now());
         if self.plan.connect
             && let Some(peer) = tally.peer
         {
-            rustix::net::connect(fd, &peer).map_err(|error| Ended::Failed(error.into()))?;
+            rustix::net::connect(fd, &peer)?;
         }
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let given = self.responses.size() as u64;
         while tally.transactions < limit {
-            if run.stop.stopped() {
-                return Err(Ended::Stopped);
-            }
-            let from = run.recorder.as_ref().map(|_| now_ns());
+            let from = run.begin()?;
             let got = match self.receive(fd) {
                 Ok(0) => return Err(Ended::Eof),
                 Ok(got) => got,
@@ -160,7 +137,7 @@ impl Responder {
                     continue;
                 }
                 Err(error) if is_passing(error) => continue,
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             };
             tally.receive_calls += 1;
             tally.bytes_received += got as u64;
@@ -174,11 +151,8 @@ impl Responder {
             tally.send_calls += 1;
             tally.bytes_sent += given;
             self.count(run, tally, got as u64 + given, from);
-            if let Some(pacer) = &mut pacer
-                && tally.transactions < limit
-                && !pacer.after_operation(run.stop)
-            {
-                return Err(Ended::Stopped);
+            if tally.transactions < limit {
+                pacer.after_operation(run.stop)?;
             }
         }
         Ok(())
@@ -227,7 +201,7 @@ impl Responder {
                 }
                 // It was about an earlier answer; this one has not gone yet.
                 Err(error) if is_passing(error) => {}
-                Err(error) => return Err(Ended::Failed(error.into())),
+                Err(error) => return Err(error.into()),
             }
         }
     }

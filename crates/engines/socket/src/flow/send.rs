@@ -11,8 +11,7 @@ use wb_model::socket::SendBy;
 use super::{
     Ended, Run, Tally,
     buffers::{BufferPlan, Ring},
-    clock::now_ns,
-    pace::{Pace, Pacer},
+    pace::Pace,
     sendfile::Source,
     uring::Uring,
     zerocopy::{self, Completions},
@@ -157,42 +156,28 @@ fn stream(
     pace: Option<Pace>,
     mut once: impl FnMut(u64) -> rustix::io::Result<usize>,
 ) -> Tally {
-    let mut tally = Tally::default();
-    let mut left = limit.unwrap_or(u64::MAX);
-    let mut pacer = pace.map(Pacer::begin);
-    tally.ended = loop {
-        if run.stop.stopped() {
-            break Ended::Stopped;
-        }
-        if left == 0 {
-            break Ended::Limit;
-        }
-        let from = run.recorder.as_ref().map(|_| now_ns());
-        match once(left) {
-            Ok(sent) => {
-                let sent = sent as u64;
-                left -= sent;
-                tally.bytes_sent += sent;
-                tally.send_calls += 1;
-                run.counters.add(1, sent);
+    run.tally(pace, |run, tally, pacer| {
+        let mut left = limit.unwrap_or(u64::MAX);
+        loop {
+            let from = run.begin()?;
+            if left == 0 {
+                return Ok(());
             }
-            Err(Errno::INTR) => continue,
-            Err(error) => break Ended::Failed(error.into()),
+            let sent = match once(left) {
+                Ok(sent) => sent as u64,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            left -= sent;
+            tally.bytes_sent += sent;
+            tally.send_calls += 1;
+            run.counters.add(1, sent);
+            run.record(from);
+            if left > 0 {
+                pacer.after_operation(run.stop)?;
+            }
         }
-        if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-            recorder.record(now_ns() - from);
-        }
-        if let Some(pacer) = &mut pacer
-            && left > 0
-            && !pacer.after_operation(run.stop)
-        {
-            break Ended::Stopped;
-        }
-    };
-    if let Some(pacer) = pacer {
-        tally.waited = pacer.waited();
-    }
-    tally
+    })
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use std::{
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::{
-    Ended, Run, Tally,
+    Run, Tally,
     buffers::{BufferPlan, Ring},
     clock::now_ns,
-    pace::{Pace, Pacer},
+    pace::Pace,
 };
 use crate::Stopper;
 
@@ -125,46 +125,35 @@ impl Uring {
         limit: Option<u64>,
         pace: Option<Pace>,
     ) -> Tally {
-        let mut tally = Tally::default();
-        let mut left = limit.unwrap_or(u64::MAX);
-        let mut pacer = pace.map(Pacer::begin);
         // A pause may be due after any send.
-        let batch = if pacer.is_some() { 1 } else { BATCH };
-        tally.ended = 'run: loop {
-            if run.stop.stopped() {
-                break Ended::Stopped;
-            }
-            if left == 0 {
-                break Ended::Limit;
-            }
-            let from = run.recorder.as_ref().map(|_| now_ns());
-            self.push(fd, batch, left);
-            let done = self.complete(run.stop);
-            left -= done.bytes;
-            tally.bytes_sent += done.bytes;
-            tally.send_calls += done.sends;
-            run.counters.add(done.sends, done.bytes);
-            if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
-                let took = now_ns() - from;
-                for _ in 0..done.sends {
-                    recorder.record(took);
+        let batch = if pace.is_some() { 1 } else { BATCH };
+        run.tally(pace, |run, tally, pacer| {
+            let mut left = limit.unwrap_or(u64::MAX);
+            loop {
+                let from = run.begin()?;
+                if left == 0 {
+                    return Ok(());
                 }
-            }
-            if let Some(error) = done.error {
-                break Ended::Failed(error);
-            }
-            if let Some(pacer) = &mut pacer {
-                for _ in 0..done.sends {
-                    if left > 0 && !pacer.after_operation(run.stop) {
-                        break 'run Ended::Stopped;
+                self.push(fd, batch, left);
+                let done = self.complete(run.stop);
+                left -= done.bytes;
+                tally.bytes_sent += done.bytes;
+                tally.send_calls += done.sends;
+                run.counters.add(done.sends, done.bytes);
+                if let (Some(from), Some(recorder)) = (from, run.recorder.as_deref_mut()) {
+                    let took = now_ns() - from;
+                    for _ in 0..done.sends {
+                        recorder.record(took);
                     }
                 }
+                if let Some(error) = done.error {
+                    return Err(error.into());
+                }
+                for _ in 0..if left > 0 { done.sends } else { 0 } {
+                    pacer.after_operation(run.stop)?;
+                }
             }
-        };
-        if let Some(pacer) = pacer {
-            tally.waited = pacer.waited();
-        }
-        tally
+        })
     }
 
     /// Puts linked sends into the queue.

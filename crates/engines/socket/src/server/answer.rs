@@ -1,13 +1,9 @@
 //! What the client is told: the response and the results, in the messages in which it asked.
 
-use wb_model::{
-    report::Summary,
-    socket::{CpuUse, ReceiveBy, TcpSample},
-};
+use wb_model::{report::Summary, socket::ReceiveBy};
 use wb_omni::{
-    ClassicResponse, ClassicResults, CpuFigures, CpuMethod, CpuSplit, DatagramFigures, Flags,
-    Generation, LatencyFigures, Name, OmniResponse, OmniResults, ResultsExtension, ResultsLayout,
-    TcpFigures, TestLength,
+    ClassicResponse, ClassicResults, CpuMethod, DatagramFigures, Flags, Generation, LatencyFigures,
+    Name, OmniResponse, OmniResults, ResultsExtension, ResultsLayout, TestLength,
 };
 
 use super::{
@@ -15,7 +11,7 @@ use super::{
     prepare::Facts,
     watch::Outcome,
 };
-use crate::flow::TagReport;
+use crate::{agreement, flow::TagReport};
 
 /// Clock ticks per second of Linux: what its calibration gives.
 pub(super) const CPU_RATE: f32 = 100.0;
@@ -95,7 +91,7 @@ pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
             failed_sends: low(tally.failed_sends),
             transactions: low(tally.transactions),
             elapsed,
-            cpu: outcome.cpu.map(|cpu| figures(&cpu)),
+            cpu: outcome.cpu.as_ref().map(agreement::cpu_figures),
             // Of many connections, the last one's would say nothing.
             retransmissions: at_end
                 .filter(|_| !matches!(ask.work, Work::Connections { .. }))
@@ -136,23 +132,6 @@ fn low(count: u64) -> u32 {
     count as u32
 }
 
-fn figures(cpu: &CpuUse) -> CpuFigures {
-    CpuFigures {
-        total: cpu.total as f32,
-        split: Some(CpuSplit {
-            user: cpu.user as f32,
-            system: cpu.system as f32,
-            iowait: cpu.iowait as f32,
-            irq: cpu.irq as f32,
-            softirq: cpu.softirq as f32,
-        }),
-        method: CpuMethod::PROC_STAT,
-        cpus: cpu.cpus,
-        peak_id: cpu.peak_cpu,
-        peak: cpu.peak as f32,
-    }
-}
-
 fn extension(outcome: &Outcome) -> ResultsExtension {
     ResultsExtension {
         elapsed_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -168,7 +147,7 @@ fn extension(outcome: &Outcome) -> ResultsExtension {
             .effective
             .as_ref()
             .and_then(|at_end| at_end.tcp.as_ref())
-            .map(tcp),
+            .map(agreement::tcp_figures),
     }
 }
 
@@ -197,27 +176,4 @@ fn latency(delay: &Summary) -> Option<LatencyFigures> {
         p50_ns: delay.p50?,
         p99_ns: delay.p99?,
     })
-}
-
-fn tcp(sample: &TcpSample) -> TcpFigures {
-    TcpFigures {
-        rtt_us: sample.rtt_us,
-        rttvar_us: sample.rtt_var_us,
-        min_rtt_us: sample.min_rtt_us,
-        rcv_rtt_us: sample.receive_rtt_us,
-        rcv_space: sample.receive_space,
-        rcv_ssthresh: sample.receive_ssthresh,
-        snd_cwnd: sample.cwnd,
-        snd_mss: sample.mss,
-        rcv_mss: 0,
-        pmtu: sample.path_mtu,
-        total_retrans: sample.retransmissions,
-        rcv_ooopack: 0,
-        pacing_rate: sample.pacing_bps / 8,
-        delivery_rate: sample.delivery_bps / 8,
-        bytes_received: sample.bytes_received,
-        busy_us: sample.busy_us,
-        rwnd_limited_us: sample.receiver_limited_us,
-        sndbuf_limited_us: sample.buffer_limited_us,
-    }
 }

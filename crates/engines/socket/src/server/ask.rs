@@ -1,24 +1,21 @@
 //! What a client asks for, in one form for both kinds of messages. Nothing of the machine is asked
 //! here; what no server should do is refused.
 
-use std::time::Duration;
-
 use wb_model::{
     socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide, SocketType},
     units::Span,
 };
 use wb_omni::{
     ClassicKind, ClassicRequest, ClassicTest, Direction, Family, Features, Flags, OmniRequest,
-    RequestExtension, TestLength, WireAddress,
+    RequestExtension, WireAddress,
 };
+
+use crate::agreement::{self, Agrees as _, Length};
 
 /// Bytes of a send, receive, request or response at most.
 const LARGEST: u32 = 64 << 20;
 /// Alignment and offset of buffers at most: a huge page.
 const LARGEST_ALIGNMENT: u32 = 2 << 20;
-/// The lengths that a timed test may have. Beyond it sits a number of bytes of an old client, which
-/// rather ends its data than waits for us.
-const LONGEST: u64 = 100 * 365 * 86_400;
 
 /// Priorities of sockets that anybody may have: socket(7), SO_PRIORITY. More is passed over, as the
 /// original does where the kernel refuses it.
@@ -97,17 +94,6 @@ pub(super) enum Work {
     },
 }
 
-/// When a test ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    /// After this time.
-    Time(Duration),
-    /// After so many bytes or transactions.
-    Units(u64),
-    /// When the client says so.
-    UntilTold,
-}
-
 /// An errno of Linux, for the client.
 pub(super) type Errno = i32;
 
@@ -128,33 +114,14 @@ impl Ask {
             136 => SocketProtocol::UdpLite,
             _ => return Err(libc::EPROTONOSUPPORT),
         };
-        let length = match (request.length, request.extension) {
-            (TestLength::UntilTold, Some(wants)) if wants.count > 0 => Length::Units(wants.count),
-            (length, _) => Length::of(length),
-        };
+        let count = request.extension.map_or(0, |wants| wants.count);
         let tos = match request.tos {
             Some(tos) => Some(u8::try_from(tos).map_err(|_| libc::EINVAL)?),
             None => None,
         };
-        let side = SocketSide {
-            send_buffer: request.send_buffer,
-            receive_buffer: request.receive_buffer,
-            send_size: request.send_size,
-            receive_size: request.receive_size,
-            send_align: request.send_alignment,
-            send_offset: request.send_offset,
-            receive_align: request.receive_alignment,
-            receive_offset: request.receive_offset,
-            send_width: request.send_width,
-            receive_width: request.receive_width,
-            burst: if request.interval_us > 0 {
-                request.interval_burst
-            } else {
-                0
-            },
+        let mut side = SocketSide {
             burst_interval: Span::from_nanos(u64::from(request.interval_us) * 1000),
             congestion: request.congestion_control.as_str().map(str::to_owned),
-            priority: request.priority.filter(|wish| *wish <= HIGHEST_PRIORITY),
             tos,
             fill_file: request
                 .fill_file
@@ -179,21 +146,18 @@ impl Ask {
             gro: features.contains(Features::GRO) && protocol == SocketProtocol::Udp,
             ..SocketSide::default()
         };
-        let options = SocketOptions {
-            no_delay: flags.contains(Flags::NO_DELAY)
-                && matches!(
-                    protocol,
-                    SocketProtocol::Tcp | SocketProtocol::Mptcp | SocketProtocol::Sctp
-                ),
-            keepalive: flags.contains(Flags::KEEPALIVE),
-            fast_open: flags.contains(Flags::FAST_OPEN) && protocol == SocketProtocol::Tcp,
-            defer_accept: flags.contains(Flags::DEFER_ACCEPT) && protocol == SocketProtocol::Tcp,
-            dont_route: !flags.contains(Flags::ROUTING_ALLOWED),
-            connect_remote: flags.contains(Flags::CONNECT_UDP) && !protocol.connects(),
-            packet_info: flags.contains(Flags::PKT_INFO) && !protocol.connects(),
-            dont_fragment: flags.contains(Flags::PATH_MTU_DISCOVERY),
-            ..SocketOptions::default()
-        };
+        side.hear(request);
+        side.priority = side.priority.filter(|wish| *wish <= HIGHEST_PRIORITY);
+        if request.interval_us == 0 {
+            side.burst = 0;
+        }
+        let mut options = agreement::options(flags);
+        // Flags that mean nothing to the protocol are passed over.
+        options.no_delay &= protocol.connects() && protocol != SocketProtocol::Dccp;
+        options.fast_open &= protocol == SocketProtocol::Tcp;
+        options.defer_accept &= protocol == SocketProtocol::Tcp;
+        options.connect_remote &= !protocol.connects();
+        options.packet_info &= !protocol.connects();
         let ask = Self {
             talk: Talk::Omni,
             work: Work::omni(request)?,
@@ -215,7 +179,7 @@ impl Ask {
             side,
             options,
             checksum_off: flags.contains(Flags::CHECKSUM_OFF),
-            length,
+            length: Length::of(request.length, count),
             cpu: request.cpu,
             extension: request.extension,
             name_congestion: flags.contains(Flags::ROUTING_ALLOWED),
@@ -234,8 +198,7 @@ impl Ask {
         let mut checksum_off = false;
         let work = match request.test {
             ClassicTest::TcpStream(test) | ClassicTest::TcpMaerts(test) => {
-                side.send_buffer = test.send_buffer;
-                side.receive_buffer = test.receive_buffer;
+                side.hear(&test);
                 options.no_delay = test.no_delay;
                 if matches!(request.test, ClassicTest::TcpMaerts(_)) {
                     side.send_size = test.call_size;
@@ -251,11 +214,7 @@ impl Ask {
             | ClassicTest::TcpCrr(test)
             | ClassicTest::TcpCc(test)
             | ClassicTest::UdpRr(test) => {
-                side.send_buffer = test.send_buffer;
-                side.receive_buffer = test.receive_buffer;
-                (side.receive_align, side.receive_offset) =
-                    (test.receive_alignment, test.receive_offset);
-                (side.send_align, side.send_offset) = (test.send_alignment, test.send_offset);
+                side.hear(&test);
                 options.no_delay = test.no_delay && !matches!(request.test, ClassicTest::UdpRr(_));
                 match request.test {
                     ClassicTest::TcpCc(_) => Work::Connections {
@@ -306,7 +265,7 @@ impl Ask {
             side,
             options,
             checksum_off,
-            length: Length::of(request.length),
+            length: Length::of(request.length, 0),
             cpu: request.cpu,
             extension: None,
             name_congestion: false,
@@ -380,25 +339,5 @@ impl Work {
     /// Whether it counts transactions.
     pub(super) fn is_transactions(self) -> bool {
         matches!(self, Self::Exchange { .. } | Self::Connections { .. })
-    }
-}
-
-impl Length {
-    fn of(length: TestLength) -> Self {
-        match length {
-            TestLength::Seconds(seconds) => {
-                Self::Time(Duration::from_secs(u64::from(seconds).min(LONGEST)))
-            }
-            TestLength::Units(units) => Self::Units(units.into()),
-            TestLength::UntilTold => Self::UntilTold,
-        }
-    }
-
-    /// The count, if it is one.
-    pub(super) fn units(self) -> Option<u64> {
-        match self {
-            Self::Units(units) => Some(units),
-            Self::Time(_) | Self::UntilTold => None,
-        }
     }
 }

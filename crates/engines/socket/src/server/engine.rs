@@ -1,6 +1,6 @@
 //! The loop for a test, with its buffers.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{io, net::SocketAddr};
 
 use wb_model::socket::{ReceiveBy, SocketSide};
 use wb_omni::Features;
@@ -124,20 +124,19 @@ impl Sizes {
 
     /// Memory of the buffers, bytes.
     pub(super) fn memory(&self, side: &SocketSide) -> u64 {
-        let ring = |size: Option<u32>, width: u32, align: u32, offset: u32| {
-            let Some(size) = size else { return 0 };
-            (u64::from(size) + u64::from(align) + u64::from(offset)) * u64::from(width)
+        let ring = |size: Option<u32>, width: u32, place: u32| {
+            size.map_or(0, |size| {
+                (u64::from(size) + u64::from(place)) * u64::from(width)
+            })
         };
         ring(
             self.receive,
             self.receive_width,
-            side.receive_align,
-            side.receive_offset,
+            side.receive_align + side.receive_offset,
         ) + ring(
             self.send,
             self.send_width,
-            side.send_align,
-            side.send_offset,
+            side.send_align + side.send_offset,
         )
     }
 }
@@ -145,22 +144,11 @@ impl Sizes {
 /// The loop for a test, with its buffers.
 pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io::Result<Engine> {
     let side = &ask.side;
-    let received = BufferPlan {
-        size: sizes.receive.unwrap_or(0),
-        width: sizes.receive_width,
-        align: side.receive_align,
-        offset: side.receive_offset,
-        fill: None,
-    };
-    let sent = BufferPlan {
-        size: sizes.send.unwrap_or(0),
-        width: sizes.send_width,
-        align: side.send_align,
-        offset: side.send_offset,
-        fill: side.fill_file.as_ref().map(PathBuf::from),
-    };
+    let received =
+        BufferPlan::receives(side, sizes.receive.unwrap_or_default(), sizes.receive_width);
+    let sent = BufferPlan::sends(side, sizes.send.unwrap_or_default(), sizes.send_width);
     let datagrams = !ask.protocol.connects();
-    let units = ask.length.units();
+    let units = ask.length.amount();
     let spin = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
     let tagged = ask.wants().contains(Features::UDP_TAGGED);
     Ok(match ask.work {
@@ -190,22 +178,19 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
             limit: None,
         })?),
         Work::Send => {
-            let size = u64::from(sent.size.max(1));
-            let limit = units.map(|units| units.div_ceil(size).saturating_mul(size));
+            let limit = sent.whole(units);
             let sent_size = sent.size;
             match target {
                 Some(target) => Engine::SendDatagrams(
                     DatagramSender::new(&DatagramSendPlan {
                         buffers: sent,
-                        batch: 0,
-                        gso: false,
-                        zerocopy: false,
                         rate: datagrams_per_second(side.pacing_bps, sent_size),
                         pace: Pace::of(side),
                         limit,
                         // A socket carries one stream only. It was granted only where it has room.
                         flow: (tagged && sent_size as usize >= Tag::LEN).then_some(0),
                         spin,
+                        ..DatagramSendPlan::default()
                     })?,
                     target,
                 ),
@@ -252,11 +237,7 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                         request: received,
                         response: sent,
                         spin,
-                        datagrams: false,
-                        packet_info: false,
-                        connect: false,
-                        limit: None,
-                        pace: None,
+                        ..RespondPlan::default()
                     })?),
                 },
                 (Some(_), Some(_)) => Each::Both(receiver()?, sender()?),

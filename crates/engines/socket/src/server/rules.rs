@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use wb_omni::{Features, PADDING_SECONDS};
 
 use super::{
-    ask::{Ask, Length, Work},
+    ask::{Ask, Work},
     house::House,
     prepare::Facts,
 };
-use crate::flow::Counters;
+use crate::{agreement::Length, flow::Counters};
 
 /// How much longer than asked we wait for the end of a timed test.
 const PADDING: Duration = Duration::from_secs(PADDING_SECONDS as u64);
@@ -75,7 +75,7 @@ impl Rules {
             }),
             ends_without_connections: matches!(work, Work::Connections { .. }) && !tells_end,
             amount: match work {
-                Work::Receive { .. } => length.units(),
+                Work::Receive { .. } => length.amount(),
                 _ => None,
             },
         }

@@ -106,7 +106,7 @@ impl Running {
         let (go, begin) = mpsc::channel();
         let shared = Arc::clone(&inside);
         let host = Arc::clone(&house.host);
-        let (cpu, units) = (facts.ask.cpu, facts.ask.length.units());
+        let (cpu, units) = (facts.ask.cpu, facts.ask.length.amount());
         let body = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
                 // The original goes on where it cannot be bound.
