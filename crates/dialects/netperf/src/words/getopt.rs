@@ -30,6 +30,22 @@ pub(super) enum Argument {
     NextWord(&'static str),
 }
 
+/// A table of options. Of each: its letter and what follows it, its help, and what it does with what
+/// was typed: statements, or `=` an expression that may refuse.
+macro_rules! options {
+    ($($letter:literal $argument:ident $(($called:literal))? $help:literal
+        |$typed:pat_param, $given:pat_param| $($done:block)? $(= $result:expr)?;)*) => {
+        &[$($crate::words::getopt::Opt {
+            letter: $letter,
+            argument: $crate::words::getopt::Argument::$argument $(($called))?,
+            help: $help,
+            apply: |$typed, $given| { $($result)? $($done Ok(()))? },
+        }),*]
+    };
+}
+
+pub(super) use options;
+
 /// A word that getopt cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bad {

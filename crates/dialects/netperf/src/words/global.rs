@@ -4,7 +4,7 @@ use wb_model::{socket::Family, units::Span};
 
 use super::{
     Given, Note, Refusal, Typed,
-    getopt::{Argument::*, Opt, usage},
+    getopt::{Opt, options, usage},
     number, tests_known,
 };
 
@@ -21,381 +21,154 @@ const LONGEST_PASSPHRASE: usize = 647;
 const LARGEST: i64 = 1 << 30;
 
 /// The options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = &[
-    Opt {
-        letter: '4',
-        argument: Alone,
-        help: "IPv4 for the control connection, and for data unless told otherwise",
-        apply: |t, _| family(t, Family::Ipv4),
-    },
-    Opt {
-        letter: '6',
-        argument: Alone,
-        help: "IPv6 likewise",
-        apply: |t, _| family(t, Family::Ipv6),
-    },
-    Opt {
-        letter: 'a',
-        argument: One("send,recv"),
-        help: "align our buffers to so many bytes (8)",
-        apply: |t, g| {
-            let side = &mut t.job.local;
-            let to = [&mut side.send_align, &mut side.receive_align];
-            g.set(g.both()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'A',
-        argument: One("send,recv"),
-        help: "align the server's buffers",
-        apply: |t, g| {
-            let side = &mut t.job.remote;
-            let to = [&mut side.send_align, &mut side.receive_align];
-            g.set(g.both()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'b',
-        argument: One("local,remote"),
-        help: "operations in a burst of paced sending, see -w  (*)",
-        apply: |t, g| {
-            let to = [&mut t.job.local.burst, &mut t.job.remote.burst];
-            g.set(g.first()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'B',
-        argument: One("text"),
-        help: "a word for result lines without headers, and for RESULT_BRAND",
-        apply: |t, g| {
-            t.show.brand = Some(g.text().to_owned());
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'c',
-        argument: NextNumber("rate"),
-        help: "measure how busy our CPUs are; the rate is not needed",
-        apply: |t, _| {
-            t.show.local_cpu = true;
-            t.job.local.measure_cpu = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'C',
-        argument: NextNumber("rate"),
-        help: "measure how busy the server's CPUs are",
-        apply: |t, _| {
-            t.show.remote_cpu = true;
-            t.job.remote.measure_cpu = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'd',
-        argument: Alone,
-        help: "say more of what happens; may be repeated",
-        apply: |t, _| {
-            t.debug += 1;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'D',
-        argument: One("seconds,units"),
-        help: "results of each interval while the test runs  (*)\n\
-               (units and the sign of the seconds change nothing: intervals are exact)",
-        apply: demo,
-    },
-    Opt {
-        letter: 'f',
-        argument: One("letter"),
-        help: "unit of throughput: k m g (10^3, 10^6, 10^9 bits), b (bits),\n\
-               K M G (2^10, 2^20, 2^30 bytes), B (bytes), x (transactions),\n\
-               u (microseconds for a transaction)",
-        apply: |t, g| {
-            let letter = g.text().chars().next();
-            t.show.unit = Some(letter.ok_or_else(|| g.refuse("a letter is needed, such as m"))?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'F',
-        argument: One("local,remote"),
-        help: "files to fill the buffers of sends from  (*)",
-        apply: fill_files,
-    },
-    Opt {
-        letter: 'h',
-        argument: Alone,
-        help: "show this",
-        apply: |_, _| Err(Refusal::err(usage_text(), 1)),
-    },
-    Opt {
-        letter: 'H',
-        argument: One("host,family"),
-        help: "where the server is (localhost); family is 4, 6 or 0  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                t.show.control.host = Some(host.to_owned());
-            }
-            if let Some(family) = family {
-                t.job.control.family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'i',
-        argument: One("max,min"),
-        help: "repeat for confidence, 3 to 30 times; level 99, width 5 unless -I",
-        apply: iterations,
-    },
-    Opt {
-        letter: 'I',
-        argument: One("level,width"),
-        help: "repeat until the mean is known: level 95 or 99 percent,\n\
-               width of the whole interval in percent (5)",
-        apply: confidence,
-    },
-    Opt {
-        letter: 'j',
-        argument: Alone,
-        help: "keep the time of each operation, for the selectors of latency",
-        apply: |t, _| {
-            t.job.latency = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'k',
-        argument: One("dirty,clean"),
-        help: "not done: touch our buffers before each operation",
-        apply: |t, _| dirty(t),
-    },
-    Opt {
-        letter: 'K',
-        argument: One("dirty,clean"),
-        help: "not done: the same for the server's",
-        apply: |t, _| dirty(t),
-    },
-    Opt {
-        letter: 'l',
-        argument: One("length"),
-        help: "seconds (10); negative: bytes or transactions; 0: until Ctrl-C",
-        apply: |t, g| {
-            t.length = Some(g.number(i64::MIN + 1..=LONGEST)?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'L',
-        argument: One("host,family"),
-        help: "our end of the connections  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                t.job.control.local = Some(host.to_owned());
-            }
-            if let Some(family) = family {
-                t.job.control.local_family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'n',
-        argument: One("number"),
-        help: "how many CPUs to assume where they cannot be counted",
-        apply: |t, g| {
-            t.cpus = Some(g.unsigned(LARGEST)?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'N',
-        argument: Alone,
-        help: "no control connection: use the services discard, chargen and echo",
-        apply: |t, _| {
-            t.job.control.none = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'o',
-        argument: One("send,recv"),
-        help: "offset of our buffers from their alignment (0)",
-        apply: |t, g| {
-            let side = &mut t.job.local;
-            let to = [&mut side.send_offset, &mut side.receive_offset];
-            g.set(g.both()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'O',
-        argument: One("send,recv"),
-        help: "offset of the server's buffers",
-        apply: |t, g| {
-            let side = &mut t.job.remote;
-            let to = [&mut side.send_offset, &mut side.receive_offset];
-            g.set(g.both()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'p',
-        argument: One("port,ours"),
-        help: "ports of the control connection (12865, any)  (*)",
-        apply: |t, g| {
-            let [port, ours] = g.first()?;
-            if let Some(port) = port {
-                t.job.control.port = g.client_port_of(port, 1)?;
-            }
-            if let Some(ours) = ours {
-                t.job.control.local_port = g.client_port_of(ours, 0)?;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'P',
-        argument: One("0|1"),
-        help: "whether to print banner and column headers (1)",
-        apply: |t, g| {
-            t.show.headers = g.number(i64::MIN..=i64::MAX)? != 0;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'r',
-        argument: Alone,
-        help: "repeat for the result's confidence only, not for that of the CPUs",
-        apply: |t, _| {
-            t.iterations.result_only = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 's',
-        argument: One("seconds"),
-        help: "wait so long between set-up and traffic",
-        apply: |t, g| {
-            t.job.wait = Span::from_secs(g.unsigned(LONGEST)?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'S',
-        argument: Alone,
-        help: "SO_KEEPALIVE on data connections",
-        apply: |t, _| {
-            t.job.options.keepalive = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 't',
-        argument: One("test"),
-        help: "what to test (TCP_STREAM); the names are below",
-        apply: |t, g| {
-            g.text().clone_into(&mut t.test);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'T',
-        argument: One("local,remote"),
-        help: "bind the client, the server to these CPUs",
-        apply: |t, g| {
-            t.show.cpu_bind = true;
-            let to = [&mut t.job.local.cpu, &mut t.job.remote.cpu];
-            g.set_or_default(g.both()?, -1, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'v',
-        argument: One("level"),
-        help: "0: one number; 1: a table; 2: more tables (1)",
-        apply: |t, g| {
-            t.show.verbosity = g.unsigned(LARGEST)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'V',
-        argument: Alone,
-        help: "show the version",
-        apply: |_, _| Err(Refusal::out(super::VERSION, 0)),
-    },
-    Opt {
-        letter: 'w',
-        argument: One("local,remote"),
-        help: "time from burst to burst, see -b; a number and us, ms or s (1ms)  (*)",
-        apply: |t, g| {
-            for (text, to) in g.first()?.into_iter().zip(&mut t.interval) {
-                let Some(text) = text else { continue };
-                let us = number::microseconds(text).filter(|us| *us <= LONGEST as u64);
-                *to = Some(us.ok_or_else(|| {
-                    g.refuse("not a time up to 35 minutes; a whole number and us, ms or s")
-                })?);
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'W',
-        argument: One("send,recv"),
-        help: "buffers used in turn (as many as the socket's buffer holds, and one)",
-        apply: |t, g| {
-            let side = &mut t.job.local;
-            let to = [&mut side.send_width, &mut side.receive_width];
-            g.set(g.both()?, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'y',
-        argument: One("local,remote"),
-        help: "SO_PRIORITY of the data sockets",
-        apply: |t, g| {
-            let to = [&mut t.job.local.priority, &mut t.job.remote.priority];
-            g.set_or_default(g.both()?, -1, LONGEST, to)
-        },
-    },
-    Opt {
-        letter: 'Y',
-        argument: One("local,remote"),
-        help: "IP_TOS of the data sockets: 0 to 255, 0x.., af11 to af43, cs0 to cs7,\n\
-               ef, lowdelay, throughput, reliability",
-        apply: |t, g| {
-            let to = [&mut t.job.local.tos, &mut t.job.remote.tos];
-            for (text, to) in g.both()?.into_iter().zip(to) {
-                let Some(text) = text else { continue };
-                *to = number::tos(text).ok_or_else(|| {
-                    g.refuse(
-                        "not a kind of service; 0 to 255, 0x.., af11 to af43, cs0 to cs7, ef, \
-                         lowdelay, throughput and reliability are allowed",
-                    )
-                })?;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'Z',
-        argument: One("passphrase"),
-        help: "what the server wants to hear first; goes in clear text",
-        apply: |t, g| {
-            if g.text().len() > LONGEST_PASSPHRASE {
-                return Err(Refusal::usage(format_args!(
-                    "netperf: -Z: the passphrase is longer than {LONGEST_PASSPHRASE} bytes"
-                )));
-            }
-            t.job.control.passphrase = Some(g.text().to_owned());
-            Ok(())
-        },
-    },
-];
+pub(super) const OPTIONS: &[Row] = options! {
+    '4' Alone "IPv4 for the control connection, and for data unless told otherwise"
+        |t, _| = family(t, Family::Ipv4);
+    '6' Alone "IPv6 likewise" |t, _| = family(t, Family::Ipv6);
+    'a' One("send,recv") "align our buffers to so many bytes (8)" |t, g| = {
+        let side = &mut t.job.local;
+        let to = [&mut side.send_align, &mut side.receive_align];
+        g.set(g.both()?, LARGEST, to)
+    };
+    'A' One("send,recv") "align the server's buffers" |t, g| = {
+        let side = &mut t.job.remote;
+        let to = [&mut side.send_align, &mut side.receive_align];
+        g.set(g.both()?, LARGEST, to)
+    };
+    'b' One("local,remote") "operations in a burst of paced sending, see -w  (*)" |t, g| = {
+        let to = [&mut t.job.local.burst, &mut t.job.remote.burst];
+        g.set(g.first()?, LARGEST, to)
+    };
+    'B' One("text") "a word for result lines without headers, and for RESULT_BRAND"
+        |t, g| { t.show.brand = Some(g.text().to_owned()); };
+    'c' NextNumber("rate") "measure how busy our CPUs are; the rate is not needed" |t, _| {
+        t.show.local_cpu = true;
+        t.job.local.measure_cpu = true;
+    };
+    'C' NextNumber("rate") "measure how busy the server's CPUs are" |t, _| {
+        t.show.remote_cpu = true;
+        t.job.remote.measure_cpu = true;
+    };
+    'd' Alone "say more of what happens; may be repeated" |t, _| { t.debug += 1; };
+    'D' One("seconds,units") "results of each interval while the test runs  (*)\n\
+        (units and the sign of the seconds change nothing: intervals are exact)" |t, g| = demo(t, g);
+    'f' One("letter") "unit of throughput: k m g (10^3, 10^6, 10^9 bits), b (bits),\n\
+        K M G (2^10, 2^20, 2^30 bytes), B (bytes), x (transactions),\n\
+        u (microseconds for a transaction)" |t, g| {
+        let letter = g.text().chars().next();
+        t.show.unit = Some(letter.ok_or_else(|| g.refuse("a letter is needed, such as m"))?);
+    };
+    'F' One("local,remote") "files to fill the buffers of sends from  (*)" |t, g| = fill_files(t, g);
+    'h' Alone "show this" |_, _| = Err(Refusal::err(usage_text(), 1));
+    'H' One("host,family") "where the server is (localhost); family is 4, 6 or 0  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            t.show.control.host = Some(host.to_owned());
+        }
+        if let Some(family) = family {
+            t.job.control.family = family;
+        }
+    };
+    'i' One("max,min") "repeat for confidence, 3 to 30 times; level 99, width 5 unless -I"
+        |t, g| = iterations(t, g);
+    'I' One("level,width") "repeat until the mean is known: level 95 or 99 percent,\n\
+        width of the whole interval in percent (5)" |t, g| = confidence(t, g);
+    'j' Alone "keep the time of each operation, for the selectors of latency"
+        |t, _| { t.job.latency = true; };
+    'k' One("dirty,clean") "not done: touch our buffers before each operation" |t, _| = dirty(t);
+    'K' One("dirty,clean") "not done: the same for the server's" |t, _| = dirty(t);
+    'l' One("length") "seconds (10); negative: bytes or transactions; 0: until Ctrl-C"
+        |t, g| { t.length = Some(g.number(i64::MIN + 1..=LONGEST)?); };
+    'L' One("host,family") "our end of the connections  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            t.job.control.local = Some(host.to_owned());
+        }
+        if let Some(family) = family {
+            t.job.control.local_family = family;
+        }
+    };
+    'n' One("number") "how many CPUs to assume where they cannot be counted"
+        |t, g| { t.cpus = Some(g.unsigned(LARGEST)?); };
+    'N' Alone "no control connection: use the services discard, chargen and echo"
+        |t, _| { t.job.control.none = true; };
+    'o' One("send,recv") "offset of our buffers from their alignment (0)" |t, g| = {
+        let side = &mut t.job.local;
+        let to = [&mut side.send_offset, &mut side.receive_offset];
+        g.set(g.both()?, LARGEST, to)
+    };
+    'O' One("send,recv") "offset of the server's buffers" |t, g| = {
+        let side = &mut t.job.remote;
+        let to = [&mut side.send_offset, &mut side.receive_offset];
+        g.set(g.both()?, LARGEST, to)
+    };
+    'p' One("port,ours") "ports of the control connection (12865, any)  (*)" |t, g| {
+        let [port, ours] = g.first()?;
+        if let Some(port) = port {
+            t.job.control.port = g.client_port_of(port, 1)?;
+        }
+        if let Some(ours) = ours {
+            t.job.control.local_port = g.client_port_of(ours, 0)?;
+        }
+    };
+    'P' One("0|1") "whether to print banner and column headers (1)"
+        |t, g| { t.show.headers = g.number(i64::MIN..=i64::MAX)? != 0; };
+    'r' Alone "repeat for the result's confidence only, not for that of the CPUs"
+        |t, _| { t.iterations.result_only = true; };
+    's' One("seconds") "wait so long between set-up and traffic"
+        |t, g| { t.job.wait = Span::from_secs(g.unsigned(LONGEST)?); };
+    'S' Alone "SO_KEEPALIVE on data connections" |t, _| { t.job.options.keepalive = true; };
+    't' One("test") "what to test (TCP_STREAM); the names are below"
+        |t, g| { g.text().clone_into(&mut t.test); };
+    'T' One("local,remote") "bind the client, the server to these CPUs" |t, g| = {
+        t.show.cpu_bind = true;
+        let to = [&mut t.job.local.cpu, &mut t.job.remote.cpu];
+        g.set_or_default(g.both()?, -1, LARGEST, to)
+    };
+    'v' One("level") "0: one number; 1: a table; 2: more tables (1)"
+        |t, g| { t.show.verbosity = g.unsigned(LARGEST)?; };
+    'V' Alone "show the version" |_, _| = Err(Refusal::out(super::VERSION, 0));
+    'w' One("local,remote") "time from burst to burst, see -b; a number and us, ms or s (1ms)  (*)"
+        |t, g| {
+        for (text, to) in g.first()?.into_iter().zip(&mut t.interval) {
+            let Some(text) = text else { continue };
+            let us = number::microseconds(text).filter(|us| *us <= LONGEST as u64);
+            *to = Some(us.ok_or_else(|| {
+                g.refuse("not a time up to 35 minutes; a whole number and us, ms or s")
+            })?);
+        }
+    };
+    'W' One("send,recv") "buffers used in turn (as many as the socket's buffer holds, and one)" |t, g| = {
+        let side = &mut t.job.local;
+        let to = [&mut side.send_width, &mut side.receive_width];
+        g.set(g.both()?, LARGEST, to)
+    };
+    'y' One("local,remote") "SO_PRIORITY of the data sockets" |t, g| = {
+        let to = [&mut t.job.local.priority, &mut t.job.remote.priority];
+        g.set_or_default(g.both()?, -1, LONGEST, to)
+    };
+    'Y' One("local,remote") "IP_TOS of the data sockets: 0 to 255, 0x.., af11 to af43, cs0 to cs7,\n\
+        ef, lowdelay, throughput, reliability" |t, g| {
+        let to = [&mut t.job.local.tos, &mut t.job.remote.tos];
+        for (text, to) in g.both()?.into_iter().zip(to) {
+            let Some(text) = text else { continue };
+            *to = number::tos(text).ok_or_else(|| {
+                g.refuse(
+                    "not a kind of service; 0 to 255, 0x.., af11 to af43, cs0 to cs7, ef, \
+                     lowdelay, throughput and reliability are allowed",
+                )
+            })?;
+        }
+    };
+    'Z' One("passphrase") "what the server wants to hear first; goes in clear text" |t, g| {
+        if g.text().len() > LONGEST_PASSPHRASE {
+            return Err(Refusal::usage(format_args!(
+                "netperf: -Z: the passphrase is longer than {LONGEST_PASSPHRASE} bytes"
+            )));
+        }
+        t.job.control.passphrase = Some(g.text().to_owned());
+    };
+};
 
 /// What `-h` shows.
 pub(super) fn usage_text() -> String {

@@ -7,7 +7,7 @@ use wb_model::{
 
 use super::{
     Direction, Form, Given, Note, Refusal, Typed,
-    getopt::{Argument::*, Opt, usage},
+    getopt::{Opt, options, usage},
 };
 
 type Row = Opt<Typed>;
@@ -21,432 +21,163 @@ const LONGEST_UUID: usize = 37;
 const LONGEST_CONGESTION: usize = 15;
 
 /// The options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = &[
-    Opt {
-        letter: '4',
-        argument: Alone,
-        help: "IPv4 for data",
-        apply: |t, _| family(t, Family::Ipv4),
-    },
-    Opt {
-        letter: '6',
-        argument: Alone,
-        help: "IPv6 for data",
-        apply: |t, _| family(t, Family::Ipv6),
-    },
-    Opt {
-        letter: 'a',
-        argument: Alone,
-        help: "the server accepts when data has come (TCP_DEFER_ACCEPT)",
-        apply: |t, _| {
-            t.job.options.defer_accept = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'b',
-        argument: One("number"),
-        help: "requests under way besides the one that is waited for (0)",
-        apply: |t, g| {
-            t.job.first_burst = g.unsigned(65_536)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'B',
-        argument: Alone,
-        help: "the server answers datagrams from where they were sent to",
-        apply: |t, _| {
-            t.job.options.packet_info = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'c',
-        argument: Alone,
-        help: "a connection for each transaction",
-        apply: |t, _| {
-            t.connect_each = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'C',
-        argument: Alone,
-        help: "TCP_CORK at our end",
-        apply: |t, _| {
-            t.job.options.cork = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'd',
-        argument: One("direction"),
-        help: "of OMNI: send, recv, rr, or send|recv; stream, xmit, transmit and 2\n\
-               are send, maerts, receive and 4 are recv, 6 is rr",
-        apply: |t, g| {
-            t.direction = direction(g)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'D',
-        argument: Alone,
-        help: "TCP_NODELAY at both ends",
-        apply: |t, _| {
-            t.job.options.no_delay = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'e',
-        argument: One("seconds"),
-        help: "how long a datagram is waited for; then the exchange begins anew",
-        apply: |t, g| {
-            let seconds = g.unsigned(i64::from(i32::MAX))?;
-            t.job.timeout = (seconds > 0).then(|| Span::from_secs(seconds));
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'f',
-        argument: Alone,
-        help: "do not fragment (IP_MTU_DISCOVER)",
-        apply: |t, _| {
-            t.job.options.dont_fragment = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'F',
-        argument: Alone,
-        help: "TCP Fast Open",
-        apply: |t, _| {
-            t.job.options.fast_open = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'g',
-        argument: Alone,
-        help: "SO_DEBUG at our end",
-        apply: |t, _| {
-            t.job.options.debug = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'G',
-        argument: One("bytes"),
-        help: "TCP_MAXSEG at our end",
-        apply: |t, g| {
-            let bytes = g.unsigned(65_535)?;
-            t.job.options.max_segment = (bytes > 0).then_some(bytes);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'h',
-        argument: Alone,
-        help: "show this",
-        apply: |_, _| Err(Refusal::out(usage_text(), 1)),
-    },
-    Opt {
-        letter: 'H',
-        argument: One("host[/bits],family"),
-        help: "the server's end of data connections; with bits, those behind them\n\
-               are drawn for each iteration  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                let (host, bits) = prefix(g, host)?;
-                t.job.data.server = Some(host.to_owned());
-                t.job.data.server_prefix = bits;
+pub(super) const OPTIONS: &[Row] = options! {
+    '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
+    '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
+    'a' Alone "the server accepts when data has come (TCP_DEFER_ACCEPT)"
+        |t, _| { t.job.options.defer_accept = true; };
+    'b' One("number") "requests under way besides the one that is waited for (0)"
+        |t, g| { t.job.first_burst = g.unsigned(65_536)?; };
+    'B' Alone "the server answers datagrams from where they were sent to"
+        |t, _| { t.job.options.packet_info = true; };
+    'c' Alone "a connection for each transaction" |t, _| { t.connect_each = true; };
+    'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
+    'd' One("direction") "of OMNI: send, recv, rr, or send|recv; stream, xmit, transmit and 2\n\
+        are send, maerts, receive and 4 are recv, 6 is rr" |t, g| { t.direction = direction(g)?; };
+    'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
+    'e' One("seconds") "how long a datagram is waited for; then the exchange begins anew" |t, g| {
+        let seconds = g.unsigned(i64::from(i32::MAX))?;
+        t.job.timeout = (seconds > 0).then(|| Span::from_secs(seconds));
+    };
+    'f' Alone "do not fragment (IP_MTU_DISCOVER)" |t, _| { t.job.options.dont_fragment = true; };
+    'F' Alone "TCP Fast Open" |t, _| { t.job.options.fast_open = true; };
+    'g' Alone "SO_DEBUG at our end" |t, _| { t.job.options.debug = true; };
+    'G' One("bytes") "TCP_MAXSEG at our end" |t, g| {
+        let bytes = g.unsigned(65_535)?;
+        t.job.options.max_segment = (bytes > 0).then_some(bytes);
+    };
+    'h' Alone "show this" |_, _| = Err(Refusal::out(usage_text(), 1));
+    'H' One("host[/bits],family") "the server's end of data connections; with bits, those behind them\n\
+        are drawn for each iteration  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            let (host, bits) = prefix(g, host)?;
+            t.job.data.server = Some(host.to_owned());
+            t.job.data.server_prefix = bits;
+        }
+        if let Some(family) = family {
+            t.data_family = family;
+        }
+    };
+    'i' One("number") "no effect" |t, g| {
+        t.notes.push(Note {
+            text: format!(
+                "netperf: -- -i {} has no effect: it was removed in netperf 2.5\n",
+                g.text().escape_debug()
+            ),
+            to_stdout: false,
+        });
+    };
+    'I' Alone "send with write(2)" |t, _| { t.job.local.send_by = SendBy::Write; };
+    'j' One("number") "no effect; the global -j is meant" |_, _| {};
+    'k' NextWord("selectors") "results as NAME=value; `?` lists the selectors, `all` takes all,\n\
+        else a list with commas, or a file of such lists" |t, g| = form(t, g, Form::KeyValue);
+    'K' One("local,remote") "TCP's congestion control" |t, g| {
+        let [local, remote] = g.both()?;
+        for (name, to) in [
+            (local, &mut t.job.local.congestion),
+            (remote, &mut t.job.remote.congestion),
+        ] {
+            let Some(name) = name else { continue };
+            if name.len() > LONGEST_CONGESTION {
+                return Err(g.refuse("a name has at most 15 bytes"));
             }
-            if let Some(family) = family {
-                t.data_family = family;
+            *to = Some(name.to_owned());
+        }
+    };
+    'l' One("number") "time to live of multicasts"
+        |t, g| { t.job.options.multicast_ttl = Some(g.unsigned(255)?); };
+    'L' One("host[/bits],family") "our end of data connections  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            let (host, bits) = prefix(g, host)?;
+            t.job.data.local = Some(host.to_owned());
+            t.job.data.local_prefix = bits;
+        }
+        if let Some(family) = family {
+            t.data_local_family = family;
+        }
+    };
+    'm' One("local,remote") "bytes of a send (SO_SNDBUF)  (*)" |t, g| = {
+        let pair = g.first()?;
+        t.imply(pair[0].is_some(), pair[1].is_some());
+        let to = [&mut t.job.local.send_size, &mut t.job.remote.send_size];
+        g.set_or_default(pair, 0, LARGEST, to)
+    };
+    'M' One("remote,local") "bytes of a receive (SO_RCVBUF); the server's comes first  (*)" |t, g| = {
+        let pair = g.first()?;
+        t.imply(pair[0].is_some(), pair[1].is_some());
+        let to = [
+            &mut t.job.remote.receive_size,
+            &mut t.job.local.receive_size,
+        ];
+        g.set_or_default(pair, 0, LARGEST, to)
+    };
+    'n' Alone "connect(2) our datagram socket" |t, _| { t.job.options.connect_local = true; };
+    'N' Alone "connect(2) the server's datagram socket" |t, _| { t.job.options.connect_remote = true; };
+    'o' NextWord("selectors") "results as CSV" |t, g| = form(t, g, Form::Csv);
+    'O' NextWord("selectors") "results as a table" |t, g| = form(t, g, Form::Human);
+    'p' One("min,max") "our ports where each transaction connects (5000,65535)"
+        |t, g| = client_ports(t, g);
+    'P' One("local,remote") "ports of the data connection (any)" |t, g| = data_ports(t, g);
+    'q' One("bytes/s") "SO_MAX_PACING_RATE at our end" |t, g| {
+        let rate: u64 = g.unsigned(i64::MAX / 8)?;
+        t.job.local.pacing_bps = (rate > 0).then_some(rate * 8);
+    };
+    'r' One("request,response") "bytes of a request and of its response (1,1)" |t, g| = {
+        t.imply(true, true);
+        let pair = g.both()?;
+        for text in pair.into_iter().flatten() {
+            g.number_of(text, 1..=LARGEST)?;
+        }
+        let to = [&mut t.job.request_size, &mut t.job.response_size];
+        g.set(pair, LARGEST, to)
+    };
+    'R' One("0|1") "whether data may be routed (1; 0 for one-way UDP)"
+        |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
+    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = buffers(t, g, false);
+    'S' One("send,recv") "the server's socket buffers" |t, g| = buffers(t, g, true);
+    't' One("stream|dgram") "type of the sockets (by the protocol)" |t, g| {
+        t.job.socket_type = Some(match g.text().to_ascii_lowercase().as_str() {
+            "stream" => SocketType::Stream,
+            "dgram" => SocketType::Dgram,
+            _ => return Err(g.refuse("unknown socket type; stream and dgram are known")),
+        });
+    };
+    'T' One("protocol") "tcp, udp, sctp, dccp or udplite" |t, g| {
+        t.job.protocol = match g.text().to_ascii_lowercase().as_str() {
+            "tcp" => SocketProtocol::Tcp,
+            "udp" => SocketProtocol::Udp,
+            "sctp" => SocketProtocol::Sctp,
+            "dccp" => SocketProtocol::Dccp,
+            "udplite" => SocketProtocol::UdpLite,
+            _ => {
+                return Err(
+                    g.refuse("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
+                );
             }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'i',
-        argument: One("number"),
-        help: "no effect",
-        apply: |t, g| {
-            t.notes.push(Note {
-                text: format!(
-                    "netperf: -- -i {} has no effect: it was removed in netperf 2.5\n",
-                    g.text().escape_debug()
-                ),
-                to_stdout: false,
-            });
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'I',
-        argument: Alone,
-        help: "send with write(2)",
-        apply: |t, _| {
-            t.job.local.send_by = SendBy::Write;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'j',
-        argument: One("number"),
-        help: "no effect; the global -j is meant",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'k',
-        argument: NextWord("selectors"),
-        help: "results as NAME=value; `?` lists the selectors, `all` takes all,\n\
-               else a list with commas, or a file of such lists",
-        apply: |t, g| form(t, g, Form::KeyValue),
-    },
-    Opt {
-        letter: 'K',
-        argument: One("local,remote"),
-        help: "TCP's congestion control",
-        apply: |t, g| {
-            let [local, remote] = g.both()?;
-            for (name, to) in [
-                (local, &mut t.job.local.congestion),
-                (remote, &mut t.job.remote.congestion),
-            ] {
-                let Some(name) = name else { continue };
-                if name.len() > LONGEST_CONGESTION {
-                    return Err(g.refuse("a name has at most 15 bytes"));
-                }
-                *to = Some(name.to_owned());
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'l',
-        argument: One("number"),
-        help: "time to live of multicasts",
-        apply: |t, g| {
-            t.job.options.multicast_ttl = Some(g.unsigned(255)?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'L',
-        argument: One("host[/bits],family"),
-        help: "our end of data connections  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                let (host, bits) = prefix(g, host)?;
-                t.job.data.local = Some(host.to_owned());
-                t.job.data.local_prefix = bits;
-            }
-            if let Some(family) = family {
-                t.data_local_family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'm',
-        argument: One("local,remote"),
-        help: "bytes of a send (SO_SNDBUF)  (*)",
-        apply: |t, g| {
-            let pair = g.first()?;
-            t.imply(pair[0].is_some(), pair[1].is_some());
-            let to = [&mut t.job.local.send_size, &mut t.job.remote.send_size];
-            g.set_or_default(pair, 0, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'M',
-        argument: One("remote,local"),
-        help: "bytes of a receive (SO_RCVBUF); the server's comes first  (*)",
-        apply: |t, g| {
-            let pair = g.first()?;
-            t.imply(pair[0].is_some(), pair[1].is_some());
-            let to = [
-                &mut t.job.remote.receive_size,
-                &mut t.job.local.receive_size,
-            ];
-            g.set_or_default(pair, 0, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'n',
-        argument: Alone,
-        help: "connect(2) our datagram socket",
-        apply: |t, _| {
-            t.job.options.connect_local = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'N',
-        argument: Alone,
-        help: "connect(2) the server's datagram socket",
-        apply: |t, _| {
-            t.job.options.connect_remote = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'o',
-        argument: NextWord("selectors"),
-        help: "results as CSV",
-        apply: |t, g| form(t, g, Form::Csv),
-    },
-    Opt {
-        letter: 'O',
-        argument: NextWord("selectors"),
-        help: "results as a table",
-        apply: |t, g| form(t, g, Form::Human),
-    },
-    Opt {
-        letter: 'p',
-        argument: One("min,max"),
-        help: "our ports where each transaction connects (5000,65535)",
-        apply: client_ports,
-    },
-    Opt {
-        letter: 'P',
-        argument: One("local,remote"),
-        help: "ports of the data connection (any)",
-        apply: data_ports,
-    },
-    Opt {
-        letter: 'q',
-        argument: One("bytes/s"),
-        help: "SO_MAX_PACING_RATE at our end",
-        apply: |t, g| {
-            let rate: u64 = g.unsigned(i64::MAX / 8)?;
-            t.job.local.pacing_bps = (rate > 0).then_some(rate * 8);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'r',
-        argument: One("request,response"),
-        help: "bytes of a request and of its response (1,1)",
-        apply: |t, g| {
-            t.imply(true, true);
-            let pair = g.both()?;
-            for text in pair.into_iter().flatten() {
-                g.number_of(text, 1..=LARGEST)?;
-            }
-            let to = [&mut t.job.request_size, &mut t.job.response_size];
-            g.set(pair, LARGEST, to)
-        },
-    },
-    Opt {
-        letter: 'R',
-        argument: One("0|1"),
-        help: "whether data may be routed (1; 0 for one-way UDP)",
-        apply: |t, g| {
-            t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 's',
-        argument: One("send,recv"),
-        help: "our socket buffers: SO_SNDBUF, SO_RCVBUF",
-        apply: |t, g| buffers(t, g, false),
-    },
-    Opt {
-        letter: 'S',
-        argument: One("send,recv"),
-        help: "the server's socket buffers",
-        apply: |t, g| buffers(t, g, true),
-    },
-    Opt {
-        letter: 't',
-        argument: One("stream|dgram"),
-        help: "type of the sockets (by the protocol)",
-        apply: |t, g| {
-            t.job.socket_type = Some(match g.text().to_ascii_lowercase().as_str() {
-                "stream" => SocketType::Stream,
-                "dgram" => SocketType::Dgram,
-                _ => return Err(g.refuse("unknown socket type; stream and dgram are known")),
-            });
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'T',
-        argument: One("protocol"),
-        help: "tcp, udp, sctp, dccp or udplite",
-        apply: |t, g| {
-            t.job.protocol = match g.text().to_ascii_lowercase().as_str() {
-                "tcp" => SocketProtocol::Tcp,
-                "udp" => SocketProtocol::Udp,
-                "sctp" => SocketProtocol::Sctp,
-                "dccp" => SocketProtocol::Dccp,
-                "udplite" => SocketProtocol::UdpLite,
-                _ => {
-                    return Err(
-                        g.refuse("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
-                    );
-                }
-            };
-            t.protocol_given = true;
-            // It brings its usual type along.
-            t.job.socket_type = None;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'u',
-        argument: One("text"),
-        help: "the selector UUID",
-        apply: |t, g| {
-            if g.text().len() > LONGEST_UUID {
-                return Err(g.refuse("at most 37 bytes are allowed"));
-            }
-            g.text().clone_into(&mut t.show.uuid);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'U',
-        argument: Alone,
-        help: "try another port where a connection cannot be made",
-        apply: |t, _| {
-            t.job.options.retry_connect = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'V',
-        argument: Alone,
-        help: "avoid copies: receivers splice(2) to the null device",
-        apply: |t, _| {
-            t.show.copy_avoidance = true;
-            t.job.local.receive_by = ReceiveBy::Splice;
-            t.job.remote.receive_by = ReceiveBy::Splice;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'w',
-        argument: One("number"),
-        help: "no effect; the global -w is meant",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'W',
-        argument: One("number"),
-        help: "buffers for sends used in turn",
-        apply: |t, g| {
-            t.job.local.send_width = g.unsigned(LARGEST)?;
-            Ok(())
-        },
-    },
-];
+        };
+        t.protocol_given = true;
+        // It brings its usual type along.
+        t.job.socket_type = None;
+    };
+    'u' One("text") "the selector UUID" |t, g| {
+        if g.text().len() > LONGEST_UUID {
+            return Err(g.refuse("at most 37 bytes are allowed"));
+        }
+        g.text().clone_into(&mut t.show.uuid);
+    };
+    'U' Alone "try another port where a connection cannot be made"
+        |t, _| { t.job.options.retry_connect = true; };
+    'V' Alone "avoid copies: receivers splice(2) to the null device" |t, _| {
+        t.show.copy_avoidance = true;
+        t.job.local.receive_by = ReceiveBy::Splice;
+        t.job.remote.receive_by = ReceiveBy::Splice;
+    };
+    'w' One("number") "no effect; the global -w is meant" |_, _| {};
+    'W' One("number") "buffers for sends used in turn"
+        |t, g| { t.job.local.send_width = g.unsigned(LARGEST)?; };
+};
 
 /// What `-h` shows.
 fn usage_text() -> String {

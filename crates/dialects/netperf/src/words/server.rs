@@ -5,7 +5,7 @@ use wb_model::socket::{Family, SocketServerJob};
 use super::{
     Note, Refusal, VERSION,
     dashes::with_hyphens,
-    getopt::{Argument::*, Opt, scan, usage},
+    getopt::{Opt, options, scan, usage},
 };
 
 /// What a command line of netserver asks for.
@@ -32,138 +32,42 @@ pub struct ServerCommand {
 
 type Row = Opt<ServerCommand>;
 
-const OPTIONS: &[Row] = &[
-    Opt {
-        letter: '4',
-        argument: Alone,
-        help: "IPv4 only",
-        apply: |s, _| {
-            s.job.family = Family::Ipv4;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: '6',
-        argument: Alone,
-        help: "IPv6 only",
-        apply: |s, _| {
-            s.job.family = Family::Ipv6;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: '1',
-        argument: Alone,
-        help: "serve one client that tests something, and end",
-        apply: |s, _| {
-            s.job.serves = Some(1);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'd',
-        argument: Alone,
-        help: "say more of what happens; may be repeated",
-        apply: |s, _| {
-            s.debug += 1;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'D',
-        argument: Alone,
-        help: "stay in the foreground",
-        apply: |s, _| {
-            s.foreground = true;
-            s.stand_alone = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'f',
-        argument: Alone,
-        help: "serve one client after another",
-        apply: |s, _| {
-            s.job.one_by_one = true;
-            s.stand_alone = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'h',
-        argument: Alone,
-        help: "show this",
-        apply: |_, _| Err(Refusal::err(usage_text(), 1)),
-    },
-    Opt {
-        letter: 'L',
-        argument: One("host,family"),
-        help: "where to listen (everywhere); family is 4, 6 or 0",
-        apply: |s, g| {
-            s.stand_alone = true;
-            let (host, family) = g.host(&mut s.notes)?;
-            if let Some(host) = host {
-                s.job.listen = Some(host.to_owned());
-            }
-            if let Some(family) = family {
-                s.job.family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'n',
-        argument: One("number"),
-        help: "how many CPUs to assume where they cannot be counted",
-        apply: |s, g| {
-            s.cpus = Some(g.unsigned(1 << 30)?);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'N',
-        argument: Alone,
-        help: "no file of messages, even with -d",
-        apply: |s, _| {
-            s.no_debug_file = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'p',
-        argument: One("port"),
-        help: "port to listen at (12865)",
-        apply: |s, g| {
-            s.stand_alone = true;
-            s.job.port = g.port_of(g.text(), 0)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'v',
-        argument: One("level"),
-        help: "how much to say",
-        apply: |s, g| {
-            s.verbosity = g.unsigned(1 << 30)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'V',
-        argument: Alone,
-        help: "show the version",
-        apply: |_, _| Err(Refusal::out(VERSION, 0)),
-    },
-    Opt {
-        letter: 'Z',
-        argument: One("passphrase"),
-        help: "what a client must say first; goes in clear text",
-        apply: |s, g| {
-            s.job.passphrase = Some(g.text().to_owned());
-            Ok(())
-        },
-    },
-];
+const OPTIONS: &[Row] = options! {
+    '4' Alone "IPv4 only" |s, _| { s.job.family = Family::Ipv4; };
+    '6' Alone "IPv6 only" |s, _| { s.job.family = Family::Ipv6; };
+    '1' Alone "serve one client that tests something, and end" |s, _| { s.job.serves = Some(1); };
+    'd' Alone "say more of what happens; may be repeated" |s, _| { s.debug += 1; };
+    'D' Alone "stay in the foreground" |s, _| {
+        s.foreground = true;
+        s.stand_alone = true;
+    };
+    'f' Alone "serve one client after another" |s, _| {
+        s.job.one_by_one = true;
+        s.stand_alone = true;
+    };
+    'h' Alone "show this" |_, _| = Err(Refusal::err(usage_text(), 1));
+    'L' One("host,family") "where to listen (everywhere); family is 4, 6 or 0" |s, g| {
+        s.stand_alone = true;
+        let (host, family) = g.host(&mut s.notes)?;
+        if let Some(host) = host {
+            s.job.listen = Some(host.to_owned());
+        }
+        if let Some(family) = family {
+            s.job.family = family;
+        }
+    };
+    'n' One("number") "how many CPUs to assume where they cannot be counted"
+        |s, g| { s.cpus = Some(g.unsigned(1 << 30)?); };
+    'N' Alone "no file of messages, even with -d" |s, _| { s.no_debug_file = true; };
+    'p' One("port") "port to listen at (12865)" |s, g| {
+        s.stand_alone = true;
+        s.job.port = g.port_of(g.text(), 0)?;
+    };
+    'v' One("level") "how much to say" |s, g| { s.verbosity = g.unsigned(1 << 30)?; };
+    'V' Alone "show the version" |_, _| = Err(Refusal::out(VERSION, 0));
+    'Z' One("passphrase") "what a client must say first; goes in clear text"
+        |s, g| { s.job.passphrase = Some(g.text().to_owned()); };
+};
 
 /// Reads the words after `netserver`, as [`netperf`](super::netperf()) does its own.
 ///

@@ -4,217 +4,73 @@ use wb_model::socket::Family;
 
 use super::{
     Note, Refusal, Typed,
-    getopt::{Argument::*, Opt, usage},
+    getopt::{Opt, options, usage},
     omni::{LARGEST, buffers, client_ports, data_ports, family},
 };
 
 type Row = Opt<Typed>;
 
 /// The options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = &[
-    Opt {
-        letter: '4',
-        argument: Alone,
-        help: "IPv4 for data",
-        apply: |t, _| family(t, Family::Ipv4),
-    },
-    Opt {
-        letter: '6',
-        argument: Alone,
-        help: "IPv6 for data",
-        apply: |t, _| family(t, Family::Ipv6),
-    },
-    Opt {
-        letter: 'a',
-        argument: Alone,
-        help: "not done: POSIX AIO for sends",
-        apply: |t, _| aio(t, 'a'),
-    },
-    Opt {
-        letter: 'A',
-        argument: Alone,
-        help: "not done: POSIX AIO for the server's receives",
-        apply: |t, _| aio(t, 'A'),
-    },
-    Opt {
-        letter: 'b',
-        argument: One("number"),
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'C',
-        argument: Alone,
-        help: "TCP_CORK at our end",
-        apply: |t, _| {
-            t.job.options.cork = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'D',
-        argument: Alone,
-        help: "TCP_NODELAY at both ends",
-        apply: |t, _| {
-            t.job.options.no_delay = true;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'h',
-        argument: Alone,
-        help: "show this",
-        apply: |_, _| Err(Refusal::out(usage_text(), 1)),
-    },
-    Opt {
-        letter: 'H',
-        argument: One("host,family"),
-        help: "the server's end of data connections  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                t.job.data.server = Some(host.to_owned());
-            }
-            if let Some(family) = family {
-                t.data_family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'L',
-        argument: One("host,family"),
-        help: "our end of data connections  (*)",
-        apply: |t, g| {
-            let (host, family) = g.host(&mut t.notes)?;
-            if let Some(host) = host {
-                t.job.data.local = Some(host.to_owned());
-            }
-            if let Some(family) = family {
-                t.data_local_family = family;
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'm',
-        argument: One("bytes"),
-        help: "bytes of a send (SO_SNDBUF)",
-        apply: |t, g| {
-            let bytes = g.unsigned(LARGEST)?;
-            t.job.local.send_size = (bytes > 0).then_some(bytes);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'M',
-        argument: One("bytes"),
-        help: "bytes of the server's receives (SO_RCVBUF)",
-        apply: |t, g| {
-            let bytes = g.unsigned(LARGEST)?;
-            t.job.remote.receive_size = (bytes > 0).then_some(bytes);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'n',
-        argument: Alone,
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'N',
-        argument: Alone,
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'p',
-        argument: One("min,max"),
-        help: "our ports where each transaction connects (5000,65535)",
-        apply: client_ports,
-    },
-    Opt {
-        letter: 'P',
-        argument: One("local,remote"),
-        help: "ports of the data connection (any)",
-        apply: data_ports,
-    },
-    Opt {
-        letter: 'r',
-        argument: One("request,response"),
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'R',
-        argument: One("0|1"),
-        help: "whether data may be routed (1)",
-        apply: |t, g| {
-            t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0);
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 's',
-        argument: One("send,recv"),
-        help: "our socket buffers: SO_SNDBUF, SO_RCVBUF",
-        apply: |t, g| buffers(t, g, false),
-    },
-    Opt {
-        letter: 'S',
-        argument: One("send,recv"),
-        help: "the server's socket buffers",
-        apply: |t, g| buffers(t, g, true),
-    },
-    Opt {
-        letter: 't',
-        argument: One("type"),
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'T',
-        argument: One("protocol"),
-        help: "no effect in these tests",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'V',
-        argument: Alone,
-        help: "not done in these tests: avoid copies",
-        apply: |t, _| {
-            for end in ["send", "recv"] {
-                t.notes.push(Note {
-                    text: format!("Local {end} copy avoidance not available.\n"),
-                    to_stdout: true,
-                });
-            }
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'w',
-        argument: One("number"),
-        help: "no effect; the global -w is meant",
-        apply: |_, _| Ok(()),
-    },
-    Opt {
-        letter: 'W',
-        argument: One("number"),
-        help: "buffers for sends used in turn",
-        apply: |t, g| {
-            t.job.local.send_width = g.unsigned(LARGEST)?;
-            Ok(())
-        },
-    },
-    Opt {
-        letter: 'z',
-        argument: Alone,
-        help: "no effect",
-        apply: |_, _| Ok(()),
-    },
-];
+pub(super) const OPTIONS: &[Row] = options! {
+    '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
+    '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
+    'a' Alone "not done: POSIX AIO for sends" |t, _| = aio(t, 'a');
+    'A' Alone "not done: POSIX AIO for the server's receives" |t, _| = aio(t, 'A');
+    'b' One("number") "no effect in these tests" |_, _| {};
+    'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
+    'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
+    'h' Alone "show this" |_, _| = Err(Refusal::out(usage_text(), 1));
+    'H' One("host,family") "the server's end of data connections  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            t.job.data.server = Some(host.to_owned());
+        }
+        if let Some(family) = family {
+            t.data_family = family;
+        }
+    };
+    'L' One("host,family") "our end of data connections  (*)" |t, g| {
+        let (host, family) = g.host(&mut t.notes)?;
+        if let Some(host) = host {
+            t.job.data.local = Some(host.to_owned());
+        }
+        if let Some(family) = family {
+            t.data_local_family = family;
+        }
+    };
+    'm' One("bytes") "bytes of a send (SO_SNDBUF)" |t, g| {
+        let bytes = g.unsigned(LARGEST)?;
+        t.job.local.send_size = (bytes > 0).then_some(bytes);
+    };
+    'M' One("bytes") "bytes of the server's receives (SO_RCVBUF)" |t, g| {
+        let bytes = g.unsigned(LARGEST)?;
+        t.job.remote.receive_size = (bytes > 0).then_some(bytes);
+    };
+    'n' Alone "no effect in these tests" |_, _| {};
+    'N' Alone "no effect in these tests" |_, _| {};
+    'p' One("min,max") "our ports where each transaction connects (5000,65535)"
+        |t, g| = client_ports(t, g);
+    'P' One("local,remote") "ports of the data connection (any)" |t, g| = data_ports(t, g);
+    'r' One("request,response") "no effect in these tests" |_, _| {};
+    'R' One("0|1") "whether data may be routed (1)"
+        |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
+    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = buffers(t, g, false);
+    'S' One("send,recv") "the server's socket buffers" |t, g| = buffers(t, g, true);
+    't' One("type") "no effect in these tests" |_, _| {};
+    'T' One("protocol") "no effect in these tests" |_, _| {};
+    'V' Alone "not done in these tests: avoid copies" |t, _| {
+        for end in ["send", "recv"] {
+            t.notes.push(Note {
+                text: format!("Local {end} copy avoidance not available.\n"),
+                to_stdout: true,
+            });
+        }
+    };
+    'w' One("number") "no effect; the global -w is meant" |_, _| {};
+    'W' One("number") "buffers for sends used in turn"
+        |t, g| { t.job.local.send_width = g.unsigned(LARGEST)?; };
+    'z' Alone "no effect" |_, _| {};
+};
 
 /// What `-h` shows.
 fn usage_text() -> String {
