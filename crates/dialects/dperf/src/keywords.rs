@@ -174,6 +174,25 @@ fn shown(value: Option<impl ToString>) -> Vec<String> {
     value.iter().map(ToString::to_string).collect()
 }
 
+/// A keyword with readers of its own: name and older names, arguments, side, what is allowed, what it
+/// sets; whether it is taken, how it is read and shown.
+macro_rules! keyword {
+    ($name:literal $($alias:literal)*, $arguments:literal, $side:ident, $allowed:literal, $doc:literal,
+     $taken:expr, $read:expr, $show:expr) => {
+        Keyword {
+            name: $name,
+            aliases: &[$($alias),*],
+            arguments: $arguments,
+            allowed: $allowed,
+            side: Side::$side,
+            doc: $doc,
+            taken: $taken,
+            read: $read,
+            show: $show,
+        }
+    };
+}
+
 /// A switch without arguments.
 macro_rules! switch {
     ($name:literal, $field:ident, $side:ident, $doc:literal) => {
@@ -288,49 +307,21 @@ pub static KEYWORDS: &[Keyword] = &[
         "Which side this is. Default client.",
         "client" => Mode::Client, "server" => Mode::Server
     ),
-    Keyword {
-        name: "cpu",
-        aliases: &[],
-        arguments: "N|A-B …",
-        allowed: "CPU numbers 0 to 8191, none twice",
-        side: Side::Both,
-        doc: "CPUs of the workers. Required.",
-        taken: |c| !c.cpus.is_empty(),
-        read: cpu,
-        show: show_cpu,
-    },
-    text!(
-        "socket_mem",
-        socket_mem,
-        Both,
-        |w| w.len() <= 63,
-        "MB for each NUMA node, such as 4096,0; 63 characters at most",
-        "Memory of DPDK. Without effect here."
-    ),
-    Keyword {
-        name: "duration",
-        aliases: &[],
-        arguments: "TIME",
-        allowed: "at least 1 s, such as 60, 100s, 1.5m, 2h, 1d",
-        side: Side::Both,
-        doc: "Steady phase in s, m, h or d. Default 60 s.",
-        taken: |c| c.duration.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            let time = number::duration(word).filter(|t| t.value > 0);
-            config.duration = Some(words.whole(word, time.ok_or_else(|| bad(word))?));
-            Ok(())
-        },
-        show: |c| shown(c.duration.map(|s| format!("{s}s"))),
-    },
+    keyword! { "cpu", "N|A-B …", Both, "CPU numbers 0 to 8191, none twice",
+    "CPUs of the workers. Required.", |c| !c.cpus.is_empty(), cpu, show_cpu },
+    text! { "socket_mem", socket_mem, Both, |w| w.len() <= 63,
+    "MB for each NUMA node, such as 4096,0; 63 characters at most",
+    "Memory of DPDK. Without effect here." },
+    keyword! { "duration", "TIME", Both, "at least 1 s, such as 60, 100s, 1.5m, 2h, 1d",
+    "Steady phase in s, m, h or d. Default 60 s.", |c| c.duration.is_some(), |words, config| {
+        let word = words.one()?;
+        let time = number::duration(word).filter(|t| t.value > 0);
+        config.duration = Some(words.whole(word, time.ok_or_else(|| bad(word))?));
+        Ok(())
+    }, |c| shown(c.duration.map(|s| format!("{s}s"))) },
     switch!("daemon", daemon, Both, "Detach from the terminal."),
     switch!("quiet", quiet, Both, "No report each second."),
-    switch!(
-        "clear_screen",
-        clear_screen,
-        Both,
-        "Clear the terminal before each report."
-    ),
+    switch! { "clear_screen", clear_screen, Both, "Clear the terminal before each report." },
     choice!(
         "log_level", log_level, Both, "error, warn, info or debug",
         |c| c.log_level.is_some(), |c| c.log_level.is_some(),
@@ -338,444 +329,211 @@ pub static KEYWORDS: &[Keyword] = &[
         "error" => Some(LogLevel::Error), "warn" => Some(LogLevel::Warn),
         "info" => Some(LogLevel::Info), "debug" => Some(LogLevel::Debug)
     ),
-    switch!(
-        "simd512",
-        simd512,
-        Both,
-        "Allow drivers with 512-bit vectors."
-    ),
-    Keyword {
-        name: "port",
-        aliases: &[],
-        arguments: "DEVICE IP GATEWAY [MAC]",
-        allowed: "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:TEXT or bondMODE:POLICY(PCI,…) \
-                  with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
-                  family; MAC 02:00:00:00:00:01",
-        side: Side::Both,
-        doc: "A port, its address, and where its frames go. Required.",
-        taken: |_| false,
-        read: port,
-        show: |c| {
-            c.ports
-                .iter()
-                .map(|p| {
-                    let mac = p.gateway_mac.map(|m| format!(" {m}")).unwrap_or_default();
-                    format!("{} {} {}{mac}", p.device, p.ip, p.gateway)
-                })
-                .collect()
-        },
-    },
-    Keyword {
-        name: "client",
-        aliases: &[],
-        arguments: "IP COUNT [IP …]",
-        allowed: "COUNT 1 to 254, last byte of IP + COUNT at most 255; further addresses alike but for the \
-                  last two bytes, their last bytes neither 0, 255 nor on the line already",
-        side: Side::Both,
-        doc: "Client addresses: a client's own, one line for each port; on a server those it answers. Required.",
-        taken: |_| false,
-        read: |words, config| {
-            let words = words.take(2..=usize::MAX)?;
-            let range = range(words[0], words[1])?;
-            config.clients.push(with_more(range, &words[2..])?);
-            Ok(())
-        },
-        show: |c| c.clients.iter().map(show_range).collect(),
-    },
-    Keyword {
-        name: "server",
-        aliases: &[],
-        arguments: "IP COUNT",
-        allowed: "COUNT 1 to 254, last byte of IP + COUNT at most 255",
-        side: Side::Both,
-        doc: "Server addresses, one line for each port. Required.",
-        taken: |_| false,
-        read: |words, config| {
-            let words = words.take(2..=2)?;
-            config.servers.push(range(words[0], words[1])?);
-            Ok(())
-        },
-        show: |c| c.servers.iter().map(show_range).collect(),
-    },
-    Keyword {
-        name: "listen",
-        aliases: &[],
-        arguments: "PORT COUNT",
-        allowed: "both at least 1, PORT + COUNT at most 65534",
-        side: Side::Both,
-        doc: "Ports of the server. Default 80 1.",
-        taken: |c| c.listen.is_some(),
-        read: |words, config| {
-            let words = words.take(2..=2)?;
-            let number = |at: usize| within(words[at], number::integer(words[at]), 1..=65_533);
-            let (first, count): (u16, u16) = (number(0)?, number(1)?);
-            if u32::from(first) + u32::from(count) > 65_534 {
-                return Err(bad(words[1]));
-            }
-            config.listen = Some(Listen { first, count });
-            Ok(())
-        },
-        show: |c| shown(c.listen.map(|l| format!("{} {}", l.first, l.count))),
-    },
-    Keyword {
-        name: "client_port_range",
-        aliases: &["lport_range"],
-        arguments: "MIN [MAX]",
-        allowed: "1 to 65535, MIN not above MAX",
-        side: Side::Both,
-        doc: "Source ports of the client. Default 1 65535.",
-        taken: |c| c.client_ports.is_some(),
-        read: |words, config| {
-            let words = words.take(1..=2)?;
-            let number = |word: &str| within(word, number::integer(word), 1..=65_535);
-            let min = number(words[0])?;
-            let max = words.get(1).map_or(Ok(u16::MAX), |word| number(word))?;
-            if min > max {
-                return Err(bad(words[1]));
-            }
-            config.client_ports = Some(PortSpan { min, max });
-            Ok(())
-        },
-        show: |c| shown(c.client_ports.map(|p| format!("{} {}", p.min, p.max))),
-    },
-    switch!(
-        "client_hop",
-        client_hop,
-        Client,
-        "Advance client address and port together."
-    ),
-    Keyword {
-        name: "change_dip",
-        aliases: &[],
-        arguments: "IP STEP COUNT",
-        allowed: "STEP and COUNT whole numbers; the last address must exist",
-        side: Side::OnlyClient,
-        doc: "Destinations that packets of a flood take in turn.",
-        taken: |_| false,
-        read: change_dip,
-        show: |c| {
-            let show = |d: &ChangeDip| format!("{} {} {}", d.first, d.step, d.count);
-            c.change_dip.iter().map(show).collect()
-        },
-    },
-    number!(
-        "vlan",
-        vlan,
-        Both,
-        integer,
-        1..=4094,
-        "1 to 4094",
-        "VLAN of all frames. Default none."
-    ),
-    Keyword {
-        name: "vxlan",
-        aliases: &[],
-        arguments: "VNI SRC_MAC DST_MAC LOCAL COUNT REMOTE COUNT",
-        allowed: "VNI 1 to 16777215; inner MACs such as 02:00:00:00:00:01; addresses with COUNT 1 to 254",
-        side: Side::Both,
-        doc: "Tunnel of a port, one line for each. Default none.",
-        taken: |_| false,
-        read: vxlan,
-        show: |c| {
-            c.vxlans
-                .iter()
-                .map(|v| {
-                    format!(
-                        "{} {} {} {} {} {} {}",
-                        v.vni,
-                        v.src_mac,
-                        v.dst_mac,
-                        v.local,
-                        v.local_count,
-                        v.remote,
-                        v.remote_count
-                    )
-                })
-                .collect()
-        },
-    },
-    switch!(
-        "neigh_ignore",
-        neigh_ignore,
-        Both,
-        "Announce and answer for the IP of the port only."
-    ),
-    Keyword {
-        name: "kni",
-        aliases: &[],
-        arguments: "[NAME]",
-        allowed: "up to 9 characters, the first a letter",
-        side: Side::Both,
-        doc: "A kernel interface beside the port. The device keeps its own here.",
-        taken: |c| c.kni.is_some(),
-        read: |words, config| {
-            let name = words.take(0..=1)?.first().copied().unwrap_or("dperf");
-            if name.len() >= 10 || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-                return Err(bad(name));
-            }
-            config.kni = Some(name.to_owned());
-            Ok(())
-        },
-        show: |c| shown(c.kni.as_ref()),
-    },
-    Keyword {
-        name: "jumbo",
-        aliases: &[],
-        arguments: "[MTU]",
-        allowed: "9000 to 9710 bytes",
-        side: Side::Both,
-        doc: "MTU in bytes. Default 1500, and 9710 without a value.",
-        taken: |c| c.jumbo.is_some(),
-        read: |words, config| {
-            config.jumbo = Some(match words.take(0..=1)?.first() {
-                None => 9710,
-                Some(word) => within(word, number::integer(word), 9000..=9710)?,
-            });
-            Ok(())
-        },
-        show: |c| shown(c.jumbo),
-    },
-    Keyword {
-        name: "tos",
-        aliases: &[],
-        arguments: "NUMBER",
-        allowed: "0 to 255, or 0x0 to 0xff",
-        side: Side::Both,
-        doc: "IPv4 TOS or IPv6 traffic class. Default 0.",
-        taken: |c| c.tos.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            let number = number::hexadecimal(word).ok_or_else(|| bad(word))?;
-            let value = words.whole(word, number);
-            let tos = within(word, Some(value), 0..=255)?;
-            config.tos = (tos != 0).then_some(tos);
-            Ok(())
-        },
-        show: |c| shown(c.tos.map(|tos| format!("{tos:#x}"))),
-    },
-    Keyword {
-        name: "rss",
-        aliases: &[],
-        arguments: "[l3|l3l4|auto [l3|l3l4]] [mq_rx_rss|mq_rx_none]",
-        allowed: "the words of versions before 1.8",
-        side: Side::Both,
-        doc: "The NIC's own hash chooses queues. Default off.",
-        taken: |_| false,
-        read: rss,
-        show: |c| shown(c.rss.map(show_rss)),
-    },
-    switch!(
-        "flow_isolate",
-        flow_isolate,
-        Both,
-        "Only traffic matched by rules reaches us."
-    ),
-    Keyword {
-        name: "cps",
-        aliases: &[],
-        arguments: "RATE",
-        allowed: "0 to 2147483647 per second, such as 100, 2k, 1.5m",
-        side: Side::Client,
-        doc: "New connections per second of all workers. Default 1000 if only `cc` is said.",
-        taken: |c| c.cps.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            let rate = within(word, number::rate(word), 0..=MOST)?;
-            config.cps = (rate != 0).then_some(rate);
-            Ok(())
-        },
-        show: |c| shown(c.cps.map(number::show_rate)),
-    },
-    Keyword {
-        name: "cc",
-        aliases: &[],
-        arguments: "RATE",
-        allowed: "1 to 2147483647, such as 100, 2k, 1.5m",
-        side: Side::Client,
-        doc: "Open connections to hold, of all workers. Default unset.",
-        taken: |c| c.cc.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            config.cc = Some(within(word, number::rate(word), 1..=MOST)?);
-            Ok(())
-        },
-        show: |c| shown(c.cc.map(number::show_rate)),
-    },
-    number!(
-        "launch_num",
-        launch_num,
-        Client,
-        integer,
-        0..=MOST,
-        "0 (chosen by itself) to 2147483647",
-        "Connections opened back to back. Default: what divides the rate, 4 to 10."
-    ),
-    number!(
-        "slow_start",
-        slow_start,
-        OnlyClient,
-        integer,
-        10..=600,
-        "10 to 600 s",
-        "Linear growth of the rate in s. Default 30."
-    ),
-    number!(
-        "wait",
-        wait,
-        OnlyClient,
-        integer,
-        1..=MOST,
-        "at least 1 s",
-        "Silence after the start in s. Default 3."
-    ),
+    switch! { "simd512", simd512, Both, "Allow drivers with 512-bit vectors." },
+    keyword! { "port", "DEVICE IP GATEWAY [MAC]", Both,
+    "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:TEXT or bondMODE:POLICY(PCI,…) \
+        with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
+        family; MAC 02:00:00:00:00:01", "A port, its address, and where its frames go. Required.",
+    |_| false, port, |c| {
+        c.ports
+            .iter()
+            .map(|p| {
+                let mac = p.gateway_mac.map(|m| format!(" {m}")).unwrap_or_default();
+                format!("{} {} {}{mac}", p.device, p.ip, p.gateway)
+            })
+            .collect()
+    } },
+    keyword! { "client", "IP COUNT [IP …]", Both,
+    "COUNT 1 to 254, last byte of IP + COUNT at most 255; further addresses alike but for the \
+        last two bytes, their last bytes neither 0, 255 nor on the line already",
+    "Client addresses: a client's own, one line for each port; on a server those it answers. Required.",
+    |_| false, |words, config| {
+        let words = words.take(2..=usize::MAX)?;
+        let range = range(words[0], words[1])?;
+        config.clients.push(with_more(range, &words[2..])?);
+        Ok(())
+    }, |c| c.clients.iter().map(show_range).collect() },
+    keyword! { "server", "IP COUNT", Both, "COUNT 1 to 254, last byte of IP + COUNT at most 255",
+    "Server addresses, one line for each port. Required.", |_| false, |words, config| {
+        let words = words.take(2..=2)?;
+        config.servers.push(range(words[0], words[1])?);
+        Ok(())
+    }, |c| c.servers.iter().map(show_range).collect() },
+    keyword! { "listen", "PORT COUNT", Both, "both at least 1, PORT + COUNT at most 65534",
+    "Ports of the server. Default 80 1.", |c| c.listen.is_some(), |words, config| {
+        let words = words.take(2..=2)?;
+        let number = |at: usize| within(words[at], number::integer(words[at]), 1..=65_533);
+        let (first, count): (u16, u16) = (number(0)?, number(1)?);
+        if u32::from(first) + u32::from(count) > 65_534 {
+            return Err(bad(words[1]));
+        }
+        config.listen = Some(Listen { first, count });
+        Ok(())
+    }, |c| shown(c.listen.map(|l| format!("{} {}", l.first, l.count))) },
+    keyword! { "client_port_range" "lport_range", "MIN [MAX]", Both, "1 to 65535, MIN not above MAX",
+    "Source ports of the client. Default 1 65535.", |c| c.client_ports.is_some(), |words, config| {
+        let words = words.take(1..=2)?;
+        let number = |word: &str| within(word, number::integer(word), 1..=65_535);
+        let min = number(words[0])?;
+        let max = words.get(1).map_or(Ok(u16::MAX), |word| number(word))?;
+        if min > max {
+            return Err(bad(words[1]));
+        }
+        config.client_ports = Some(PortSpan { min, max });
+        Ok(())
+    }, |c| shown(c.client_ports.map(|p| format!("{} {}", p.min, p.max))) },
+    switch! { "client_hop", client_hop, Client, "Advance client address and port together." },
+    keyword! { "change_dip", "IP STEP COUNT", OnlyClient,
+    "STEP and COUNT whole numbers; the last address must exist",
+    "Destinations that packets of a flood take in turn.", |_| false, change_dip, |c| {
+        let show = |d: &ChangeDip| format!("{} {} {}", d.first, d.step, d.count);
+        c.change_dip.iter().map(show).collect()
+    } },
+    number! { "vlan", vlan, Both, integer, 1..=4094, "1 to 4094", "VLAN of all frames. Default none." },
+    keyword! { "vxlan", "VNI SRC_MAC DST_MAC LOCAL COUNT REMOTE COUNT", Both,
+    "VNI 1 to 16777215; inner MACs such as 02:00:00:00:00:01; addresses with COUNT 1 to 254",
+    "Tunnel of a port, one line for each. Default none.", |_| false, vxlan, |c| {
+        c.vxlans
+            .iter()
+            .map(|v| {
+                format!(
+                    "{} {} {} {} {} {} {}",
+                    v.vni,
+                    v.src_mac,
+                    v.dst_mac,
+                    v.local,
+                    v.local_count,
+                    v.remote,
+                    v.remote_count
+                )
+            })
+            .collect()
+    } },
+    switch! { "neigh_ignore", neigh_ignore, Both, "Announce and answer for the IP of the port only." },
+    keyword! { "kni", "[NAME]", Both, "up to 9 characters, the first a letter",
+    "A kernel interface beside the port. The device keeps its own here.", |c| c.kni.is_some(),
+    |words, config| {
+        let name = words.take(0..=1)?.first().copied().unwrap_or("dperf");
+        if name.len() >= 10 || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(bad(name));
+        }
+        config.kni = Some(name.to_owned());
+        Ok(())
+    }, |c| shown(c.kni.as_ref()) },
+    keyword! { "jumbo", "[MTU]", Both, "9000 to 9710 bytes",
+    "MTU in bytes. Default 1500, and 9710 without a value.", |c| c.jumbo.is_some(), |words, config| {
+        config.jumbo = Some(match words.take(0..=1)?.first() {
+            None => 9710,
+            Some(word) => within(word, number::integer(word), 9000..=9710)?,
+        });
+        Ok(())
+    }, |c| shown(c.jumbo) },
+    keyword! { "tos", "NUMBER", Both, "0 to 255, or 0x0 to 0xff",
+    "IPv4 TOS or IPv6 traffic class. Default 0.", |c| c.tos.is_some(), |words, config| {
+        let word = words.one()?;
+        let number = number::hexadecimal(word).ok_or_else(|| bad(word))?;
+        let value = words.whole(word, number);
+        let tos = within(word, Some(value), 0..=255)?;
+        config.tos = (tos != 0).then_some(tos);
+        Ok(())
+    }, |c| shown(c.tos.map(|tos| format!("{tos:#x}"))) },
+    keyword! { "rss", "[l3|l3l4|auto [l3|l3l4]] [mq_rx_rss|mq_rx_none]", Both,
+    "the words of versions before 1.8", "The NIC's own hash chooses queues. Default off.", |_| false,
+    rss, |c| shown(c.rss.map(show_rss)) },
+    switch! { "flow_isolate", flow_isolate, Both, "Only traffic matched by rules reaches us." },
+    keyword! { "cps", "RATE", Client, "0 to 2147483647 per second, such as 100, 2k, 1.5m",
+    "New connections per second of all workers. Default 1000 if only `cc` is said.",
+    |c| c.cps.is_some(), |words, config| {
+        let word = words.one()?;
+        let rate = within(word, number::rate(word), 0..=MOST)?;
+        config.cps = (rate != 0).then_some(rate);
+        Ok(())
+    }, |c| shown(c.cps.map(number::show_rate)) },
+    keyword! { "cc", "RATE", Client, "1 to 2147483647, such as 100, 2k, 1.5m",
+    "Open connections to hold, of all workers. Default unset.", |c| c.cc.is_some(), |words, config| {
+        let word = words.one()?;
+        config.cc = Some(within(word, number::rate(word), 1..=MOST)?);
+        Ok(())
+    }, |c| shown(c.cc.map(number::show_rate)) },
+    number! { "launch_num", launch_num, Client, integer, 0..=MOST, "0 (chosen by itself) to 2147483647",
+    "Connections opened back to back. Default: what divides the rate, 4 to 10." },
+    number! { "slow_start", slow_start, OnlyClient, integer, 10..=600, "10 to 600 s",
+    "Linear growth of the rate in s. Default 30." },
+    number! { "wait", wait, OnlyClient, integer, 1..=MOST, "at least 1 s",
+    "Silence after the start in s. Default 3." },
     switch!("flood", flood, Client, "Send without waiting for answers."),
-    Keyword {
-        name: "keepalive",
-        aliases: &[],
-        arguments: "INTERVAL [NUM]",
-        allowed: "INTERVAL with its unit, ns, us, ms or s; NUM whole, 0 without end, above 0 only with \
-                  an INTERVAL above 0",
-        side: Side::Both,
-        doc: "Time between requests of a connection, and how many follow the first. Default off.",
-        taken: |c| c.keepalive.is_some(),
-        read: |words, config| {
-            let words = words.take(1..=2)?;
-            let interval_ns = number::interval(words[0]).ok_or_else(|| bad(words[0]))?;
-            let more = match words.get(1) {
-                Some(word) => within(word, number::rate(word), 0..=MOST)?,
-                None => 0,
-            };
-            if interval_ns == 0 && more > 0 {
-                return Err(bad(words[1]));
-            }
-            let more_requests = (more != 0).then_some(more);
-            config.keepalive = Some(Keepalive {
-                interval_ns,
-                more_requests,
-            });
-            Ok(())
-        },
-        show: |c| {
-            shown(c.keepalive.map(|k| {
-                let more = k.more_requests.map(|n| format!(" {n}")).unwrap_or_default();
-                format!("{}{more}", number::show_interval(k.interval_ns))
-            }))
-        },
-    },
-    number!(
-        "pipeline",
-        pipeline,
-        OnlyClient,
-        integer,
-        0..=100,
-        "0 to 100",
-        "UDP requests sent back to back. Default 0."
-    ),
-    number!(
-        "tx_burst",
-        tx_burst,
-        Both,
-        integer,
-        1..=1024,
-        "1 to 1024 packets",
-        "Queued packets that force a transmit call. Default 8."
-    ),
+    keyword! { "keepalive", "INTERVAL [NUM]", Both,
+    "INTERVAL with its unit, ns, us, ms or s; NUM whole, 0 without end, above 0 only with \
+        an INTERVAL above 0",
+    "Time between requests of a connection, and how many follow the first. Default off.",
+    |c| c.keepalive.is_some(), |words, config| {
+        let words = words.take(1..=2)?;
+        let interval_ns = number::interval(words[0]).ok_or_else(|| bad(words[0]))?;
+        let more = match words.get(1) {
+            Some(word) => within(word, number::rate(word), 0..=MOST)?,
+            None => 0,
+        };
+        if interval_ns == 0 && more > 0 {
+            return Err(bad(words[1]));
+        }
+        let more_requests = (more != 0).then_some(more);
+        config.keepalive = Some(Keepalive {
+            interval_ns,
+            more_requests,
+        });
+        Ok(())
+    }, |c| {
+        shown(c.keepalive.map(|k| {
+            let more = k.more_requests.map(|n| format!(" {n}")).unwrap_or_default();
+            format!("{}{more}", number::show_interval(k.interval_ns))
+        }))
+    } },
+    number! { "pipeline", pipeline, OnlyClient, integer, 0..=100, "0 to 100",
+    "UDP requests sent back to back. Default 0." },
+    number! { "tx_burst", tx_burst, Both, integer, 1..=1024, "1 to 1024 packets",
+    "Queued packets that force a transmit call. Default 8." },
     choice!(
         "protocol", protocol, Both, "tcp, udp or http",
         |c| c.protocol.is_some(), |c| c.protocol.is_some(),
         "What runs over IP. Default tcp.",
         "tcp" => Some(Protocol::Tcp), "udp" => Some(Protocol::Udp), "http" => Some(Protocol::Http)
     ),
-    Keyword {
-        name: "payload_size",
-        aliases: &[],
-        arguments: "SIZE …",
-        allowed: "0 (built-in message) to 1073741824 bytes, such as 64, 10k, 1m; one value, or on a server one \
-                  for each CPU",
-        side: Side::Both,
-        doc: "Payload bytes of one message. Default: a built-in message.",
-        taken: |c| !c.payload_sizes.is_empty(),
-        read: |words, config| {
-            let words = words.take(1..=usize::MAX)?;
-            let size = |word: &&str| within(word, number::rate(word), 0..=1 << 30);
-            let sizes: Vec<u32> = words.iter().map(size).collect::<Result<_, _>>()?;
-            if sizes != [0] {
-                config.payload_sizes = sizes;
-            }
-            Ok(())
-        },
-        show: |c| {
-            let sizes: Vec<_> = c.payload_sizes.iter().map(u32::to_string).collect();
-            shown((!sizes.is_empty()).then(|| sizes.join(" ")))
-        },
-    },
-    switch!(
-        "payload_random",
-        payload_random,
-        Both,
-        "Random letters in messages."
-    ),
-    text!(
-        "payload_file",
-        payload_file,
-        Both,
-        |_| true,
-        "a path",
-        "A file with the message. Default none."
-    ),
-    Keyword {
-        name: "packet_size",
-        aliases: &[],
-        arguments: "NUMBER",
-        allowed: "bytes of a frame without FCS, up to 1514, with jumbo up to its MTU + 14",
-        side: Side::Both,
-        doc: "Frame bytes with a message, without FCS. Default: as the message is.",
-        taken: |c| c.packet_size.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            config.packet_size = Some(within(word, number::integer(word), 1..=9724)?);
-            words.note(
-                Code::Deprecated,
-                "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
-            );
-            Ok(())
-        },
-        show: |c| shown(c.packet_size),
-    },
-    number!(
-        "mss",
-        mss,
-        Both,
-        integer,
-        1..=9670,
-        "1 to the MTU less 40, over IPv6 less 60, bytes",
-        "Advertised segment size in bytes. Default: what the MTU leaves."
-    ),
-    number!(
-        "send_window",
-        send_window,
-        Server,
-        rate,
-        2..=16,
-        "2 to 16 segments",
-        "Segments of a long response in flight. Default 4."
-    ),
-    text!(
-        "http_host",
-        http_host,
-        OnlyClient,
-        |_| true,
-        "one word",
-        "Host header. Default dperf."
-    ),
-    text!(
-        "http_path",
-        http_path,
-        OnlyClient,
-        |w| w.starts_with('/'),
-        "a path that begins with /",
-        "Path of requests. Default /."
-    ),
+    keyword! { "payload_size", "SIZE …", Both,
+    "0 (built-in message) to 1073741824 bytes, such as 64, 10k, 1m; one value, or on a server one \
+        for each CPU", "Payload bytes of one message. Default: a built-in message.",
+    |c| !c.payload_sizes.is_empty(), |words, config| {
+        let words = words.take(1..=usize::MAX)?;
+        let size = |word: &&str| within(word, number::rate(word), 0..=1 << 30);
+        let sizes: Vec<u32> = words.iter().map(size).collect::<Result<_, _>>()?;
+        if sizes != [0] {
+            config.payload_sizes = sizes;
+        }
+        Ok(())
+    }, |c| {
+        let sizes: Vec<_> = c.payload_sizes.iter().map(u32::to_string).collect();
+        shown((!sizes.is_empty()).then(|| sizes.join(" ")))
+    } },
+    switch! { "payload_random", payload_random, Both, "Random letters in messages." },
+    text! { "payload_file", payload_file, Both, |_| true, "a path", "A file with the message. Default none." },
+    keyword! { "packet_size", "NUMBER", Both,
+    "bytes of a frame without FCS, up to 1514, with jumbo up to its MTU + 14",
+    "Frame bytes with a message, without FCS. Default: as the message is.", |c| c.packet_size.is_some(),
+    |words, config| {
+        let word = words.one()?;
+        config.packet_size = Some(within(word, number::integer(word), 1..=9724)?);
+        words.note(
+            Code::Deprecated,
+            "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
+        );
+        Ok(())
+    }, |c| shown(c.packet_size) },
+    number! { "mss", mss, Both, integer, 1..=9670, "1 to the MTU less 40, over IPv6 less 60, bytes",
+    "Advertised segment size in bytes. Default: what the MTU leaves." },
+    number! { "send_window", send_window, Server, rate, 2..=16, "2 to 16 segments",
+    "Segments of a long response in flight. Default 4." },
+    text! { "http_host", http_host, OnlyClient, |_| true, "one word", "Host header. Default dperf." },
+    text! { "http_path", http_path, OnlyClient, |w| w.starts_with('/'), "a path that begins with /",
+    "Path of requests. Default /." },
     choice!(
         "http_method", http_method, Client, "GET or POST",
         |c| c.http_method == Method::Post,
@@ -783,51 +541,25 @@ pub static KEYWORDS: &[Keyword] = &[
         "Method of requests. Default GET.",
         "GET" => Method::Get, "POST" => Method::Post
     ),
-    switch!(
-        "fast_close",
-        fast_close,
-        OnlyClient,
-        "Answer the last response with RST."
-    ),
-    switch!(
-        "disable_ack",
-        disable_ack,
-        Client,
-        "No acknowledgements of their own between requests."
-    ),
-    Keyword {
-        name: "tcp_rst",
-        aliases: &[],
-        arguments: "0|1",
-        allowed: "0 or 1",
-        side: Side::Both,
-        doc: "Answer packets of unknown connections with RST. Default 1.",
-        taken: |c| c.tcp_rst.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            config.tcp_rst = Some(within::<u8>(word, number::integer(word), 0..=1)? == 1);
-            Ok(())
-        },
-        show: |c| shown(c.tcp_rst.map(u8::from)),
-    },
-    Keyword {
-        name: "retransmit_timeout",
-        aliases: &[],
-        arguments: "SECONDS",
-        allowed: "2 to 300",
-        side: Side::Both,
-        doc: "Time until a packet is sent again, s. Default 2.",
-        taken: |c| c.retransmit_timeout.is_some(),
-        read: |words, config| {
-            let word = words.one()?;
-            let number = number::loose(word).ok_or_else(|| bad(word))?;
-            let seconds = within(word, Some(number.value), 2..=300)?;
-            words.whole(word, number);
-            config.retransmit_timeout = Some(seconds);
-            Ok(())
-        },
-        show: |c| shown(c.retransmit_timeout),
-    },
+    switch! { "fast_close", fast_close, OnlyClient, "Answer the last response with RST." },
+    switch! { "disable_ack", disable_ack, Client, "No acknowledgements of their own between requests." },
+    keyword! { "tcp_rst", "0|1", Both, "0 or 1",
+    "Answer packets of unknown connections with RST. Default 1.", |c| c.tcp_rst.is_some(),
+    |words, config| {
+        let word = words.one()?;
+        config.tcp_rst = Some(within::<u8>(word, number::integer(word), 0..=1)? == 1);
+        Ok(())
+    }, |c| shown(c.tcp_rst.map(u8::from)) },
+    keyword! { "retransmit_timeout", "SECONDS", Both, "2 to 300",
+    "Time until a packet is sent again, s. Default 2.", |c| c.retransmit_timeout.is_some(),
+    |words, config| {
+        let word = words.one()?;
+        let number = number::loose(word).ok_or_else(|| bad(word))?;
+        let seconds = within(word, Some(number.value), 2..=300)?;
+        words.whole(word, number);
+        config.retransmit_timeout = Some(seconds);
+        Ok(())
+    }, |c| shown(c.retransmit_timeout) },
 ];
 
 /// The highest CPU number that Linux can have.

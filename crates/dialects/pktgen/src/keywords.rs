@@ -235,469 +235,217 @@ macro_rules! hex_byte {
     };
 }
 
+/// A command: name and aliases, argument, what it sets, its effect.
+macro_rules! keyword {
+    ($name:literal $($alias:literal)*, $argument:ident $(($most:expr))?, $doc:literal, $effect:expr) => {
+        Keyword {
+            name: $name,
+            aliases: &[$($alias),*],
+            argument: Argument::$argument $(($most))?,
+            doc: $doc,
+            effect: $effect,
+        }
+    };
+}
+
 /// Every command of a device file.
 pub static KEYWORDS: &[Keyword] = &[
-    Keyword {
-        name: "count",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Packets to send; 0: for ever.",
-        effect: store!(count as u64),
-    },
-    Keyword {
-        name: "min_pkt_size",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Smallest size in bytes without FCS, 42 at least.",
-        effect: size!(min_size),
-    },
-    Keyword {
-        name: "max_pkt_size",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Largest size in bytes without FCS, 42 at least.",
-        effect: size!(max_size),
-    },
-    Keyword {
-        name: "pkt_size",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Size in bytes without FCS, 42 at least: smallest and largest at once.",
-        effect: size!(min_size, max_size),
-    },
-    Keyword {
-        name: "imix_weights",
-        aliases: &[],
-        argument: Argument::List,
-        doc: "Mix of sizes: `size,weight size,weight …`, 1 to 20 entries.",
-        effect: imix_weights,
-    },
-    Keyword {
-        name: "debug",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Log more; for all devices.",
-        effect: |k, v, t| {
-            *t.debug = v.number();
-            k.ok(v.number())
-        },
-    },
-    Keyword {
-        name: "frags",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Fragments of the payload in memory; no effect on bytes.",
-        effect: store!(frags as i32),
-    },
-    Keyword {
-        name: "delay",
-        aliases: &["ipg"],
-        argument: Argument::Decimal(10),
-        doc: "Time between transmit calls in ns; 2147483647: never send.",
-        effect: |k, v, t| {
-            let ns = match v.number() {
-                0x7fff_ffff => Delay::NEVER,
-                ns => ns,
-            };
-            t.config.delay = Delay::whole(ns);
-            k.ok(ns)
-        },
-    },
-    Keyword {
-        name: "rate",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Pace in Mb/s of the smallest size, without FCS and what is around a frame.",
-        effect: |k, v, t| {
-            if v.number() == 0 {
+    keyword! { "count", Decimal(10), "Packets to send; 0: for ever.", store!(count as u64) },
+    keyword! { "min_pkt_size", Decimal(10), "Smallest size in bytes without FCS, 42 at least.",
+    size!(min_size) },
+    keyword! { "max_pkt_size", Decimal(10), "Largest size in bytes without FCS, 42 at least.",
+    size!(max_size) },
+    keyword! { "pkt_size", Decimal(10),
+    "Size in bytes without FCS, 42 at least: smallest and largest at once.", size!(min_size, max_size) },
+    keyword! { "imix_weights", List, "Mix of sizes: `size,weight size,weight …`, 1 to 20 entries.",
+    imix_weights },
+    keyword! { "debug", Decimal(10), "Log more; for all devices.", |k, v, t| {
+        *t.debug = v.number();
+        k.ok(v.number())
+    } },
+    keyword! { "frags", Decimal(10), "Fragments of the payload in memory; no effect on bytes.",
+    store!(frags as i32) },
+    keyword! { "delay" "ipg", Decimal(10), "Time between transmit calls in ns; 2147483647: never send.",
+    |k, v, t| {
+        let ns = match v.number() {
+            0x7fff_ffff => Delay::NEVER,
+            ns => ns,
+        };
+        t.config.delay = Delay::whole(ns);
+        k.ok(ns)
+    } },
+    keyword! { "rate", Decimal(10),
+    "Pace in Mb/s of the smallest size, without FCS and what is around a frame.", |k, v, t| {
+        if v.number() == 0 {
+            return Err(Errno::Einval);
+        }
+        t.config.delay = Delay::fraction(u64::from(t.config.min_size) * 8000, v.number());
+        if t.config.delay.shown_ns == 0 {
+            t.warn("rate: comes to no delay at all, which is full speed; set the size first");
+        }
+        k.ok(v.number())
+    } },
+    keyword! { "ratep", Decimal(10), "Pace in packets per second.", |_, v, t| {
+        if v.number() == 0 {
+            return Err(Errno::Einval);
+        }
+        t.config.delay = Delay::fraction(1_000_000_000, v.number());
+        Ok(Some(format!("OK: rate={}", v.number())))
+    } },
+    keyword! { "udp_src_min", Decimal(10), "Lowest UDP source.", store!(udp_src_min as u16) },
+    keyword! { "udp_src_max", Decimal(10), "Bound of the UDP source; itself never sent.",
+    store!(udp_src_max as u16) },
+    keyword! { "udp_dst_min", Decimal(10), "Lowest UDP destination.", store!(udp_dst_min as u16) },
+    keyword! { "udp_dst_max", Decimal(10), "Bound of the UDP destination; itself never sent.",
+    store!(udp_dst_max as u16) },
+    keyword! { "clone_skb", Decimal(10), "How often each built packet is sent; not with a mix of sizes.",
+    |k, v, t| {
+        if v.number() > 0 {
+            if t.config.xmit_mode == XmitMode::NetifReceive || !t.may_share() {
+                return Err(Errno::Eopnotsupp);
+            }
+            if !t.config.imix.is_empty() || !t.config.flags.has(Flags::SHARED) {
                 return Err(Errno::Einval);
             }
-            t.config.delay = Delay::fraction(u64::from(t.config.min_size) * 8000, v.number());
-            if t.config.delay.shown_ns == 0 {
-                t.warn("rate: comes to no delay at all, which is full speed; set the size first");
+        }
+        t.config.clone_skb = v.number() as i32;
+        k.ok(t.config.clone_skb)
+    } },
+    keyword! { "src_mac_count", Decimal(10), "Source MAC addresses to walk through; 0 or 1: one.",
+    store!(src_mac_count as i32) },
+    keyword! { "dst_mac_count", Decimal(10), "Destination MAC addresses to walk through; 0 or 1: one.",
+    store!(dst_mac_count as i32) },
+    keyword! { "burst", Decimal(10), "Times the same packet is sent in one transmit call; 0 becomes 1.",
+    |k, v, t| {
+        if v.number() > 1 {
+            let refused = match t.config.xmit_mode {
+                XmitMode::QueueXmit => true,
+                XmitMode::StartXmit => !t.may_share(),
+                XmitMode::NetifReceive => false,
+            };
+            if refused {
+                return Err(Errno::Eopnotsupp);
             }
-            k.ok(v.number())
-        },
-    },
-    Keyword {
-        name: "ratep",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Pace in packets per second.",
-        effect: |_, v, t| {
-            if v.number() == 0 {
+            if !t.config.flags.has(Flags::SHARED) {
                 return Err(Errno::Einval);
             }
-            t.config.delay = Delay::fraction(1_000_000_000, v.number());
-            Ok(Some(format!("OK: rate={}", v.number())))
-        },
-    },
-    Keyword {
-        name: "udp_src_min",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Lowest UDP source.",
-        effect: store!(udp_src_min as u16),
-    },
-    Keyword {
-        name: "udp_src_max",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Bound of the UDP source; itself never sent.",
-        effect: store!(udp_src_max as u16),
-    },
-    Keyword {
-        name: "udp_dst_min",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Lowest UDP destination.",
-        effect: store!(udp_dst_min as u16),
-    },
-    Keyword {
-        name: "udp_dst_max",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Bound of the UDP destination; itself never sent.",
-        effect: store!(udp_dst_max as u16),
-    },
-    Keyword {
-        name: "clone_skb",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "How often each built packet is sent; not with a mix of sizes.",
-        effect: |k, v, t| {
-            if v.number() > 0 {
-                if t.config.xmit_mode == XmitMode::NetifReceive || !t.may_share() {
-                    return Err(Errno::Eopnotsupp);
-                }
-                if !t.config.imix.is_empty() || !t.config.flags.has(Flags::SHARED) {
-                    return Err(Errno::Einval);
-                }
+        }
+        t.config.burst = v.number().max(1) as i32;
+        k.ok(t.config.burst as u32)
+    } },
+    keyword! { "node", Decimal(10),
+    "NUMA node; checked and shown: frame memory is on the node of the worker's CPU, with the flag NODE.",
+    |k, v, t| {
+        let node = i32::try_from(v.number()).ok();
+        match node.filter(|n| t.world.node_possible(*n)) {
+            Some(node) => {
+                t.config.node = Some(node);
+                k.ok(node)
             }
-            t.config.clone_skb = v.number() as i32;
-            k.ok(t.config.clone_skb)
-        },
-    },
-    Keyword {
-        name: "src_mac_count",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Source MAC addresses to walk through; 0 or 1: one.",
-        effect: store!(src_mac_count as i32),
-    },
-    Keyword {
-        name: "dst_mac_count",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Destination MAC addresses to walk through; 0 or 1: one.",
-        effect: store!(dst_mac_count as i32),
-    },
-    Keyword {
-        name: "burst",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Times the same packet is sent in one transmit call; 0 becomes 1.",
-        effect: |k, v, t| {
-            if v.number() > 1 {
-                let refused = match t.config.xmit_mode {
-                    XmitMode::QueueXmit => true,
-                    XmitMode::StartXmit => !t.may_share(),
-                    XmitMode::NetifReceive => false,
-                };
-                if refused {
-                    return Err(Errno::Eopnotsupp);
-                }
-                if !t.config.flags.has(Flags::SHARED) {
-                    return Err(Errno::Einval);
-                }
+            None => Ok(Some("ERROR: node not possible".to_owned())),
+        }
+    } },
+    keyword! { "xmit_mode", Word(31), "start_xmit, netif_receive or queue_xmit.", |k, v, t| {
+        let mode = match v.word() {
+            "start_xmit" => XmitMode::StartXmit,
+            "queue_xmit" => XmitMode::QueueXmit,
+            "netif_receive" if t.config.clone_skb > 0 => return Err(Errno::Eopnotsupp),
+            "netif_receive" => XmitMode::NetifReceive,
+            other => {
+                return Ok(Some(format!(
+                    "xmit_mode -:{other}:- unknown\nAvailable modes: start_xmit, netif_receive\n"
+                )));
             }
-            t.config.burst = v.number().max(1) as i32;
-            k.ok(t.config.burst as u32)
-        },
-    },
-    Keyword {
-        name: "node",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "NUMA node; checked and shown: frame memory is on the node of the worker's CPU, with the flag NODE.",
-        effect: |k, v, t| {
-            let node = i32::try_from(v.number()).ok();
-            match node.filter(|n| t.world.node_possible(*n)) {
-                Some(node) => {
-                    t.config.node = Some(node);
-                    k.ok(node)
-                }
-                None => Ok(Some("ERROR: node not possible".to_owned())),
-            }
-        },
-    },
-    Keyword {
-        name: "xmit_mode",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "start_xmit, netif_receive or queue_xmit.",
-        effect: |k, v, t| {
-            let mode = match v.word() {
-                "start_xmit" => XmitMode::StartXmit,
-                "queue_xmit" => XmitMode::QueueXmit,
-                "netif_receive" if t.config.clone_skb > 0 => return Err(Errno::Eopnotsupp),
-                "netif_receive" => XmitMode::NetifReceive,
-                other => {
-                    return Ok(Some(format!(
-                        "xmit_mode -:{other}:- unknown\nAvailable modes: start_xmit, netif_receive\n"
-                    )));
-                }
-            };
-            t.config.xmit_mode = mode;
-            k.ok(v.word())
-        },
-    },
-    Keyword {
-        name: "flag",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "A flag to set, or to clear with `!` before it.",
-        effect: flag,
-    },
-    Keyword {
-        name: "dst_min",
-        aliases: &["dst"],
-        argument: Argument::Word(31),
-        doc: "Lowest IPv4 destination.",
-        effect: ipv4!(dst_min),
-    },
-    Keyword {
-        name: "dst_max",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "Highest IPv4 destination.",
-        effect: ipv4!(dst_max),
-    },
-    Keyword {
-        name: "src_min",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "Lowest IPv4 source; the address of the interface unless written.",
-        effect: ipv4!(src_min),
-    },
-    Keyword {
-        name: "src_max",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "Highest IPv4 source.",
-        effect: ipv4!(src_max),
-    },
-    Keyword {
-        name: "dst6",
-        aliases: &[],
-        argument: Argument::Word(127),
-        doc: "IPv6 destination; switches IPv6 on.",
-        effect: ipv6!(dst6, daddr6),
-    },
-    Keyword {
-        name: "dst6_min",
-        aliases: &[],
-        argument: Argument::Word(127),
-        doc: "Bits always set in a random IPv6 destination; switches IPv6 on.",
-        effect: ipv6!(dst6_min, daddr6),
-    },
-    Keyword {
-        name: "dst6_max",
-        aliases: &[],
-        argument: Argument::Word(127),
-        doc: "Bits that may be set in a random IPv6 destination; switches IPv6 on.",
-        effect: ipv6!(dst6_max),
-    },
-    Keyword {
-        name: "src6",
-        aliases: &[],
-        argument: Argument::Word(127),
-        doc: "IPv6 source; switches IPv6 on.",
-        effect: ipv6!(src6, saddr6),
-    },
-    Keyword {
-        name: "dst_mac",
-        aliases: &["dstmac"],
-        argument: Argument::Word(31),
-        doc: "Destination MAC address, `hh:hh:hh:hh:hh:hh`.",
-        effect: |_, v, t| {
-            t.config.dst_mac = address::mac(v.word()).ok_or(Errno::Einval)?;
-            Ok(Some(format!("OK: dstmac {}", t.config.dst_mac)))
-        },
-    },
-    Keyword {
-        name: "src_mac",
-        aliases: &["srcmac"],
-        argument: Argument::Word(31),
-        doc: "Source MAC address; the address of the interface unless written.",
-        effect: |_, v, t| {
-            let mac = address::mac(v.word()).ok_or(Errno::Einval)?;
-            t.config.src_mac = Some(mac).filter(|m| *m != wb_model::units::Mac::default());
-            Ok(Some(format!("OK: srcmac {mac}")))
-        },
-    },
-    Keyword {
-        name: "clear_counters",
-        aliases: &[],
-        argument: Argument::None,
-        doc: "Counters of the run to zero.",
-        effect: |_, _, t| {
-            t.config.clears += 1;
-            Ok(Some("OK: Clearing counters.\n".to_owned()))
-        },
-    },
-    Keyword {
-        name: "flows",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Slots of the flow table, 65536 at most.",
-        effect: |k, v, t| {
-            t.config.flows = v.number().min(u64::from(DeviceConfig::MAX_FLOWS)) as u32;
-            k.ok(t.config.flows)
-        },
-    },
-    Keyword {
-        name: "flowlen",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Packets of one flow.",
-        effect: store!(flow_len as u32),
-    },
-    Keyword {
-        name: "spi",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Security association; shown, nothing is encrypted.",
-        effect: store!(spi as u32),
-    },
-    Keyword {
-        name: "queue_map_min",
-        aliases: &[],
-        argument: Argument::Decimal(5),
-        doc: "First transmit queue, from 0.",
-        effect: store!(queue_min as u16),
-    },
-    Keyword {
-        name: "queue_map_max",
-        aliases: &[],
-        argument: Argument::Decimal(5),
-        doc: "Last transmit queue, from 0.",
-        effect: store!(queue_max as u16),
-    },
-    Keyword {
-        name: "mpls",
-        aliases: &[],
-        argument: Argument::List,
-        doc: "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.",
-        effect: mpls,
-    },
-    Keyword {
-        name: "vlan_id",
-        aliases: &[],
-        argument: Argument::Decimal(4),
-        doc: "VLAN id, 0 to 4095; more takes both tags off. Takes labels off.",
-        effect: |k, v, t| {
-            if v.number() > 4095 {
-                vlans_off(t.config);
-                return Ok(None);
-            }
-            t.config.vlan.id = Some(v.number() as u16);
-            t.config.labels.clear();
-            k.ok(v.number())
-        },
-    },
-    Keyword {
-        name: "vlan_p",
-        aliases: &[],
-        argument: Argument::Decimal(1),
-        doc: "VLAN priority, 0 to 7.",
-        effect: tag_part!(vlan.priority, 7),
-    },
-    Keyword {
-        name: "vlan_cfi",
-        aliases: &[],
-        argument: Argument::Decimal(1),
-        doc: "The bit after the VLAN priority.",
-        effect: tag_part!(vlan.cfi, 1),
-    },
-    Keyword {
-        name: "svlan_id",
-        aliases: &[],
-        argument: Argument::Decimal(4),
-        doc: "Id of the outer VLAN tag, 0 to 4095, where there is an inner one; else takes both off.",
-        effect: |k, v, t| {
-            if v.number() > 4095 || t.config.vlan.id.is_none() {
-                vlans_off(t.config);
-                return Ok(None);
-            }
-            t.config.svlan.id = Some(v.number() as u16);
-            t.config.labels.clear();
-            k.ok(v.number())
-        },
-    },
-    Keyword {
-        name: "svlan_p",
-        aliases: &[],
-        argument: Argument::Decimal(1),
-        doc: "Priority of the outer VLAN tag, 0 to 7.",
-        effect: tag_part!(svlan.priority, 7),
-    },
-    Keyword {
-        name: "svlan_cfi",
-        aliases: &[],
-        argument: Argument::Decimal(1),
-        doc: "The bit after the priority of the outer VLAN tag.",
-        effect: tag_part!(svlan.cfi, 1),
-    },
-    Keyword {
-        name: "tos",
-        aliases: &[],
-        argument: Argument::HexByte,
-        doc: "IPv4 type of service, two hexadecimal digits.",
-        effect: hex_byte!(tos),
-    },
-    Keyword {
-        name: "traffic_class",
-        aliases: &[],
-        argument: Argument::HexByte,
-        doc: "IPv6 traffic class, two hexadecimal digits.",
-        effect: hex_byte!(traffic_class),
-    },
-    Keyword {
-        name: "skb_priority",
-        aliases: &[],
-        argument: Argument::Decimal(9),
-        doc: "Priority in the queueing discipline.",
-        effect: store!(skb_priority as u32),
-    },
-    Keyword {
-        name: "config",
-        aliases: &[],
-        argument: Argument::Decimal(10),
-        doc: "Announced packets in old receivers; accepted, no effect.",
-        effect: |k, v, _| k.ok(v.number()),
-    },
-    Keyword {
-        name: "duration",
-        aliases: &[],
-        argument: Argument::Word(31),
-        doc: "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
-              The kernel has no such command.",
-        effect: |k, v, t| match v.word().parse::<Span>() {
-            Ok(span) => {
-                // A plan holds it as a signed number.
-                t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);
-                k.ok(span)
-            }
-            Err(_) if v.word() == "0" => {
-                t.config.duration_ns = 0;
-                k.ok(0)
-            }
-            Err(_) => Ok(Some(
-                "ERROR: duration must be a time such as 10s or 500ms, or 0".to_owned(),
-            )),
-        },
-    },
+        };
+        t.config.xmit_mode = mode;
+        k.ok(v.word())
+    } },
+    keyword! { "flag", Word(31), "A flag to set, or to clear with `!` before it.", flag },
+    keyword! { "dst_min" "dst", Word(31), "Lowest IPv4 destination.", ipv4!(dst_min) },
+    keyword! { "dst_max", Word(31), "Highest IPv4 destination.", ipv4!(dst_max) },
+    keyword! { "src_min", Word(31), "Lowest IPv4 source; the address of the interface unless written.",
+    ipv4!(src_min) },
+    keyword! { "src_max", Word(31), "Highest IPv4 source.", ipv4!(src_max) },
+    keyword! { "dst6", Word(127), "IPv6 destination; switches IPv6 on.", ipv6!(dst6, daddr6) },
+    keyword! { "dst6_min", Word(127), "Bits always set in a random IPv6 destination; switches IPv6 on.",
+    ipv6!(dst6_min, daddr6) },
+    keyword! { "dst6_max", Word(127),
+    "Bits that may be set in a random IPv6 destination; switches IPv6 on.", ipv6!(dst6_max) },
+    keyword! { "src6", Word(127), "IPv6 source; switches IPv6 on.", ipv6!(src6, saddr6) },
+    keyword! { "dst_mac" "dstmac", Word(31), "Destination MAC address, `hh:hh:hh:hh:hh:hh`.", |_, v, t| {
+        t.config.dst_mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+        Ok(Some(format!("OK: dstmac {}", t.config.dst_mac)))
+    } },
+    keyword! { "src_mac" "srcmac", Word(31),
+    "Source MAC address; the address of the interface unless written.", |_, v, t| {
+        let mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+        t.config.src_mac = Some(mac).filter(|m| *m != wb_model::units::Mac::default());
+        Ok(Some(format!("OK: srcmac {mac}")))
+    } },
+    keyword! { "clear_counters", None, "Counters of the run to zero.", |_, _, t| {
+        t.config.clears += 1;
+        Ok(Some("OK: Clearing counters.\n".to_owned()))
+    } },
+    keyword! { "flows", Decimal(10), "Slots of the flow table, 65536 at most.", |k, v, t| {
+        t.config.flows = v.number().min(u64::from(DeviceConfig::MAX_FLOWS)) as u32;
+        k.ok(t.config.flows)
+    } },
+    keyword! { "flowlen", Decimal(10), "Packets of one flow.", store!(flow_len as u32) },
+    keyword! { "spi", Decimal(10), "Security association; shown, nothing is encrypted.", store!(spi as u32) },
+    keyword! { "queue_map_min", Decimal(5), "First transmit queue, from 0.", store!(queue_min as u16) },
+    keyword! { "queue_map_max", Decimal(5), "Last transmit queue, from 0.", store!(queue_max as u16) },
+    keyword! { "mpls", List,
+    "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.", mpls },
+    keyword! { "vlan_id", Decimal(4), "VLAN id, 0 to 4095; more takes both tags off. Takes labels off.",
+    |k, v, t| {
+        if v.number() > 4095 {
+            vlans_off(t.config);
+            return Ok(None);
+        }
+        t.config.vlan.id = Some(v.number() as u16);
+        t.config.labels.clear();
+        k.ok(v.number())
+    } },
+    keyword! { "vlan_p", Decimal(1), "VLAN priority, 0 to 7.", tag_part!(vlan.priority, 7) },
+    keyword! { "vlan_cfi", Decimal(1), "The bit after the VLAN priority.", tag_part!(vlan.cfi, 1) },
+    keyword! { "svlan_id", Decimal(4),
+    "Id of the outer VLAN tag, 0 to 4095, where there is an inner one; else takes both off.",
+    |k, v, t| {
+        if v.number() > 4095 || t.config.vlan.id.is_none() {
+            vlans_off(t.config);
+            return Ok(None);
+        }
+        t.config.svlan.id = Some(v.number() as u16);
+        t.config.labels.clear();
+        k.ok(v.number())
+    } },
+    keyword! { "svlan_p", Decimal(1), "Priority of the outer VLAN tag, 0 to 7.",
+    tag_part!(svlan.priority, 7) },
+    keyword! { "svlan_cfi", Decimal(1), "The bit after the priority of the outer VLAN tag.",
+    tag_part!(svlan.cfi, 1) },
+    keyword! { "tos", HexByte, "IPv4 type of service, two hexadecimal digits.", hex_byte!(tos) },
+    keyword! { "traffic_class", HexByte, "IPv6 traffic class, two hexadecimal digits.",
+    hex_byte!(traffic_class) },
+    keyword! { "skb_priority", Decimal(9), "Priority in the queueing discipline.",
+    store!(skb_priority as u32) },
+    keyword! { "config", Decimal(10), "Announced packets in old receivers; accepted, no effect.",
+    |k, v, _| k.ok(v.number()) },
+    keyword! { "duration", Word(31),
+    "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
+          The kernel has no such command.", |k, v, t| match v.word().parse::<Span>() {
+        Ok(span) => {
+            // A plan holds it as a signed number.
+            t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);
+            k.ok(span)
+        }
+        Err(_) if v.word() == "0" => {
+            t.config.duration_ns = 0;
+            k.ok(0)
+        }
+        Err(_) => Ok(Some(
+            "ERROR: duration must be a time such as 10s or 500ms, or 0".to_owned(),
+        )),
+    } },
 ];
 
 fn vlans_off(config: &mut DeviceConfig) {
