@@ -92,19 +92,31 @@ impl std::error::Error for PlanError {}
 pub type PlanWarnings = Vec<String>;
 
 #[derive(Default)]
-struct Findings {
-    problems: Vec<PlanProblem>,
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<PlanProblem>,
     warnings: PlanWarnings,
 }
 
 impl Findings {
-    fn problem(&mut self, place: &str, what: impl Into<String>) {
+    pub(crate) fn problem(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.problems.push(PlanProblem {
-            place: place.to_owned(),
+            place: place.into(),
             what: what.into(),
         });
     }
 }
+
+/// Rules, in the order in which they are told. Of each: when it is broken; the place; what is wrong and
+/// what is allowed, with its arguments.
+macro_rules! rules {
+    ($found:ident: $($broken:expr => $place:expr, $what:literal $(, $argument:expr)*;)*) => {
+        $(if $broken {
+            $found.problem($place, format!($what $(, $argument)*));
+        })*
+    };
+}
+
+pub(crate) use rules;
 
 impl Plan {
     fn check_criteria(&self, found: &mut Findings) {
@@ -134,35 +146,20 @@ impl Plan {
         let devices = !(self.devices.is_empty() && self.watches.is_empty());
         let others = devices || !self.traffic.is_empty() || !self.captures.is_empty();
         let sockets = !self.sockets.is_empty() || self.socket_server.is_some();
-        if !others && self.loads.is_empty() && !sockets {
-            found.problem("plan", "there is nothing to do; add a [[traffic]] job");
-        }
-        if !self.traffic.is_empty() && devices {
-            found.problem("plan", "it has traffic and devices; make two plans of it");
-        }
-        if !self.captures.is_empty() && (devices || !self.traffic.is_empty()) {
-            found.problem(
-                "plan",
-                "it captures and does other things; make two plans of it",
-            );
-        }
-        if self.captures.len() > 1 {
-            found.problem("plan", "it has several captures; name all ports in one");
-        }
-        if others && !self.loads.is_empty() {
-            found.problem(
-                "plan",
-                "it has loads and does other things; make two plans of it",
-            );
-        }
-        if sockets && (others || !self.loads.is_empty()) {
-            found.problem(
-                "plan",
-                "it has socket tests and does other things; make two plans of it",
-            );
-        }
-        if !self.sockets.is_empty() && self.socket_server.is_some() {
-            found.problem("plan", "it is client and server; make two plans of it");
+        rules! { found:
+            !others && self.loads.is_empty() && !sockets =>
+                "plan", "there is nothing to do; add a [[traffic]] job";
+            !self.traffic.is_empty() && devices =>
+                "plan", "it has traffic and devices; make two plans of it";
+            !self.captures.is_empty() && (devices || !self.traffic.is_empty()) =>
+                "plan", "it captures and does other things; make two plans of it";
+            self.captures.len() > 1 => "plan", "it has several captures; name all ports in one";
+            others && !self.loads.is_empty() =>
+                "plan", "it has loads and does other things; make two plans of it";
+            sockets && (others || !self.loads.is_empty()) =>
+                "plan", "it has socket tests and does other things; make two plans of it";
+            !self.sockets.is_empty() && self.socket_server.is_some() =>
+                "plan", "it is client and server; make two plans of it";
         }
         self.check_sockets(&mut found);
         self.check_criteria(&mut found);
@@ -170,11 +167,9 @@ impl Plan {
         self.check_devices(&mut found);
         self.check_rings(&mut found);
         self.check_captures(&mut found);
-        if !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) {
-            found.problem(
-                "interval",
-                format!("{} is not between 100ms and 1m", self.interval),
-            );
+        rules! { found:
+            !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) =>
+                "interval", "{} is not between 100ms and 1m", self.interval;
         }
         for (i, job) in self.traffic.iter().enumerate() {
             let place = if self.traffic.len() == 1 {
@@ -193,11 +188,8 @@ impl Plan {
                     .map(move |s| u64::from(s.flow_count()) * if j.bidir { 2 } else { 1 })
             })
             .sum();
-        if total > u64::from(MAX_FLOWS) {
-            found.problem(
-                "plan",
-                format!("{total} flows in all; at most {MAX_FLOWS} are allowed"),
-            );
+        rules! { found:
+            total > u64::from(MAX_FLOWS) => "plan", "{total} flows in all; at most {MAX_FLOWS} are allowed";
         }
         if found.problems.is_empty() {
             Ok(found.warnings)
@@ -217,30 +209,13 @@ impl Plan {
             }
             // Frames that take different ways may leave by one interface.
             let way = (port.locator.place(), port.way as u8, port.priority);
-            if port.locator.is_interface() && !places.insert(way) {
-                found.problem(
-                    &place,
-                    format!(
-                        "{} is already another port of this plan",
-                        port.locator.place()
-                    ),
-                );
-            }
-            if !(1..=64).contains(&port.workers) {
-                found.problem(
-                    &place,
-                    format!("{} workers; 1 to 64 are allowed", port.workers),
-                );
-            }
-            if !port.cpus.is_empty() && port.cpus.len() != port.workers as usize {
-                found.problem(
-                    &place,
-                    format!(
-                        "{} CPUs for {} workers; name one for each",
-                        port.cpus.len(),
-                        port.workers
-                    ),
-                );
+            rules! { found:
+                port.locator.is_interface() && !places.insert(way) =>
+                    &place, "{} is already another port of this plan", port.locator.place();
+                !(1..=64).contains(&port.workers) =>
+                    &place, "{} workers; 1 to 64 are allowed", port.workers;
+                !port.cpus.is_empty() && port.cpus.len() != port.workers as usize =>
+                    &place, "{} CPUs for {} workers; name one for each", port.cpus.len(), port.workers;
             }
         }
     }
@@ -249,133 +224,97 @@ impl Plan {
     fn check_rings(&self, found: &mut Findings) {
         const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
         for port in &self.ports {
-            let mut problem = |what: String| found.problem(&format!("port {}", port.name), what);
+            let place = format!("port {}", port.name);
             let block = port.block_bytes;
             if block != 0 {
                 if !block.is_power_of_two() || block < 4096 {
-                    problem(format!(
-                        "block_bytes is {block}; a power of two from 4096 on"
-                    ));
+                    found.problem(
+                        &place,
+                        format!("block_bytes is {block}; a power of two from 4096 on"),
+                    );
                 } else if port.ring_bytes != 0 && block > port.ring_bytes / 2 {
-                    problem(format!(
-                        "block_bytes is {block}; at most half of ring_bytes, which is {}",
-                        port.ring_bytes
-                    ));
+                    found.problem(
+                        &place,
+                        format!(
+                            "block_bytes is {block}; at most half of ring_bytes, which is {}",
+                            port.ring_bytes
+                        ),
+                    );
                 }
             }
             for (key, slots) in [("xdp_ring", port.xdp_ring), ("xdp_fill", port.xdp_fill)] {
-                if slots != 0 && (!slots.is_power_of_two() || !RING.contains(&slots)) {
-                    problem(format!(
-                        "{key} is {slots}; a power of two from {} to {}",
-                        RING.start(),
-                        RING.end()
-                    ));
+                rules! { found:
+                    slots != 0 && (!slots.is_power_of_two() || !RING.contains(&slots)) =>
+                        &place, "{key} is {slots}; a power of two from {} to {}", RING.start(), RING.end();
                 }
             }
-            if ![0, 2048, 4096].contains(&port.xdp_chunk) {
-                problem(format!("xdp_chunk is {}; 2048 or 4096", port.xdp_chunk));
+            rules! { found:
+                ![0, 2048, 4096].contains(&port.xdp_chunk) =>
+                    &place, "xdp_chunk is {}; 2048 or 4096", port.xdp_chunk;
             }
             let by_xdp = port.locator.driver == Some(crate::Driver::Xdp);
             let for_xdp = !port.queues.is_empty()
                 || port.xdp_ring != 0
                 || port.xdp_fill != 0
                 || port.xdp_chunk != 0;
-            if for_xdp && !by_xdp {
-                problem(
-                    "queues, xdp_ring, xdp_fill and xdp_chunk are for ports opened by xdp"
-                        .to_owned(),
-                );
-            }
-            if block != 0 && by_xdp {
-                problem("block_bytes is not for ports opened by xdp".to_owned());
-            }
-            if (1..port.queues.len()).any(|i| port.queues[..i].contains(&port.queues[i])) {
-                problem("a receive queue is named twice".to_owned());
-            }
-            if port.queues.len() > 64 {
-                problem("more than 64 receive queues".to_owned());
+            rules! { found:
+                for_xdp && !by_xdp =>
+                    &place,
+                    "queues, xdp_ring, xdp_fill and xdp_chunk are for ports opened by xdp";
+                block != 0 && by_xdp => &place, "block_bytes is not for ports opened by xdp";
+                (1..port.queues.len()).any(|i| port.queues[..i].contains(&port.queues[i])) =>
+                    &place, "a receive queue is named twice";
+                port.queues.len() > 64 => &place, "more than 64 receive queues";
             }
         }
     }
 
     fn check_captures(&self, found: &mut Findings) {
         for job in &self.captures {
-            let mut problem = |what: String| found.problem("capture", what);
-            if job.ports.is_empty() {
-                problem("it names no port".to_owned());
-            }
+            rules! { found: job.ports.is_empty() => "capture", "it names no port"; }
             for (i, name) in job.ports.iter().enumerate() {
-                if !self.ports.iter().any(|p| p.name == *name) {
-                    problem(format!("no port is named {name:?}"));
-                }
-                if job.ports[..i].contains(name) {
-                    problem(format!("port {name:?} is named twice"));
+                rules! { found:
+                    !self.ports.iter().any(|p| p.name == *name) => "capture", "no port is named {name:?}";
+                    job.ports[..i].contains(name) => "capture", "port {name:?} is named twice";
                 }
             }
-            if !(1..=262_144).contains(&job.snap_len) {
-                problem(format!(
-                    "snap_len is {}; 1 to 262144 are allowed",
-                    job.snap_len
-                ));
-            }
-            if job.count == Some(0) {
-                problem("count is 0; at least 1 frame".to_owned());
-            }
-            if job.duration.is_some_and(|d| d == Span::default()) {
-                problem("duration is 0".to_owned());
-            }
-            if !(Span::from_millis(1)..=Span::from_secs(1)).contains(&job.block_timeout) {
-                problem(format!(
-                    "block_timeout is {}; 1ms to 1s are allowed",
-                    job.block_timeout
-                ));
-            }
-            if job.user.is_some() && (job.offloads_off || job.realtime) {
-                problem(
-                    "user gives up the privileges that offloads_off and realtime need later"
-                        .to_owned(),
-                );
+            rules! { found:
+                !(1..=262_144).contains(&job.snap_len) =>
+                    "capture", "snap_len is {}; 1 to 262144 are allowed", job.snap_len;
+                job.count == Some(0) => "capture", "count is 0; at least 1 frame";
+                job.duration.is_some_and(|d| d == Span::default()) => "capture", "duration is 0";
+                !(Span::from_millis(1)..=Span::from_secs(1)).contains(&job.block_timeout) =>
+                    "capture", "block_timeout is {}; 1ms to 1s are allowed", job.block_timeout;
+                job.user.is_some() && (job.offloads_off || job.realtime) =>
+                    "capture",
+                    "user gives up the privileges that offloads_off and realtime need later";
             }
             let Some(output) = &job.output else { continue };
-            if output.path.is_empty() {
-                problem("output.path is empty; - is standard output".to_owned());
-            }
-            if !output.buffer_bytes.is_power_of_two()
-                || !(64 << 10..=16 << 20).contains(&output.buffer_bytes)
-            {
-                problem(format!(
-                    "output.buffer_bytes is {}; a power of two from 64 KiB to 16 MiB",
-                    output.buffer_bytes
-                ));
-            }
-            if !(2..=4096).contains(&output.buffers) {
-                problem(format!(
-                    "output.buffers is {}; 2 to 4096 are allowed",
-                    output.buffers
-                ));
+            rules! { found:
+                output.path.is_empty() => "capture", "output.path is empty; - is standard output";
+                !output.buffer_bytes.is_power_of_two()
+                    || !(64 << 10..=16 << 20).contains(&output.buffer_bytes) =>
+                    "capture", "output.buffer_bytes is {}; a power of two from 64 KiB to 16 MiB",
+                    output.buffer_bytes;
+                !(2..=4096).contains(&output.buffers) =>
+                    "capture", "output.buffers is {}; 2 to 4096 are allowed", output.buffers;
             }
             let rotates =
                 output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
-            if output.path == "-" && rotates {
-                problem("standard output cannot be a row of files".to_owned());
-            }
-            if output.path == "-" && (output.part || output.command.is_some()) {
-                problem(
-                    "standard output is no file that gets a name or is given to a program"
-                        .to_owned(),
-                );
-            }
-            if output.command.as_ref().is_some_and(String::is_empty) {
-                problem("output.command is empty; it is a program".to_owned());
-            }
-            if output.files > 0 && !rotates {
-                problem("output.files needs a size, a time or a number of frames to begin the next file at".to_owned());
-            }
-            if output.file_limit > 0 && output.rotate_time.is_none() {
-                problem("output.file_limit counts files of rotate_time; there is none".to_owned());
-            }
-            if output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) {
-                problem("output.rotate_time is below 1ms".to_owned());
+            rules! { found:
+                output.path == "-" && rotates => "capture", "standard output cannot be a row of files";
+                output.path == "-" && (output.part || output.command.is_some()) =>
+                    "capture",
+                    "standard output is no file that gets a name or is given to a program";
+                output.command.as_ref().is_some_and(String::is_empty) =>
+                    "capture", "output.command is empty; it is a program";
+                output.files > 0 && !rotates =>
+                    "capture",
+                    "output.files needs a size, a time or a number of frames to begin the next file at";
+                output.file_limit > 0 && output.rotate_time.is_none() =>
+                    "capture", "output.file_limit counts files of rotate_time; there is none";
+                output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) =>
+                    "capture", "output.rotate_time is below 1ms";
             }
         }
     }
@@ -413,23 +352,18 @@ impl Plan {
                     what: problem.what,
                 }));
             let Some(port) = self.ports.iter().find(|p| p.name == job.port) else {
-                if !job.port.is_empty() {
-                    found.problem(&place, format!("no port is named {:?}", job.port));
-                }
+                rules! { found: !job.port.is_empty() => &place, "no port is named {:?}", job.port; }
                 continue;
             };
-            if self.loads[..i].iter().any(|other| other.port == job.port) {
-                found.problem(&place, format!("port {:?} has a load already", job.port));
+            rules! { found:
+                self.loads[..i].iter().any(|other| other.port == job.port) =>
+                    &place, "port {:?} has a load already", job.port;
             }
             let answers = job.worker_answers.len();
-            if answers != 0 && answers != port.workers as usize {
-                found.problem(
+            rules! { found:
+                answers != 0 && answers != port.workers as usize =>
                     &format!("{place}, worker_answers"),
-                    format!(
-                        "{answers} answers for the {} workers of its port; one for each",
-                        port.workers
-                    ),
-                );
+                    "{answers} answers for the {} workers of its port; one for each", port.workers;
             }
         }
     }
@@ -438,21 +372,13 @@ impl Plan {
         let port = |name: &str| self.ports.iter().find(|p| p.name == name);
         for (i, device) in self.devices.iter().enumerate() {
             let place = format!("device {}", i + 1);
-            if port(&device.port).is_none() {
-                found.problem(&place, format!("no port is named {:?}", device.port));
-            }
-            if device.settings.name.is_empty() {
-                found.problem(&place, "settings.name is empty; every device needs a name");
-            }
-            if (1..DeviceConfig::SMALLEST).contains(&device.settings.min_size) {
-                found.problem(
-                    &place,
-                    format!(
-                        "settings.min_size is {}; at least {}, or 0 for the smallest",
-                        device.settings.min_size,
-                        DeviceConfig::SMALLEST
-                    ),
-                );
+            rules! { found:
+                port(&device.port).is_none() => &place, "no port is named {:?}", device.port;
+                device.settings.name.is_empty() =>
+                    &place, "settings.name is empty; every device needs a name";
+                (1..DeviceConfig::SMALLEST).contains(&device.settings.min_size) =>
+                    &place, "settings.min_size is {}; at least {}, or 0 for the smallest",
+                    device.settings.min_size, DeviceConfig::SMALLEST;
             }
             let settings = &device.settings;
             for (what, value, most) in [
@@ -464,30 +390,20 @@ impl Plan {
                     DeviceConfig::MAX_FLOWS as usize,
                 ),
             ] {
-                if value > most {
-                    found.problem(
-                        &place,
-                        format!("settings.{what}: {value}; at most {most} are allowed"),
-                    );
+                rules! { found:
+                    value > most => &place, "settings.{what}: {value}; at most {most} are allowed";
                 }
             }
         }
         for (i, watch) in self.watches.iter().enumerate() {
             let place = format!("watch {}", i + 1);
-            if port(&watch.port).is_none() {
-                found.problem(&place, format!("no port is named {:?}", watch.port));
-            }
-            if self.devices.iter().any(|d| d.port == watch.port) {
-                found.problem(
-                    &place,
-                    format!("port {:?} sends; watch from another", watch.port),
-                );
-            }
-            if self.watches[..i].iter().any(|w| w.port == watch.port) {
-                found.problem(&place, format!("port {:?} is watched already", watch.port));
-            }
-            if watch.duration.is_some_and(|d| d == Span::default()) {
-                found.problem(&place, "duration is 0");
+            rules! { found:
+                port(&watch.port).is_none() => &place, "no port is named {:?}", watch.port;
+                self.devices.iter().any(|d| d.port == watch.port) =>
+                    &place, "port {:?} sends; watch from another", watch.port;
+                self.watches[..i].iter().any(|w| w.port == watch.port) =>
+                    &place, "port {:?} is watched already", watch.port;
+                watch.duration.is_some_and(|d| d == Span::default()) => &place, "duration is 0";
             }
         }
     }
@@ -498,7 +414,7 @@ impl Plan {
                 && !self.ports.iter().any(|p| p.name == *name)
             {
                 found.problem(
-                    &format!("{place}, {end}"),
+                    format!("{place}, {end}"),
                     format!("no port is named {name:?}"),
                 );
             }
@@ -513,17 +429,11 @@ impl Plan {
             }
             _ => {}
         }
-        if job.bidir && (job.tx.is_none() || job.rx.is_none()) {
-            found.problem(place, "bidir needs both tx and rx");
-        }
-        if job.tx.is_some() && job.count == Some(0) {
-            found.problem(place, "count is 0; at least 1 frame");
-        }
-        if job.duration.is_some_and(|d| d == Span::default()) {
-            found.problem(place, "duration is 0");
-        }
-        if job.drain > Span::from_secs(60) {
-            found.problem(place, format!("drain is {}; at most 1m", job.drain));
+        rules! { found:
+            job.bidir && (job.tx.is_none() || job.rx.is_none()) => place, "bidir needs both tx and rx";
+            job.tx.is_some() && job.count == Some(0) => place, "count is 0; at least 1 frame";
+            job.duration.is_some_and(|d| d == Span::default()) => place, "duration is 0";
+            job.drain > Span::from_secs(60) => place, "drain is {}; at most 1m", job.drain;
         }
         for (i, stream) in job.streams.iter().enumerate() {
             let place = if job.streams.len() == 1 {
@@ -547,49 +457,43 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     {
         found.problem(place, "src and dst are of different IP families");
     }
-    if stream.ipv6 && !stream.is_ipv6() {
-        found.problem(place, "IPv6 is asked for, but the addresses are IPv4");
-    }
-    if stream.proto == Proto::Arp && stream.is_ipv6() {
-        found.problem(place, "ARP knows IPv4 addresses only");
+    rules! { found:
+        stream.ipv6 && !stream.is_ipv6() => place, "IPv6 is asked for, but the addresses are IPv4";
+        stream.proto == Proto::Arp && stream.is_ipv6() => place, "ARP knows IPv4 addresses only";
     }
     check_size(place, stream, found);
     check_rate(place, stream, found);
     match stream.flows {
         Some(flows) if !(1..=MAX_FLOWS).contains(&flows) => {
             found.problem(
-                &at("flows"),
+                at("flows"),
                 format!("{flows} is not between 1 and {MAX_FLOWS}"),
             );
         }
         Some(flows) if u128::from(flows) > stream.tuples() => {
             found.problem(
-                &at("flows"),
-                format!("{flows} flows, but the ranges give only {} different 5-tuples; widen --src, --dst, --sport or --dport", stream.tuples()),
+                at("flows"),
+                format!(
+                    "{flows} flows, but the ranges give only {} different 5-tuples; widen --src, --dst, \
+                     --sport or --dport",
+                    stream.tuples()
+                ),
             );
         }
         _ => {}
     }
-    if stream.vlan.len() > 4 {
-        found.problem(
-            &at("vlan"),
-            format!("{} tags; at most 4", stream.vlan.len()),
-        );
-    }
-    if stream.mpls.len() > 8 {
-        found.problem(
-            &at("mpls"),
-            format!("{} labels; at most 8", stream.mpls.len()),
-        );
+    rules! { found:
+        stream.vlan.len() > 4 => &at("vlan"), "{} tags; at most 4", stream.vlan.len();
+        stream.mpls.len() > 8 => &at("mpls"), "{} labels; at most 8", stream.mpls.len();
     }
     if let Some(label) = stream.mpls.iter().find(|l| **l > 0xf_ffff) {
         found.problem(
-            &at("mpls"),
+            at("mpls"),
             format!("label {label} is not between 0 and 1048575"),
         );
     }
-    if !stream.mpls.is_empty() && stream.proto == Proto::Arp {
-        found.problem(&at("mpls"), "ARP is not carried in MPLS");
+    rules! { found:
+        !stream.mpls.is_empty() && stream.proto == Proto::Arp => &at("mpls"), "ARP is not carried in MPLS";
     }
     for vary in &stream.vary {
         check_vary(place, stream, vary, found);
@@ -597,10 +501,11 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     if let Some(speed) = stream.speed
         && (!speed.is_finite() || speed <= 0.0)
     {
-        found.problem(&at("speed"), "must be above 0");
+        found.problem(at("speed"), "must be above 0");
     }
-    if stream.speed.is_some() && stream.replay.is_none() {
-        found.problem(&at("speed"), "only a replay has a speed; give --rate");
+    rules! { found:
+        stream.speed.is_some() && stream.replay.is_none() =>
+            &at("speed"), "only a replay has a speed; give --rate";
     }
 }
 
@@ -629,20 +534,12 @@ fn check_vary(place: &str, stream: &Stream, vary: &Vary, found: &mut Findings) {
     if let Field::At { offset, width } = vary.field {
         let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(width));
         let tag = stream.header_len()..stream.header_len() + stream.tag_len();
-        if first < tag.end && last > tag.start && stream.tag != TagKind::None {
-            found.problem(
-                &at,
-                format!(
-                    "overwrites the test tag at bytes {} to {}",
-                    tag.start,
-                    tag.end - 1
-                ),
-            );
+        rules! { found:
+            first < tag.end && last > tag.start && stream.tag != TagKind::None =>
+                &at, "overwrites the test tag at bytes {} to {}", tag.start, tag.end - 1;
         }
     }
-    if stream.replay.is_some() {
-        found.problem(&at, "frames of a replay are sent as they are");
-    }
+    rules! { found: stream.replay.is_some() => &at, "frames of a replay are sent as they are"; }
 }
 
 fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
@@ -666,7 +563,7 @@ fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
             }
         }
         Some(model) if model.smallest() < least => found.problem(
-            &format!("{place}, size"),
+            format!("{place}, size"),
             format!(
                 "{} bytes are too few for {name}; the smallest is {least}",
                 model.smallest()
@@ -679,29 +576,25 @@ fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
 fn check_rate(place: &str, stream: &Stream, found: &mut Findings) {
     match (stream.burst, stream.gap) {
         (Some(n), Some(gap)) => {
-            if n == 0 || gap == Span::default() {
-                found.problem(&format!("{place}, burst"), "burst and gap must be above 0");
-            }
-            if stream.rate != Rate::Max {
-                found.problem(
-                    &format!("{place}, burst"),
-                    "burst and gap stand instead of a rate; give one of them",
-                );
+            rules! { found:
+                n == 0 || gap == Span::default() =>
+                    &format!("{place}, burst"), "burst and gap must be above 0";
+                stream.rate != Rate::Max =>
+                    &format!("{place}, burst"), "burst and gap stand instead of a rate; give one of them";
             }
         }
-        (Some(_), None) => found.problem(
-            &format!("{place}, burst"),
-            "a burst needs a gap (--gap 1ms)",
-        ),
+        (Some(_), None) => {
+            found.problem(format!("{place}, burst"), "a burst needs a gap (--gap 1ms)")
+        }
         (None, Some(_)) => {
-            found.problem(&format!("{place}, gap"), "a gap needs a burst (--burst 32)")
+            found.problem(format!("{place}, gap"), "a gap needs a burst (--burst 32)")
         }
         (None, None) => {}
     }
     if let Some(fps) = stream.frames_per_second(None)
         && fps.as_f64() > 2e9
     {
-        found.problem(&format!("{place}, rate"), "at most 2 gpps");
+        found.problem(format!("{place}, rate"), "at most 2 gpps");
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     criteria::Metric,
     units::{AddressRange, Span},
-    validate::PlanProblem,
+    validate::{Findings, PlanProblem, rules},
 };
 
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
@@ -29,24 +29,6 @@ pub(crate) fn measures(jobs: &[LoadJob], metric: Metric) -> bool {
     }
 }
 
-#[derive(Default)]
-struct Findings(Vec<PlanProblem>);
-
-impl Findings {
-    fn problem(&mut self, place: &str, what: impl Into<String>) {
-        self.0.push(PlanProblem {
-            place: place.to_owned(),
-            what: what.into(),
-        });
-    }
-
-    fn forbid(&mut self, wrong: bool, place: &str, what: &str) {
-        if wrong {
-            self.problem(place, what);
-        }
-    }
-}
-
 impl LoadJob {
     /// Everything wrong with this job; places are its keys, such as `tcp.window`. Whether its port
     /// exists and has enough workers is the plan's to say.
@@ -62,7 +44,7 @@ impl LoadJob {
         }
         self.check_shape(&mut found);
         self.check_tcp(&mut found);
-        found.0
+        found.problems
     }
 
     fn is_client(&self) -> bool {
@@ -74,21 +56,12 @@ impl LoadJob {
     }
 
     fn check_addresses(&self, found: &mut Findings) {
-        found.forbid(
-            self.port.is_empty(),
-            "port",
-            "it is empty; the name of a port",
-        );
-        found.forbid(
-            self.is_client() && self.clients.is_empty(),
-            "clients",
-            "it is empty; a client needs source addresses",
-        );
-        found.forbid(
-            self.servers.is_empty(),
-            "servers",
-            "it is empty; at least one address",
-        );
+        rules! { found:
+            self.port.is_empty() => "port", "it is empty; the name of a port";
+            self.is_client() && self.clients.is_empty() =>
+                "clients", "it is empty; a client needs source addresses";
+            self.servers.is_empty() => "servers", "it is empty; at least one address";
+        }
         let v6 = self.servers.first().map(AddressRange::is_ipv6);
         let other = |range: &AddressRange| v6.is_some_and(|v6| range.is_ipv6() != v6);
         for (place, ranges) in [("clients", &self.clients), ("servers", &self.servers)] {
@@ -112,33 +85,25 @@ impl LoadJob {
             ("client_ports", self.client_ports),
             ("server_ports", self.server_ports),
         ] {
-            if ports.first == 0 || ports.first > ports.last {
-                found.problem(
-                    place,
-                    format!("{ports}; 1 to 65535, the first not above the last"),
-                );
+            rules! { found:
+                ports.first == 0 || ports.first > ports.last =>
+                    place, "{ports}; 1 to 65535, the first not above the last";
             }
         }
         let Some(place) = self.destinations.first().map(|_| "destinations") else {
             return;
         };
-        found.forbid(
-            !(self.is_client() && self.flood),
-            place,
-            "they are for a client with flood, because answers would not be recognised",
-        );
-        found.forbid(self.vxlan.is_some(), place, "they cannot be in a tunnel");
+        rules! { found:
+            !(self.is_client() && self.flood) =>
+                place, "they are for a client with flood, because answers would not be recognised";
+            self.vxlan.is_some() => place, "they cannot be in a tunnel";
+        }
         for destinations in &self.destinations {
-            if other(&destinations.addresses) {
-                found.problem(
-                    place,
-                    format!(
-                        "{} is not of the family of the servers",
-                        destinations.addresses
-                    ),
-                );
+            rules! { found:
+                other(&destinations.addresses) =>
+                    place, "{} is not of the family of the servers", destinations.addresses;
+                destinations.step == 0 => place, "a step of 0; at least 1";
             }
-            found.forbid(destinations.step == 0, place, "a step of 0; at least 1");
         }
     }
 
@@ -149,28 +114,22 @@ impl LoadJob {
         if let Some(vxlan) = &self.vxlan {
             check_tunnel(vxlan, found);
         }
-        found.forbid(self.ttl == 0, "ttl", "it is 0; 1 to 255");
-        if self.batch > 1024 {
-            found.problem("batch", format!("{}; at most 1024", self.batch));
+        rules! { found:
+            self.ttl == 0 => "ttl", "it is 0; 1 to 255";
+            self.batch > 1024 => "batch", "{}; at most 1024", self.batch;
         }
     }
 
     fn check_messages(&self, found: &mut Findings) {
         let udp = self.is_udp();
-        found.forbid(
-            self.reading == LoadReading::Bytes(0),
-            "reading.bytes",
-            "it is 0; at least 1",
-        );
+        rules! { found: self.reading == LoadReading::Bytes(0) => "reading.bytes", "it is 0; at least 1"; }
         if self.is_client() {
             match &self.request {
                 LoadMessage::Bytes(n) | LoadMessage::Random(n) => {
                     check_size("request", *n, udp, found);
-                    found.forbid(
-                        *n == 0 && !udp && !self.flood,
-                        "request",
-                        "0 bytes; with TCP at least 1",
-                    );
+                    rules! { found:
+                        *n == 0 && !udp && !self.flood => "request", "0 bytes; with TCP at least 1";
+                    }
                 }
                 LoadMessage::File(path) => check_path("request", path, found),
                 LoadMessage::Http(_) if udp => {
@@ -186,40 +145,27 @@ impl LoadJob {
             match answer {
                 LoadAnswer::Bytes(n) | LoadAnswer::Random(n) => check_size(place, *n, udp, found),
                 LoadAnswer::File(path) => check_path(place, path, found),
-                LoadAnswer::Http(_) => found.forbid(
-                    udp && (place != "answer" || self.worker_answers.is_empty()),
-                    place,
-                    "HTTP needs TCP; with UDP: bytes, random, file, echo or sink",
-                ),
+                LoadAnswer::Http(_) => rules! { found:
+                    udp && (place != "answer" || self.worker_answers.is_empty()) =>
+                        place, "HTTP needs TCP; with UDP: bytes, random, file, echo or sink";
+                },
                 LoadAnswer::Echo | LoadAnswer::Sink => {}
             }
         }
     }
 
     fn check_client(&self, found: &mut Findings) {
-        if !(1..=100).contains(&self.pipeline) {
-            found.problem("pipeline", format!("{}; 1 to 100", self.pipeline));
-        }
+        rules! { found: !(1..=100).contains(&self.pipeline) => "pipeline", "{}; 1 to 100", self.pipeline; }
         let rate = &self.rate;
         let frames = rate.rps.or(rate.pps).or(rate.bps);
-        found.forbid(
-            rate.cps.is_none() && rate.cc.is_none() && frames.is_none(),
-            "rate",
-            "there is no load; cps, cc, rps, pps or bps",
-        );
-        found.forbid(
-            !self.is_udp() && (rate.pps.is_some() || rate.bps.is_some()),
-            "rate",
-            "pps and bps are for UDP; with TCP: cps, cc or rps",
-        );
-        found.forbid(
-            self.flood
-                && self.requests != 1
-                && self.interval == Span::default()
-                && frames.is_none(),
-            "interval",
-            "it is 0, and a flood does not wait for answers; a time above 0",
-        );
+        rules! { found:
+            rate.cps.is_none() && rate.cc.is_none() && frames.is_none() =>
+                "rate", "there is no load; cps, cc, rps, pps or bps";
+            !self.is_udp() && (rate.pps.is_some() || rate.bps.is_some()) =>
+                "rate", "pps and bps are for UDP; with TCP: cps, cc or rps";
+            self.flood && self.requests != 1 && self.interval == Span::default() && frames.is_none() =>
+                "interval", "it is 0, and a flood does not wait for answers; a time above 0";
+        }
         let tuples = self.tuples();
         if let Some(cc) = rate.cc.filter(|cc| u128::from(*cc) > tuples) {
             found.problem(
@@ -230,12 +176,10 @@ impl LoadJob {
                 ),
             );
         }
-        found.forbid(self.proxy, "proxy", "it is the server's");
-        found.forbid(
-            !self.worker_answers.is_empty(),
-            "worker_answers",
-            "they are the server's",
-        );
+        rules! { found:
+            self.proxy => "proxy", "it is the server's";
+            !self.worker_answers.is_empty() => "worker_answers", "they are the server's";
+        }
     }
 
     /// Combinations of both addresses and ports.
@@ -256,63 +200,37 @@ impl LoadJob {
     }
 
     fn check_server(&self, found: &mut Findings) {
-        found.forbid(self.flood, "flood", "it is the client's");
-        found.forbid(
-            self.proxy && self.is_udp(),
-            "proxy",
-            "it needs TCP: it is the first bytes of a connection",
-        );
+        rules! { found:
+            self.flood => "flood", "it is the client's";
+            self.proxy && self.is_udp() => "proxy", "it needs TCP: it is the first bytes of a connection";
+        }
     }
 
     fn check_shape(&self, found: &mut Findings) {
         let shape = &self.shape;
         // A server without an end answers until it is stopped.
-        found.forbid(
-            self.is_client() && shape.duration == Span::default(),
-            "shape.duration",
-            "it is 0",
-        );
-        if shape.drain > Span::from_secs(60) {
-            found.problem("shape.drain", format!("{}; at most 1m", shape.drain));
+        rules! { found:
+            self.is_client() && shape.duration == Span::default() => "shape.duration", "it is 0";
+            shape.drain > Span::from_secs(60) => "shape.drain", "{}; at most 1m", shape.drain;
         }
         for (i, point) in shape.profile.iter().enumerate() {
-            if !(0.0..=10.0).contains(&point.share) {
-                found.problem(
-                    "shape.profile",
-                    format!("a share of {}; 0 to 10", point.share),
-                );
-            }
-            if point.at > shape.duration {
-                found.problem(
-                    "shape.profile",
-                    format!(
-                        "a point at {}; the duration is {}",
-                        point.at, shape.duration
-                    ),
-                );
-            }
-            if i > 0 && point.at <= shape.profile[i - 1].at {
-                found.problem(
-                    "shape.profile",
-                    format!("the point at {} is not after the one before it", point.at),
-                );
+            rules! { found:
+                !(0.0..=10.0).contains(&point.share) =>
+                    "shape.profile", "a share of {}; 0 to 10", point.share;
+                point.at > shape.duration =>
+                    "shape.profile", "a point at {}; the duration is {}", point.at, shape.duration;
+                i > 0 && point.at <= shape.profile[i - 1].at =>
+                    "shape.profile", "the point at {} is not after the one before it", point.at;
             }
         }
     }
 
     fn check_tcp(&self, found: &mut Findings) {
         let tcp = &self.tcp;
-        if !(1..=1 << 30).contains(&tcp.window) {
-            found.problem(
-                "tcp.window",
-                format!("{} bytes; 1 to 1073741824", tcp.window),
-            );
+        rules! { found:
+            !(1..=1 << 30).contains(&tcp.window) => "tcp.window", "{} bytes; 1 to 1073741824", tcp.window;
+            tcp.retransmit == Span::default() => "tcp.retransmit", "it is 0; a time above 0";
         }
-        found.forbid(
-            tcp.retransmit == Span::default(),
-            "tcp.retransmit",
-            "it is 0; a time above 0",
-        );
     }
 }
 
@@ -322,61 +240,40 @@ fn overlap(a: &AddressRange, b: &AddressRange) -> bool {
 }
 
 fn check_tunnel(vxlan: &Vxlan, found: &mut Findings) {
-    if !(1..=0xff_ffff).contains(&vxlan.vni) {
-        found.problem(
-            "vxlan.vni",
-            format!("{} is not between 1 and 16777215", vxlan.vni),
-        );
+    rules! { found:
+        !(1..=0xff_ffff).contains(&vxlan.vni) => "vxlan.vni", "{} is not between 1 and 16777215", vxlan.vni;
     }
     for (place, ends) in [
         ("vxlan.local", &vxlan.local),
         ("vxlan.remote", &vxlan.remote),
     ] {
-        if ends.is_ipv6() {
-            found.problem(place, format!("{ends}; tunnels are over IPv4"));
-        }
+        rules! { found: ends.is_ipv6() => place, "{ends}; tunnels are over IPv4"; }
     }
 }
 
 fn check_size(place: &str, size: u32, udp: bool, found: &mut Findings) {
-    if udp && size > LONGEST_DATAGRAM {
-        found.problem(
-            place,
-            format!("{size} bytes do not fit a datagram; at most {LONGEST_DATAGRAM}"),
-        );
+    rules! { found:
+        udp && size > LONGEST_DATAGRAM =>
+            place, "{size} bytes do not fit a datagram; at most {LONGEST_DATAGRAM}";
     }
 }
 
 fn check_path(place: &str, path: &str, found: &mut Findings) {
-    found.forbid(path.is_empty(), place, "the path of its file is empty");
+    rules! { found: path.is_empty() => place, "the path of its file is empty"; }
 }
 
 /// RFC 9112 section 3: a request line has a method, a target and blanks between them only.
 fn check_http(request: &HttpRequest, found: &mut Findings) {
     let visible = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
-    if request.method.is_empty() || !request.method.bytes().all(|b| b.is_ascii_alphabetic()) {
-        found.problem(
-            "request.http.method",
-            format!("{:?}; letters, such as GET", request.method),
-        );
+    rules! { found:
+        request.method.is_empty() || !request.method.bytes().all(|b| b.is_ascii_alphabetic()) =>
+            "request.http.method", "{:?}; letters, such as GET", request.method;
+        !request.path.starts_with('/') || !visible(&request.path) =>
+            "request.http.path", "{:?}; / and visible ASCII characters", request.path;
+        !visible(&request.host) => "request.http.host", "{:?}; visible ASCII characters", request.host;
+        request.size != 0 && request.body != 0 =>
+            "request.http.size", "it is given, and body too; one of the two";
     }
-    if !request.path.starts_with('/') || !visible(&request.path) {
-        found.problem(
-            "request.http.path",
-            format!("{:?}; / and visible ASCII characters", request.path),
-        );
-    }
-    if !visible(&request.host) {
-        found.problem(
-            "request.http.host",
-            format!("{:?}; visible ASCII characters", request.host),
-        );
-    }
-    found.forbid(
-        request.size != 0 && request.body != 0,
-        "request.http.size",
-        "it is given, and body too; one of the two",
-    );
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 use super::{
     Confidence, SendBy, SocketJob, SocketProtocol, SocketServerJob, SocketSide, SocketTest,
 };
-use crate::{units::Span, validate::PlanProblem};
+use crate::{
+    units::Span,
+    validate::{Findings, PlanProblem, rules},
+};
 
 /// The least request or response by datagram that has room for its number.
 pub const NUMBERED_BYTES: u32 = 8;
@@ -15,39 +18,16 @@ const LARGEST_MESSAGE: u32 = 1 << 30;
 /// Bytes of the tag in a datagram.
 const TAG: u32 = 18;
 
-#[derive(Default)]
-struct Findings(Vec<PlanProblem>);
-
-impl Findings {
-    fn problem(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.0.push(PlanProblem {
-            place: place.into(),
-            what: what.into(),
-        });
-    }
-
-    fn forbid(&mut self, wrong: bool, place: &str, what: &str) {
-        if wrong {
-            self.problem(place, what);
-        }
-    }
-}
-
 impl SocketJob {
     /// Everything wrong with this job; places are its keys, such as `local.send_size`.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();
-        found.forbid(
-            self.control.server.is_empty(),
-            "control.server",
-            "it is empty; the name or address of the server",
-        );
-        found.forbid(
-            self.control.port == 0,
-            "control.port",
-            "it is 0; 1 to 65535 are allowed",
-        );
+        rules! { found:
+            self.control.server.is_empty() =>
+                "control.server", "it is empty; the name or address of the server";
+            self.control.port == 0 => "control.port", "it is 0; 1 to 65535 are allowed";
+        }
         for (place, size) in [
             ("request_size", self.request_size),
             ("response_size", self.response_size),
@@ -68,20 +48,15 @@ impl SocketJob {
         self.check_side("remote", &self.remote, &mut found);
         self.check_streams(&mut found);
         self.check_native(&mut found);
-        found.forbid(
-            self.duration.is_some_and(|d| d == Span::default()),
-            "duration",
-            "it is 0; leave it out to run until a signal",
-        );
-        found.forbid(
-            self.amount == Some(0),
-            "amount",
-            "it is 0; at least one byte or transaction",
-        );
+        rules! { found:
+            self.duration.is_some_and(|d| d == Span::default()) =>
+                "duration", "it is 0; leave it out to run until a signal";
+            self.amount == Some(0) => "amount", "it is 0; at least one byte or transaction";
+        }
         if let Some(confidence) = &self.confidence {
             check_confidence(confidence, &mut found);
         }
-        found.0
+        found.problems
     }
 
     fn check_side(&self, name: &str, side: &SocketSide, found: &mut Findings) {
@@ -91,11 +66,9 @@ impl SocketJob {
             ("send_buffer", side.send_buffer),
             ("receive_buffer", side.receive_buffer),
         ] {
-            if size.is_some_and(|n| n > LARGEST_MESSAGE) {
-                found.problem(
-                    format!("{name}.{key}"),
-                    format!("{}; at most {LARGEST_MESSAGE} bytes", size.unwrap_or(0)),
-                );
+            rules! { found:
+                size.is_some_and(|n| n > LARGEST_MESSAGE) =>
+                    format!("{name}.{key}"), "{}; at most {LARGEST_MESSAGE} bytes", size.unwrap_or(0);
             }
         }
         if self.protocol.is_datagram()
@@ -110,55 +83,30 @@ impl SocketJob {
             ("send_align", side.send_align),
             ("receive_align", side.receive_align),
         ] {
-            if n > 1 << 24 || (n > 1 && !n.is_power_of_two()) {
-                found.problem(
-                    format!("{name}.{key}"),
-                    format!("{n}; a power of two, at most 16 Mi"),
-                );
+            rules! { found:
+                n > 1 << 24 || (n > 1 && !n.is_power_of_two()) =>
+                    format!("{name}.{key}"), "{n}; a power of two, at most 16 Mi";
             }
         }
-        if side.burst > 0 && side.burst_interval == Span::default() {
-            found.problem(
-                format!("{name}.burst_interval"),
-                "it is 0 and burst is not; the time from burst to burst",
-            );
-        }
-        if side.batch > 1024 {
-            found.problem(format!("{name}.batch"), "at most 1024");
-        }
-        if side.pacing_bps.is_some_and(|n| n < 8) {
-            found.problem(format!("{name}.pacing_bps"), "at least 8 bits per second");
+        rules! { found:
+            side.burst > 0 && side.burst_interval == Span::default() =>
+                format!("{name}.burst_interval"), "it is 0 and burst is not; the time from burst to burst";
+            side.batch > 1024 => format!("{name}.batch"), "at most 1024";
+            side.pacing_bps.is_some_and(|n| n < 8) =>
+                format!("{name}.pacing_bps"), "at least 8 bits per second";
         }
     }
 
     fn check_streams(&self, found: &mut Findings) {
-        if !(1..=512).contains(&self.streams) {
-            found.problem("streams", format!("{}; 1 to 512", self.streams));
-        }
-        if self.load_streams > 0 && self.test != SocketTest::Rr {
-            found.problem("load_streams", "only with test = \"rr\"");
-        }
-        if self.load_streams > 512 {
-            found.problem(
-                "load_streams",
-                format!("{}; at most 512", self.load_streams),
-            );
-        }
-        found.forbid(
-            self.streams > 1 && self.control.none,
-            "streams",
-            "several need a control connection each",
-        );
-        found.forbid(
-            self.first_burst > 0 && self.rate.is_some(),
-            "first_burst",
-            "it and rate are two answers to one question; give one",
-        );
-        if self.first_burst > 65_536 {
-            found.problem(
-                "first_burst",
-                format!("{}; at most 65536", self.first_burst),
-            );
+        rules! { found:
+            !(1..=512).contains(&self.streams) => "streams", "{}; 1 to 512", self.streams;
+            self.load_streams > 0 && self.test != SocketTest::Rr =>
+                "load_streams", "only with test = \"rr\"";
+            self.load_streams > 512 => "load_streams", "{}; at most 512", self.load_streams;
+            self.streams > 1 && self.control.none => "streams", "several need a control connection each";
+            self.first_burst > 0 && self.rate.is_some() =>
+                "first_burst", "it and rate are two answers to one question; give one";
+            self.first_burst > 65_536 => "first_burst", "{}; at most 65536", self.first_burst;
         }
     }
 
@@ -166,82 +114,55 @@ impl SocketJob {
         let datagrams = matches!(self.protocol, SocketProtocol::Udp | SocketProtocol::UdpLite);
         let stream = !self.test.counts_transactions();
         if let Some(rate) = self.rate {
-            if !(rate.is_finite() && rate > 0.0) {
-                found.problem("rate", format!("{rate}; more than 0"));
+            rules! { found:
+                !(rate.is_finite() && rate > 0.0) => "rate", "{rate}; more than 0";
+                !(self.test == SocketTest::Rr || datagrams && self.test == SocketTest::Send) =>
+                    "rate",
+                    "it is for rr and for datagrams that are sent; pacing_bps is for streams of bytes";
             }
-            found.forbid(
-                !(self.test == SocketTest::Rr || datagrams && self.test == SocketTest::Send),
-                "rate",
-                "it is for rr and for datagrams that are sent; pacing_bps is for streams of bytes",
-            );
             // A lost datagram would shift the answers of all that follow.
             let least = self.request_size.min(self.response_size);
-            found.forbid(
-                self.test == SocketTest::Rr && datagrams && least < NUMBERED_BYTES,
-                "rate",
-                "with it requests and responses by datagram carry a number: at least 8 bytes each \
-                 (request_size, response_size)",
-            );
+            rules! { found:
+                self.test == SocketTest::Rr && datagrams && least < NUMBERED_BYTES =>
+                    "rate",
+                    "with it requests and responses by datagram carry a number: at least 8 bytes each (request_size, response_size)";
+            }
         }
         if self.tagged {
-            found.forbid(
-                !(datagrams && stream),
-                "tagged",
-                "it is for streams of datagrams",
-            );
-            found.forbid(
-                self.local.send_size.is_some_and(|n| n < TAG),
-                "tagged",
-                "it needs datagrams of 18 bytes",
-            );
+            rules! { found:
+                !(datagrams && stream) => "tagged", "it is for streams of datagrams";
+                self.local.send_size.is_some_and(|n| n < TAG) => "tagged", "it needs datagrams of 18 bytes";
+            }
         }
         let gso = self.local.gso || self.remote.gso || self.local.gro || self.remote.gro;
-        found.forbid(
-            gso && !datagrams,
-            "gso",
-            "it is for UDP; TCP has it by itself",
-        );
+        rules! { found: gso && !datagrams => "gso", "it is for UDP; TCP has it by itself"; }
         for (place, side) in [("local", &self.local), ("remote", &self.remote)] {
-            found.forbid(
-                datagrams && matches!(side.send_by, SendBy::Sendfile | SendBy::Uring),
-                &format!("{place}.send_by"),
-                "sendfile and uring are for TCP",
-            );
+            rules! { found:
+                datagrams && matches!(side.send_by, SendBy::Sendfile | SendBy::Uring) =>
+                    &format!("{place}.send_by"), "sendfile and uring are for TCP";
+            }
         }
         if let Some(interim) = self.interim
             && interim < Span::from_millis(1)
         {
             found.problem("interim", format!("{interim}; at least 1ms"));
         }
-        if self.duration.is_some_and(|d| self.omit >= d) && self.omit != Span::default() {
-            found.problem("omit", "nothing is left of the duration");
+        rules! { found:
+            self.duration.is_some_and(|d| self.omit >= d) && self.omit != Span::default() =>
+                "omit", "nothing is left of the duration";
+            self.omit != Span::default() && self.amount.is_some() => "omit", "it needs a duration";
         }
-        found.forbid(
-            self.omit != Span::default() && self.amount.is_some(),
-            "omit",
-            "it needs a duration",
-        );
     }
 }
 
 fn check_confidence(confidence: &Confidence, found: &mut Findings) {
-    if ![95, 99].contains(&confidence.level) {
-        found.problem(
-            "confidence.level",
-            format!("{}; 95 or 99", confidence.level),
-        );
-    }
-    if !(confidence.width.is_finite() && confidence.width > 0.0) {
-        found.problem("confidence.width", "more than 0 percent");
-    }
-    if confidence.min < 1 || confidence.max < confidence.min || confidence.max > 1000 {
-        found.problem(
-            "confidence.max",
-            format!(
-                "{} to {} repetitions; 1 to 1000, the least first",
-                confidence.min, confidence.max
-            ),
-        );
+    rules! { found:
+        ![95, 99].contains(&confidence.level) => "confidence.level", "{}; 95 or 99", confidence.level;
+        !(confidence.width.is_finite() && confidence.width > 0.0) =>
+            "confidence.width", "more than 0 percent";
+        confidence.min < 1 || confidence.max < confidence.min || confidence.max > 1000 =>
+            "confidence.max", "{} to {} repetitions; 1 to 1000, the least first", confidence.min,
+            confidence.max;
     }
 }
 
@@ -250,16 +171,14 @@ impl SocketServerJob {
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();
-        if !(1..=10_000).contains(&self.clients) {
-            found.problem("clients", format!("{}; 1 to 10000", self.clients));
+        rules! { found:
+            !(1..=10_000).contains(&self.clients) => "clients", "{}; 1 to 10000", self.clients;
         }
         if !(1..=10_000).contains(&self.clients_per_address) {
             let many = self.clients_per_address;
             found.problem("clients_per_address", format!("{many}; 1 to 10000"));
         }
-        if self.idle < Span::from_millis(100) {
-            found.problem("idle", format!("{}; at least 100ms", self.idle));
-        }
-        found.0
+        rules! { found: self.idle < Span::from_millis(100) => "idle", "{}; at least 100ms", self.idle; }
+        found.problems
     }
 }
