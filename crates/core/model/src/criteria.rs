@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::kinds::JobKind;
 use crate::units::{ParseUnitError, Rational, Span, string_serde};
 
 /// What is judged.
@@ -57,6 +58,8 @@ pub enum Limit {
 /// One condition: the metric must not be above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Criterion {
+    /// Whose metric it is, where jobs of several kinds have it.
+    pub kind: Option<JobKind>,
     /// What is judged.
     pub metric: Metric,
     /// The most that is allowed.
@@ -90,13 +93,21 @@ impl FromStr for Criterion {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a criterion METRIC<=LIMIT, with loss, unsent, duplicates, reordered, failed, errors (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
+                "a criterion METRIC<=LIMIT or KIND.METRIC<=LIMIT (traffic, devices, load, capture, socket), with loss, unsent, duplicates, reordered, failed, errors (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
             )
         };
         let (name, limit) = text.split_once("<=").ok_or_else(error)?;
+        let (kind, name) = match name.trim().split_once('.') {
+            Some((kind, name)) => {
+                let mut kinds = JobKind::ALL.into_iter();
+                let kind = kinds.find(|k| k.name() == kind).ok_or_else(error)?;
+                (Some(kind), name)
+            }
+            None => (None, name.trim()),
+        };
         let metric = METRICS
             .iter()
-            .find(|(n, _)| *n == name.trim())
+            .find(|(n, _)| *n == name)
             .ok_or_else(error)?
             .1;
         let limit = match metric {
@@ -108,7 +119,11 @@ impl FromStr for Criterion {
             | Metric::Errors => Limit::Share(parse_share(limit).map_err(|_| error())?),
             _ => Limit::Time(limit.parse().map_err(|_| error())?),
         };
-        Ok(Self { metric, limit })
+        Ok(Self {
+            kind,
+            metric,
+            limit,
+        })
     }
 }
 
@@ -125,6 +140,9 @@ impl fmt::Display for Metric {
 
 impl fmt::Display for Criterion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(kind) = self.kind {
+            write!(f, "{}.", kind.name())?;
+        }
         write!(f, "{}<=", self.metric)?;
         match self.limit {
             Limit::Share(s) => match s.times(Rational::whole(100)) {
@@ -139,7 +157,7 @@ impl fmt::Display for Criterion {
 string_serde!(
     Criterion,
     "Criterion",
-    "a criterion METRIC<=LIMIT: loss, unsent, duplicates, reordered, failed, errors (a share) or mean, p50, p99, p999, max (a time)",
+    "a criterion METRIC<=LIMIT or KIND.METRIC<=LIMIT: loss, unsent, duplicates, reordered, failed, errors (a share) or mean, p50, p99, p999, max (a time)",
     "loss<=0.1%"
 );
 
@@ -155,6 +173,7 @@ mod tests {
             "reordered<=0%",
             "errors<=1%",
             "max<=1ms",
+            "load.p99<=1ms",
         ] {
             assert_eq!(text.parse::<Criterion>().unwrap().to_string(), text);
         }

@@ -1,44 +1,92 @@
 //! By what a run can be judged: a criterion that its kind does not measure would never hold.
 
 use crate::{
-    criteria::Metric::{
-        self, Duplicates, Errors, Failed, Loss, Max, Mean, P50, P99, P999, Reordered, Unsent,
+    criteria::{
+        Criterion,
+        Metric::{
+            self, Duplicates, Errors, Failed, Loss, Max, Mean, P50, P99, P999, Reordered, Unsent,
+        },
     },
+    kinds::JobKind,
     load::LoadEnd,
     plan::{Plan, Stream, TagKind},
     socket::{SocketJob, SocketProtocol},
+    validate::Findings,
 };
 
 const TIMES: [Metric; 5] = [Mean, P50, P99, P999, Max];
 const NUMBERED: [Metric; 3] = [Loss, Duplicates, Reordered];
 
 impl Plan {
-    /// What the plan's kind of run is called, and what it measures.
-    pub(crate) fn measures(&self) -> (&'static str, Vec<Metric>) {
-        if !self.captures.is_empty() {
-            return ("a capture", vec![Loss]);
+    /// What jobs of a kind are called, and what they measure.
+    fn measured_by(&self, kind: JobKind) -> (&'static str, Vec<Metric>) {
+        match kind {
+            JobKind::Capture => ("a capture", vec![Loss]),
+            JobKind::Load => {
+                let name = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
+                    true => "a load",
+                    false => "a server of loads",
+                };
+                // It depends on what is asked, and over which transport.
+                let mut measured = vec![Failed, Unsent, Errors, Loss, Duplicates];
+                measured.extend(TIMES);
+                measured.retain(|metric| crate::load::measures(&self.loads, *metric));
+                (name, measured)
+            }
+            JobKind::Socket if self.socket_server.is_some() => ("a server", Vec::new()),
+            JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
+            JobKind::Devices => self.devices_measure(),
+            JobKind::Traffic => self.traffic_measures(),
         }
-        if !self.loads.is_empty() {
-            let kind = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
-                true => "a load",
-                false => "a server of loads",
+    }
+
+    /// The kind of jobs that a criterion judges, or what is wrong with it.
+    pub(crate) fn judges(&self, criterion: &Criterion) -> Result<JobKind, String> {
+        let kinds: Vec<JobKind> = match criterion.kind {
+            Some(kind) if !self.has(kind) => {
+                return Err(format!(
+                    "{criterion}: there is no {} in this plan",
+                    kind.name()
+                ));
+            }
+            Some(kind) => vec![kind],
+            None => self.kinds().collect(),
+        };
+        let measure = |kind: &&JobKind| self.measured_by(**kind).1.contains(&criterion.metric);
+        let who: Vec<&JobKind> = kinds.iter().filter(measure).collect();
+        match (&who[..], &kinds[..]) {
+            ([one], _) => Ok(**one),
+            ([], _) => Err(self.unmeasured(criterion, &kinds)),
+            (several, _) => {
+                let names = several.iter().map(|k| format!("{}.{criterion}", k.name()));
+                let names: Vec<String> = names.collect();
+                Err(format!(
+                    "{criterion}: measured by jobs of several kinds; say which: {}",
+                    names.join(" or ")
+                ))
+            }
+        }
+    }
+
+    fn unmeasured(&self, criterion: &Criterion, kinds: &[JobKind]) -> String {
+        let all = kinds.iter().map(|kind| {
+            let (who, measured) = self.measured_by(*kind);
+            let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
+            let what = match names.is_empty() {
+                true => "it measures nothing that can be judged".to_owned(),
+                false => format!("it measures {}", names.join(", ")),
             };
-            // It depends on what is asked, and over which transport.
-            let mut measured = vec![Failed, Unsent, Errors, Loss, Duplicates];
-            measured.extend(TIMES);
-            measured.retain(|metric| crate::load::measures(&self.loads, *metric));
-            return (kind, measured);
+            format!("not measured by {who}; {what}")
+        });
+        format!("{criterion}: {}", all.collect::<Vec<_>>().join("; "))
+    }
+
+    pub(crate) fn check_criteria(&self, found: &mut Findings) {
+        for criterion in &self.criteria {
+            if let Err(what) = self.judges(criterion) {
+                found.problem("criteria", what);
+            }
         }
-        if self.socket_server.is_some() {
-            return ("a server", Vec::new());
-        }
-        if !self.sockets.is_empty() {
-            return ("a socket test of this kind", self.sockets_measure());
-        }
-        if !(self.devices.is_empty() && self.watches.is_empty()) {
-            return self.devices_measure();
-        }
-        self.traffic_measures()
     }
 
     fn sockets_measure(&self) -> Vec<Metric> {

@@ -10,6 +10,7 @@ pub mod capture;
 pub mod criteria;
 pub mod device;
 mod judged;
+mod kinds;
 pub mod lateness;
 pub mod load;
 pub mod locator;
@@ -26,6 +27,7 @@ pub mod validate;
 pub mod vary;
 
 pub use criteria::Criterion;
+pub use kinds::JobKind;
 pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
 pub use load::LoadJob;
 pub use locator::{Driver, Locator};

@@ -11,6 +11,7 @@ use crate::{
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
+    kinds::JobKind,
     load::{LoadEnd, LoadJob},
     locator::Locator,
     socket::{SocketJob, SocketServerJob},
@@ -48,27 +49,27 @@ pub struct Plan {
     #[serde(default, rename = "traffic", skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficJob>,
     /// Packet devices, as the Linux packet generator has them: fields that walk from packet to
-    /// packet. A plan has devices and watches, or traffic.
+    /// packet.
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceJob>,
     /// Ports that watch for packets of such devices.
     #[serde(default, rename = "watch", skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchJob>,
-    /// Ports whose frames are kept in files, or only counted. A plan has captures, or the others.
+    /// Ports whose frames are kept in files, or only counted. It goes on until its own end, or until the
+    /// other jobs have ended.
     #[serde(default, rename = "capture", skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureJob>,
-    /// Ends of connections: clients that open them, servers that answer. A plan has loads, or the
-    /// others.
+    /// Ends of connections: clients that open them, servers that answer.
     #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadJob>,
-    /// Tests over sockets of the kernel, run one after another. A plan has socket tests, or the
-    /// others.
+    /// Tests over sockets of the kernel, run one after another, beside the other jobs.
     #[serde(default, rename = "socket", skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<SocketJob>,
-    /// A server for such tests, until a signal ends it. By itself in its plan.
+    /// A server for such tests, until a signal ends it or the other jobs have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_server: Option<SocketServerJob>,
-    /// Conditions on the totals of the whole run; the run fails when one does not hold.
+    /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
+    /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture or socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
 }
@@ -391,28 +392,29 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Plan {
-    /// Whether nothing in it ends by itself, so that a signal is its normal end.
-    #[must_use]
-    pub fn is_endless(&self) -> bool {
-        let devices = self.devices.iter().any(|d| d.settings.count == 0);
-        let watches = self.devices.is_empty() && self.watches.iter().any(|w| w.duration.is_none());
+    /// Whether nothing of a kind ends by itself.
+    pub(crate) fn part_is_endless(&self, kind: JobKind) -> bool {
         let receives = |job: &TrafficJob| job.tx.is_none() && job.duration.is_none();
         let captures = |job: &CaptureJob| {
             job.count.is_none() && job.duration.is_none() && job.stop_octets.is_none()
         };
-        // Servers go on for as long as the clients of the same plan.
-        let clients = self.loads.iter().any(|l| l.end == LoadEnd::Client);
-        let lasting = self
-            .loads
-            .iter()
-            .filter(|l| !clients || l.end == LoadEnd::Client)
-            .any(|l| l.shape.duration == Span::default());
-        devices
-            || watches
-            || self.socket_server.is_some()
-            || self.traffic.iter().any(receives)
-            || self.captures.iter().any(captures)
-            || lasting
+        match kind {
+            JobKind::Traffic => self.traffic.iter().any(receives),
+            JobKind::Devices => {
+                self.devices.iter().any(|d| d.settings.count == 0)
+                    || self.devices.is_empty() && self.watches.iter().any(|w| w.duration.is_none())
+            }
+            JobKind::Capture => self.captures.iter().any(captures),
+            // Servers go on for as long as the clients of the same plan.
+            JobKind::Load => {
+                let clients = self.loads.iter().any(|l| l.end == LoadEnd::Client);
+                self.loads
+                    .iter()
+                    .filter(|l| !clients || l.end == LoadEnd::Client)
+                    .any(|l| l.shape.duration == Span::default())
+            }
+            JobKind::Socket => self.socket_server.is_some(),
+        }
     }
 }
 

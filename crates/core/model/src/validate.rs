@@ -119,23 +119,6 @@ macro_rules! rules {
 pub(crate) use rules;
 
 impl Plan {
-    fn check_criteria(&self, found: &mut Findings) {
-        let (kind, measured) = self.measures();
-        for criterion in &self.criteria {
-            if !measured.contains(&criterion.metric) {
-                let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
-                let what = match names.is_empty() {
-                    true => "it measures nothing that can be judged".to_owned(),
-                    false => format!("it measures {}", names.join(", ")),
-                };
-                found.problem(
-                    "criteria",
-                    format!("{criterion}: not measured by {kind}; {what}"),
-                );
-            }
-        }
-    }
-
     /// Checks the whole plan.
     ///
     /// # Errors
@@ -143,24 +126,14 @@ impl Plan {
     pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
         let mut found = Findings::default();
         self.check_ports(&mut found);
-        let devices = !(self.devices.is_empty() && self.watches.is_empty());
-        let others = devices || !self.traffic.is_empty() || !self.captures.is_empty();
-        let sockets = !self.sockets.is_empty() || self.socket_server.is_some();
         rules! { found:
-            !others && self.loads.is_empty() && !sockets =>
+            self.kinds().next().is_none() =>
                 "plan", "there is nothing to do; add a [[traffic]] job";
-            !self.traffic.is_empty() && devices =>
-                "plan", "it has traffic and devices; make two plans of it";
-            !self.captures.is_empty() && (devices || !self.traffic.is_empty()) =>
-                "plan", "it captures and does other things; make two plans of it";
             self.captures.len() > 1 => "plan", "it has several captures; name all ports in one";
-            others && !self.loads.is_empty() =>
-                "plan", "it has loads and does other things; make two plans of it";
-            sockets && (others || !self.loads.is_empty()) =>
-                "plan", "it has socket tests and does other things; make two plans of it";
             !self.sockets.is_empty() && self.socket_server.is_some() =>
                 "plan", "it is client and server; make two plans of it";
         }
+        self.check_sharing(&mut found);
         self.check_sockets(&mut found);
         self.check_criteria(&mut found);
         self.check_loads(&mut found);

@@ -168,7 +168,10 @@ fn periods_in_an_absence_have_not_waited_for_the_far_end() {
                 client.unsent_requests + client.waited_requests >= missed.start,
                 "{client:?}"
             );
-            assert!(missed.contains(&late.missed_departures), "{delay} ms: {late:?}");
+            assert!(
+                missed.contains(&late.missed_departures),
+                "{delay} ms: {late:?}"
+            );
         }
     }
 }

@@ -6,12 +6,14 @@ use std::{
 };
 
 use anyhow::Result;
-use wb_model::{Plan, Report, Snapshot, text::plan_to_toml};
-use wb_session::{Environment, PortHint, Signals, devices::prepare_devices, prepare};
+use wb_model::{JobKind, Plan, Report, Snapshot, text::plan_to_toml};
+use wb_session::{
+    Environment, Extras, Finished, PortHint, Signals, View, capture::CaptureExtras, prepare,
+};
 
 use crate::{
     args::OutputArgs,
-    commands::{capture, load, sweep},
+    commands::capture::local_offset,
     say::{say, say_in_passing},
 };
 
@@ -156,58 +158,52 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
         print(&plan_to_toml(&plan));
         return Ok(0);
     }
-    if !plan.captures.is_empty() {
-        let shown = capture::Shown {
-            verbose: output.verbose,
-            quiet: output.quiet,
-            json: output.json,
-            stats_file: None,
-            lines: None,
-        };
-        return capture::capture(plan, shown);
-    }
-    if !plan.loads.is_empty() {
-        let shown = load::Shown {
-            output,
-            as_dperf: false,
-        };
-        return load::run_load(plan, &shown, base, None, None);
-    }
-    if !plan.sockets.is_empty() || plan.socket_server.is_some() {
-        return sweep::run_sockets(plan, output);
-    }
+    let finished = carry_out(plan, output, base)?;
+    deliver_report(&finished.report, output)?;
+    Ok(finished.exit_code())
+}
+
+/// Runs a plan and shows how it goes.
+pub(crate) fn carry_out(
+    plan: Plan,
+    output: &OutputArgs,
+    base: Option<PathBuf>,
+) -> Result<Finished> {
+    let signals = match plan.has(JobKind::Capture) {
+        true => Signals::install_for_capture()?,
+        false => Signals::install()?,
+    };
     let environment = Environment {
         hints: lab_hints(&plan),
-        signals: Signals::install()?,
+        signals,
         base,
         control: None,
     };
-    let tell = |lines: Vec<String>| {
-        if output.verbose {
-            lines.iter().for_each(say);
-        }
-    };
     let (quiet, live_json) = (output.quiet, output.live_json);
-    let mut observe = |snapshot: &Snapshot| {
+    let extras = Extras {
+        progress: live_json || !quiet,
+        capture: CaptureExtras {
+            sink: None,
+            utc_offset_s: local_offset,
+        },
+        ..Extras::default()
+    };
+    let prepared = prepare(plan, &environment, extras)?;
+    if output.verbose {
+        prepared.port_lines().iter().for_each(say);
+    }
+    for address in prepared.addresses().iter().filter(|_| !quiet) {
+        say(format_args!("listening at {address}"));
+    }
+    let finished = prepared.run(&mut |view: &View| {
         if live_json {
-            print(&wb_render::json::snapshot(snapshot));
+            print(&wb_render::json::snapshot(&view.snapshot));
         } else if !quiet {
-            show(snapshot);
+            show(&view.snapshot);
         }
-    };
-    let finished = if plan.devices.is_empty() && plan.watches.is_empty() {
-        let prepared = prepare(plan, &environment)?;
-        tell(prepared.port_lines());
-        prepared.run(&mut observe)?
-    } else {
-        let prepared = prepare_devices(plan, Vec::new(), &environment)?;
-        tell(prepared.port_lines());
-        prepared.run(&mut observe)?.finished
-    };
-    let delivered = deliver_report(&finished.report, output);
+    })?;
     if let wb_session::End::Fault(text) = &finished.end {
         say(format_args!("wirebench: the run ended by a fault: {text}"));
     }
-    delivered?;
-    Ok(finished.exit_code())
+    Ok(finished)
 }

@@ -26,7 +26,7 @@ use wb_model::{
     bench::{LB_REPORT_SCHEMA, LbLimit, LbPlan, LbReport, LbResult, ProbeReport},
 };
 
-use crate::{End, Environment, StartError, load::prepare_load, rfc3339};
+use crate::{End, Environment, Extras, StartError, View, prepare, rfc3339};
 
 /// How often a pause looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
@@ -124,7 +124,8 @@ impl Bench for Ports<'_> {
     type Error = Trouble;
 
     fn run(&mut self, plan: Plan) -> Result<Ran, Trouble> {
-        let prepared = prepare_load(plan, self.environment).map_err(Trouble::Start)?;
+        let prepared =
+            prepare(plan, self.environment, Extras::default()).map_err(Trouble::Start)?;
         self.warnings.extend(prepared.warnings().iter().cloned());
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
@@ -132,7 +133,7 @@ impl Bench for Ports<'_> {
         let finished = std::thread::scope(|scope| {
             let follower =
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
-            let finished = prepared.run(&mut |_| {});
+            let finished = prepared.run(&mut |_: &View| {});
             over.store(true, Ordering::Release);
             if let Some(Ok(during)) = follower.map(std::thread::ScopedJoinHandle::join) {
                 readings.extend(during);

@@ -1,17 +1,11 @@
 //! Captures: frames of ports into files, with an exact account.
 //!
-//! [`prepare_capture`] does everything that can fail before the first frame: it compiles the filter,
-//! opens the ports and the output. [`PreparedCapture::run`] then captures until it is told to stop,
-//! and reads what is still on its way before it counts.
+//! Before the first frame the filter is compiled, the ports and the output are opened. A capture goes on
+//! until it is told to stop, and reads what is still on its way before it counts.
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-    time::Duration,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use wb_capture::{
@@ -20,36 +14,35 @@ use wb_capture::{
 };
 use wb_filter::{Ancillary, Program};
 use wb_host::{
-    clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
+    clock::wall_ns,
     ethtool::{Ethtool, Offload},
     expression::{TapFilter, compile_for_tap},
     offloads::OffloadsOff,
     user::Kept,
 };
 use wb_model::{
-    Driver, Lateness, LatenessReport, Plan, PortPlan, REPORT_SCHEMA, Report, Totals, Verdict,
-    capture::{CaptureJob, CaptureOutput, DirectWrites, Direction, Stamps},
-    criteria::{Limit, Metric},
-    report::{CaptureReaderReport, CaptureReport, ClockReport, CriterionReport, PortReport, Rates},
+    Driver, Phase, Plan, PortPlan, Snapshot, Totals,
+    capture::{CaptureJob, CaptureOutput, Direction, Stamps},
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
+use wb_port::QueuePair;
 
 pub use wb_capture::{CaptureSnapshot, Flushed, FrameSink, ReaderSnapshot, SinkEnd, SinkFrame};
 
 use crate::{
-    End, Environment, Finished, Signals, StartError, SystemClock,
-    account::{share, signal_name},
-    clock::{clock_report, rfc3339},
+    Signals, StartError, SystemClock,
     commands::Commands,
+    engine::{Ended, Engine, Launch, Request, Sample, Settled, State, Stop},
     ports::{
         AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
         open_virtual, require_link, total_memory,
     },
-    run::{Alarm, clock_step, settle_worker},
+    prepare::Opening,
+    workers::{OnQueue, Workers},
 };
 
-/// How often the controlling thread looks at signals and workers.
-const LOOK: Duration = Duration::from_millis(10);
+mod report;
+
 /// How long readers have to hand over what they hold, before the next file begins.
 const HAND_OVER_NS: u64 = 100_000_000;
 /// Smallest and largest receive ring that is chosen without being asked, over all readers, bytes.
@@ -62,132 +55,177 @@ const RING_SHARE: u64 = 8;
 /// A block of the ring.
 const BLOCK: usize = 1 << 20;
 
-struct Seat {
+struct ReaderSlot {
     port: usize,
     queue_number: u32,
     queue: AnyQueue,
     seat: ReaderSeat,
 }
 
-/// Ports and output, open: frames are waiting already.
-pub struct PreparedCapture {
-    commands: Option<Commands>,
+/// What takes frames beside or instead of files, and how far local time is ahead of UTC then.
+pub struct CaptureExtras {
+    /// Takes the frames where the plan has no output, and beside it where it has one.
+    pub sink: Option<Box<dyn FrameSink>>,
+    /// Seconds that local time is ahead of UTC at a time of UTC.
+    pub utc_offset_s: fn(i64) -> i64,
+}
+
+impl Default for CaptureExtras {
+    fn default() -> Self {
+        Self {
+            sink: None,
+            utc_offset_s: |_| 0,
+        }
+    }
+}
+
+/// The capture of a run: ports and output are open, frames are waiting already.
+pub(crate) struct Captures {
     plan: Plan,
+    job: CaptureJob,
     ports: Vec<OpenPort>,
-    seats: Vec<Seat>,
-    writer: Writer,
+    slots: Vec<ReaderSlot>,
+    writer: Option<Writer>,
     shared: Arc<CaptureShared>,
-    ring_bytes: u64,
+    control: Arc<CaptureControl>,
+    commands: Option<Commands>,
     offloads: Vec<OffloadsOff>,
-    warnings: Vec<String>,
     signals: Signals,
+    ring_bytes: u64,
+    /// What the interfaces had counted at the start.
+    before: Vec<BTreeMap<String, u64>>,
+    start_ns: u64,
+    sampled_ns: u64,
+    /// When interfaces were asked last, for the statistics in the files.
+    told_ns: u64,
+    next_file: u64,
+    readers: Workers<ReaderOutcome>,
+    writing: Workers<WriterOutcome>,
+    /// Port and queue of each reader that has an outcome.
+    places: Vec<(usize, u32)>,
+    outcomes: Vec<ReaderOutcome>,
+    written: Option<WriterOutcome>,
+    account: Account,
+    last_warnings: Vec<String>,
 }
 
-/// What came of a capture.
-pub struct CaptureFinished {
-    /// The report, and how the capture ended.
-    pub finished: Finished,
-    /// Where every frame went.
-    pub account: Account,
-}
-
-/// What is shown of a capture while it runs.
-#[derive(Clone, Debug)]
-pub struct CaptureView {
-    /// Since the start, ns.
-    pub elapsed_ns: u64,
-    /// Since the view before, ns.
-    pub interval_ns: u64,
-    /// Counters.
-    pub counters: CaptureSnapshot,
-    /// Someone asked for the counts by signal.
-    pub asked: bool,
-    /// The last view: all is written.
-    pub done: bool,
-}
-
-/// Compiles the filter, opens the ports, then the output. `sink` takes the frames where the plan has
-/// no output, and beside it where it has one.
-///
-/// # Errors
-/// With the first thing that stands in the way; nothing is left open then.
-pub fn prepare_capture(
-    mut plan: Plan,
-    environment: &Environment,
-    sink: Option<Box<dyn FrameSink>>,
-    utc_offset_s: fn(i64) -> i64,
-) -> Result<PreparedCapture, StartError> {
-    let mut warnings = plan.validate()?;
-    warnings.extend(wb_host::offloads::repair());
-    let Some(job) = plan.captures.first().cloned() else {
-        return Err(StartError::stream("plan", "it captures nothing"));
-    };
-    let filter = match job.filter.as_str() {
-        "" => None,
-        text => Some(
-            compile_for_tap(text, job.snap_len, true)
-                .map_err(|e| StartError::Filter(Box::new(e)))?,
-        ),
-    };
-    plan.ports.retain(|p| job.ports.contains(&p.name));
-    let readers: u64 = plan.ports.iter().map(|p| u64::from(p.workers)).sum();
-    check_realtime(&job, readers)?;
-    let mut offloads = Vec::new();
-    let mut ports = Vec::new();
-    for name in &job.ports {
-        let Some(port) = plan.ports.iter().find(|p| p.name == *name) else {
-            continue;
+impl Captures {
+    /// Compiles the filter, opens the ports, then the output.
+    ///
+    /// # Errors
+    /// With the first thing that stands in the way; nothing is left open then.
+    pub(crate) fn open(
+        plan: &Plan,
+        extras: CaptureExtras,
+        opening: &mut Opening<'_>,
+    ) -> Result<Self, StartError> {
+        let job = plan.captures.first().cloned().unwrap_or_default();
+        let filter = match job.filter.as_str() {
+            "" => None,
+            text => Some(
+                compile_for_tap(text, job.snap_len, true)
+                    .map_err(|e| StartError::Filter(Box::new(e)))?,
+            ),
         };
-        let open = open_port(port, &job, filter.as_ref(), readers, &mut offloads)?;
-        warnings.extend(
-            open.facts
-                .warnings
-                .iter()
-                .map(|w| format!("{}: {w}", open.facts.locator)),
-        );
-        if let Some(filter) = &filter {
-            check_place(filter, &open)?;
+        let wanted: Vec<&PortPlan> = job
+            .ports
+            .iter()
+            .filter_map(|name| plan.ports.iter().find(|p| p.name == *name))
+            .collect();
+        let readers: u64 = wanted.iter().map(|p| u64::from(p.workers)).sum();
+        check_realtime(&job, readers)?;
+        let mut offloads = Vec::new();
+        let mut ports = Vec::new();
+        for port in wanted {
+            let open = open_port(port, &job, filter.as_ref(), readers, &mut offloads, opening)?;
+            opening.note(&open);
+            if let Some(filter) = &filter {
+                check_place(filter, &open)?;
+            }
+            ports.push(open);
         }
-        ports.push(open);
-    }
-    let kept = kept_privileges(&job, &ports);
-    if let Some(user) = &job.user {
-        wb_host::user::become_user(user, kept).map_err(StartError::machine)?;
-    }
-    let ring_bytes = ports.iter().map(|p| p.ring_bytes).sum();
-    let queues = ports.iter().map(|p| p.queues.len()).sum();
-    let mut spec = spec(&job, &ports, utc_offset_s);
-    let program = job.output.as_ref().and_then(|o| o.command.as_deref());
-    let commands = match program.map(Commands::start).transpose()? {
-        Some((finished, commands)) => {
-            spec.finished = Some(finished);
-            Some(commands)
+        let kept = kept_privileges(&job, &ports);
+        if let Some(user) = &job.user {
+            wb_host::user::become_user(user, kept).map_err(StartError::machine)?;
         }
-        None => None,
-    };
-    let Capture {
-        readers,
-        writer,
-        shared,
-    } = Capture::open_with(&spec, sink, queues, wall_ns()).map_err(StartError::Output)?;
-    if job.user.is_some() {
-        let opens_anywhere = false;
-        wb_host::user::keep_only(Kept {
-            opens_anywhere,
-            ..kept
+        let queues = ports.iter().map(|p| p.queues.len()).sum();
+        let mut spec = spec(&job, &ports, extras.utc_offset_s);
+        let program = job.output.as_ref().and_then(|o| o.command.as_deref());
+        let commands = match program.map(Commands::start).transpose()? {
+            Some((finished, commands)) => {
+                spec.finished = Some(finished);
+                Some(commands)
+            }
+            None => None,
+        };
+        let Capture {
+            readers,
+            writer,
+            shared,
+        } = Capture::open_with(&spec, extras.sink, queues, wall_ns())
+            .map_err(StartError::Output)?;
+        if job.user.is_some() {
+            let opens_anywhere = false;
+            wb_host::user::keep_only(Kept {
+                opens_anywhere,
+                ..kept
+            })
+            .map_err(StartError::machine)?;
+        }
+        if let Some(Err(why)) = filter.as_ref().map(|f| &f.attach)
+            && ports.iter().any(|p| p.facts.driver == "packet")
+        {
+            opening.warnings.push(format!(
+                "the filter runs in this program and not in the kernel: {why}"
+            ));
+        }
+        let slots = reader_slots(&mut ports, readers, &job, filter.as_ref());
+        let none = Arc::new(AtomicBool::new(false));
+        Ok(Self {
+            plan: plan.clone(),
+            ring_bytes: ports.iter().map(|p| p.ring_bytes).sum(),
+            job,
+            ports,
+            slots,
+            writer: Some(writer),
+            shared,
+            control: Arc::new(CaptureControl::new()),
+            commands,
+            offloads,
+            signals: opening.environment.signals.clone(),
+            before: Vec::new(),
+            start_ns: 0,
+            sampled_ns: 0,
+            told_ns: 0,
+            next_file: u64::MAX,
+            readers: Workers::new(&none),
+            writing: Workers::new(&none),
+            places: Vec::new(),
+            outcomes: Vec::new(),
+            written: None,
+            account: Account::default(),
+            last_warnings: Vec::new(),
         })
-        .map_err(StartError::machine)?;
     }
+}
+
+/// A reader for each queue.
+fn reader_slots(
+    ports: &mut [OpenPort],
+    readers: Vec<ReaderSeat>,
+    job: &CaptureJob,
+    filter: Option<&TapFilter>,
+) -> Vec<ReaderSlot> {
     let mut given = readers.into_iter();
-    let mut seats = Vec::new();
+    let mut slots = Vec::new();
     for (number, port) in ports.iter_mut().enumerate() {
         for (queue_number, queue) in (0..).zip(std::mem::take(&mut port.queues)) {
             let Some(mut seat) = given.next() else { break };
             seat.busy = job.busy;
-            if let (false, Some(filter)) = (port.filters, &filter) {
+            if let (false, Some(filter)) = (port.filters, filter) {
                 seat.filter = Some(by_program(filter.whole.clone()));
             }
-            seats.push(Seat {
+            slots.push(ReaderSlot {
                 port: number,
                 queue_number,
                 queue,
@@ -195,25 +233,7 @@ pub fn prepare_capture(
             });
         }
     }
-    if let Some(Err(why)) = filter.as_ref().map(|f| &f.attach)
-        && ports.iter().any(|p| p.facts.driver == "packet")
-    {
-        warnings.push(format!(
-            "the filter runs in this program and not in the kernel: {why}"
-        ));
-    }
-    Ok(PreparedCapture {
-        commands,
-        plan,
-        ports,
-        seats,
-        writer,
-        shared,
-        ring_bytes,
-        offloads,
-        warnings,
-        signals: environment.signals.clone(),
-    })
+    slots
 }
 
 /// What has to be done after the user has changed: like tcpdump, a capture into one file opens it where root
@@ -252,6 +272,7 @@ fn open_port(
     filter: Option<&TapFilter>,
     readers: u64,
     calm: &mut Vec<OffloadsOff>,
+    opening: &mut Opening<'_>,
 ) -> Result<OpenPort, StartError> {
     if !port.locator.is_interface() {
         let used = Use {
@@ -260,7 +281,7 @@ fn open_port(
             watch: true,
             ..Use::default()
         };
-        return open_virtual(port, used, &mut wb_port::memory::Registry::default());
+        return open_virtual(port, used, &mut opening.memory);
     }
     let wire = locate_wire(port)?;
     if !wire.link.up {
@@ -449,173 +470,247 @@ fn spec(job: &CaptureJob, ports: &[OpenPort], utc_offset_s: fn(i64) -> i64) -> C
     }
 }
 
-type Readers = Vec<(usize, u32, JoinHandle<ReaderOutcome>)>;
+/// Reads a queue, in a loop compiled for its driver.
+struct Read {
+    seat: ReaderSeat,
+    interface: u32,
+    control: Arc<CaptureControl>,
+}
 
-impl PreparedCapture {
-    /// What the user should know before it starts.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+impl OnQueue for Read {
+    type Output = ReaderOutcome;
+
+    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> ReaderOutcome {
+        run_reader(
+            pair.rx(),
+            self.seat,
+            self.interface,
+            &self.control,
+            &SystemClock,
+        )
+    }
+}
+
+/// How often the interfaces are asked for what they dropped, for the statistics in the files, ns.
+const TELL_NS: u64 = 1_000_000_000;
+
+impl Captures {
+    fn spawn_reader(&mut self, slot: ReaderSlot) -> Result<(), StartError> {
+        let port = &self.ports[slot.port].plan;
+        let cpu = port.cpus.get(slot.queue_number as usize).copied();
+        let read = Read {
+            seat: slot.seat,
+            interface: u32::try_from(slot.port).unwrap_or(u32::MAX),
+            control: Arc::clone(&self.control),
+        };
+        let name = format!("wb-capture-{}-{}", port.name, slot.queue_number);
+        let (queue, realtime) = (slot.queue, self.job.realtime);
+        let broke = |outcome: &ReaderOutcome| outcome.fault.is_some();
+        self.readers.spawn(name, cpu, broke, move || {
+            if realtime {
+                // It was allowed a moment ago.
+                let _ = wb_host::realtime::set_realtime(true);
+            }
+            queue.give(read)
+        })?;
+        self.places.push((slot.port, slot.queue_number));
+        Ok(())
     }
 
-    /// The plan as it runs.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    fn spawn_writer(&mut self) -> Result<(), StartError> {
+        let Some(writer) = self.writer.take() else {
+            return Ok(());
+        };
+        let control = Arc::clone(&self.control);
+        // What it could not write is in its outcome; readers go on and count.
+        let broke = |_: &WriterOutcome| false;
+        // A starved writer fills the buffers, and then the ring.
+        let work = move || run_writer(writer, &control, &SystemClock);
+        self.writing
+            .spawn("wb-writer".to_owned(), None, broke, work)
     }
 
-    /// The names of the interfaces, in order.
-    #[must_use]
-    pub fn interfaces(&self) -> Vec<String> {
-        let name = |p: &OpenPort| p.plan.locator.place();
-        self.ports.iter().map(name).collect()
+    /// What the writer had shown before it panicked; what it held then is lost.
+    fn written_before_panic(&self) -> WriterOutcome {
+        let shown = self.shared.snapshot();
+        WriterOutcome {
+            written_frames: shown.written_frames,
+            not_written_frames: shown.not_written_frames,
+            file_octets: shown.file_octets,
+            files: shown.files,
+            files_removed: shown.files_removed,
+            path: shown.path,
+            ..WriterOutcome::default()
+        }
     }
 
-    /// A line for each port: locator, driver, mode, and why.
-    #[must_use]
-    pub fn port_lines(&self) -> Vec<String> {
-        self.ports.iter().map(OpenPort::line).collect()
-    }
-
-    /// Captures until a signal, the limit, the time, the end of all files, or a fault. `listening`
-    /// is called when all readers run; `observe` once per interval, and at the end.
-    ///
-    /// # Errors
-    /// Only when a thread cannot be started.
-    pub fn run(
-        mut self,
-        listening: &mut dyn FnMut(),
-        observe: &mut dyn FnMut(&CaptureView),
-    ) -> Result<CaptureFinished, StartError> {
-        let control = Arc::new(CaptureControl::new());
-        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        let offset = wall_minus_monotonic();
-        let start_ns = monotonic_ns();
-        let started_wall_ns = wall_ns();
-        let faulted = Arc::new(AtomicBool::new(false));
-        let (writer_control, shared) = (Arc::clone(&control), Arc::clone(&self.shared));
-        let writer = self.writer;
-        let writer = std::thread::Builder::new()
-            .name("wb-writer".to_owned())
-            .spawn(move || {
-                // A starved writer fills the buffers, and then the ring.
-                settle_worker(None);
-                run_writer(writer, &writer_control, &SystemClock)
-            })
-            .map_err(StartError::thread)?;
-        let realtime = self.plan.captures.first().is_some_and(|job| job.realtime);
-        let mut readers: Readers = Vec::new();
-        let mut seats = std::mem::take(&mut self.seats).into_iter();
-        while let Some(seat) = seats.next() {
-            let (control_of_reader, faulted) = (Arc::clone(&control), Arc::clone(&faulted));
-            let cpu = self.ports[seat.port]
-                .plan
-                .cpus
-                .get(seat.queue_number as usize)
-                .copied();
-            let (port, number) = (seat.port, seat.queue_number);
-            let interface = u32::try_from(port).unwrap_or(u32::MAX);
-            let work = move || {
-                let alarm = Alarm(faulted);
-                settle_worker(cpu);
-                if realtime {
-                    // It was allowed a moment ago.
-                    let _ = wb_host::realtime::set_realtime(true);
-                }
-                let (control, seat_of_reader) = (&*control_of_reader, seat.seat);
-                let outcome = match seat.queue {
-                    AnyQueue::Xdp(q) => read(q, seat_of_reader, interface, control),
-                    AnyQueue::XdpGroup(q) => read(q, seat_of_reader, interface, control),
-                    AnyQueue::Packet(q) => read(q, seat_of_reader, interface, control),
-                    AnyQueue::Memory(q) => read(q, seat_of_reader, interface, control),
-                    AnyQueue::File(q) => read(q, seat_of_reader, interface, control),
-                };
-                if outcome.fault.is_some() {
-                    alarm.0.store(true, Ordering::Release);
-                }
-                outcome
-            };
-            let name = format!("wb-capture-{}-{number}", self.ports[port].plan.name);
-            match std::thread::Builder::new().name(name).spawn(work) {
-                Ok(thread) => readers.push((port, number, thread)),
-                Err(cause) => {
-                    control.hurry();
-                    // The writer waits for the buffers of all who may still bring some.
-                    drop(seats);
-                    for (_, _, thread) in readers {
-                        let _ = thread.join();
-                    }
-                    let _ = writer.join();
-                    return Err(StartError::thread(cause));
-                }
+    /// For the statistics in the files.
+    fn tell_interfaces(&self) {
+        for (number, (port, before)) in (0..).zip(self.ports.iter().zip(&self.before)) {
+            if let Some(wire) = &port.wire {
+                let (received, dropped) = grown(before, &wire.counters());
+                self.shared.set_interface(number, received, dropped);
             }
         }
-        listening();
-        let watch = Watch {
-            plan: &self.plan,
-            ports: &self.ports,
-            shared: &shared,
-            control: &control,
-            faulted: &faulted,
-            signals: &self.signals,
-            start_ns,
-            before: &before,
-        };
-        let mut end = watch.until_the_end(&readers, &writer, observe);
+    }
 
-        let mut outcomes = Vec::new();
-        let mut places = Vec::new();
-        for (port, queue, thread) in readers {
-            match thread.join() {
-                Ok(outcome) => {
-                    outcomes.push(outcome);
-                    places.push((port, queue));
-                }
-                Err(_) => end = End::Fault("a reader panicked; its counts are missing".to_owned()),
+    /// Whether the plan says that it has captured enough.
+    fn is_enough(&self, now: u64) -> bool {
+        let until = self
+            .job
+            .duration
+            .map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
+        let full = |most| self.shared.snapshot().file_octets >= most;
+        now >= until || self.job.stop_octets.is_some_and(full)
+    }
+}
+
+impl Engine for Captures {
+    fn ports(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    fn only_listens(&self) -> bool {
+        true
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.readers = Workers::new(launch.faulted);
+        self.writing = Workers::new(launch.faulted);
+        self.spawn_writer()?;
+        let mut slots = std::mem::take(&mut self.slots).into_iter();
+        while let Some(slot) = slots.next() {
+            if let Err(error) = self.spawn_reader(slot) {
+                self.stop(Stop::Now);
+                // The writer waits for the buffers of all who may still bring some.
+                drop(slots);
+                self.readers.join();
+                self.writing.join();
+                return Err(error);
             }
         }
-        let Ok(written) = writer.join() else {
-            return Err(StartError::stream(
-                "capture",
-                "the writer panicked; the files may miss what it held",
-            ));
-        };
-        if let Some(fault) = outcomes.iter().find_map(|o| o.fault.as_ref()) {
-            end = End::Fault(fault.to_string());
+        Ok(())
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.before = self.ports.iter().map(OpenPort::counters).collect();
+        (self.start_ns, self.sampled_ns, self.told_ns) = (start_ns, start_ns, start_ns);
+    }
+
+    fn stop(&mut self, how: Stop) {
+        match how {
+            Stop::Drain => self.control.stop(),
+            Stop::Now => self.control.hurry(),
         }
-        if let Some(error) = &written.error {
-            end = End::Fault(error.to_string());
+    }
+
+    fn state(&mut self, now: u64) -> State {
+        if self.is_enough(now) {
+            self.control.stop();
         }
-        self.warnings.extend(output_warnings(&self.plan, &written));
+        let stopped = self.control.stopped();
+        // Also for the last statistics in the file.
+        if stopped || now >= self.told_ns + TELL_NS {
+            self.told_ns = now;
+            self.tell_interfaces();
+        }
+        if now >= self.next_file {
+            self.control.request_rotation();
+            self.next_file = u64::MAX;
+        }
+        match stopped {
+            _ if self.readers.all_over() && self.writing.all_over() => State::Over,
+            true => State::Draining,
+            false => State::Running,
+        }
+    }
+
+    fn request(&mut self, request: Request, now: u64) {
+        // What was read belongs to this file.
+        self.control.request_flush();
+        if request == Request::NextFile {
+            self.next_file = now + HAND_OVER_NS;
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let counters = self.shared.snapshot();
+        let total = counters.total();
+        let interval_ns = now.saturating_sub(self.sampled_ns).max(1);
+        self.sampled_ns = now;
+        let elapsed_ns = now.saturating_sub(self.start_ns);
+        let whole = self.job.duration.map(|d| d.as_nanos().max(1));
+        Sample {
+            capture: Some(counters),
+            ..Snapshot {
+                elapsed_ns,
+                interval_ns,
+                phase: match self.control.stopped() {
+                    true => Phase::Drain,
+                    false => Phase::Running,
+                },
+                progress: whole.map(|w| (elapsed_ns as f64 / w as f64).min(1.0)),
+                totals: Totals {
+                    received_frames: Some(total.passed_frames),
+                    rx_dropped_frames: Some(total.dropped_frames),
+                    ..Totals::default()
+                },
+                offered_pps: None,
+                received_pps: None,
+                offered_l2_bps: None,
+                received_l2_bps: None,
+                missing_frames: None,
+                latency_mean_ns: None,
+                load: None,
+                socket: None,
+            }
+            .into()
+        }
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let mut broken = None;
+        let places = std::mem::take(&mut self.places);
+        for (place, outcome) in places.into_iter().zip(self.readers.join()) {
+            match outcome {
+                Some(outcome) => {
+                    self.outcomes.push(outcome);
+                    self.places.push(place);
+                }
+                None => broken = Some("a reader panicked; its counts are missing".to_owned()),
+            }
+        }
+        if let Some(fault) = self.outcomes.iter().find_map(|o| o.fault.as_ref()) {
+            broken = Some(fault.to_string());
+        }
+        let written = self.writing.join().pop().flatten();
+        if let Some(error) = written.as_ref().and_then(|w| w.error.as_ref()) {
+            broken = Some(error.to_string());
+        }
+        if written.is_none() {
+            broken = Some("the writer panicked; the files may miss what it held".to_owned());
+        }
+        let panicked = written.is_none();
+        let written = written.unwrap_or_else(|| self.written_before_panic());
+        self.account = Account::of(&self.outcomes, &written);
+        if panicked {
+            let account = &mut self.account;
+            let known = account.read_frames() + account.kernel_drop + account.not_read;
+            account.not_written += account.filter_accept.saturating_sub(known);
+        }
+        self.written = Some(written);
         if let Some(commands) = self.commands.take() {
-            self.warnings.extend(commands.finish(&self.signals));
+            self.last_warnings.extend(commands.finish(&self.signals));
         }
-        let account = Account::of(&outcomes, &written);
-        self.warnings.extend(joined(&self.ports, &outcomes));
+        self.last_warnings
+            .extend(joined(&self.ports, &self.outcomes));
         self.offloads.clear();
-        let after = self.ports.iter().map(OpenPort::counters).collect();
-        let ended = Ended {
-            plan: &self.plan,
-            ports: &self.ports,
-            ring_bytes: self.ring_bytes,
-            outcomes: &outcomes,
-            places: &places,
-            written: &written,
-            account: &account,
-            buffers: shared.snapshot().buffers,
-            before,
-            after,
-            started_wall_ns,
-            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-            clock_step_ns: clock_step(offset, wall_minus_monotonic()),
-            warnings: std::mem::take(&mut self.warnings),
-            end,
-        };
-        let (report, end) = report(ended);
-        Ok(CaptureFinished {
-            finished: Finished { report, end },
-            account,
-        })
+        let exact = self.account.exact();
+        broken.or_else(|| (!exact).then(|| "the account does not add up".to_owned()))
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        report::settle(self, ended)
     }
 }
 
@@ -637,15 +732,6 @@ fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
     warnings
 }
 
-fn read<Q: wb_port::QueuePair>(
-    mut queue: Q,
-    seat: ReaderSeat,
-    interface: u32,
-    control: &CaptureControl,
-) -> ReaderOutcome {
-    run_reader(queue.rx(), seat, interface, control, &SystemClock)
-}
-
 /// What an interface received and dropped between two looks.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> (u64, u64) {
     let grew = |key: &str| {
@@ -656,355 +742,6 @@ fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> (u64,
         grew("rx_packets"),
         grew("rx_missed_errors") + grew("rx_fifo_errors") + grew("rx_over_errors"),
     )
-}
-
-/// Everything that decides when a capture ends.
-struct Watch<'a> {
-    plan: &'a Plan,
-    ports: &'a [OpenPort],
-    shared: &'a CaptureShared,
-    control: &'a CaptureControl,
-    faulted: &'a AtomicBool,
-    signals: &'a Signals,
-    start_ns: u64,
-    before: &'a [BTreeMap<String, u64>],
-}
-
-impl Watch<'_> {
-    fn until_the_end(
-        &self,
-        readers: &Readers,
-        writer: &JoinHandle<WriterOutcome>,
-        observe: &mut dyn FnMut(&CaptureView),
-    ) -> End {
-        let interval = self.plan.interval.as_nanos();
-        let duration = self.plan.captures.first().and_then(|c| c.duration);
-        let job = self.plan.captures.first();
-        let most = job.and_then(|c| c.stop_octets).unwrap_or(u64::MAX);
-        let until = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
-        let (mut last_ns, mut next) = (self.start_ns, self.start_ns + interval);
-        let mut requests = self.signals.requests();
-        let mut next_file = u64::MAX;
-        let mut end = End::Completed;
-        let mut view = |now: u64, asked: bool, done: bool| {
-            let view = CaptureView {
-                elapsed_ns: now.saturating_sub(self.start_ns),
-                interval_ns: now.saturating_sub(last_ns).max(1),
-                counters: self.shared.snapshot(),
-                asked,
-                done,
-            };
-            last_ns = now;
-            observe(&view);
-        };
-        loop {
-            std::thread::sleep(LOOK);
-            let now = monotonic_ns();
-            if end == End::Completed
-                && let Some(signal) = self.signals.received()
-            {
-                end = End::Signal(signal);
-                self.control.stop();
-            }
-            if self.faulted.load(Ordering::Acquire) || now >= until {
-                self.control.stop();
-            }
-            if most < u64::MAX && self.shared.snapshot().file_octets >= most {
-                self.control.stop();
-            }
-            if self.signals.hurry() {
-                self.control.hurry();
-            }
-            if self.control.stopped() {
-                // For the last statistics in the file.
-                self.tell_interfaces();
-            }
-            let asked = self.signals.requests();
-            if asked[1] != requests[1] {
-                self.control.request_flush();
-            }
-            if asked[2] != requests[2] {
-                // What was read belongs to this file.
-                self.control.request_flush();
-                next_file = now + HAND_OVER_NS;
-            }
-            if now >= next_file {
-                self.control.request_rotation();
-                next_file = u64::MAX;
-            }
-            let wants_counts = asked[0] != requests[0];
-            requests = asked;
-            if readers.iter().all(|(_, _, thread)| thread.is_finished()) && writer.is_finished() {
-                view(now, false, true);
-                return end;
-            }
-            if now >= next || wants_counts {
-                self.tell_interfaces();
-                view(now, wants_counts, false);
-                while next <= now {
-                    next += interval;
-                }
-            }
-        }
-    }
-
-    /// For the statistics in the files.
-    fn tell_interfaces(&self) {
-        for (number, (port, before)) in (0..).zip(self.ports.iter().zip(self.before)) {
-            if let Some(wire) = &port.wire {
-                let (received, dropped) = grown(before, &wire.counters());
-                self.shared.set_interface(number, received, dropped);
-            }
-        }
-    }
-}
-
-/// What the user has to know of the files.
-fn output_warnings(plan: &Plan, written: &WriterOutcome) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match written.files_removed {
-        0 => {}
-        1 => warnings.push("1 finished file was removed to make room".to_owned()),
-        n => warnings.push(format!("{n} finished files were removed to make room")),
-    }
-    if written.room_short {
-        warnings.push(
-            "there was less room than --keep-free asks for, and no finished file left to remove"
-                .to_owned(),
-        );
-    }
-    let output = plan.captures.first().and_then(|job| job.output.as_ref());
-    if output.is_some_and(|output| output.direct == DirectWrites::Always)
-        && written.direct_files < written.files
-    {
-        warnings.push(
-            "the output cannot be written past the page cache; it went through it".to_owned(),
-        );
-    }
-    warnings
-}
-
-/// Everything the report is made of.
-struct Ended<'a> {
-    plan: &'a Plan,
-    ports: &'a [OpenPort],
-    ring_bytes: u64,
-    outcomes: &'a [ReaderOutcome],
-    places: &'a [(usize, u32)],
-    written: &'a WriterOutcome,
-    account: &'a Account,
-    buffers: u64,
-    before: Vec<BTreeMap<String, u64>>,
-    after: Vec<BTreeMap<String, u64>>,
-    started_wall_ns: u64,
-    elapsed_ns: u64,
-    clock_step_ns: i64,
-    warnings: Vec<String>,
-    end: End,
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
-}
-
-fn capture_report(ended: &Ended<'_>, interface_drops: u64) -> CaptureReport {
-    let account = ended.account;
-    let job = ended.plan.captures.first().cloned().unwrap_or_default();
-    let outcomes = || ended.outcomes.iter();
-    CaptureReport {
-        filter_accept_frames: account.filter_accept,
-        captured_frames: account.captured,
-        kernel_drop_frames: account.kernel_drop,
-        not_written_frames: account.not_written,
-        queue_drop_frames: account.queue_drop,
-        over_limit_frames: account.over_limit,
-        not_read_frames: account.not_read,
-        interface_drop_frames: interface_drops,
-        exact: account.exact(),
-        write_error: ended.written.error.as_ref().map(ToString::to_string),
-        files: ended.written.files,
-        last_file: ended.written.path.as_ref().map(|p| p.display().to_string()),
-        file_octets: ended.written.file_octets,
-        files_removed: ended.written.files_removed,
-        filter: job.filter,
-        snap_len: job.snap_len,
-        ring_bytes: ended.ring_bytes,
-        block_timeout_ms: ms(job.block_timeout.as_nanos()),
-        ring_freezes: outcomes().map(|o| o.rx.freezes).sum(),
-        longest_gap_ms: ms(outcomes().map(|o| o.longest_gap_ns).max().unwrap_or(0)),
-        longest_write_ms: ms(ended.written.longest_write_ns),
-        write_p50_ms: ms(ended.written.write_p50_ns),
-        write_p99_ms: ms(ended.written.write_p99_ns),
-        buffer_waits: outcomes().map(|o| o.buffer_waits).sum(),
-        buffers: ended.buffers,
-        buffers_fewest: ended.written.buffers_fewest,
-        readers: outcomes()
-            .zip(ended.places)
-            .map(|(o, (port, queue))| CaptureReaderReport {
-                port: ended.ports[*port].plan.name.clone(),
-                queue: *queue,
-                cpu: ended.ports[*port].plan.cpus.get(*queue as usize).copied(),
-                read_frames: o.read_frames,
-                read_octets: o.read_octets,
-                kernel_drop_frames: o.rx.dropped_frames,
-                kernel_counters: o.kernel.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
-                longest_gap_ms: ms(o.longest_gap_ns),
-            })
-            .collect(),
-    }
-}
-
-/// The report, and how the capture ended: an account that does not add up is a fault of ours.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss
-)]
-fn report(mut ended: Ended<'_>) -> (Report, End) {
-    let account = ended.account;
-    let interface_drops: u64 = ended
-        .before
-        .iter()
-        .zip(&ended.after)
-        .map(|(before, after)| grown(before, after).1)
-        .sum();
-    if !account.exact() && !matches!(ended.end, End::Fault(_)) {
-        ended.end = End::Fault("the account does not add up".to_owned());
-    }
-    let lost = account.lost() + interface_drops;
-    let loss = share(lost, account.filter_accept + interface_drops);
-    let criteria: Vec<CriterionReport> = ended
-        .plan
-        .criteria
-        .iter()
-        .filter(|c| c.metric == Metric::Loss)
-        .map(|c| CriterionReport {
-            criterion: c.to_string(),
-            measured: Some(loss),
-            held: match c.limit {
-                Limit::Share(s) => loss <= s.as_f64(),
-                Limit::Time(_) => false,
-            },
-        })
-        .collect();
-    let held = if criteria.is_empty() {
-        lost == 0
-    } else {
-        criteria.iter().all(|c| c.held)
-    };
-    let verdict = match &ended.end {
-        End::Fault(_) => Verdict::Invalid,
-        // What was lost is lost, however it ended.
-        _ if !held => Verdict::Fail,
-        End::Signal(_) if !ended.plan.is_endless() => Verdict::Incomplete,
-        _ => Verdict::Pass,
-    };
-    let reason = match &ended.end {
-        End::Fault(text) => format!("ended by a fault: {text}"),
-        End::Signal(n) if verdict == Verdict::Incomplete => {
-            format!("ended early by {}; nothing was lost", signal_name(*n))
-        }
-        _ if lost == 0 => "nothing was lost".to_owned(),
-        _ => format!("{lost} frames were lost"),
-    };
-    let late = lateness_of(&ended);
-    let by = match &ended.end {
-        _ if lost > 0 => lost_because(account, interface_drops, &late),
-        End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
-        _ => "the plan: it said when to end".to_owned(),
-    };
-    let read = account.read_frames();
-    let octets: u64 = ended.outcomes.iter().map(|o| o.read_octets).sum();
-    let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
-    let report = Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: ended.plan.kind.clone(),
-        verdict,
-        reason,
-        limited_by: by,
-        started: rfc3339(ended.started_wall_ns),
-        elapsed_ns: ended.elapsed_ns,
-        plan: ended.plan.clone(),
-        totals: Totals {
-            received_frames: Some(read),
-            received_octets: Some(octets),
-            rx_dropped_frames: Some(account.kernel_drop),
-            ..Totals::default()
-        },
-        rates: Rates {
-            received_pps: Some(read as f64 / seconds),
-            received_l2_bps: Some(octets as f64 * 8.0 / seconds),
-            rx_time_ns: Some(ended.elapsed_ns),
-            ..Rates::default()
-        },
-        latency_ns: Default::default(),
-        jitter_ns: Default::default(),
-        jitter_rfc3550_ns: None,
-        ipdv_ns: Default::default(),
-        pdv_ns: Default::default(),
-        inter_arrival_ns: Default::default(),
-        inter_departure_ns: None,
-        percentile_error: 0.0,
-        jobs: Vec::new(),
-        flows: Vec::new(),
-        flows_omitted: 0,
-        workers: Vec::new(),
-        ports: port_reports(&ended),
-        criteria,
-        capture: Some(capture_report(&ended, interface_drops)),
-        load: None,
-        socket: None,
-        lateness: LatenessReport {
-            all: late,
-            may_have_caused: None,
-        },
-        clock: ClockReport {
-            rx_stamp: ended
-                .ports
-                .iter()
-                .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
-                .collect::<Vec<_>>()
-                .join(", "),
-            ..clock_report(ended.clock_step_ns)
-        },
-        warnings: ended.warnings,
-    };
-    (report, ended.end)
-}
-
-/// How late all readers were, with what their rings dropped for it.
-fn lateness_of(ended: &Ended<'_>) -> Lateness {
-    let outcomes = ended.outcomes.iter();
-    outcomes.fold(Lateness::default(), |sum, o| {
-        sum.plus(&Lateness {
-            dropped_reads: o.rx.dropped_frames,
-            ..o.lateness
-        })
-    })
-}
-
-/// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
-fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> String {
-    let written = account.not_written + account.queue_drop;
-    if account.kernel_drop > 0 {
-        format!("the tester: its readers were late ({})", late.account())
-    } else if written > 0 {
-        format!("the tester: it could not write {written} frames")
-    } else if interface_drops > 0 {
-        format!("the interface: it dropped {interface_drops} frames before any filter")
-    } else {
-        "the tester: it did not read all that came".to_owned()
-    }
-}
-
-fn port_reports(ended: &Ended<'_>) -> Vec<PortReport> {
-    ended
-        .ports
-        .iter()
-        .enumerate()
-        .map(|(i, port)| port.report(&ended.before[i], &ended.after[i]))
-        .collect()
 }
 
 #[cfg(test)]

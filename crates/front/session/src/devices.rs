@@ -1,8 +1,7 @@
 //! Runs of packet devices, and of ports that watch for their packets.
 //!
-//! The same steps as for traffic: everything that can fail is done by [`prepare_devices`];
-//! [`PreparedDevices::run`] then sends, and ends with a report. While it runs, each device can be
-//! stopped, watched and given other settings through its [`DeviceHandle`].
+//! While they run, each device can be stopped, watched and given other settings through its
+//! [`DeviceHandle`].
 
 use std::{
     collections::BTreeMap,
@@ -10,35 +9,37 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
-use wb_host::{
-    clock::{monotonic_ns, wall_minus_monotonic, wall_ns},
-    ethtool::Ethtool,
-};
+use wb_host::ethtool::Ethtool;
 use wb_model::{
     Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
 };
-use wb_port::memory::Registry;
-use wb_traffic::{Control, CounterValues, WatchOutcome, device_lane, run_devices, run_watcher};
+use wb_port::QueuePair;
+use wb_traffic::{
+    Control, CounterValues, DeviceTurn, WatchOutcome, device_lane, run_devices, run_watcher,
+};
 use wb_walk::{Start, Walker};
 use wb_xdp::consume::Consumer;
 
 pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSettings};
 
 use crate::{
-    End, Environment, Finished, Signals, StartError, SystemClock,
+    StartError, SystemClock,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     guard::{Guard, Source},
     machine::describe,
     ports::{
         AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
         require_link,
     },
-    run::{Alarm, clock_step, settle_worker},
+    prepare::Opening,
+    workers::{OnQueue, Workers},
 };
+
+mod report;
 
 /// A queue of a watching port.
 #[derive(Clone)]
@@ -52,181 +53,192 @@ pub struct WatchQueue {
 }
 
 /// A device with the queue it sends on.
-struct DeviceSeat {
+struct DeviceSlot {
     cpu: u32,
     queue: AnyQueue,
     walker: Walker,
     handle: Arc<DeviceHandle>,
 }
 
-struct WatchSeat {
+struct WatchSlot {
     port: usize,
     queue: AnyQueue,
     watch: WatchQueue,
 }
 
-/// Devices and watching ports, open; the next step sends.
-pub struct PreparedDevices {
+/// All packet devices of a run, and all that watch for their packets.
+pub(crate) struct Devices {
     plan: Plan,
     ports: Vec<OpenPort>,
-    devices: Vec<DeviceSeat>,
-    handles: Vec<Arc<DeviceHandle>>,
-    watch_seats: Vec<WatchSeat>,
-    watches: Vec<WatchQueue>,
+    slots: Vec<DeviceSlot>,
+    pub(crate) handles: Vec<Arc<DeviceHandle>>,
+    watch_slots: Vec<WatchSlot>,
+    pub(crate) watches: Vec<WatchQueue>,
     /// They keep from the host what is counted, for as long as they live.
     consumers: Vec<Consumer>,
-    warnings: Vec<String>,
-    signals: Signals,
-}
-
-/// What came of a run of devices.
-pub struct DevicesFinished {
-    /// The report, and how the run ended.
-    pub finished: Finished,
-    /// The devices, in the order of the plan; none for one whose worker died.
-    pub devices: Vec<Option<DeviceOutcome>>,
+    control: Arc<Control>,
+    /// One for each CPU that has devices, with the numbers of these.
+    senders: Workers<Vec<DeviceOutcome>>,
+    sent_by: Vec<Vec<usize>>,
+    watchers: Workers<WatchOutcome>,
+    live: Live,
+    start_ns: u64,
+    stopping: bool,
+    /// When the packets on their way have been awaited.
+    drain_until: Option<u64>,
+    /// In the order of the plan; none for one whose worker died.
+    outcomes: Vec<Option<DeviceOutcome>>,
+    watched: Vec<(WatchQueue, WatchOutcome)>,
 }
 
 /// Time between the start order and the first packet, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(5);
-/// How often the controlling thread looks at signals and workers.
-const LOOK: Duration = Duration::from_millis(2);
 /// How long watching ports go on after the last device has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// Checks the plan against the machine and opens its ports.
-///
-/// `walkers` are the devices as earlier runs left them, one for each of the plan; empty: all begin
-/// anew.
-///
-/// # Errors
-/// With the first thing that stands in the way; nothing is left open then.
-pub fn prepare_devices(
-    mut plan: Plan,
-    walkers: Vec<Walker>,
-    environment: &Environment,
-) -> Result<PreparedDevices, StartError> {
-    let mut warnings = plan.validate()?;
-    warnings.extend(wb_host::offloads::repair());
-    if !plan.traffic.is_empty() {
-        return Err(StartError::stream("plan", "it has traffic, and no devices"));
+impl Devices {
+    /// Opens the ports of the plan's devices and watches. `walkers` are the devices as earlier runs left
+    /// them, one for each of the plan; empty: all begin anew.
+    ///
+    /// # Errors
+    /// With the first thing that stands in the way; nothing is left open then.
+    pub(crate) fn open(
+        plan: &Plan,
+        walkers: Vec<Walker>,
+        opening: &mut Opening<'_>,
+    ) -> Result<Self, StartError> {
+        let cpus = online_cpus();
+        let used = |port: &&PortPlan| {
+            plan.devices.iter().any(|d| d.port == port.name)
+                || plan.watches.iter().any(|w| w.port == port.name)
+        };
+        let (mut ports, mut facts) = (Vec::new(), Vec::new());
+        for port in plan.ports.iter().filter(used) {
+            let sends = plan.devices.iter().any(|d| d.port == port.name);
+            let (open, interface) = open_port(plan, port, sends, opening)?;
+            opening.note(&open);
+            facts.push(interface);
+            ports.push(open);
+        }
+        let mut queues: Vec<_> = ports
+            .iter_mut()
+            .map(|p| std::mem::take(&mut p.queues).into_iter())
+            .collect();
+        let place = |name: &str| {
+            let found = ports.iter().position(|p| p.plan.name == *name);
+            found.ok_or_else(|| StartError::stream(name, "no such port"))
+        };
+        let guard = Guard::of(plan);
+        let mut walkers = walkers.into_iter();
+        let mut slots = Vec::new();
+        for job in &plan.devices {
+            let port = place(&job.port)?;
+            let walker = match walkers.next() {
+                // Whoever brings walkers has said what is to be said of them.
+                Some(walker) => walker,
+                None => {
+                    if job.settings.flags.has(Flags::IPSEC) {
+                        opening.warnings.push(format!(
+                            "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
+                            job.settings.name
+                        ));
+                    }
+                    fresh_walker(job, &facts[port], plan.seed, slots.len())?
+                }
+            };
+            let queue = queues[port].next().ok_or_else(|| {
+                StartError::stream(
+                    job.port.clone(),
+                    "the port has too few queues for its devices",
+                )
+            })?;
+            let mut handle = DeviceHandle::new();
+            if ports[port].wire.is_some() {
+                guard.walker(&walker)?;
+                let interface = facts[port].clone();
+                handle = DeviceHandle::guarded(move |settings: &DeviceConfig| {
+                    let source = [Source::Device(settings, &interface)];
+                    guard.addresses(&source).map_err(|e| e.to_string())
+                });
+            }
+            slots.push(DeviceSlot {
+                cpu: job.cpu,
+                queue,
+                handle: Arc::new(handle),
+                walker,
+            });
+        }
+        let mut watch_slots = Vec::new();
+        let mut consumers = Vec::new();
+        for job in &plan.watches {
+            let port = place(&job.port)?;
+            let settings = WatchSettings {
+                mode: job.mode,
+                rule: job.jitter,
+                takes_latency: true,
+                sequences: true,
+                clears: 0,
+            };
+            for (queue, cpu) in queues[port].by_ref().zip(cpus.iter().chain([&0])) {
+                watch_slots.push(WatchSlot {
+                    port,
+                    queue,
+                    watch: WatchQueue {
+                        port: job.port.clone(),
+                        cpu: *cpu,
+                        handle: Arc::new(WatchHandle::new(settings)),
+                    },
+                });
+            }
+            if let (true, Some(wire)) = (job.consume, &ports[port].wire) {
+                consumers.extend(consume(wire, opening)?);
+            }
+        }
+        let none = Arc::new(AtomicBool::new(false));
+        Ok(Self {
+            plan: plan.clone(),
+            handles: slots.iter().map(|d| Arc::clone(&d.handle)).collect(),
+            watches: watch_slots.iter().map(|s| s.watch.clone()).collect(),
+            ports,
+            slots,
+            watch_slots,
+            consumers,
+            control: Arc::new(Control::new()),
+            senders: Workers::new(&none),
+            sent_by: Vec::new(),
+            watchers: Workers::new(&none),
+            live: Live::default(),
+            start_ns: 0,
+            stopping: false,
+            drain_until: None,
+            outcomes: Vec::new(),
+            watched: Vec::new(),
+        })
     }
+}
+
+/// Keeps from the host what a watch counts.
+fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, StartError> {
+    let interface = &wire.interface;
+    let attached = wb_host::in_namespace(&wire.namespace, || wb_xdp::consume::attach(interface))
+        .map_err(StartError::machine)?;
+    match attached {
+        Ok(consumer) => Ok(Some(consumer)),
+        Err(error) => {
+            opening.warnings.push(format!(
+                "{error}; the host sees the packets too, and may answer them"
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Gives each port of devices or watches as many queues as they need.
+pub(crate) fn settle_ports(plan: &mut Plan) {
     let cpus = online_cpus();
     for port in &mut plan.ports {
         settle_port(port, &plan.devices, &plan.watches, &cpus);
     }
-    plan.ports.retain(|p| p.workers > 0);
-    let mut memory = Registry::default();
-    let mut open_ports = Vec::new();
-    let mut facts = Vec::new();
-    for port in &plan.ports {
-        let sends = plan.devices.iter().any(|d| d.port == port.name);
-        let (open, interface) = open_port(&plan, port, sends, &mut memory)?;
-        warnings.extend(
-            open.facts
-                .warnings
-                .iter()
-                .map(|w| format!("{}: {w}", open.facts.locator)),
-        );
-        facts.push(interface);
-        open_ports.push(open);
-    }
-    memory.drop_unopened();
-    let mut queues: Vec<_> = open_ports
-        .iter_mut()
-        .map(|p| std::mem::take(&mut p.queues).into_iter())
-        .collect();
-    let port_of = |name: &str| {
-        let found = plan.ports.iter().position(|p| p.name == *name);
-        found.ok_or_else(|| StartError::stream(name, "no such port"))
-    };
-
-    let guard = Guard::of(&plan);
-    let mut walkers = walkers.into_iter();
-    let mut devices = Vec::new();
-    for job in &plan.devices {
-        let port = port_of(&job.port)?;
-        let walker = match walkers.next() {
-            // Whoever brings walkers has said what is to be said of them.
-            Some(walker) => walker,
-            None => {
-                if job.settings.flags.has(Flags::IPSEC) {
-                    warnings.push(format!(
-                        "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
-                        job.settings.name
-                    ));
-                }
-                fresh_walker(job, &facts[port], plan.seed, devices.len())?
-            }
-        };
-        let queue = queues[port].next().ok_or_else(|| {
-            StartError::stream(
-                job.port.clone(),
-                "the port has too few queues for its devices",
-            )
-        })?;
-        let mut handle = DeviceHandle::new();
-        if open_ports[port].wire.is_some() {
-            guard.walker(&walker)?;
-            let interface = facts[port].clone();
-            handle = DeviceHandle::guarded(move |settings: &DeviceConfig| {
-                let source = [Source::Device(settings, &interface)];
-                guard.addresses(&source).map_err(|e| e.to_string())
-            });
-        }
-        devices.push(DeviceSeat {
-            cpu: job.cpu,
-            queue,
-            handle: Arc::new(handle),
-            walker,
-        });
-    }
-    let mut watch_seats = Vec::new();
-    let mut consumers = Vec::new();
-    for job in &plan.watches {
-        let port = port_of(&job.port)?;
-        let settings = WatchSettings {
-            mode: job.mode,
-            rule: job.jitter,
-            takes_latency: true,
-            sequences: true,
-            clears: 0,
-        };
-        for (queue, cpu) in queues[port].by_ref().zip(cpus.iter().chain([&0])) {
-            watch_seats.push(WatchSeat {
-                port,
-                queue,
-                watch: WatchQueue {
-                    port: job.port.clone(),
-                    cpu: *cpu,
-                    handle: Arc::new(WatchHandle::new(settings)),
-                },
-            });
-        }
-        if let (true, Some(wire)) = (job.consume, &open_ports[port].wire) {
-            let interface = &wire.interface;
-            let attached =
-                wb_host::in_namespace(&wire.namespace, || wb_xdp::consume::attach(interface))
-                    .map_err(StartError::machine)?;
-            match attached {
-                Ok(consumer) => consumers.push(consumer),
-                Err(error) => warnings.push(format!(
-                    "{error}; the host sees the packets too, and may answer them"
-                )),
-            }
-        }
-    }
-    Ok(PreparedDevices {
-        handles: devices.iter().map(|d| Arc::clone(&d.handle)).collect(),
-        watches: watch_seats.iter().map(|s| s.watch.clone()).collect(),
-        plan,
-        ports: open_ports,
-        devices,
-        watch_seats,
-        consumers,
-        warnings,
-        signals: environment.signals.clone(),
-    })
 }
 
 fn online_cpus() -> Vec<u32> {
@@ -259,8 +271,6 @@ fn settle_port(
             1
         };
         port.cpus = Vec::new();
-    } else {
-        port.workers = 0;
     }
 }
 
@@ -268,16 +278,17 @@ fn open_port(
     plan: &Plan,
     port: &PortPlan,
     sends: bool,
-    memory: &mut Registry,
+    opening: &mut Opening<'_>,
 ) -> Result<(OpenPort, Interface), StartError> {
     let used = Use {
         tx: sends,
         rx: !sends,
         watch: !sends,
+        sharing: opening.share(port),
         ..Use::default()
     };
     if !port.locator.is_interface() {
-        let open = open_virtual(port, used, memory)?;
+        let open = open_virtual(port, used, &mut opening.memory)?;
         return Ok((open, Interface::default()));
     }
     let (own, interface) = own_interface(port)?;
@@ -383,287 +394,207 @@ fn fresh_walker(
         .map_err(|e| StartError::stream(job.settings.name.clone(), e.to_string()))
 }
 
-impl PreparedDevices {
-    /// The plan as it will run.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+/// Puts a device on its queue.
+struct Put {
+    walker: Walker,
+    handle: Arc<DeviceHandle>,
+}
+
+impl OnQueue for Put {
+    type Output = Box<dyn DeviceTurn + Send>;
+
+    fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output {
+        device_lane(pair, self.walker, self.handle, SystemClock)
     }
+}
 
-    /// The devices, in the order of the plan.
-    #[must_use]
-    pub fn devices(&self) -> &[Arc<DeviceHandle>] {
-        &self.handles
+/// Watches a queue.
+struct Watch(Arc<WatchHandle>);
+
+impl OnQueue for Watch {
+    type Output = WatchOutcome;
+
+    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> WatchOutcome {
+        run_watcher(&mut pair, &self.0, &SystemClock)
     }
+}
 
-    /// The queues of the watching ports.
-    #[must_use]
-    pub fn watches(&self) -> &[WatchQueue] {
-        &self.watches
-    }
-
-    /// A line for each port: locator, driver, mode, and why.
-    #[must_use]
-    pub fn port_lines(&self) -> Vec<String> {
-        self.ports.iter().map(OpenPort::line).collect()
-    }
-
-    /// What the user should know before it starts.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// Runs until all devices have ended, or, without devices, until all watches have. `observe` is
-    /// called once per interval with the counters so far.
-    ///
-    /// # Errors
-    /// Only before the first packet: when a thread cannot be started.
-    pub fn run(
-        mut self,
-        observe: &mut dyn FnMut(&Snapshot),
-    ) -> Result<DevicesFinished, StartError> {
-        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        let control = Arc::new(Control::new());
-        let offset = wall_minus_monotonic();
-        let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
-        let started_wall_ns = wall_ns() + LEAD.as_nanos() as u64;
-        control.start_at_mono_ns.store(start_ns, Ordering::Release);
-        let faulted = Arc::new(AtomicBool::new(false));
-        let watchers = self.start_watchers(&faulted)?;
-        let senders = match self.start_senders(&control, &faulted) {
-            Ok(senders) => senders,
-            Err(error) => {
-                self.watches.iter().for_each(|w| w.handle.stop());
-                for (_, _, thread) in watchers {
-                    let _ = thread.join();
-                }
-                return Err(error);
-            }
-        };
-        let end = self.watch(start_ns, &faulted, &senders, &watchers, observe);
-
-        let mut dead = None;
-        let mut outcomes: Vec<Option<DeviceOutcome>> = Vec::new();
-        outcomes.resize_with(self.handles.len(), || None);
-        for (numbers, thread) in senders {
-            match thread.join() {
-                Ok(list) => {
-                    for (number, outcome) in numbers.into_iter().zip(list) {
-                        outcomes[number] = Some(outcome);
-                    }
-                }
-                Err(_) => dead = Some("a worker thread panicked; its counts are missing"),
-            }
+impl Devices {
+    /// One worker for each CPU that has devices.
+    fn start_senders(&mut self) -> Result<(), StartError> {
+        let mut by_cpu: BTreeMap<u32, Vec<(usize, DeviceSlot)>> = BTreeMap::new();
+        self.control
+            .senders_running
+            .store(self.slots.len(), Ordering::Release);
+        for (number, slot) in std::mem::take(&mut self.slots).into_iter().enumerate() {
+            by_cpu.entry(slot.cpu).or_default().push((number, slot));
         }
-        let mut watched = Vec::new();
-        for (port, queue, thread) in watchers {
-            match thread.join() {
-                Ok(outcome) => watched.push((port, queue, outcome)),
-                Err(_) => dead = Some("a watching thread panicked; its counts are missing"),
+        for (cpu, slots) in by_cpu {
+            let (mut numbers, mut lanes) = (Vec::new(), Vec::new());
+            for (number, slot) in slots {
+                numbers.push(number);
+                let (walker, handle) = (slot.walker, slot.handle);
+                lanes.push(slot.queue.give(Put { walker, handle }));
             }
+            self.sent_by.push(numbers);
+            let control = Arc::clone(&self.control);
+            // A device that breaks is told by its own outcome; the others go on.
+            let broke = |_: &Vec<DeviceOutcome>| false;
+            let name = format!("wb-pktgend-{cpu}");
+            self.senders.spawn(name, Some(cpu), broke, move || {
+                run_devices(lanes, &control, &SystemClock)
+            })?;
         }
-        let after = self.ports.iter().map(OpenPort::counters).collect();
-        let fault = outcomes
-            .iter()
-            .flatten()
-            .find_map(|o| o.fault.as_ref().map(ToString::to_string))
-            .or_else(|| {
-                watched
-                    .iter()
-                    .find_map(|(_, _, w)| w.fault.as_ref().map(ToString::to_string))
-            });
-        let end = match dead.map(str::to_owned).or(fault) {
-            Some(text) => End::Fault(text),
-            None => end,
+        Ok(())
+    }
+
+    fn start_watchers(&mut self) -> Result<(), StartError> {
+        for slot in std::mem::take(&mut self.watch_slots) {
+            let WatchSlot { port, queue, watch } = slot;
+            let cpu = self.ports[port].wire.as_ref().map(|_| watch.cpu);
+            let broke = |outcome: &WatchOutcome| outcome.fault.is_some();
+            let name = format!("wb-watch-{}", watch.cpu);
+            let work = move || queue.give(Watch(watch.handle));
+            self.watchers.spawn(name, cpu, broke, work)?;
+        }
+        Ok(())
+    }
+
+    fn stop_watching(&self) {
+        self.watches.iter().for_each(|w| w.handle.stop());
+    }
+
+    /// When watching is over, where it is no device that decides.
+    fn watch_until(&self) -> u64 {
+        let durations = self.plan.watches.iter().map(|w| w.duration);
+        let longest = durations
+            .map(|d| d.map_or(u64::MAX, |d| d.as_nanos()))
+            .max();
+        self.start_ns.saturating_add(longest.unwrap_or(0))
+    }
+
+    /// When the packets on their way have been awaited, once it is known.
+    fn drain_end(&self, now: u64) -> Option<u64> {
+        let (sends, watches) = (!self.handles.is_empty(), !self.watches.is_empty());
+        let sent_all = self.senders.all_over();
+        let watched_all = self.watchers.all_over();
+        let over = match (sends, watches) {
+            // Devices decide how long watching goes on.
+            (true, _) => sent_all,
+            (false, true) => watched_all || now >= self.watch_until(),
+            (false, false) => true,
         };
-        let report = crate::device_report::report(&crate::device_report::Ended {
-            plan: &self.plan,
-            ports: &self.ports,
-            devices: &outcomes,
-            watched: &watched,
-            consumers: &self.consumers,
-            before,
-            after,
-            started_wall_ns,
-            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-            clock_step_ns: clock_step(offset, wall_minus_monotonic()),
-            end: end.clone(),
-            warnings: std::mem::take(&mut self.warnings),
-        });
-        Ok(DevicesFinished {
-            finished: Finished { report, end },
-            devices: outcomes,
+        let drain = sends && !watched_all;
+        (over || (self.stopping && sent_all)).then(|| match drain {
+            true => now + DRAIN.as_nanos() as u64,
+            false => now,
         })
     }
 }
 
-/// Worker threads of devices, with the numbers of their devices.
-type Senders = Vec<(Vec<usize>, JoinHandle<Vec<DeviceOutcome>>)>;
-/// Threads of watching queues, with their ports.
-type Watchers = Vec<(usize, WatchQueue, JoinHandle<WatchOutcome>)>;
-
-impl PreparedDevices {
-    /// One worker for each CPU that has devices.
-    fn start_senders(
-        &mut self,
-        control: &Arc<Control>,
-        faulted: &Arc<AtomicBool>,
-    ) -> Result<Senders, StartError> {
-        let mut by_cpu: BTreeMap<u32, Vec<(usize, DeviceSeat)>> = BTreeMap::new();
-        control
-            .senders_running
-            .store(self.devices.len(), Ordering::Release);
-        for (number, seat) in std::mem::take(&mut self.devices).into_iter().enumerate() {
-            by_cpu.entry(seat.cpu).or_default().push((number, seat));
-        }
-        let mut threads: Senders = Vec::new();
-        for (cpu, seats) in by_cpu {
-            let mut numbers = Vec::new();
-            let mut lanes = Vec::new();
-            for (number, seat) in seats {
-                numbers.push(number);
-                let DeviceSeat { walker, handle, .. } = seat;
-                lanes.push(match seat.queue {
-                    AnyQueue::Xdp(q) => device_lane(q, walker, handle, SystemClock),
-                    AnyQueue::XdpGroup(q) => device_lane(q, walker, handle, SystemClock),
-                    AnyQueue::Packet(q) => device_lane(q, walker, handle, SystemClock),
-                    AnyQueue::Memory(q) => device_lane(q, walker, handle, SystemClock),
-                    AnyQueue::File(q) => device_lane(q, walker, handle, SystemClock),
-                });
-            }
-            let control_of_thread = Arc::clone(control);
-            let alarm = Alarm(Arc::clone(faulted));
-            let started = std::thread::Builder::new()
-                .name(format!("wb-pktgend-{cpu}"))
-                .spawn(move || {
-                    let _alarm = alarm;
-                    settle_worker(Some(cpu));
-                    run_devices(lanes, &control_of_thread, &SystemClock)
-                });
-            match started {
-                Ok(thread) => threads.push((numbers, thread)),
-                Err(cause) => {
-                    control.stop.store(true, Ordering::Release);
-                    for (_, thread) in threads {
-                        let _ = thread.join();
-                    }
-                    return Err(StartError::thread(cause));
-                }
-            }
-        }
-        Ok(threads)
+impl Engine for Devices {
+    fn ports(&self) -> &[OpenPort] {
+        &self.ports
     }
 
-    fn start_watchers(&mut self, faulted: &Arc<AtomicBool>) -> Result<Watchers, StartError> {
-        let mut threads: Watchers = Vec::new();
-        for seat in std::mem::take(&mut self.watch_seats) {
-            let WatchSeat { port, queue, watch } = seat;
-            let (handle, faulted) = (Arc::clone(&watch.handle), Arc::clone(faulted));
-            let cpu = self.ports[port].wire.as_ref().map(|_| watch.cpu);
-            let work = move || {
-                let alarm = Alarm(faulted);
-                settle_worker(cpu);
-                let outcome = match queue {
-                    AnyQueue::Xdp(mut q) => run_watcher(&mut q, &handle, &SystemClock),
-                    AnyQueue::XdpGroup(mut q) => run_watcher(&mut q, &handle, &SystemClock),
-                    AnyQueue::Packet(mut q) => run_watcher(&mut q, &handle, &SystemClock),
-                    AnyQueue::Memory(mut q) => run_watcher(&mut q, &handle, &SystemClock),
-                    AnyQueue::File(mut q) => run_watcher(&mut q, &handle, &SystemClock),
-                };
-                if outcome.fault.is_some() {
-                    alarm.0.store(true, Ordering::Release);
-                }
-                outcome
-            };
-            let name = format!("wb-watch-{}", watch.cpu);
-            match std::thread::Builder::new().name(name).spawn(work) {
-                Ok(thread) => threads.push((port, watch, thread)),
-                Err(cause) => {
-                    self.watches.iter().for_each(|w| w.handle.stop());
-                    for (_, _, thread) in threads {
-                        let _ = thread.join();
-                    }
-                    return Err(StartError::thread(cause));
-                }
-            }
-        }
-        Ok(threads)
+    fn only_listens(&self) -> bool {
+        self.handles.is_empty()
     }
 
-    /// Waits for the end, whichever comes first, and publishes snapshots meanwhile.
-    fn watch(
-        &self,
-        start_ns: u64,
-        faulted: &AtomicBool,
-        senders: &Senders,
-        watchers: &Watchers,
-        observe: &mut dyn FnMut(&Snapshot),
-    ) -> End {
-        let interval = self.plan.interval.as_nanos();
-        let mut next_snapshot = start_ns + interval;
-        let mut end = End::Completed;
-        let mut drain_until: Option<u64> = None;
-        let mut live = Live::new(start_ns);
-        let durations = self.plan.watches.iter().map(|w| w.duration);
-        let longest = durations
-            .map(|d| d.map_or(u64::MAX, |d| d.as_nanos()))
-            .max()
-            .unwrap_or(0);
-        let watch_until = start_ns.saturating_add(longest);
-        loop {
-            std::thread::sleep(LOOK);
-            let now = monotonic_ns();
-            if end == End::Completed {
-                if let Some(signal) = self.signals.received() {
-                    end = End::Signal(signal);
-                } else if faulted.load(Ordering::Acquire) {
-                    end = End::Fault(String::new());
+    fn lead_ns(&self) -> u64 {
+        LEAD.as_nanos() as u64
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.senders = Workers::new(launch.faulted);
+        self.watchers = Workers::new(launch.faulted);
+        let started = self.start_watchers().and_then(|()| self.start_senders());
+        if started.is_err() {
+            self.stop(Stop::Now);
+            self.senders.join();
+            self.watchers.join();
+        }
+        started
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.live = Live::new(start_ns);
+        self.control
+            .start_at_mono_ns
+            .store(start_ns, Ordering::Release);
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.stopping = true;
+        self.handles.iter().for_each(|h| h.stop());
+        if how == Stop::Now {
+            self.control.stop.store(true, Ordering::Release);
+            self.stop_watching();
+        }
+    }
+
+    fn state(&mut self, now: u64) -> State {
+        self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
+        if self.drain_until.is_some_and(|t| now >= t) {
+            self.stop_watching();
+        }
+        match self.drain_until {
+            _ if self.senders.all_over() && self.watchers.all_over() => State::Over,
+            Some(_) => State::Draining,
+            None => State::Running,
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let phase = match self.drain_until {
+            Some(_) => Phase::Drain,
+            None => Phase::Running,
+        };
+        self.live
+            .snapshot(&self.handles, &self.watches, now, phase)
+            .into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let mut dead = None;
+        self.outcomes.resize_with(self.handles.len(), || None);
+        for (numbers, list) in self.sent_by.iter().zip(self.senders.join()) {
+            match list {
+                Some(list) => {
+                    for (number, outcome) in numbers.iter().zip(list) {
+                        self.outcomes[*number] = Some(outcome);
+                    }
                 }
-                if end != End::Completed {
-                    self.handles.iter().for_each(|h| h.stop());
-                }
-            }
-            let sent_all = senders.iter().all(|(_, thread)| thread.is_finished());
-            let watched_all = watchers.iter().all(|(_, _, thread)| thread.is_finished());
-            let over = match (senders.is_empty(), watchers.is_empty()) {
-                // Devices decide how long watching goes on.
-                (false, _) => sent_all,
-                (true, false) => watched_all || now >= watch_until,
-                (true, true) => true,
-            };
-            if drain_until.is_none() && (over || (end != End::Completed && sent_all)) {
-                let drain = !watched_all && !senders.is_empty();
-                drain_until = Some(if drain {
-                    now + DRAIN.as_nanos() as u64
-                } else {
-                    now
-                });
-            }
-            if self.signals.hurry() {
-                drain_until = Some(now);
-            }
-            if now >= next_snapshot {
-                let phase = if drain_until.is_some() {
-                    Phase::Drain
-                } else {
-                    Phase::Running
-                };
-                observe(&live.snapshot(self, now, phase));
-                while next_snapshot <= now {
-                    next_snapshot += interval;
-                }
-            }
-            if drain_until.is_some_and(|t| now >= t) {
-                self.watches.iter().for_each(|w| w.handle.stop());
-                observe(&live.snapshot(self, now, Phase::Done));
-                return end;
+                None => dead = Some("a worker thread panicked; its counts are missing"),
             }
         }
+        for (queue, outcome) in self.watches.iter().zip(self.watchers.join()) {
+            match outcome {
+                Some(outcome) => self.watched.push((queue.clone(), outcome)),
+                None => dead = Some("a watching thread panicked; its counts are missing"),
+            }
+        }
+        let sent = self.outcomes.iter().flatten().map(|o| &o.fault);
+        let fault = sent
+            .chain(self.watched.iter().map(|(_, w)| &w.fault))
+            .flatten()
+            .next();
+        dead.map(str::to_owned)
+            .or_else(|| fault.map(ToString::to_string))
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        report::settle(self, ended)
+    }
+
+    fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
+        std::mem::take(&mut self.outcomes)
     }
 }
 
 /// What the snapshots are made of.
+#[derive(Default)]
 struct Live {
     start_ns: u64,
     last: CounterValues,
@@ -675,26 +606,31 @@ impl Live {
     fn new(start_ns: u64) -> Self {
         Self {
             start_ns,
-            last: CounterValues::default(),
-            last_watched: (0, 0),
             last_ns: start_ns,
+            ..Self::default()
         }
     }
 
-    fn snapshot(&mut self, run: &PreparedDevices, now: u64, phase: Phase) -> Snapshot {
+    fn snapshot(
+        &mut self,
+        handles: &[Arc<DeviceHandle>],
+        watches: &[WatchQueue],
+        now: u64,
+        phase: Phase,
+    ) -> Snapshot {
         let mut sum = CounterValues::default();
-        for handle in &run.handles {
+        for handle in handles {
             sum += handle.counters().read();
         }
         let mut watched = (0, 0);
-        for queue in &run.watches {
+        for queue in watches {
             let (row, _) = queue.handle.row();
             watched = (
                 watched.0 + row.packets,
                 watched.1 + row.bytes + 4 * row.packets,
             );
         }
-        let (sends, receives) = (!run.handles.is_empty(), !run.watches.is_empty());
+        let (sends, receives) = (!handles.is_empty(), !watches.is_empty());
         let interval = now.saturating_sub(self.last_ns).max(1);
         let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
         let (last, last_watched) = (self.last, self.last_watched);

@@ -5,15 +5,14 @@
 //! interrupted or a device vanishes. It prints nothing and knows no dialect.
 //!
 //! [`prepare`] does everything that can fail before the first frame; [`Prepared::run`] cannot fail
-//! any more, it can only end early, and says so in [`Finished::end`].
+//! any more, it can only end early, and says so in [`Finished::end`]. [`run`] does both.
 
-mod account;
 pub mod bench;
 pub mod capture;
 mod clock;
 mod commands;
-mod device_report;
 pub mod devices;
+mod engine;
 mod error;
 mod guard;
 mod lateness;
@@ -22,14 +21,32 @@ mod machine;
 mod ports;
 mod prepare;
 mod presence;
+mod report;
 mod run;
+mod settle;
+mod sharing;
 mod signals;
 pub mod socket;
+mod traffic;
 mod verdict;
+mod workers;
 
 pub use clock::{SystemClock, rfc3339};
+pub use engine::{Observer, View};
 pub use error::StartError;
 pub use machine::Machine;
-pub use prepare::{Environment, PortHint, Prepared, prepare};
-pub use run::{End, Finished};
+pub use prepare::{Environment, Extras, PortHint, prepare};
+pub use run::{End, Finished, Prepared};
 pub use signals::Signals;
+
+/// Prepares a plan and runs it to its end.
+///
+/// # Errors
+/// What keeps it from starting.
+pub fn run(
+    plan: wb_model::Plan,
+    environment: &Environment,
+    observer: &mut dyn Observer,
+) -> Result<Finished, StartError> {
+    prepare(plan, environment, Extras::default())?.run(observer)
+}

@@ -1,8 +1,6 @@
 //! Runs of loads: clients that open connections, servers that answer, each at a port of its own.
 //!
-//! The same steps as for traffic: everything that can fail is done by [`prepare_load`];
-//! [`PreparedLoad::run`] then starts the workers of each port, and ends with a report in which every
-//! connection has its place.
+//! In their account every connection has its place.
 //!
 //! **Who answers neighbours.** On a wire it is the attendant on a socket of its own; workers answer
 //! only where there is no wire (memory).
@@ -16,7 +14,6 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
-    path::PathBuf,
     sync::Arc,
 };
 
@@ -27,87 +24,73 @@ use wb_model::{
     units::{AddressRange, Mac, Span},
 };
 use wb_packet::{Fanout, PacketOptions, RxMode};
-use wb_port::{PortSteering, memory::Registry};
+use wb_port::PortSteering;
 use wb_wire::{AddrSet, MacAddr, Vlan};
 
 use crate::{
-    Environment, Signals, StartError,
+    Environment, StartError,
     guard::{Guard, Source},
-    load::steering::Asked,
-    ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
-    prepare::{attend_all, check_cpus, control_socket},
-    presence::{Attendant, Known, Path, Question, customary_router, resolve},
+    load::{run::Loads, steering::Asked},
+    ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
+    prepare::{Opening, control_socket},
+    presence::{Known, Path, Question, customary_router, resolve},
+    sharing,
 };
 
 mod control;
 mod criteria;
 mod report;
-mod run;
+pub(crate) mod run;
 mod steering;
 
 pub use control::client_shares;
-pub use run::LoadView;
+pub use run::LoadDetail;
 pub use wb_load::LoadSnapshot;
 
 /// A job and what its workers are told.
-struct JobSeat {
+struct JobSlot {
     port: usize,
     specs: Vec<LoadSpec>,
     control: Arc<LoadControl>,
 }
 
-/// Loads with their ports open and their next hops known; the next step opens connections.
-pub struct PreparedLoad {
-    plan: Plan,
-    ports: Vec<OpenPort>,
-    jobs: Vec<JobSeat>,
-    /// They answer for as long as this lives.
-    _attendants: Vec<Attendant>,
-    neighbours: Vec<BTreeMap<String, String>>,
-    warnings: Vec<String>,
-    signals: Signals,
-    control: Option<PathBuf>,
-}
-
-/// Checks the plan against the machine, opens its ports, finds its next hops.
-///
-/// # Errors
-/// With the first thing that stands in the way; nothing is left open then.
-pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<PreparedLoad, StartError> {
-    let mut warnings = plan.validate()?;
-    warnings.extend(wb_host::offloads::repair());
-    check_cpus(&plan)?;
-    let uses = Use::of_plan(&plan);
-    plan.ports.retain(|p| uses.contains_key(&p.name));
+/// Gives the jobs that have none a name.
+pub(crate) fn name_jobs(plan: &mut Plan) {
     for (number, job) in plan.loads.iter_mut().enumerate() {
         if job.name.is_empty() {
             job.name = format!("{} {}", end_name(job.end), number + 1);
         }
     }
-    let wires = plan
-        .ports
+}
+
+/// Opens the ports of the plan's loads.
+pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
+    let used = |port: &&PortPlan| plan.loads.iter().any(|job| job.port == port.name);
+    let ports: Vec<&PortPlan> = plan.ports.iter().filter(used).collect();
+    let wires = ports
         .iter()
-        .map(|port| find_own_wire(&plan, port))
+        .map(|port| find_own_wire(plan, port))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut memory = Registry::default();
-    let mut ports = Vec::new();
-    for (port, wire) in plan.ports.iter().zip(wires) {
-        let open = open_port(&plan, port, uses[&port.name], wire, &mut memory)?;
-        warnings.extend(
-            open.facts
-                .warnings
-                .iter()
-                .map(|w| format!("{}: {w}", open.facts.locator)),
-        );
-        ports.push(open);
+    let mut open = Vec::new();
+    for (port, wire) in ports.into_iter().zip(wires) {
+        let port = open_port(plan, port, wire, opening)?;
+        opening.note(&port);
+        open.push(port);
     }
-    memory.drop_unopened();
-    let attendants = attend_all(&plan, &ports)?;
-    let mut neighbours = vec![BTreeMap::new(); ports.len()];
+    Ok(open)
+}
+
+/// Finds the next hops of the loads: what is left to be done before they start.
+pub(crate) fn resolve_jobs(
+    plan: &mut Plan,
+    ports: Vec<OpenPort>,
+    opening: &mut Opening<'_>,
+) -> Result<Loads, StartError> {
     let mut jobs = Vec::new();
-    let guard = Guard::of(&plan);
+    let guard = Guard::of(plan);
     let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
     let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
+    let environment = opening.environment;
     for job in &mut plan.loads {
         let port = ports.iter().position(|p| p.plan.name == job.port);
         let port = port.expect("the plan was checked");
@@ -115,8 +98,8 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
             ports: &ports,
             port,
             environment,
-            neighbours: &mut neighbours[port],
-            warnings: &mut warnings,
+            neighbours: opening.neighbours.entry(job.port.clone()).or_default(),
+            warnings: &mut opening.warnings,
         };
         job.gateway_mac = finder.find(job)?.map(Mac);
         let file = read_file(job, environment)?;
@@ -133,22 +116,13 @@ pub fn prepare_load(mut plan: Plan, environment: &Environment) -> Result<Prepare
         for spec in &mut specs {
             spec.parts = !(has_clients && has_servers);
         }
-        jobs.push(JobSeat {
+        jobs.push(JobSlot {
             port,
             specs,
             control: Arc::new(LoadControl::new()),
         });
     }
-    Ok(PreparedLoad {
-        plan,
-        ports,
-        jobs,
-        _attendants: attendants,
-        neighbours,
-        warnings,
-        signals: environment.signals.clone(),
-        control: environment.control.clone(),
-    })
+    Loads::new(plan.clone(), ports, jobs, environment.control.as_deref())
 }
 
 const fn end_name(end: LoadEnd) -> &'static str {
@@ -205,18 +179,28 @@ pub(crate) fn own_addresses(job: &LoadJob) -> Vec<AddressRange> {
 fn open_port(
     plan: &Plan,
     port: &PortPlan,
-    used: Use,
     wire: Option<Wire>,
-    memory: &mut Registry,
+    opening: &mut Opening<'_>,
 ) -> Result<OpenPort, StartError> {
+    let used = Use {
+        tx: true,
+        rx: true,
+        sharing: opening.share(port),
+        ..Use::default()
+    };
     let Some(wire) = wire else {
-        return open_virtual(port, used, memory);
+        return open_virtual(port, used, &mut opening.memory);
     };
     let which = match job_of(plan, port).end {
         LoadEnd::Client => PortSteering::Destination,
         LoadEnd::Server => PortSteering::Source,
     };
+    let filter = match used.sharing {
+        Sharing::Alone => None,
+        _ => sharing::load_filter(job_of(plan, port))?,
+    };
     let packet = PacketOptions {
+        filter,
         rx_mode: RxMode::LowLatency,
         fanout: Fanout::Port(which),
         promiscuous: false,
@@ -486,25 +470,5 @@ impl NextHop<'_> {
                 "no next hop: nobody answered for {asked}; give --gateway with the router's address, or --gateway-mac"
             ),
         ))
-    }
-}
-
-impl PreparedLoad {
-    /// The plan with resolved addresses.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// A line for each port: locator, driver, mode, and why.
-    #[must_use]
-    pub fn port_lines(&self) -> Vec<String> {
-        self.ports.iter().map(OpenPort::line).collect()
-    }
-
-    /// What the user should know before it starts.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 }

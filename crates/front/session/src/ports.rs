@@ -37,20 +37,27 @@ pub(crate) struct Use {
     /// Frames of the test are among those that a host must see, as ARP, so they cannot be taken away
     /// from it and are looked at beside it.
     pub(crate) shares: bool,
+    /// Whether jobs of other kinds use the interface too.
+    pub(crate) sharing: Sharing,
+}
+
+/// Whether jobs of several kinds use an interface. Then each looks at it beside the others, and takes what
+/// is its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// One kind only.
+    #[default]
+    Alone,
+    /// Several; this is the first to open it, and locks it for all.
+    First,
+    /// Several, and it is locked.
+    Also,
 }
 
 impl Use {
-    /// Which ways a plan uses each of its ports.
+    /// Which ways the traffic of a plan uses each of its ports.
     pub(crate) fn of_plan(plan: &Plan) -> BTreeMap<String, Use> {
         let mut uses: BTreeMap<String, Use> = BTreeMap::new();
-        for job in &plan.loads {
-            let both = Use {
-                tx: true,
-                rx: true,
-                ..Use::default()
-            };
-            uses.insert(job.port.clone(), both);
-        }
         for job in &plan.traffic {
             if let Some(tx) = &job.tx {
                 let u = uses.entry(tx.clone()).or_default();
@@ -137,8 +144,8 @@ impl OpenPort {
     /// The port as a report shows it, with what its interface counted before and after the run.
     pub(crate) fn report(
         &self,
-        before: &BTreeMap<String, u64>,
-        after: &BTreeMap<String, u64>,
+        before: BTreeMap<String, u64>,
+        after: BTreeMap<String, u64>,
     ) -> PortReport {
         PortReport {
             name: self.plan.name.clone(),
@@ -153,8 +160,8 @@ impl OpenPort {
             speed_nominal: self.facts.speed.is_some_and(|s| s.nominal),
             timestamp_source: self.facts.stamp_source.to_string(),
             neighbours: BTreeMap::new(),
-            before: before.clone(),
-            after: after.clone(),
+            before,
+            after,
         }
     }
 
@@ -430,6 +437,10 @@ fn candidates(
     if let Some((driver, why)) = asked_driver(port)? {
         return Ok((vec![driver], why.to_owned()));
     }
+    if used.sharing != Sharing::Alone {
+        let why = "jobs of several kinds use this interface, and each takes what is its own beside the others";
+        return Ok((vec![Driver::Packet], why.to_owned()));
+    }
     if used.watch {
         let why = "the tap that shows what the host sees, and on which CPU";
         return Ok((vec![Driver::Packet], why.to_owned()));
@@ -454,12 +465,17 @@ fn candidates(
 
 fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
     let mut locks = Vec::new();
-    if port.way != SendWay::Direct {
+    if port.way != SendWay::Direct || used.sharing == Sharing::Also {
         // Sockets beside the others: nobody is shut out of a queue.
         return Ok(locks);
     }
+    let all = used.sharing == Sharing::First;
     for queue in 0..port.workers {
-        for (wanted, direction) in [(used.tx, Direction::Tx), (used.rx, Direction::Rx)] {
+        let directions = [
+            (used.tx || all, Direction::Tx),
+            (used.rx || all, Direction::Rx),
+        ];
+        for (wanted, direction) in directions {
             if wanted {
                 let lock = QueueLock::take(
                     &wire.namespace,
@@ -858,8 +874,8 @@ pub(crate) fn open_virtual(
 }
 
 /// CPUs for the workers of all ports, in the order of ports and queues, and a warning.
-pub(crate) fn place(ports: &[OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option<String>) {
-    let wanted = |p: &&OpenPort| p.plan.cpus.is_empty();
+pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option<String>) {
+    let wanted = |p: &&&OpenPort| p.plan.cpus.is_empty();
     let sending: usize = ports
         .iter()
         .filter(wanted)

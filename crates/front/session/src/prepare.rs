@@ -1,23 +1,36 @@
 //! From a plan to open ports and compiled streams: everything that can fail before the first frame.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use wb_model::{
-    Driver, Plan, Proto, Stream, TagKind,
+    Driver, JobKind, Plan, Proto, Stream, TagKind,
     plan::{PortPlan, TrafficJob},
     stream::{DEFAULT_DST4, DEFAULT_DST6},
     units::{AddressRange, Mac, Rate},
 };
-use wb_packet::{ControlKind, ControlSocket};
+use wb_packet::{ControlKind, ControlSocket, PacketOptions};
 use wb_port::memory::Registry;
 use wb_traffic::{RecordedFrame, Recording, StreamSpec};
+use wb_walk::Walker;
 use wb_wire::{AddrSet, Vlan, ethertype, protocol};
 
 use crate::{
     Signals, StartError,
+    capture::{CaptureExtras, Captures},
+    devices::{self, Devices},
+    engine::Engine,
     guard::{Guard, Source},
-    ports::{OpenPort, Use, Wire, find_wire, open_virtual, open_wire},
+    load,
+    ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     presence::{Attendant, Path, Question, attend, customary_router, multicast_mac, resolve},
+    run::Prepared,
+    sharing,
+    socket::{self, Sockets},
+    traffic::Traffic,
 };
 
 /// What is known of a port from elsewhere: the labs know who is at the other end.
@@ -52,35 +65,61 @@ pub(crate) struct Way {
     pub(crate) flows: u32,
 }
 
-/// Everything is open; the next step sends.
-pub struct Prepared {
-    pub(crate) plan: Plan,
-    pub(crate) ports: Vec<OpenPort>,
-    pub(crate) ways: Vec<Way>,
-    /// They answer for as long as this lives.
-    _attendants: Vec<Attendant>,
-    pub(crate) neighbours: Vec<BTreeMap<String, String>>,
-    pub(crate) warnings: Vec<String>,
-    pub(crate) signals: Signals,
+/// What a run is given beside its plan.
+#[derive(Default)]
+pub struct Extras {
+    /// The packet devices as earlier runs left them, one for each of the plan; empty: all begin anew.
+    pub walkers: Vec<Walker>,
+    /// Who takes frames beside or instead of the files of a capture.
+    pub capture: CaptureExtras,
+    /// Socket tests tell how they go once per interval of the plan, also those that ask for no interval.
+    pub progress: bool,
+    /// A server serves only the client at the other end of this control connection.
+    pub control_connection: Option<std::net::TcpStream>,
 }
 
-impl Prepared {
-    /// The plan with resolved addresses.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+/// What engines share while their ports are opened.
+pub(crate) struct Opening<'a> {
+    pub(crate) environment: &'a Environment,
+    pub(crate) memory: Registry,
+    /// Who answered at which hardware address, by port.
+    pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) warnings: Vec<String>,
+    /// Ports that several kinds of jobs use, and whether one of them has opened it.
+    shared: BTreeMap<String, bool>,
+}
+
+impl<'a> Opening<'a> {
+    fn new(plan: &Plan, environment: &'a Environment, warnings: Vec<String>) -> Self {
+        let shared = plan.ports.iter().filter(|p| plan.users(p).count() > 1);
+        Self {
+            environment,
+            memory: Registry::default(),
+            neighbours: BTreeMap::new(),
+            warnings,
+            shared: shared.map(|p| (p.name.clone(), false)).collect(),
+        }
     }
 
-    /// A line for each port: locator, driver, mode, and why.
-    #[must_use]
-    pub fn port_lines(&self) -> Vec<String> {
-        self.ports.iter().map(OpenPort::line).collect()
+    /// Whether others use a port that is about to be opened.
+    pub(crate) fn share(&mut self, port: &PortPlan) -> Sharing {
+        match self.shared.get_mut(&port.name) {
+            None => Sharing::Alone,
+            Some(opened) => match std::mem::replace(opened, true) {
+                false => Sharing::First,
+                true => Sharing::Also,
+            },
+        }
     }
 
-    /// What the user should know before it starts.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Keeps what an open port warns of.
+    pub(crate) fn note(&mut self, open: &OpenPort) {
+        let warnings = open.facts.warnings.iter();
+        for warning in warnings.map(|w| format!("{}: {w}", open.facts.locator)) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
 }
 
@@ -96,30 +135,117 @@ const SETTLED_FLOW_BYTES: u64 = 64;
 ///
 /// # Errors
 /// With the first thing that stands in the way; nothing is left open then.
-pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, StartError> {
+pub fn prepare(
+    mut plan: Plan,
+    environment: &Environment,
+    extras: Extras,
+) -> Result<Prepared, StartError> {
     let mut warnings = plan.validate()?;
     warnings.extend(wb_host::offloads::repair());
+    load::name_jobs(&mut plan);
+    socket::name_jobs(&mut plan);
+    if plan.has(JobKind::Devices) {
+        devices::settle_ports(&mut plan);
+    }
     check_port_use(&plan)?;
     check_cpus(&plan)?;
     check_memory(&plan)?;
+    let users: Vec<bool> = plan
+        .ports
+        .iter()
+        .map(|p| plan.users(p).next().is_some())
+        .collect();
+    let mut used = users.into_iter();
+    plan.ports.retain(|_| used.next().unwrap_or(false));
     let recordings = read_recordings(&plan, environment)?;
-    let mut uses = Use::of_plan(&plan);
-    for (name, used) in &mut uses {
-        used.shares = shares_with_host(&plan, name, &recordings);
-    }
-    plan.ports.retain(|p| uses.contains_key(&p.name));
 
+    let mut opening = Opening::new(&plan, environment, warnings);
+    let streams = open_traffic(&plan, &recordings, &mut opening)?;
+    let loads = load::open(&plan, &mut opening)?;
+    let attended = streams.iter().chain(&loads);
+    let attendants = attend_all(&plan, attended)?;
+    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+    let mut prepared = Prepared {
+        devices: Vec::new(),
+        watches: Vec::new(),
+        addresses: Vec::new(),
+        _attendants: attendants,
+        neighbours: BTreeMap::new(),
+        warnings: Vec::new(),
+        signals: environment.signals.clone(),
+        engines: Vec::new(),
+        plan: Plan::default(),
+    };
+    if plan.has(JobKind::Traffic) {
+        let ways = resolve_all(&mut plan, &streams, &recordings, &mut opening)?;
+        engines.push(Box::new(Traffic::new(
+            plan.part(JobKind::Traffic),
+            streams,
+            ways,
+        )));
+    }
+    if plan.has(JobKind::Devices) {
+        let part = plan.part(JobKind::Devices);
+        let devices = Devices::open(&part, extras.walkers, &mut opening)?;
+        prepared.devices.clone_from(&devices.handles);
+        prepared.watches.clone_from(&devices.watches);
+        engines.push(Box::new(devices));
+    }
+    if plan.has(JobKind::Load) {
+        engines.push(Box::new(load::resolve_jobs(
+            &mut plan,
+            loads,
+            &mut opening,
+        )?));
+    }
+    if plan.has(JobKind::Socket) {
+        let part = plan.part(JobKind::Socket);
+        let (progress, control) = (extras.progress, extras.control_connection);
+        let sockets = Sockets::open(&part, progress, control, &environment.signals)?;
+        prepared.addresses = sockets.addresses();
+        engines.push(Box::new(sockets));
+    }
+    // Last, as it may give up the privileges of the process.
+    if plan.has(JobKind::Capture) {
+        let part = plan.part(JobKind::Capture);
+        engines.push(Box::new(Captures::open(
+            &part,
+            extras.capture,
+            &mut opening,
+        )?));
+    }
+    opening.memory.drop_unopened();
+    Ok(Prepared {
+        plan,
+        engines,
+        neighbours: opening.neighbours,
+        warnings: opening.warnings,
+        ..prepared
+    })
+}
+
+/// Opens the ports of the plan's streams.
+fn open_traffic(
+    plan: &Plan,
+    recordings: &Recordings,
+    opening: &mut Opening<'_>,
+) -> Result<Vec<OpenPort>, StartError> {
+    let mut uses = Use::of_plan(plan);
+    for (name, used) in &mut uses {
+        used.shares = shares_with_host(plan, name, recordings);
+    }
     let mut wires = Vec::new();
-    for port in &plan.ports {
+    let ports = plan.ports.iter().filter(|p| uses.contains_key(&p.name));
+    for port in ports {
         let used = uses[&port.name];
         let wire = if port.locator.is_interface() {
             Some(find_wire(port)?)
         } else {
             None
         };
-        check_streams(&plan, port, wire.as_ref(), &recordings)?;
+        check_streams(plan, port, wire.as_ref(), recordings)?;
         if let Some(wire) = &wire {
-            check_leaving(&plan, port, used, wire, &recordings)?;
+            check_leaving(plan, port, used, wire, recordings)?;
         }
         if used.shares && port.locator.driver == Some(Driver::Xdp) {
             return Err(StartError::stream(
@@ -127,47 +253,32 @@ pub fn prepare(mut plan: Plan, environment: &Environment) -> Result<Prepared, St
                 "XDP leaves ARP, echo and frames to group addresses to the host, and untagged ones among the streams could not be counted; take packet: for this port",
             ));
         }
-        wires.push(wire);
+        wires.push((port, wire));
     }
-    let mut memory = Registry::default();
     let mut ports = Vec::new();
-    for (port, wire) in plan.ports.iter().zip(wires) {
-        let used = uses[&port.name];
-        let longest = longest_frame(&plan, port, &recordings);
-        let open = match wire {
-            Some(wire) => open_wire(port, used, wire, longest)?,
-            None => open_virtual(port, used, &mut memory)?,
+    for (port, wire) in wires {
+        let used = Use {
+            sharing: opening.share(port),
+            ..uses[&port.name]
         };
-        warnings.extend(
-            open.facts
-                .warnings
-                .iter()
-                .map(|w| format!("{}: {w}", open.facts.locator)),
-        );
+        let longest = longest_frame(plan, port, recordings);
+        let open = match wire {
+            Some(wire) => {
+                let packet = PacketOptions {
+                    filter: sharing::traffic_filter(plan, port)?,
+                    ..packet_options(port, used)
+                };
+                open_wire_as(port, used, wire, longest, &packet)?
+            }
+            None => open_virtual(port, used, &mut opening.memory)?,
+        };
+        opening.note(&open);
         ports.push(open);
     }
-
-    warnings.extend(short_receivers(&plan, &ports, &recordings));
-    memory.drop_unopened();
-    let attendants = attend_all(&plan, &ports)?;
-    let mut neighbours = vec![BTreeMap::new(); ports.len()];
-    let ways = resolve_all(
-        &mut plan,
-        &ports,
-        environment,
-        &recordings,
-        &mut neighbours,
-        &mut warnings,
-    )?;
-    Ok(Prepared {
-        plan,
-        ports,
-        ways,
-        _attendants: attendants,
-        neighbours,
-        warnings,
-        signals: environment.signals.clone(),
-    })
+    opening
+        .warnings
+        .extend(short_receivers(plan, &ports, recordings));
+    Ok(ports)
 }
 
 /// A worker sends for one job and receives for one; so does a port.
@@ -576,9 +687,18 @@ pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, S
     Ok(Some(opened?))
 }
 
-pub(crate) fn attend_all(plan: &Plan, ports: &[OpenPort]) -> Result<Vec<Attendant>, StartError> {
+/// Somebody who answers neighbours at each port.
+fn attend_all<'a>(
+    plan: &Plan,
+    ports: impl Iterator<Item = &'a OpenPort>,
+) -> Result<Vec<Attendant>, StartError> {
     let mut attendants = Vec::new();
+    let mut attended = BTreeSet::new();
     for port in ports {
+        // One for all who use it.
+        if !attended.insert(&port.plan.name) {
+            continue;
+        }
         let Some(socket) = control_socket(port)? else {
             continue;
         };
@@ -650,9 +770,7 @@ fn next_hop(
     port: &OpenPort,
     stream: &Stream,
     receiver: Option<&OpenPort>,
-    environment: &Environment,
-    neighbours: &mut BTreeMap<String, String>,
-    warnings: &mut Vec<String>,
+    opening: &mut Opening<'_>,
 ) -> Result<[u8; 6], StartError> {
     if stream.replay.is_some() {
         return Ok([0; 6]);
@@ -664,7 +782,8 @@ fn next_hop(
     if stream.proto == Proto::Arp {
         return Ok([0xff; 6]);
     }
-    let hint = environment
+    let hint = opening
+        .environment
         .hints
         .get(&port.plan.locator.place())
         .and_then(|h| h.peer_mac)
@@ -694,7 +813,10 @@ fn next_hop(
     };
     let (found, known) = resolve(&mut socket, port.facts.mac, &question);
     let text = |mac: &[u8; 6]| Mac(*mac).to_string();
-    neighbours.extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
+    let neighbours = opening.neighbours.entry(port.plan.name.clone());
+    neighbours
+        .or_default()
+        .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
     if let Some(mac) = found {
         return Ok(mac);
     }
@@ -710,7 +832,7 @@ fn next_hop(
         "ARP"
     };
     if let Some(mac) = hint {
-        warnings.push(format!(
+        opening.warnings.push(format!(
             "{}: nobody answered {protocol} for {asked}; frames go to {}, the other end of the lab's link",
             port.plan.locator,
             text(&mac)
@@ -728,10 +850,8 @@ fn next_hop(
 fn resolve_all(
     plan: &mut Plan,
     ports: &[OpenPort],
-    environment: &Environment,
     recordings: &Recordings,
-    neighbours: &mut [BTreeMap<String, String>],
-    warnings: &mut Vec<String>,
+    opening: &mut Opening<'_>,
 ) -> Result<Vec<Way>, StartError> {
     let index = |name: &Option<String>| {
         name.as_ref()
@@ -757,10 +877,8 @@ fn resolve_all(
             rx,
             &mut job.streams,
             ports,
-            environment,
             recordings,
-            neighbours,
-            warnings,
+            opening,
             &mut next_flow,
         )?;
         let name = |suffix: &str| {
@@ -784,10 +902,8 @@ fn resolve_all(
                 tx,
                 &mut back,
                 ports,
-                environment,
                 recordings,
-                neighbours,
-                warnings,
+                opening,
                 &mut next_flow,
             )?;
             ways.push(Way {
@@ -807,16 +923,13 @@ pub(crate) fn is_tagged(stream: &Stream) -> bool {
     stream.tag != TagKind::None && stream.replay.is_none()
 }
 
-#[allow(clippy::too_many_arguments)]
 fn resolve_way(
     tx: Option<usize>,
     rx: Option<usize>,
     streams: &mut [Stream],
     ports: &[OpenPort],
-    environment: &Environment,
     recordings: &Recordings,
-    neighbours: &mut [BTreeMap<String, String>],
-    warnings: &mut Vec<String>,
+    opening: &mut Opening<'_>,
     next_flow: &mut u32,
 ) -> Result<Way, StartError> {
     let first_flow = *next_flow;
@@ -837,14 +950,7 @@ fn resolve_way(
                     *mac
                 } else {
                     let receiver = rx.map(|rx| &ports[rx]);
-                    let mac = next_hop(
-                        port,
-                        stream,
-                        receiver,
-                        environment,
-                        &mut neighbours[tx],
-                        warnings,
-                    )?;
+                    let mac = next_hop(port, stream, receiver, opening)?;
                     asked.push((vlans, key, mac));
                     mac
                 }
@@ -855,7 +961,14 @@ fn resolve_way(
             None if port.facts.mac == [0; 6] => NO_WIRE_SRC_MAC,
             None => port.facts.mac,
         };
-        warm_up(port, rx.is_some(), stream, src_mac, dst_mac, warnings)?;
+        warm_up(
+            port,
+            rx.is_some(),
+            stream,
+            src_mac,
+            dst_mac,
+            &mut opening.warnings,
+        )?;
         let workers = u32::try_from(port.queues.len()).unwrap_or(1);
         let flows = if stream.tag == TagKind::Wirebench && stream.replay.is_none() {
             stream.flow_count().max(workers)

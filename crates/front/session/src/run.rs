@@ -1,4 +1,5 @@
-//! Carries out a prepared plan: starts workers, watches, stops, reads the counters.
+//! The one loop of all runs: engines are started together, watched, stopped in order, and asked for their
+//! accounts.
 
 use std::{
     collections::BTreeMap,
@@ -6,23 +7,26 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
 use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
-use wb_model::{Phase, Report, Snapshot, Totals};
-use wb_port::QueuePair;
-use wb_traffic::{
-    Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
-    SharedCounters, Worker, WorkerOutcome, run_worker,
-};
+use wb_model::{Phase, Plan, Report};
+use wb_traffic::{DeviceHandle, DeviceOutcome};
 
 use crate::{
-    StartError, SystemClock, account,
-    ports::{self, AnyQueue, OpenPort},
-    prepare::{Prepared, Way, is_tagged},
+    Signals, StartError,
+    devices::WatchQueue,
+    engine::{DeviceCounters, Ended, Engine, Launch, Observer, Request, Sample, State, Stop, View},
+    ports,
+    presence::Attendant,
+    report,
 };
+
+/// How often the controlling thread looks at signals and engines.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How long those that only listen go on for frames that are on their way, after the others have ended.
+const RESIDUE_NS: u64 = 200_000_000;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Finished {
     pub report: Report,
     /// How the run ended.
     pub end: End,
+    /// The packet devices, in the order of the plan; none for one whose worker died.
+    pub devices: Vec<Option<DeviceOutcome>>,
 }
 
 impl Finished {
@@ -69,192 +75,297 @@ impl Finished {
     }
 }
 
-/// Time between the start order and the first frame, for all workers to be ready.
-const LEAD: Duration = Duration::from_millis(30);
-/// Priority of workers: their rings overflow when a compiler has the CPU.
-const WORKER_NICE: i32 = -15;
-/// How often the controlling thread looks at signals and workers.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// A worker and where it belongs.
-pub(crate) struct Seat {
-    pub(crate) port: usize,
-    pub(crate) queue: u32,
-    pub(crate) cpu: Option<u32>,
-    /// The way it sends for, as an index, if it does.
-    pub(crate) sends: Option<usize>,
-    /// The way it receives for, as an index, if it does.
-    pub(crate) receives: Option<usize>,
-    shared: Arc<SharedCounters>,
-    thread: Option<JoinHandle<WorkerOutcome>>,
-    pub(crate) outcome: Option<WorkerOutcome>,
+/// A run that is ready: everything that can fail before the first frame has been done.
+pub struct Prepared {
+    pub(crate) plan: Plan,
+    /// In the order in which they fill the common part of snapshots and report.
+    pub(crate) engines: Vec<Box<dyn Engine>>,
+    /// They answer for as long as this lives.
+    pub(crate) _attendants: Vec<Attendant>,
+    /// Who answered at which hardware address, by port.
+    pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) devices: Vec<Arc<DeviceHandle>>,
+    pub(crate) watches: Vec<WatchQueue>,
+    pub(crate) addresses: Vec<std::net::SocketAddr>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) signals: Signals,
 }
 
-/// Everything the report is made of.
-pub(crate) struct Ended {
-    pub(crate) started_wall_ns: u64,
-    pub(crate) elapsed_ns: u64,
-    pub(crate) clock_step_ns: i64,
-    /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.
-    pub(crate) clock_error_ns: u64,
-    pub(crate) end: End,
-    pub(crate) seats: Vec<Seat>,
-    pub(crate) before: Vec<BTreeMap<String, u64>>,
-    pub(crate) after: Vec<BTreeMap<String, u64>>,
-}
+impl Prepared {
+    /// The plan with resolved addresses.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
 
-/// The longest a job may go on sending, ns; `None` without an end.
-fn planned_end_ns(prepared: &Prepared) -> Option<u64> {
-    let mut end = 0;
-    for job in &prepared.plan.traffic {
-        let length = job.duration.map(|d| d.as_nanos());
-        let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
-            let way = prepared
-                .ways
-                .iter()
-                .find(|w| w.streams.iter().any(|s| s.pps.is_some()))?;
-            let pps: f64 = way
-                .streams
-                .iter()
-                .filter_map(|s| s.pps)
-                .map(wb_model::units::Rational::as_f64)
-                .sum();
-            (pps > 0.0).then(|| (count as f64 / pps * 1e9) as u64)
-        });
-        let length = match (length, by_count) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(a), None) => a,
-            (None, b) => b?,
+    /// A line for each port: locator, driver, mode, and why.
+    #[must_use]
+    pub fn port_lines(&self) -> Vec<String> {
+        let ports = self.engines.iter().flat_map(|e| e.ports());
+        ports.map(ports::OpenPort::line).collect()
+    }
+
+    /// What the user should know before it starts.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The packet devices, in the order of the plan.
+    #[must_use]
+    pub fn devices(&self) -> &[Arc<DeviceHandle>] {
+        &self.devices
+    }
+
+    /// The queues of the ports that watch for packets of such devices.
+    #[must_use]
+    pub fn watches(&self) -> &[WatchQueue] {
+        &self.watches
+    }
+
+    /// Where its server for socket tests listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[std::net::SocketAddr] {
+        &self.addresses
+    }
+
+    /// What the interfaces have counted so far, by port.
+    fn counters(&self) -> BTreeMap<String, DeviceCounters> {
+        let ports = self.engines.iter().flat_map(|e| e.ports());
+        ports
+            .map(|port| (port.plan.name.clone(), port.counters()))
+            .collect()
+    }
+
+    /// Runs the plan to its end.
+    ///
+    /// # Errors
+    /// Only before the first frame: when a stream does not fit a port's buffers or a thread cannot
+    /// be started.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Finished, StartError> {
+        let before = self.counters();
+        let offset = wall_minus_monotonic();
+        let faulted = Arc::new(AtomicBool::new(false));
+        self.spawn(&faulted)?;
+        let lead = self.engines.iter().map(|e| e.lead_ns()).max().unwrap_or(0);
+        let start_ns = monotonic_ns() + lead;
+        let started_wall_ns = wall_ns() + lead;
+        for engine in &mut self.engines {
+            engine.begin(start_ns);
+        }
+        observer.started();
+        let mut course = Course {
+            start_ns,
+            end: End::Completed,
+            works: self.engines.iter().any(|e| !e.only_listens()),
+            works_until: None,
+            requests: self.signals.requests(),
+            next_view: start_ns + self.plan.interval.as_nanos(),
         };
-        end = end.max(job.start.as_nanos() + job.ramp.as_nanos() + length);
-    }
-    Some(end)
-}
-
-/// How long receivers go on after the last frame was sent.
-fn drain_ns(prepared: &Prepared, seats: &[Seat]) -> u64 {
-    if seats.iter().all(|s| s.receives.is_none()) {
-        return 0;
-    }
-    prepared
-        .plan
-        .traffic
-        .iter()
-        .map(|j| j.drain.as_nanos())
-        .max()
-        .unwrap_or(0)
-}
-
-fn sender_for(
-    prepared: &Prepared,
-    way: &Way,
-    worker: u32,
-    workers: u32,
-    capacity: usize,
-) -> Result<Sender, StartError> {
-    let job = &prepared.plan.traffic[way.job];
-    let spec = SenderSpec {
-        streams: way.streams.clone(),
-        worker,
-        workers,
-        seed: prepared.plan.seed,
-        start_offset_ns: job.start.as_nanos(),
-        duration_ns: job.duration.map(|d| d.as_nanos()),
-        count: job.count,
-        ramp_ns: job.ramp.as_nanos(),
-        catch_up_ns: job.catch_up.as_nanos(),
-        departures: job.departures,
-    };
-    Sender::new(&spec, capacity).map_err(|e| StartError::stream(way.name.clone(), e.to_string()))
-}
-
-fn receiver_for(way: &Way, lanes: usize) -> Receiver {
-    let flows = if way.tx.is_some() {
-        FlowSpace::Planned {
-            first: way.first_flow,
-            count: way.flows,
+        while !self.turn(&mut course, &faulted, observer) {
+            std::thread::sleep(POLL_INTERVAL);
         }
-    } else {
-        FlowSpace::Open { limit: 1 << 20 }
-    };
-    let pktgen = way
-        .streams
-        .iter()
-        .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
-    let spec = ReceiverSpec {
-        flows,
-        untagged_is_ours: way.streams.iter().any(|s| !is_tagged(&s.stream)),
-        recordings: way
-            .streams
-            .iter()
-            .filter_map(|s| s.replay.clone())
-            .collect(),
-        // Who only receives takes either form of the tag.
-        pktgen_flow: match way.tx {
-            Some(_) => pktgen.map(|s| s.first_flow - way.first_flow),
-            None => Some(PKTGEN_FLOW),
-        },
-    };
-    Receiver::for_lanes(&spec, lanes)
-}
-
-/// Marks the run as faulted where the thread that holds it panics: the controlling thread would wait
-/// for it to the end of the run.
-pub(crate) struct Alarm(pub(crate) Arc<AtomicBool>);
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Release);
+        let broken = self
+            .engines
+            .iter_mut()
+            .fold(None, |first: Option<String>, engine| {
+                let broken = engine.join();
+                first.or(broken)
+            });
+        if let Some(text) = broken {
+            course.end = End::Fault(text);
         }
+        if let Some(mut view) = self.view(monotonic_ns()) {
+            view.snapshot.phase = Phase::Done;
+            view.done = true;
+            observer.view(&view);
+        }
+        Ok(self.finish(course, started_wall_ns, before, offset))
     }
-}
 
-/// Gives the calling thread its CPU and its rank among the others.
-pub(crate) fn settle_worker(cpu: Option<u32>) {
-    if let Some(cpu) = cpu {
-        // A worker that cannot be pinned still works; `doctor` says why it could not.
-        let _ = wb_host::cpu::pin(cpu);
-    }
-    // Ahead of whatever else the machine does; not permitted to everyone, and then left.
-    let _ = wb_host::cpu::set_nice(WORKER_NICE);
-    // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-}
-
-/// Starts the worker of one queue pair, in a loop compiled for its driver.
-fn start<Q: QueuePair + 'static>(
-    mut pair: Q,
-    worker: Worker,
-    cpu: Option<u32>,
-    name: String,
-    control: Arc<Control>,
-    shared: Arc<SharedCounters>,
-    faulted: Arc<AtomicBool>,
-) -> Result<JoinHandle<WorkerOutcome>, StartError> {
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(move || {
-            let alarm = Alarm(faulted);
-            settle_worker(cpu);
-            let outcome = run_worker(&mut pair, worker, &control, &shared, &SystemClock);
-            if outcome.fault.is_some() {
-                alarm.0.store(true, Ordering::Release);
+    /// Starts the workers of all engines; those that listen before those that send.
+    fn spawn(&mut self, faulted: &Arc<AtomicBool>) -> Result<(), StartError> {
+        let cpus = wb_host::cpu::online().unwrap_or_default();
+        let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
+        let (lists, crowded) = ports::place(&placed, &cpus);
+        self.warnings.extend(crowded);
+        let mut rest = lists.as_slice();
+        for number in (0..self.engines.len()).rev() {
+            let (before, own) = rest.split_at(rest.len() - self.engines[number].placed().len());
+            rest = before;
+            let launch = Launch { cpus: own, faulted };
+            if let Err(error) = self.engines[number].spawn(&launch) {
+                // Those that run already must not go on with nobody to end them.
+                for engine in &mut self.engines[number + 1..] {
+                    engine.stop(Stop::Now);
+                    engine.join();
+                }
+                return Err(error);
             }
-            outcome
-        })
-        .map_err(|cause| StartError::System {
-            operation: "start a worker",
-            cause,
-        })
+        }
+        Ok(())
+    }
+
+    /// Looks at everything once. Returns whether all is over.
+    fn turn(
+        &mut self,
+        course: &mut Course,
+        faulted: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> bool {
+        let now = monotonic_ns();
+        if course.end == End::Completed {
+            if let Some(signal) = self.signals.interrupted() {
+                course.end = End::Signal(signal);
+            } else if faulted.load(Ordering::Acquire) {
+                course.end = End::Fault(String::new());
+            }
+            if course.end != End::Completed {
+                self.stop(Stop::Drain, !course.works);
+            }
+        }
+        if self.signals.hurry() {
+            self.stop(Stop::Now, true);
+            self.stop(Stop::Now, false);
+        }
+        let asked = self.pass_on(course, now);
+        let mut all_over = true;
+        let mut work_over = true;
+        for engine in &mut self.engines {
+            let over = engine.state(now) == State::Over;
+            all_over &= over;
+            work_over &= over || engine.only_listens();
+        }
+        if course.works && work_over {
+            // What was sent last is still on its way.
+            let since = *course.works_until.get_or_insert(now);
+            if now.saturating_sub(since) >= RESIDUE_NS {
+                self.stop(Stop::Drain, true);
+            }
+        }
+        self.tell_news(observer);
+        if now >= course.next_view || asked {
+            if let Some(mut view) = self.view(now) {
+                view.asked = asked;
+                observer.view(&view);
+            }
+            let interval = self.plan.interval.as_nanos();
+            while course.next_view <= now {
+                course.next_view += interval;
+            }
+        }
+        all_over
+    }
+
+    /// Stops those that only listen, or the others.
+    fn stop(&mut self, how: Stop, listening: bool) {
+        let engines = self.engines.iter_mut();
+        engines
+            .filter(|e| e.only_listens() == listening)
+            .for_each(|e| e.stop(how));
+    }
+
+    /// Passes on what was asked for by signals. Returns whether the counts were.
+    fn pass_on(&mut self, course: &mut Course, now: u64) -> bool {
+        let asked = self.signals.requests();
+        let changed = |at: usize| asked[at] != course.requests[at];
+        let requests = [(1, Request::Flush), (2, Request::NextFile)];
+        for (_, request) in requests.into_iter().filter(|(at, _)| changed(*at)) {
+            self.engines
+                .iter_mut()
+                .for_each(|e| e.request(request, now));
+        }
+        let counts = changed(0);
+        course.requests = asked;
+        counts
+    }
+
+    fn tell_news(&mut self, observer: &mut dyn Observer) {
+        for engine in &mut self.engines {
+            for snapshot in engine.news().unwrap_or_default() {
+                observer.view(&View::of(snapshot.into()));
+            }
+        }
+    }
+
+    /// All engines at an instant; none where all of them tell their news by themselves.
+    fn view(&mut self, now: u64) -> Option<View> {
+        let mut regular = false;
+        let mut view: Option<View> = None;
+        for engine in &mut self.engines {
+            regular |= engine.news().is_none();
+            let sample = engine.sample(now);
+            match &mut view {
+                None => view = Some(View::of(sample)),
+                Some(view) => view.add(sample),
+            }
+        }
+        view.filter(|_| regular)
+    }
+
+    fn finish(
+        mut self,
+        course: Course,
+        started_wall_ns: u64,
+        before: BTreeMap<String, DeviceCounters>,
+        offset: ClockOffset,
+    ) -> Finished {
+        let offset_after = wall_minus_monotonic();
+        let ended = Ended {
+            end: course.end,
+            elapsed_ns: monotonic_ns().saturating_sub(course.start_ns),
+            clock_step_ns: clock_step(offset, offset_after),
+            clock_error_ns: offset.error_ns.max(offset_after.error_ns),
+            before,
+            after: self.counters(),
+        };
+        let mut settled = Vec::new();
+        let mut devices = Vec::new();
+        for engine in &mut self.engines {
+            settled.push(engine.settle(&ended));
+            devices.extend(engine.devices());
+        }
+        let report = report::report(self, started_wall_ns, &ended, settled);
+        Finished {
+            report,
+            end: ended.end,
+            devices,
+        }
+    }
 }
 
-/// Ends the workers that have been started, and waits for them.
-fn dismiss(control: &Control, seats: &mut [Seat]) {
-    control.stop.store(true, Ordering::Release);
-    control.finish.store(true, Ordering::Release);
-    for thread in seats.iter_mut().filter_map(|s| s.thread.take()) {
-        let _ = thread.join();
+/// A run between its start and its end.
+struct Course {
+    start_ns: u64,
+    end: End,
+    /// Whether there is anything that does more than listen.
+    works: bool,
+    /// When the last of these ended.
+    works_until: Option<u64>,
+    /// What was asked for so far.
+    requests: [u32; 3],
+    next_view: u64,
+}
+
+impl View {
+    fn of(sample: Sample) -> Self {
+        Self {
+            snapshot: sample.snapshot,
+            load: sample.load,
+            capture: sample.capture,
+            asked: false,
+            done: false,
+        }
+    }
+
+    /// Adds what the engines before had not.
+    fn add(&mut self, sample: Sample) {
+        let (own, other) = (&mut self.snapshot, sample.snapshot);
+        own.totals.connections = own.totals.connections.or(other.totals.connections);
+        own.load = own.load.or(other.load);
+        own.socket = own.socket.or(other.socket);
+        self.load = self.load.take().or(sample.load);
+        self.capture = self.capture.take().or(sample.capture);
     }
 }
 
@@ -266,324 +377,5 @@ pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
         0
     } else {
         step
-    }
-}
-
-impl Prepared {
-    /// Runs the plan to its end. `observe` is called once per interval with the counters so far.
-    ///
-    /// # Errors
-    /// Only before the first frame: when a stream does not fit a port's buffers or a thread cannot
-    /// be started.
-    pub fn run(mut self, observe: &mut dyn FnMut(&Snapshot)) -> Result<Finished, StartError> {
-        let cpus = wb_host::cpu::online().unwrap_or_default();
-        let (placement, crowded) = ports::place(&self.ports, &cpus);
-        self.warnings.extend(crowded);
-
-        let control = Arc::new(Control::new());
-        let faulted = Arc::new(AtomicBool::new(false));
-        let mut seats = Vec::new();
-        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        let mut workers = Vec::new();
-        for (port, cpus) in placement.iter().enumerate() {
-            let queues = std::mem::take(&mut self.ports[port].queues);
-            let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
-            let sends = self.ways.iter().position(|w| w.tx == Some(port));
-            let receives = self.ways.iter().position(|w| w.rx == Some(port));
-            for (queue, mut pair) in (0..).zip(queues) {
-                let capacity = pair.frame_capacity();
-                let sender = sends
-                    .map(|w| sender_for(&self, &self.ways[w], queue, count, capacity))
-                    .transpose()?;
-                let lanes = pair.lanes();
-                let receiver = receives.map(|w| receiver_for(&self.ways[w], lanes));
-                if receives.is_some_and(|w| self.ways[w].tx.is_some()) {
-                    pair.discard_stale();
-                }
-                workers.push((pair, Worker { sender, receiver }));
-                seats.push(Seat {
-                    port,
-                    queue,
-                    cpu: cpus.get(queue as usize).copied(),
-                    sends,
-                    receives,
-                    shared: Arc::new(SharedCounters::default()),
-                    thread: None,
-                    outcome: None,
-                });
-            }
-        }
-
-        let senders = seats.iter().filter(|s| s.sends.is_some()).count();
-        control.senders_running.store(senders, Ordering::Release);
-        let offset = wall_minus_monotonic();
-        let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
-        control.start_at_mono_ns.store(start_ns, Ordering::Release);
-        let mut refused = None;
-        for (seat, (pair, worker)) in seats.iter_mut().zip(workers) {
-            let port = &self.ports[seat.port];
-            let name = format!("wb-{}-{}-{}", port.role(), port.plan.name, seat.queue);
-            let (control, shared, faulted) = (
-                Arc::clone(&control),
-                Arc::clone(&seat.shared),
-                Arc::clone(&faulted),
-            );
-            let cpu = seat.cpu;
-            let started = match pair {
-                AnyQueue::Xdp(q) => start(q, worker, cpu, name, control, shared, faulted),
-                AnyQueue::XdpGroup(q) => start(q, worker, cpu, name, control, shared, faulted),
-                AnyQueue::Packet(q) => start(q, worker, cpu, name, control, shared, faulted),
-                AnyQueue::Memory(q) => start(q, worker, cpu, name, control, shared, faulted),
-                AnyQueue::File(q) => start(q, worker, cpu, name, control, shared, faulted),
-            };
-            match started {
-                Ok(thread) => seat.thread = Some(thread),
-                Err(error) => {
-                    refused = Some(error);
-                    break;
-                }
-            }
-        }
-        if let Some(error) = refused {
-            // Those that run already must not send on with nobody to end them.
-            dismiss(&control, &mut seats);
-            return Err(error);
-        }
-
-        let started_wall_ns = wall_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
-        let mut live = Live::new(&self, &seats, start_ns);
-        let end = self.watch(start_ns, &control, &faulted, &seats, &mut live, observe);
-        let mut dead = None;
-        for seat in &mut seats {
-            if let Some(thread) = seat.thread.take() {
-                match thread.join() {
-                    Ok(outcome) => seat.outcome = Some(outcome),
-                    Err(_) => {
-                        dead = Some("a worker thread panicked; its counts are missing".to_owned())
-                    }
-                }
-            }
-        }
-        observe(&live.snapshot(&seats, monotonic_ns(), Phase::Done));
-        let fault = seats.iter().find_map(|s| {
-            s.outcome
-                .as_ref()
-                .and_then(|o| o.fault.as_ref())
-                .map(ToString::to_string)
-        });
-        let end = match dead.or(fault) {
-            Some(text) => End::Fault(text),
-            None => end,
-        };
-        let after = self.ports.iter().map(OpenPort::counters).collect();
-        let offset_after = wall_minus_monotonic();
-        let mut ended = Ended {
-            started_wall_ns,
-            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-            clock_step_ns: clock_step(offset, offset_after),
-            clock_error_ns: offset.error_ns.max(offset_after.error_ns),
-            end: end.clone(),
-            seats,
-            before,
-            after,
-        };
-        let report = account::report(&self, &mut ended);
-        Ok(Finished { report, end })
-    }
-
-    /// Waits for the end of the run, whichever comes first, and publishes snapshots meanwhile.
-    fn watch(
-        &self,
-        start_ns: u64,
-        control: &Control,
-        faulted: &AtomicBool,
-        seats: &[Seat],
-        live: &mut Live,
-        observe: &mut dyn FnMut(&Snapshot),
-    ) -> End {
-        let interval = self.plan.interval.as_nanos();
-        let drain = drain_ns(self, seats);
-        let sending = seats.iter().any(|s| s.sends.is_some());
-        let receivers = seats.iter().filter(|s| s.receives.is_some()).count();
-        let mut end = End::Completed;
-        let mut drain_until: Option<u64> = None;
-        let mut next_snapshot = start_ns + interval;
-        loop {
-            std::thread::sleep(LOOK);
-            let now = monotonic_ns();
-            if end == End::Completed {
-                if let Some(signal) = self.signals.received() {
-                    end = End::Signal(signal);
-                } else if faulted.load(Ordering::Acquire) {
-                    end = End::Fault(String::new());
-                }
-                if end != End::Completed {
-                    control.stop.store(true, Ordering::Release);
-                }
-            }
-            let sent_all = control.senders_running.load(Ordering::Acquire) == 0;
-            // Files end by themselves.
-            let exhausted =
-                receivers > 0 && control.receivers_exhausted.load(Ordering::Acquire) == receivers;
-            let received_all =
-                exhausted || self.receive_only_end(start_ns).is_none_or(|t| now >= t);
-            let stopping = end != End::Completed;
-            if drain_until.is_none() && sent_all && (received_all || stopping) {
-                drain_until = Some(if sending { now + drain } else { now });
-            }
-            if self.signals.hurry() {
-                drain_until = Some(now);
-            }
-            if now >= next_snapshot {
-                let phase = live.phase(self, now, drain_until.is_some());
-                observe(&live.snapshot(seats, now, phase));
-                while next_snapshot <= now {
-                    next_snapshot += interval;
-                }
-            }
-            if drain_until.is_some_and(|t| now >= t) {
-                // What is stamped later is lost, whenever a worker gets to look.
-                control.end_wall_ns.store(wall_ns(), Ordering::Release);
-                control.finish.store(true, Ordering::Release);
-                return end;
-            }
-        }
-    }
-
-    /// When the last job that only receives is over; `Some(u64::MAX)` if one has no end, `None`
-    /// without such jobs.
-    fn receive_only_end(&self, start_ns: u64) -> Option<u64> {
-        self.plan
-            .traffic
-            .iter()
-            .filter(|j| j.tx.is_none())
-            .map(|j| {
-                j.duration
-                    .map_or(u64::MAX, |d| start_ns + j.start.as_nanos() + d.as_nanos())
-            })
-            .max()
-    }
-}
-
-/// What the snapshots are made of.
-struct Live {
-    start_ns: u64,
-    whole_ns: Option<u64>,
-    sends: bool,
-    receives: bool,
-    both: bool,
-    last: CounterValues,
-    last_ns: u64,
-}
-
-impl Live {
-    fn new(prepared: &Prepared, seats: &[Seat], start_ns: u64) -> Self {
-        let whole_ns = planned_end_ns(prepared).map(|p| p + drain_ns(prepared, seats));
-        Self {
-            start_ns,
-            whole_ns,
-            sends: seats.iter().any(|s| s.sends.is_some()),
-            receives: seats.iter().any(|s| s.receives.is_some()),
-            both: prepared
-                .ways
-                .iter()
-                .all(|w| w.tx.is_some() && w.rx.is_some()),
-            last: CounterValues::default(),
-            last_ns: start_ns,
-        }
-    }
-
-    fn phase(&self, prepared: &Prepared, now: u64, draining: bool) -> Phase {
-        let ramp = prepared
-            .plan
-            .traffic
-            .iter()
-            .map(|j| j.start.as_nanos() + j.ramp.as_nanos())
-            .max()
-            .unwrap_or(0);
-        if draining {
-            Phase::Drain
-        } else if ramp > 0 && now < self.start_ns + ramp {
-            Phase::Ramp
-        } else {
-            Phase::Running
-        }
-    }
-
-    #[allow(clippy::cast_precision_loss)]
-    fn snapshot(&mut self, seats: &[Seat], now: u64, phase: Phase) -> Snapshot {
-        let mut sum = CounterValues::default();
-        for seat in seats {
-            sum += seat.shared.read();
-        }
-        let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
-        let last = self.last;
-        let unique = sum.received_frames.saturating_sub(sum.duplicate_frames);
-        let samples = sum.latency_samples.saturating_sub(last.latency_samples);
-        let (sends, receives) = (self.sends, self.receives);
-        let snapshot = Snapshot {
-            elapsed_ns: now.saturating_sub(self.start_ns),
-            interval_ns: interval,
-            phase,
-            progress: self
-                .whole_ns
-                .map(|w| (now.saturating_sub(self.start_ns) as f64 / w.max(1) as f64).min(1.0)),
-            totals: Totals {
-                offered_frames: sends.then_some(sum.offered_frames),
-                offered_octets: sends.then_some(sum.offered_octets),
-                unsent_frames: sends.then_some(sum.unsent_frames),
-                ramp_frames: sends.then_some(sum.ramp_frames),
-                refused_frames: sends.then_some(sum.refused_frames),
-                received_frames: receives.then_some(sum.received_frames),
-                received_octets: receives.then_some(sum.received_octets),
-                duplicate_frames: receives.then_some(sum.duplicate_frames),
-                reordered_frames: receives.then_some(sum.reordered_frames),
-                late_frames: receives.then_some(sum.late_frames),
-                foreign_frames: receives.then_some(sum.foreign_frames),
-                ..Totals::default()
-            },
-            offered_pps: sends
-                .then(|| per_second(sum.offered_frames, last.offered_frames))
-                .flatten(),
-            received_pps: receives
-                .then(|| per_second(sum.received_frames, last.received_frames))
-                .flatten(),
-            offered_l2_bps: sends
-                .then(|| per_second(sum.offered_octets, last.offered_octets))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            received_l2_bps: receives
-                .then(|| per_second(sum.received_octets, last.received_octets))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
-            load: None,
-            socket: None,
-            latency_mean_ns: (samples > 0).then(|| {
-                sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
-            }),
-        };
-        (self.last, self.last_ns) = (sum, now);
-        snapshot
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_raises_the_alarm() {
-        for panics in [false, true] {
-            let faulted = Arc::new(AtomicBool::new(false));
-            let alarm = Alarm(Arc::clone(&faulted));
-            let thread = std::thread::spawn(move || {
-                let _alarm = alarm;
-                assert!(!panics, "as it is meant to");
-            });
-            assert_eq!(thread.join().is_err(), panics);
-            assert_eq!(faulted.load(Ordering::Acquire), panics);
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering},
+    atomic::{AtomicI32, AtomicU32, Ordering},
 };
 
 use signal_hook::{
@@ -20,7 +20,6 @@ use crate::StartError;
 pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
-    asked: Arc<AtomicBool>,
     requests: Arc<Requests>,
 }
 
@@ -105,7 +104,6 @@ impl Signals {
         let _ = self
             .first
             .compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-        self.asked.store(true, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -121,11 +119,6 @@ impl Signals {
     /// The signal that ended a run before its time, if one did.
     pub(crate) fn interrupted(&self) -> Option<i32> {
         self.received().filter(|n| *n != SIGALRM)
-    }
-
-    /// Whether one came, for loops that look often.
-    pub(crate) fn flag(&self) -> &AtomicBool {
-        &self.asked
     }
 
     /// How often counts, a flush and the next file were asked for.
@@ -154,11 +147,9 @@ mod tests {
     fn the_first_signal_counts_and_the_second_hurries() {
         let signals = Signals::none();
         assert_eq!((signals.received(), signals.hurry()), (None, false));
-        assert!(!signals.flag().load(Ordering::Relaxed));
         assert_eq!(signals.note(SIGINT), 1);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), false));
         assert_eq!(signals.note(SIGTERM), 2);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), true));
-        assert!(signals.flag().load(Ordering::Relaxed));
     }
 }

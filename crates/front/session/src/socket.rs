@@ -6,16 +6,16 @@
 
 use std::{
     borrow::Cow,
-    net::{IpAddr, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    net::{IpAddr, SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
     time::{Duration, Instant},
 };
 
-use wb_host::{
-    Ethtool, Namespace, Netlink,
-    clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns},
-    user::Kept,
-};
+use wb_host::{Ethtool, Namespace, Netlink, user::Kept};
 use wb_model::{
     Lateness, Phase, Plan, Snapshot, Totals,
     socket::{
@@ -25,70 +25,315 @@ use wb_model::{
 };
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, run_job};
 
-use crate::{End, Finished, Signals, StartError, lateness::Watchman, run::clock_step};
+use crate::{
+    Signals, StartError,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    lateness::Watchman,
+    ports::OpenPort,
+    workers::Workers,
+};
 
 mod report;
 
-/// Socket tests that are ready to run.
-pub struct PreparedSockets {
+/// What the socket engine of a run does.
+enum Task {
+    /// Tests, one after another; with `progress` they tell how they go once per interval of the plan, where
+    /// they ask for no interval of their own.
+    Tests { progress: bool },
+    /// A server, until it is told to end.
+    Serve(Server),
+    /// One client on a control connection that somebody else accepted.
+    ServeOne(TcpStream),
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Outcome {
+    report: SocketReport,
+    /// The first test that failed, and why.
+    failure: Option<(String, SocketFailure)>,
+    /// Why nothing could be served.
+    refused: Option<String>,
+}
+
+/// Socket tests of a run, or its server.
+pub(crate) struct Sockets {
     plan: Plan,
+    task: Option<Task>,
     host: Arc<MachineHost>,
     signals: Signals,
+    stop: Arc<AtomicBool>,
+    worker: Workers<Outcome>,
+    start: Option<Sender<()>>,
+    live: Receiver<SocketLive>,
+    last: Option<SocketLive>,
+    start_ns: u64,
+    watchman: Option<Watchman>,
+    late: Lateness,
+    outcome: Outcome,
 }
 
-/// A server that listens; the next step serves.
-pub struct PreparedServer {
-    plan: Plan,
-    server: Server,
-    signals: Signals,
-}
-
-/// Checks a plan of socket tests. Nothing is opened yet: names are resolved and connections made by
-/// each test for itself.
-///
-/// # Errors
-/// With everything that is wrong with the plan.
-pub fn prepare_sockets(mut plan: Plan, signals: Signals) -> Result<PreparedSockets, StartError> {
-    plan.validate()?;
+/// Gives the tests that have none a name.
+pub(crate) fn name_jobs(plan: &mut Plan) {
     for (number, job) in plan.sockets.iter_mut().enumerate() {
         if job.name.is_empty() {
             job.name = format!("test {}", number + 1);
         }
     }
-    Ok(PreparedSockets {
-        host: Arc::new(MachineHost::new()),
-        plan,
-        signals,
-    })
 }
 
-/// Checks a plan of a server and listens.
-///
-/// # Errors
-/// With what is wrong with the plan, or why it cannot listen.
-pub fn prepare_server(plan: Plan, signals: Signals) -> Result<PreparedServer, StartError> {
-    plan.validate()?;
-    let job: &SocketServerJob = plan.socket_server.as_ref().ok_or_else(|| {
-        StartError::stream(
-            "plan",
-            "it has no [socket_server], which is what was asked for",
-        )
-    })?;
-    let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
-    let server = Server::bind(job, host).map_err(|e| {
-        let place = format!(
-            "{}:{}",
-            job.listen.as_deref().unwrap_or("all addresses"),
-            job.port
-        );
-        StartError::stream(place, e.to_string())
-    })?;
-    give_up_privileges(job)?;
-    Ok(PreparedServer {
-        plan,
-        server,
-        signals,
-    })
+impl Sockets {
+    /// For tests: nothing is opened yet, names are resolved and connections made by each test for itself.
+    /// For a server: it listens. `control`: the connection of the one client that is to be served.
+    ///
+    /// # Errors
+    /// Why it cannot listen.
+    pub(crate) fn open(
+        plan: &Plan,
+        progress: bool,
+        control: Option<TcpStream>,
+        signals: &Signals,
+    ) -> Result<Self, StartError> {
+        let (task, host) = match (&plan.socket_server, control) {
+            (Some(job), Some(control)) => {
+                give_up_privileges(job)?;
+                (Task::ServeOne(control), MachineHost::for_strangers())
+            }
+            (Some(job), None) => {
+                let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
+                let server = Server::bind(job, host).map_err(|e| {
+                    let listen = job.listen.as_deref().unwrap_or("all addresses");
+                    StartError::stream(format!("{listen}:{}", job.port), e.to_string())
+                })?;
+                give_up_privileges(job)?;
+                (Task::Serve(server), MachineHost::for_strangers())
+            }
+            (None, _) => (Task::Tests { progress }, MachineHost::new()),
+        };
+        Ok(Self {
+            plan: plan.clone(),
+            task: Some(task),
+            host: Arc::new(host),
+            signals: signals.clone(),
+            stop: Arc::new(AtomicBool::new(false)),
+            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
+            start: None,
+            live: channel().1,
+            last: None,
+            start_ns: 0,
+            watchman: None,
+            late: Lateness::default(),
+            outcome: Outcome::default(),
+        })
+    }
+
+    /// Where its server listens.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match &self.task {
+            Some(Task::Serve(server)) => server.local_addresses(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn snapshot(&self, now: u64, phase: Phase, live: Option<SocketLive>) -> Snapshot {
+        let interval_s = live.map_or(0.0, |live| live.interval_s);
+        let jobs = live.map_or(1, |live| live.jobs);
+        Snapshot {
+            elapsed_ns: now.saturating_sub(self.start_ns),
+            interval_ns: (interval_s * 1e9) as u64,
+            phase,
+            progress: live
+                .filter(|_| jobs > 1)
+                .map(|live| f64::from(live.job) / f64::from(jobs)),
+            totals: Totals::default(),
+            offered_pps: None,
+            received_pps: None,
+            offered_l2_bps: None,
+            received_l2_bps: None,
+            missing_frames: None,
+            latency_mean_ns: None,
+            load: None,
+            socket: live,
+        }
+    }
+}
+
+impl Engine for Sockets {
+    fn ports(&self) -> &[OpenPort] {
+        &[]
+    }
+
+    fn only_listens(&self) -> bool {
+        self.plan.socket_server.is_some()
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        let (start, started) = channel();
+        let (tell, live) = channel();
+        self.worker = Workers::new(launch.faulted);
+        let (plan, host) = (self.plan.clone(), Arc::clone(&self.host));
+        let stop = Arc::clone(&self.stop);
+        let task = self.task.take();
+        let work = move || {
+            // Whoever starts the run has gone away where nothing comes.
+            match (started.recv(), task) {
+                (Ok(()), Some(task)) => carry_out(task, &plan, host, &stop, &tell),
+                _ => Outcome::default(),
+            }
+        };
+        // As sockets are used: without a rank before others.
+        self.worker.spawn_plain("wb-sockets".to_owned(), work)?;
+        (self.start, self.live) = (Some(start), live);
+        Ok(())
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.watchman = Some(Watchman::start());
+        if let Some(start) = self.start.take() {
+            // It waits for this.
+            let _ = start.send(());
+        }
+    }
+
+    fn stop(&mut self, _how: Stop) {
+        self.start = None;
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn state(&mut self, _now: u64) -> State {
+        // Also for the one that its owner has set as its end.
+        if self.signals.received().is_some() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        match self.worker.all_over() {
+            true => State::Over,
+            false => State::Running,
+        }
+    }
+
+    fn news(&mut self) -> Option<Vec<Snapshot>> {
+        let mut news = Vec::new();
+        while let Ok(live) = self.live.try_recv() {
+            self.last = Some(live);
+            let now = wb_host::clock::monotonic_ns();
+            news.push(self.snapshot(now, Phase::Running, Some(live)));
+        }
+        Some(news)
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        self.snapshot(now, Phase::Running, self.last).into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let outcome = self.worker.join().pop();
+        self.late = self
+            .watchman
+            .take()
+            .map_or_else(Lateness::default, Watchman::end);
+        let Some(Some(outcome)) = outcome else {
+            return Some(
+                "the thread of the socket tests panicked; what it measured is missing".into(),
+            );
+        };
+        self.outcome = outcome;
+        if self.signals.interrupted().is_some() {
+            // What failed after that failed for it.
+            return None;
+        }
+        let many = self.plan.sockets.len() > 1;
+        let failed = self.outcome.failure.as_ref().map(|(name, why)| match many {
+            true => format!("{name}: {}", why.what),
+            false => why.what.clone(),
+        });
+        failed.or_else(|| self.outcome.refused.clone())
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        let sockets = std::mem::take(&mut self.outcome.report);
+        report::settle(&self.plan, ended, sockets, self.late)
+    }
+}
+
+fn carry_out(
+    task: Task,
+    plan: &Plan,
+    host: Arc<MachineHost>,
+    stop: &AtomicBool,
+    tell: &Sender<SocketLive>,
+) -> Outcome {
+    let mut observe = |live: &SocketLive| {
+        // Whoever listened has gone: the run is over.
+        let _ = tell.send(*live);
+    };
+    let served = match task {
+        Task::Tests { progress } => return test(plan, progress, &host, stop, &mut observe),
+        Task::Serve(server) => Ok(server.serve(stop, &mut observe)),
+        Task::ServeOne(control) => {
+            let default = SocketServerJob::default();
+            let job = plan.socket_server.as_ref().unwrap_or(&default);
+            wb_socket::serve_one(job, host, control)
+        }
+    };
+    match served {
+        Ok(served) => Outcome {
+            report: SocketReport {
+                jobs: Vec::new(),
+                server: Some(served),
+            },
+            ..Outcome::default()
+        },
+        Err(why) => Outcome {
+            refused: Some(format!("standard input: {why}")),
+            ..Outcome::default()
+        },
+    }
+}
+
+/// Runs the tests in order. A test that fails does not keep the next from its turn, unless nobody
+/// answers at all; `stop` ends the one that runs in order, and those to come are left out.
+fn test(
+    plan: &Plan,
+    progress: bool,
+    host: &MachineHost,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(&SocketLive),
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (number, job) in (0_u32..).zip(&plan.sockets) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let place = JobPlace {
+            index: number,
+            count: u32::try_from(plan.sockets.len()).unwrap_or(u32::MAX),
+            seed: plan.seed.wrapping_add(u64::from(number)),
+        };
+        let shown = match progress && job.interim.is_none() {
+            true => Cow::Owned(SocketJob {
+                interim: Some(plan.interval),
+                ..job.clone()
+            }),
+            false => Cow::Borrowed(job),
+        };
+        let mut report = run_job(&shown, place, host, stop, observe);
+        if job.interim.is_none() {
+            report.intervals.clear();
+        }
+        require_what_varies(job, &mut report);
+        report.link = host.link_towards(&report.server).unwrap_or_default();
+        let failed = report.failure.clone();
+        outcome.report.jobs.push(report);
+        if let Some(failed) = failed {
+            let hopeless = nobody_answers(&failed);
+            outcome.failure.get_or_insert((job.name.clone(), failed));
+            if hopeless {
+                break;
+            }
+        }
+    }
+    outcome
 }
 
 /// The user that a server becomes whom root starts and nobody says otherwise.
@@ -108,122 +353,6 @@ fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
             Ok(())
         }
         None => Ok(()),
-    }
-}
-
-/// A run as it went.
-struct Times {
-    started_wall_ns: u64,
-    began_ns: u64,
-    offset: ClockOffset,
-}
-
-impl Times {
-    fn start() -> Self {
-        Self {
-            started_wall_ns: wall_ns(),
-            began_ns: monotonic_ns(),
-            offset: wall_minus_monotonic(),
-        }
-    }
-
-    fn snapshot(&self, phase: Phase, live: SocketLive) -> Snapshot {
-        let nanoseconds = (live.interval_s * 1e9) as u64;
-        let jobs = f64::from(live.jobs.max(1));
-        Snapshot {
-            elapsed_ns: monotonic_ns().saturating_sub(self.began_ns),
-            interval_ns: nanoseconds,
-            phase,
-            progress: (live.jobs > 1).then(|| f64::from(live.job) / jobs),
-            totals: Totals::default(),
-            offered_pps: None,
-            received_pps: None,
-            offered_l2_bps: None,
-            received_l2_bps: None,
-            missing_frames: None,
-            latency_mean_ns: None,
-            load: None,
-            socket: Some(live),
-        }
-    }
-
-    fn step(&self) -> i64 {
-        clock_step(self.offset, wall_minus_monotonic())
-    }
-
-    fn elapsed_ns(&self) -> u64 {
-        monotonic_ns().saturating_sub(self.began_ns)
-    }
-}
-
-impl PreparedSockets {
-    /// The plan as it will be run.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Runs the tests in order. A test that fails does not keep the next from its turn, unless nobody
-    /// answers at all; a signal ends the one that runs in order, and those to come are left out.
-    ///
-    /// `observe` is called at the end of each interval that a test asks for; with `progress` once per
-    /// interval of the plan too, where a test asks for none.
-    pub fn run(self, progress: bool, observe: &mut dyn FnMut(&Snapshot)) -> Finished {
-        let times = Times::start();
-        let signals = self.signals.clone();
-        let watchman = Watchman::start();
-        let mut jobs = Vec::new();
-        let mut failure: Option<(String, SocketFailure)> = None;
-        for (number, job) in (0_u32..).zip(&self.plan.sockets) {
-            if signals.received().is_some() {
-                break;
-            }
-            let place = JobPlace {
-                index: number,
-                count: u32::try_from(self.plan.sockets.len()).unwrap_or(u32::MAX),
-                seed: self.plan.seed.wrapping_add(u64::from(number)),
-            };
-            let shown = match progress && job.interim.is_none() {
-                true => Cow::Owned(SocketJob {
-                    interim: Some(self.plan.interval),
-                    ..job.clone()
-                }),
-                false => Cow::Borrowed(job),
-            };
-            let mut report = run_job(
-                &shown,
-                place,
-                self.host.as_ref(),
-                signals.flag(),
-                &mut |live: &SocketLive| observe(&times.snapshot(Phase::Running, *live)),
-            );
-            if job.interim.is_none() {
-                report.intervals.clear();
-            }
-            require_what_varies(job, &mut report);
-            report.link = self.host.link_towards(&report.server).unwrap_or_default();
-            let failed = report.failure.clone();
-            jobs.push(report);
-            if let Some(failed) = failed {
-                let hopeless = nobody_answers(&failed);
-                failure.get_or_insert((job.name.clone(), failed));
-                if hopeless {
-                    break;
-                }
-            }
-        }
-        let end = match (&failure, signals.interrupted()) {
-            (_, Some(signal)) => End::Signal(signal),
-            (Some((name, failure)), _) if self.plan.sockets.len() > 1 => {
-                End::Fault(format!("{name}: {}", failure.what))
-            }
-            (Some((_, failure)), _) => End::Fault(failure.what.clone()),
-            (None, None) => End::Completed,
-        };
-        let sockets = SocketReport { jobs, server: None };
-        let late = watchman.end();
-        let report = report::report(&self.plan, &times, &end, sockets, late);
-        Finished { report, end }
     }
 }
 
@@ -248,65 +377,6 @@ fn require_what_varies(job: &SocketJob, report: &mut SocketJobReport) {
 fn nobody_answers(failure: &SocketFailure) -> bool {
     use wb_model::socket::SocketStage::{Connect, Resolve};
     matches!(failure.stage, Resolve | Connect)
-}
-
-impl PreparedServer {
-    /// Where it listens.
-    #[must_use]
-    pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
-        self.server.local_addresses()
-    }
-
-    /// Serves until a signal comes; tests that run then are ended.
-    pub fn run(self, observe: &mut dyn FnMut(&Snapshot)) -> Finished {
-        let times = Times::start();
-        let signals = self.signals.clone();
-        let watchman = Watchman::start();
-        let served = self.server.serve(signals.flag(), &mut |live: &SocketLive| {
-            observe(&times.snapshot(Phase::Running, *live))
-        });
-        finish_server(&self.plan, &times, &signals, served, watchman.end())
-    }
-}
-
-fn finish_server(
-    plan: &Plan,
-    times: &Times,
-    signals: &Signals,
-    served: wb_model::socket::SocketServerReport,
-    late: Lateness,
-) -> Finished {
-    let end = match signals.received() {
-        Some(signal) => End::Signal(signal),
-        None => End::Completed,
-    };
-    let sockets = SocketReport {
-        jobs: Vec::new(),
-        server: Some(served),
-    };
-    let report = report::report(plan, times, &end, sockets, late);
-    Finished { report, end }
-}
-
-/// Serves one client on a control connection that somebody else accepted.
-///
-/// # Errors
-/// With what is wrong with the plan.
-pub fn serve_one(
-    plan: &Plan,
-    control: TcpStream,
-    signals: &Signals,
-) -> Result<Finished, StartError> {
-    plan.validate()?;
-    let default = SocketServerJob::default();
-    let job = plan.socket_server.as_ref().unwrap_or(&default);
-    let times = Times::start();
-    give_up_privileges(job)?;
-    let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
-    let watchman = Watchman::start();
-    let served = wb_socket::serve_one(job, host, control)
-        .map_err(|e| StartError::stream("standard input", e.to_string()))?;
-    Ok(finish_server(plan, &times, signals, served, watchman.end()))
 }
 
 /// The ends of a data connection as the resolver has them.

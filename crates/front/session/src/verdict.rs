@@ -2,7 +2,7 @@
 
 use wb_model::{Verdict, report::CriterionReport};
 
-use crate::{End, account::signal_name};
+use crate::{End, settle::signal_name};
 
 /// What decides beside the criteria.
 #[derive(Clone, Debug, Default)]

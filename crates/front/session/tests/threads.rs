@@ -4,15 +4,13 @@
 use std::{
     fs,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Command, id},
 };
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use wb_model::{Plan, text::plan_from_toml};
-use wb_session::{
-    Environment, StartError, capture::prepare_capture, devices::prepare_devices,
-    load::prepare_load, prepare,
-};
+use wb_session::{Environment, Extras, StartError, View, prepare};
 
 /// Tells the child which kind of run it is to try.
 const KIND: &str = "WB_TEST_THREADS_OF";
@@ -54,38 +52,29 @@ fn allow(more: u64) {
     setrlimit(Resource::Nproc, limit).expect("the limit may be lowered");
 }
 
+/// Two ports from which nothing comes, and their capture.
+fn capture(path: &Path) -> String {
+    format!(
+        "[[port]]\nname = \"e\"\nlocator = \"memory:e\"\n\
+         [[port]]\nname = \"f\"\nlocator = \"memory:f\"\n\
+         [[capture]]\nports = [\"e\", \"f\"]\noutput = {{ path = {path:?} }}\n"
+    )
+}
+
 fn attempt(kind: &str, more: u64) -> Result<(), StartError> {
-    let environment = Environment::default();
-    match kind {
-        "traffic" => {
-            let prepared = prepare(plan(&format!("{PORTS}{TRAFFIC}")), &environment)?;
-            allow(more);
-            prepared.run(&mut |_| {}).map(drop)
-        }
-        "load" => {
-            let prepared = prepare_load(plan(&format!("{PORTS}{LOADS}")), &environment)?;
-            allow(more);
-            prepared.run(&mut |_| {}).map(drop)
-        }
-        "devices" => {
-            let prepared = prepare_devices(plan(DEVICES), Vec::new(), &environment)?;
-            allow(more);
-            prepared.run(&mut |_| {}).map(drop)
-        }
-        _ => {
-            let path = std::env::temp_dir().join(format!("wb-threads-{}.pcapng", id()));
-            let text = format!(
-                "kind = \"capture\"\n[[port]]\nname = \"a\"\nlocator = \"memory:x\"\n\
-                 [[port]]\nname = \"b\"\nlocator = \"memory:y\"\n\
-                 [[capture]]\nports = [\"a\", \"b\"]\noutput = {{ path = {path:?} }}\n"
-            );
-            let prepared = prepare_capture(plan(&text), &environment, None, |_| 0)?;
-            allow(more);
-            let ended = prepared.run(&mut || {}, &mut |_| {}).map(drop);
-            let _ = fs::remove_file(path);
-            ended
-        }
-    }
+    let path = std::env::temp_dir().join(format!("wb-threads-{}.pcapng", id()));
+    let text = match kind {
+        "traffic" => format!("{PORTS}{TRAFFIC}"),
+        "load" => format!("{PORTS}{LOADS}"),
+        "devices" => DEVICES.to_owned(),
+        "capture" => capture(&path),
+        _ => format!("{PORTS}{LOADS}{}", capture(&path)),
+    };
+    let prepared = prepare(plan(&text), &Environment::default(), Extras::default())?;
+    allow(more);
+    let ended = prepared.run(&mut |_: &View| {}).map(drop);
+    let _ = fs::remove_file(path);
+    ended
 }
 
 /// Not a test by itself: what the other one runs as a user of its own.
@@ -95,7 +84,7 @@ fn child() {
     let Ok(line) = std::env::var(KIND) else {
         return;
     };
-    let (kind, more) = line.split_once(' ').expect("a kind and a number");
+    let (kind, more) = line.rsplit_once(' ').expect("a kind and a number");
     let more = more.parse().expect("a number");
     let error = attempt(kind, more).expect_err("there are too few threads");
     let said = error.to_string();
@@ -113,10 +102,14 @@ fn threads_that_run_end_when_a_later_one_cannot_start() {
     }
     let program = std::env::current_exe().expect("our own file");
     // Up to one less than the run needs.
-    for (number, (kind, most)) in [("traffic", 4), ("load", 4), ("devices", 1), ("capture", 2)]
-        .into_iter()
-        .enumerate()
-    {
+    let kinds = [
+        ("traffic", 4),
+        ("load", 4),
+        ("devices", 1),
+        ("capture", 2),
+        ("load and capture", 9),
+    ];
+    for (number, (kind, most)) in kinds.into_iter().enumerate() {
         for more in 0..=most {
             // A user that has no other processes, as the kernel counts those of a user.
             let user = 1_000_000_000 + id() % 100_000 * 100 + number as u32 * 10 + more;

@@ -57,6 +57,7 @@ impl OutputArgs {
             let limit =
                 criteria::parse_share(share).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
             plan.criteria.push(Criterion {
+                kind: None,
                 metric: criteria::Metric::Loss,
                 limit: criteria::Limit::Share(limit),
             });

@@ -23,8 +23,9 @@ use wb_model::{
     units::Span,
 };
 use wb_session::{
-    Environment, Signals,
-    capture::{CaptureView, FrameSink, prepare_capture},
+    Environment, Extras, Observer, Prepared, Signals, View,
+    capture::{CaptureExtras, CaptureSnapshot, FrameSink},
+    prepare,
 };
 use wb_tcpdump::{closing, print::LinkType};
 
@@ -238,6 +239,7 @@ impl CaptureArgs {
             let share =
                 criteria::parse_share(text).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
             criteria.push(Criterion {
+                kind: None,
                 metric: Metric::Loss,
                 limit: Limit::Share(share),
             });
@@ -343,55 +345,37 @@ fn sink(plan: &Plan, lines: Option<Lines>) -> Result<(Option<Sink>, Option<Print
 }
 
 /// Runs a plan that captures; the result is the exit code.
-pub(crate) fn capture(plan: Plan, shown: Shown) -> Result<u8> {
+pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let environment = Environment {
         signals: Signals::install_for_capture()?,
         ..Environment::default()
     };
     let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
-    let (sink, printing) = sink(&plan, shown.lines)?;
-    let prepared = prepare_capture(plan, &environment, sink, local_offset)?;
+    let (sink, printing) = sink(&plan, shown.lines.take())?;
+    let extras = Extras {
+        capture: CaptureExtras {
+            sink,
+            utc_offset_s: local_offset,
+        },
+        ..Extras::default()
+    };
+    let prepared = prepare(plan, &environment, extras)?;
     if shown.verbose {
         prepared.port_lines().iter().for_each(say);
     }
     for warning in prepared.warnings() {
         say(format_args!("wirebench: {warning}"));
     }
-    let names = prepared.interfaces().join(", ");
-    let mut last = Last::default();
-    let mut stats_failed = false;
-    let finished = prepared.run(
-        &mut || {
-            say_as_is(closing::listening(&names, LinkType::Ethernet, snap_len));
-        },
-        &mut |view| {
-            if view.asked {
-                let total = view.counters.total();
-                let captured = captured(view);
-                say_as_is(closing::progress(
-                    captured,
-                    total.passed_frames,
-                    total.dropped_frames,
-                    0,
-                ));
-            }
-            if !shown.quiet && !view.done {
-                say_in_passing(last.line(view));
-            }
-            if let Some(path) = &shown.stats_file
-                && !stats_failed
-                && let Err(error) = save_stats(path, view)
-            {
-                stats_failed = true;
-                say(format_args!(
-                    "wirebench: cannot write {}: {error}",
-                    path.display()
-                ));
-            }
-        },
-    )?;
+    let mut teller = Teller {
+        names: interfaces(&prepared),
+        snap_len,
+        shown: &shown,
+        last: Last::default(),
+        stats_failed: false,
+    };
+    let finished = prepared.run(&mut teller)?;
     let unprinted = printing.map_or(0, |p| p.end(|| environment.signals.hurry()));
-    let report = &finished.finished.report;
+    let report = &finished.report;
     // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
     let saved = match &shown.stats_file {
         Some(path) => replace(
@@ -412,7 +396,7 @@ pub(crate) fn capture(plan: Plan, shown: Shown) -> Result<u8> {
             "# wirebench: {unprinted} of the frames were not printed, as the lines were read too slowly"
         ));
     }
-    if let wb_session::End::Fault(text) = &finished.finished.end {
+    if let wb_session::End::Fault(text) = &finished.end {
         say(format_args!(
             "wirebench: the capture ended by a fault: {text}"
         ));
@@ -421,7 +405,7 @@ pub(crate) fn capture(plan: Plan, shown: Shown) -> Result<u8> {
         deliver_document(&wb_render::json::report(report))?;
     }
     saved?;
-    Ok(exit_code(&finished.finished))
+    Ok(exit_code(&finished))
 }
 
 /// tcpdump ends with 0 after Ctrl-C, and so do we, if nothing was lost.
@@ -435,12 +419,69 @@ fn exit_code(finished: &wb_session::Finished) -> u8 {
     }
 }
 
-fn captured(view: &CaptureView) -> u64 {
-    let total = view.counters.total();
-    if view.counters.buffers > 0 {
-        view.counters.written_frames
+/// The names of the interfaces, in order.
+fn interfaces(prepared: &Prepared) -> String {
+    let plan = prepared.plan();
+    let place = |name: &String| {
+        let port = plan.ports.iter().find(|p| p.name == *name);
+        port.map_or_else(String::new, |p| p.locator.place())
+    };
+    let names = plan.captures.iter().flat_map(|job| &job.ports).map(place);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Tells in tcpdump's words how a capture goes.
+struct Teller<'a> {
+    names: String,
+    snap_len: u32,
+    shown: &'a Shown,
+    last: Last,
+    stats_failed: bool,
+}
+
+impl Observer for Teller<'_> {
+    fn started(&mut self) {
+        say_as_is(closing::listening(
+            &self.names,
+            LinkType::Ethernet,
+            self.snap_len,
+        ));
+    }
+
+    fn view(&mut self, view: &View) {
+        let Some(counters) = &view.capture else {
+            return;
+        };
+        if view.asked {
+            let total = counters.total();
+            say_as_is(closing::progress(
+                captured(counters),
+                total.passed_frames,
+                total.dropped_frames,
+                0,
+            ));
+        }
+        if !self.shown.quiet && !view.done {
+            say_in_passing(self.last.line(view, counters));
+        }
+        if let Some(path) = &self.shown.stats_file
+            && !self.stats_failed
+            && let Err(error) = save_stats(path, view, counters)
+        {
+            self.stats_failed = true;
+            say(format_args!(
+                "wirebench: cannot write {}: {error}",
+                path.display()
+            ));
+        }
+    }
+}
+
+fn captured(counters: &CaptureSnapshot) -> u64 {
+    if counters.buffers > 0 {
+        counters.written_frames
     } else {
-        total.read_frames
+        counters.total().read_frames
     }
 }
 
@@ -487,13 +528,13 @@ struct Last {
 
 impl Last {
     #[allow(clippy::cast_precision_loss)]
-    fn line(&mut self, view: &CaptureView) -> String {
-        let total = view.counters.total();
-        let seconds = view.interval_ns as f64 / 1e9;
+    fn line(&mut self, view: &View, counters: &CaptureSnapshot) -> String {
+        let total = counters.total();
+        let seconds = view.snapshot.interval_ns as f64 / 1e9;
         let rate = |now: u64, last: u64| now.saturating_sub(last) as f64 / seconds;
         let mut line = format!(
             "{:5.1} s  {:>10.0} pps  {:>9.1} Mbit/s  read {}  dropped by kernel {}",
-            view.elapsed_ns as f64 / 1e9,
+            view.snapshot.elapsed_ns as f64 / 1e9,
             rate(total.read_frames, self.read),
             rate(total.read_octets, self.octets) * 8.0 / 1e6,
             total.read_frames,
@@ -502,13 +543,13 @@ impl Last {
         if total.dropped_frames > self.dropped {
             line += &format!(" (+{})", total.dropped_frames - self.dropped);
         }
-        if view.counters.buffers > 0 {
+        if counters.buffers > 0 {
             line += &format!(
                 "  written {}  buffers free {}/{}  longest write {:.0} ms",
-                view.counters.written_frames,
-                view.counters.buffers_free,
-                view.counters.buffers,
-                view.counters.longest_write_ns as f64 / 1e6
+                counters.written_frames,
+                counters.buffers_free,
+                counters.buffers,
+                counters.longest_write_ns as f64 / 1e6
             );
         }
         self.read = total.read_frames;
@@ -527,8 +568,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(&new, path)
 }
 
-fn save_stats(path: &Path, view: &CaptureView) -> std::io::Result<()> {
-    let c = &view.counters;
+fn save_stats(path: &Path, view: &View, c: &CaptureSnapshot) -> std::io::Result<()> {
     let readers: Vec<_> = c
         .readers
         .iter()
@@ -547,7 +587,7 @@ fn save_stats(path: &Path, view: &CaptureView) -> std::io::Result<()> {
         .collect();
     let value = serde_json::json!({
         "schema": "wirebench.capture-stats/1",
-        "elapsed_ns": view.elapsed_ns,
+        "elapsed_ns": view.snapshot.elapsed_ns,
         "done": view.done,
         "readers": readers,
         "writer": {

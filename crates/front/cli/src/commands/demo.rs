@@ -14,7 +14,7 @@ use wb_model::{
     units::{FrameSize, Rate, Rational, SizeModel, Span},
 };
 use wb_render::{figures, table::Table};
-use wb_session::{End, Environment, Signals, prepare};
+use wb_session::{End, Environment, Signals, View};
 use wb_testbed::{
     Lab, LabKind, LabOptions,
     impair::{DirectionCounters, ImpairOptions, Loss},
@@ -118,9 +118,9 @@ impl Tour<'_> {
             ..Environment::default()
         };
         let quiet = self.args.quiet;
-        let finished = prepare(plan, &environment)?.run(&mut |snapshot| {
+        let finished = wb_session::run(plan, &environment, &mut |view: &View| {
             if !quiet {
-                show(snapshot);
+                show(&view.snapshot);
             }
         })?;
         let code = finished.exit_code();

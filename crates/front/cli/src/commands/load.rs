@@ -14,10 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use wb_dperf::statistics::Block;
 use wb_model::{Plan, text::plan_to_toml};
-use wb_session::{
-    Environment, Signals,
-    load::{LoadView, client_shares, prepare_load},
-};
+use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
 
 use crate::{
     args::OutputArgs,
@@ -210,11 +207,11 @@ pub(crate) fn run_load(
         base,
         control,
     };
-    let prepared = prepare_load(plan, &environment)?;
+    let prepared = prepare(plan, &environment, Extras::default())?;
     if output.verbose {
         prepared.port_lines().iter().for_each(say);
     }
-    let mut observe = |view: &LoadView<'_>| {
+    let mut observe = |view: &View| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {
             let line = wb_render::json::snapshot(&view.snapshot);

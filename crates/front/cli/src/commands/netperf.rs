@@ -5,15 +5,11 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use wb_model::{
-    Snapshot,
     socket::{SocketJob, SocketJobReport},
     text::plan_to_toml,
 };
 use wb_netperf::{Command, Ending, Ends, Selection, Special};
-use wb_session::{
-    Signals,
-    socket::{data_ends, prepare_sockets},
-};
+use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends};
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
@@ -167,13 +163,23 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
             }
         }
     }
-    let prepared = prepare_sockets(command.plan.clone(), Signals::install_for_test()?)?;
-    let mut intervals = 0;
     let live_json = args.output.live_json;
-    let mut observe = |snapshot: &Snapshot| {
-        let Some(live) = &snapshot.socket else { return };
+    let environment = Environment {
+        signals: Signals::install_for_test()?,
+        ..Environment::default()
+    };
+    let extras = Extras {
+        progress: live_json,
+        ..Extras::default()
+    };
+    let prepared = prepare(command.plan.clone(), &environment, extras)?;
+    let mut intervals = 0;
+    let mut observe = |view: &View| {
+        let Some(live) = &view.snapshot.socket else {
+            return;
+        };
         if live_json {
-            print(&wb_render::json::snapshot(snapshot));
+            print(&wb_render::json::snapshot(&view.snapshot));
         } else if show.demo && !machine {
             let text = wb_netperf::interim(show, job, live, intervals);
             // A reader that went away hears the results as little; the test goes on.
@@ -181,7 +187,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
             intervals += 1;
         }
     };
-    let finished = prepared.run(live_json, &mut observe);
+    let finished = prepared.run(&mut observe)?;
     let report = finished
         .report
         .socket

@@ -9,11 +9,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use wb_model::{Plan, Snapshot, socket::SocketServerJob, text::plan_to_toml};
-use wb_session::{
-    Signals,
-    socket::{prepare_server, serve_one},
-};
+use wb_model::{Plan, socket::SocketServerJob, text::plan_to_toml};
+use wb_session::{Environment, Extras, Signals, View, prepare};
 
 use super::netperf::write_all;
 use crate::{
@@ -96,7 +93,11 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         return Ok(0);
     }
     if let Some(control) = inherited(&command) {
-        let finished = serve_one(&plan, control, &Signals::install()?)?;
+        let extras = Extras {
+            control_connection: Some(control),
+            ..Extras::default()
+        };
+        let finished = prepare(plan, &environment()?, extras)?.run(&mut |_: &View| {})?;
         return Ok(finished.exit_code());
     }
     if child {
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     // Who looks for netserver finds it, whatever the file is called.
     let _ = rustix::thread::set_name(c"netserver");
-    let server = match prepare_server(plan.clone(), Signals::install()?) {
+    let server = match prepare(plan, &environment()?, Extras::default()) {
         Ok(server) => server,
         Err(error) => return cannot(&command, &error),
     };
@@ -126,18 +127,25 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     let (live_json, quiet) = (args.output.live_json, args.output.quiet);
     let verbose = args.output.verbose;
-    let mut observe = |snapshot: &Snapshot| {
+    let mut observe = |view: &View| {
         if live_json {
-            print(&wb_render::json::snapshot(snapshot));
+            print(&wb_render::json::snapshot(&view.snapshot));
         } else if verbose && !quiet {
-            show(snapshot);
+            show(&view.snapshot);
         }
     };
-    let finished = server.run(&mut observe);
+    let finished = server.run(&mut observe)?;
     if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
     }
     Ok(finished.exit_code())
+}
+
+fn environment() -> Result<Environment> {
+    Ok(Environment {
+        signals: Signals::install()?,
+        ..Environment::default()
+    })
 }
 
 fn cannot(command: &wb_netperf::ServerCommand, error: &wb_session::StartError) -> Result<u8> {

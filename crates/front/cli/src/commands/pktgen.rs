@@ -22,7 +22,7 @@ use wb_pktgen::{
     keywords::KEYWORDS,
     pgrx::{self, Dialect, Display, Receiver},
 };
-use wb_session::{Environment, Machine, Signals, devices::prepare_devices};
+use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
 use crate::{
     args::OutputArgs,
@@ -450,18 +450,16 @@ fn watch(args: &WatchArgs) -> Result<u8> {
         signals: Signals::install()?,
         ..Environment::default()
     };
-    let prepared = prepare_devices(plan, Vec::new(), &environment)?;
+    let prepared = prepare(plan, &environment, Extras::default())?;
     for warning in prepared.warnings() {
         say(format_args!("wirebench: {warning}"));
     }
     let queues = prepared.watches().to_vec();
-    let finished = prepared
-        .run(&mut |snapshot| {
-            if !output.quiet {
-                show(snapshot);
-            }
-        })?
-        .finished;
+    let finished = prepared.run(&mut |view: &View| {
+        if !output.quiet {
+            show(&view.snapshot);
+        }
+    })?;
     let cpus = if args.interface.is_interface() {
         Machine::open(None)?.online_cpus()
     } else {

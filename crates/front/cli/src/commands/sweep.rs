@@ -5,20 +5,15 @@ use std::{path::PathBuf, str::FromStr};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_model::{
-    Plan, Report, Snapshot,
+    Plan,
     socket::{Confidence, Family, SendBy, SocketJob, SocketProtocol, SocketTest},
     text::plan_to_toml,
     units::Span,
 };
-use wb_session::{
-    Signals,
-    socket::{prepare_server, prepare_sockets},
-};
 
 use crate::{
     args::{OutputArgs, SocketArgs},
-    run::{Fault, check_writable, deliver_report, print, show},
-    say::say,
+    run::{Fault, carry_out, check_writable, deliver_report, print},
 };
 
 mod picture;
@@ -444,68 +439,24 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
     for path in args.plot.iter().chain(&args.html) {
         check_writable(path)?;
     }
-    let (report, code) = measured(plan, &args.output)?;
+    let finished = carry_out(plan, &args.output, None)?;
+    let (report, code) = (&finished.report, finished.exit_code());
     if args.output.live_json && !args.output.json && !args.output.csv {
         // What the lines before come to.
-        print(&wb_render::json::report_line(&report));
+        print(&wb_render::json::report_line(report));
     }
-    let delivered = deliver_report(&report, &args.output);
-    let charts = picture::charts(&report);
+    let delivered = deliver_report(report, &args.output);
+    let charts = picture::charts(report);
     for path in &args.plot {
         picture::draw(&charts, path).map_err(|e| Fault(format!("{e:#}")))?;
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, picture::page(&report, &charts))
+        std::fs::write(path, picture::page(report, &charts))
             .with_context(|| format!("cannot write {}", path.display()))
             .map_err(|e| Fault(format!("{e:#}")))?;
     }
     delivered?;
     Ok(code)
-}
-
-/// Runs the tests, with a live line for each interval.
-fn measured(plan: Plan, output: &OutputArgs) -> Result<(Report, u8)> {
-    let prepared = prepare_sockets(plan, Signals::install()?)?;
-    let (quiet, live_json) = (output.quiet, output.live_json);
-    let mut observe = |snapshot: &Snapshot| {
-        if live_json {
-            print(&wb_render::json::snapshot(snapshot));
-        } else if !quiet {
-            show(snapshot);
-        }
-    };
-    let finished = prepared.run(live_json || !quiet, &mut observe);
-    if let wb_session::End::Fault(text) = &finished.end {
-        say(format_args!("wirebench: {text}"));
-    }
-    let code = finished.exit_code();
-    Ok((finished.report, code))
-}
-
-/// Runs a plan of socket tests or of a server; the result is the exit code.
-pub(crate) fn run_sockets(plan: Plan, output: &OutputArgs) -> Result<u8> {
-    if plan.socket_server.is_none() {
-        let (report, code) = measured(plan, output)?;
-        deliver_report(&report, output)?;
-        return Ok(code);
-    }
-    let server = prepare_server(plan, Signals::install()?)?;
-    for address in server.addresses() {
-        if !output.quiet {
-            say(format_args!("listening at {address}"));
-        }
-    }
-    let live_json = output.live_json;
-    let mut observe = |snapshot: &Snapshot| {
-        if live_json {
-            print(&wb_render::json::snapshot(snapshot));
-        } else if output.verbose {
-            show(snapshot);
-        }
-    };
-    let finished = server.run(&mut observe);
-    deliver_report(&finished.report, output)?;
-    Ok(finished.exit_code())
 }
 
 #[cfg(test)]

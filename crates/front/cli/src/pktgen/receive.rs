@@ -9,8 +9,9 @@ use std::{
 
 use wb_pktgen::pgrx::Receiver;
 use wb_session::{
-    Environment, StartError,
-    devices::{Extra, WatchHandle, WatchQueue, WatchSettings, prepare_devices},
+    Environment, Extras, StartError, View,
+    devices::{Extra, WatchHandle, WatchQueue, WatchSettings},
+    prepare,
 };
 use wb_walk::Row;
 
@@ -77,7 +78,7 @@ impl Reception {
         };
         let consume = receiver.consumes();
         let plan = options.watching(&interfaces, settings.mode, settings.rule, consume);
-        let prepared = prepare_devices(plan, Vec::new(), &Environment::default())?;
+        let prepared = prepare(plan, &Environment::default(), Extras::default())?;
         let queues = prepared.watches().to_vec();
         for queue in &queues {
             queue.handle.set(*settings);
@@ -87,7 +88,7 @@ impl Reception {
             .name("wb-pgrx".to_owned())
             .spawn(move || {
                 // A fault shows in the rows: they stand still.
-                if let Err(error) = prepared.run(&mut |_| {}) {
+                if let Err(error) = prepared.run(&mut |_: &View| {}) {
                     super::service::say(&format!("pgrx: {error}"));
                 }
             })

@@ -18,8 +18,9 @@ use wb_pktgen::{
     device::DeviceId,
 };
 use wb_session::{
-    Environment, Machine,
-    devices::{DeviceEnd, DeviceHandle, PreparedDevices, device_faults, prepare_devices},
+    Environment, Extras, Machine, Prepared, View,
+    devices::{DeviceEnd, DeviceHandle, device_faults},
+    prepare,
 };
 
 use super::{
@@ -265,7 +266,7 @@ impl Service {
             state.order_stop();
         }
         drop(state);
-        let finished = prepared.run(&mut |_| self.look());
+        let finished = prepared.run(&mut |_: &View| self.look());
         let mut state = self.lock();
         state.catch_up();
         let ended = std::mem::take(&mut state.running);
@@ -279,7 +280,7 @@ impl Service {
                     let outcome = outcome.as_ref().map(extra::Outcome::of);
                     state.outcomes.extend(outcome.map(|o| (name.clone(), o)));
                 }
-                state.report = Some(finished.finished.report);
+                state.report = Some(finished.report);
             }
             Err(error) => {
                 drop(state);
@@ -289,9 +290,13 @@ impl Service {
         self.follow_receiver(&mut state);
     }
 
-    fn prepare(&self, jobs: &[Job]) -> Result<PreparedDevices, String> {
+    fn prepare(&self, jobs: &[Job]) -> Result<Prepared, String> {
         let walkers = jobs.iter().map(|job| job.walker.clone()).collect();
-        prepare_devices(self.plan_of(jobs), walkers, &Environment::default())
+        let extras = Extras {
+            walkers,
+            ..Extras::default()
+        };
+        prepare(self.plan_of(jobs), &Environment::default(), extras)
             .map_err(|error| error.to_string())
     }
 

@@ -26,7 +26,7 @@ use wb_model::{
     units::parse_count,
 };
 
-use super::PreparedLoad;
+use super::run::Loads;
 use crate::StartError;
 
 /// Whoever has not said a line after this time is sent away.
@@ -89,7 +89,7 @@ impl ControlPoint {
     }
 
     /// Answers whoever has said a line, and waits for nobody. Says whether the run is to end.
-    pub(super) fn serve(&mut self, run: &PreparedLoad, look: impl Fn() -> Snapshot) -> bool {
+    pub(super) fn serve(&mut self, run: &Loads, look: impl Fn() -> Snapshot) -> bool {
         let Some((mut caller, line)) = self.callers.next_line(Instant::now()) else {
             return false;
         };
@@ -105,7 +105,7 @@ impl ControlPoint {
         stop
     }
 
-    fn obey(&mut self, line: &str, run: &PreparedLoad) -> Result<bool, String> {
+    fn obey(&mut self, line: &str, run: &Loads) -> Result<bool, String> {
         let mut words = line.split_whitespace();
         match words.next() {
             Some("show") => Ok(false),

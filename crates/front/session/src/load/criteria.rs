@@ -40,7 +40,7 @@ pub(super) fn judge<'a>(
         }
         Metric::Loss => share(c.lost_requests + c.in_flight_requests, awaited),
         Metric::Duplicates => share(c.duplicate_responses, awaited),
-        _ => return crate::account::judge(criterion, &Totals::default(), latency),
+        _ => return crate::settle::judge(criterion, &Totals::default(), latency),
     };
     #[allow(clippy::cast_precision_loss)]
     let limit = match criterion.limit {

@@ -5,25 +5,24 @@ use std::collections::BTreeMap;
 use wb_load::{LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, LatenessReport, Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
+    Lateness, LatenessReport, Totals,
     load::{
         ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport,
         LoadWorkerReport,
     },
-    report::{ClockReport, CriterionReport, Rates},
+    report::{CriterionReport, Rates},
 };
 use wb_tcp::Counters;
 
 use super::{
-    PreparedLoad, criteria,
-    run::{Ended, connections, totals_of},
+    criteria,
+    run::{Loads, connections, totals_of},
 };
 use crate::{
     End,
-    account::{share, signal_name, summary},
-    clock::{clock_report, rfc3339},
+    engine::{Ended, Settled, Stamping, Times},
     lateness,
-    verdict::{self, Circumstances},
+    settle::{share, signal_name, summary},
 };
 
 /// Bytes of the FCS, which the machines do not see.
@@ -34,23 +33,23 @@ const AWAY_NS: u64 = 100_000_000;
 const BUSY: f64 = 0.95;
 
 /// Everything of one job that the report needs.
-struct Settled {
+struct SettledJob {
     report: LoadJobReport,
     totals: LoadTotals,
 }
 
-fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
-    let plan = &prepared.plan.loads[job];
-    let totals = totals_of(&ended.seats, job);
-    let outcomes = ended
-        .seats
+fn settle_job(run: &Loads, job: usize) -> SettledJob {
+    let plan = &run.plan.loads[job];
+    let totals = totals_of(&run.slots, job);
+    let outcomes = run
+        .slots
         .iter()
         .filter(|s| s.job == job)
         .filter_map(|s| Some((s, s.outcome.as_ref()?)));
     let workers = outcomes
-        .map(|(seat, o)| LoadWorkerReport {
-            queue: seat.queue,
-            cpu: seat.cpu,
+        .map(|(slot, o)| LoadWorkerReport {
+            queue: slot.queue,
+            cpu: slot.cpu,
             totals: connections(&o.counters),
             tx_frames: o.tx.sent_frames,
             rx_frames: o.counters.rx_of_load().0,
@@ -60,8 +59,7 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
         })
         .collect();
     let links = || {
-        ended
-            .seats
+        run.slots
             .iter()
             .filter(|s| s.job == job)
             .filter_map(|s| s.outcome.as_ref())
@@ -94,7 +92,7 @@ fn settle(prepared: &PreparedLoad, ended: &Ended, job: usize) -> Settled {
         link_downs: links().map(|o| o.link_downs).max().unwrap_or(0),
         link_down_ns: links().map(|o| o.link_down_ns).max().unwrap_or(0),
     };
-    Settled { report, totals }
+    SettledJob { report, totals }
 }
 
 /// What is not 0.
@@ -139,9 +137,10 @@ fn phase(p: &PhaseTotals) -> LoadPhaseReport {
     }
 }
 
-pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
-    let settled: Vec<Settled> = (0..prepared.plan.loads.len())
-        .map(|job| settle(prepared, ended, job))
+/// The account of all loads.
+pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
+    let settled: Vec<SettledJob> = (0..run.plan.loads.len())
+        .map(|job| settle_job(run, job))
         .collect();
     let shown = match settled.iter().any(|s| s.report.end == LoadEnd::Client) {
         true => LoadEnd::Client,
@@ -160,21 +159,19 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         times.merge(&s.totals.latencies.answer);
     }
     let latency = summary(times.summary());
-    let criteria: Vec<CriterionReport> = prepared
+    let criteria: Vec<CriterionReport> = run
         .plan
         .criteria
         .iter()
         .map(|c| criteria::judge(c, of_shown().map(|s| &s.report), &latency))
         .collect();
     let unsent: u64 = of_shown()
-        .map(|s| {
-            s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests
-        })
+        .map(|s| s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests)
         .sum();
     let offered = connections.attempted_connections + connections.requests;
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &prepared.plan.criteria,
+            criteria: &run.plan.criteria,
             reports: &criteria,
             totals: &totals,
             intended: Some(offered + unsent),
@@ -182,96 +179,57 @@ pub(super) fn report(prepared: &PreparedLoad, ended: &Ended) -> Report {
         },
         lateness_of(&settled),
     );
-    let doubt = lateness.may_have_caused.clone();
-    let (verdict, reason) = verdict(&prepared.plan, ended, &criteria, &totals, &settled, doubt);
-    Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: prepared.plan.kind.clone(),
-        verdict,
-        reason,
-        limited_by: limited_by(ended, &settled, shown, &lateness),
-        started: rfc3339(ended.started_wall_ns),
-        elapsed_ns: ended.elapsed_ns,
-        plan: prepared.plan.clone(),
+    Settled {
+        limited_by: limited_by(run, ended, &settled, shown, &lateness),
+        defect: defect(&totals, &settled),
+        nothing: nothing_attempted(&totals, &settled),
+        stopped: run
+            .was_told_to_stop()
+            .then(|| "ended early by stop over --control".to_owned()),
         totals,
         rates: rates(of_shown().map(|s| &s.report)),
-        latency_ns: latency,
-        jitter_ns: Summary::default(),
-        jitter_rfc3550_ns: None,
-        ipdv_ns: Summary::default(),
-        pdv_ns: Summary::default(),
-        inter_arrival_ns: Summary::default(),
-        inter_departure_ns: None,
-        percentile_error: Histogram::RELATIVE_ERROR,
-        jobs: Vec::new(),
-        flows: Vec::new(),
-        flows_omitted: 0,
-        workers: Vec::new(),
-        ports: prepared
-            .ports
-            .iter()
-            .enumerate()
-            .map(|(i, port)| wb_model::report::PortReport {
-                neighbours: prepared.neighbours[i].clone(),
-                ..port.report(&ended.before[i], &ended.after[i])
-            })
-            .collect(),
+        times: Times {
+            latency,
+            percentile_error: Histogram::RELATIVE_ERROR,
+            ..Times::default()
+        },
+        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
-        capture: None,
-        warnings: warnings(prepared, ended, &settled),
-        socket: None,
+        lateness,
+        warnings: warnings(&settled),
         load: Some(LoadReport {
             jobs: settled.into_iter().map(|s| s.report).collect(),
         }),
-        lateness,
-        clock: ClockReport {
+        stamping: Stamping {
             same_clock: true,
-            tx_stamp: "user, when a request is handed over".to_owned(),
-            rx_stamp: "user, when its answer is read".to_owned(),
-            ..clock_report(ended.clock_step_ns)
+            wall: false,
+            error_ns: None,
+            tx: "user, when a request is handed over".to_owned(),
+            rx: "user, when its answer is read".to_owned(),
         },
+        ..Settled::default()
     }
 }
 
 /// How late all workers of both ends were.
-fn lateness_of(settled: &[Settled]) -> Lateness {
+fn lateness_of(settled: &[SettledJob]) -> Lateness {
     let workers = settled.iter().flat_map(|s| &s.report.workers);
     workers.fold(Lateness::default(), |sum, w| sum.plus(&w.lateness))
 }
 
-fn verdict(
-    plan: &Plan,
-    ended: &Ended,
-    criteria: &[CriterionReport],
-    totals: &Totals,
-    settled: &[Settled],
-    doubt: Option<String>,
-) -> (Verdict, String) {
+fn defect(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
     let adds_up = |job: &LoadJobReport| {
         let asks = (job.end, job.transport) == (LoadEnd::Client, LoadTransport::Udp);
         job.totals.adds_up() && (!asks || job.totals.requests_add_up())
     };
     let wrong = !totals.adds_up() || settled.iter().any(|s| !adds_up(&s.report));
-    let defect = wrong.then(|| {
+    wrong.then(|| {
         "the connections or requests do not add up; this is a defect of the program".to_owned()
-    });
-    verdict::verdict(
-        &ended.end,
-        criteria,
-        Circumstances {
-            invalid: defect
-                .or(doubt)
-                .or_else(|| nothing_attempted(totals, settled)),
-            endless: plan.is_endless(),
-            stopped: ended
-                .stopped
-                .then(|| "ended early by stop over --control".to_owned()),
-        },
-    )
+    })
 }
 
 /// A client that opened nothing has measured nothing.
-fn nothing_attempted(totals: &Totals, settled: &[Settled]) -> Option<String> {
+fn nothing_attempted(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
     let client = settled.iter().any(|s| s.report.end == LoadEnd::Client);
     let attempted = totals.connections.map_or(0, |c| c.attempted_connections);
     (client && attempted == 0).then(|| "no connection was attempted".to_owned())
@@ -296,15 +254,16 @@ fn rates<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Rates {
 
 /// What kept the load from being higher.
 fn limited_by(
+    run: &Loads,
     ended: &Ended,
-    settled: &[Settled],
+    settled: &[SettledJob],
     shown: LoadEnd,
     lateness: &LatenessReport,
 ) -> String {
     if let End::Signal(n) = &ended.end {
         return format!("{}: it ended the run", signal_name(*n));
     }
-    if ended.stopped {
+    if run.was_told_to_stop() {
         return "stop over --control: it ended the run".to_owned();
     }
     let of_shown = || settled.iter().filter(|s| s.report.end == shown);
@@ -346,8 +305,8 @@ fn limited_by(
     "the plan: the load that it asks for".to_owned()
 }
 
-fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<String> {
-    let mut warnings = prepared.warnings.clone();
+fn warnings(settled: &[SettledJob]) -> Vec<String> {
+    let mut warnings = Vec::new();
     for s in settled {
         let (job, counters) = (&s.report, &s.totals.counters);
         let mut say = |text: String| warnings.push(format!("{}: {text}", job.name));
@@ -387,12 +346,6 @@ fn warnings(prepared: &PreparedLoad, ended: &Ended, settled: &[Settled]) -> Vec<
         }
         udp_doubts(counters).into_iter().for_each(&mut say);
         unknown(counters).into_iter().for_each(say);
-    }
-    if ended.clock_step_ns.unsigned_abs() > 1_000 {
-        warnings.push(format!(
-            "the wall clock was stepped by {} ns during the run; no time here depends on it",
-            ended.clock_step_ns
-        ));
     }
     warnings
 }

@@ -1,319 +1,280 @@
-//! Carries out prepared loads: starts the workers, watches them, stops them in order.
+//! Carries out loads: starts the workers, stops them in order, tells how they are.
 
 use std::{
     any::Any,
     collections::BTreeMap,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
-use wb_host::clock::{monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_load::{
-    LoadOutcome, LoadPhase, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals, run_load_worker,
+    LoadControl, LoadOutcome, LoadPhase, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals,
+    run_load_worker,
 };
 use wb_model::{
-    Phase, Snapshot, Totals,
+    Phase, Plan, Snapshot, Totals,
     load::{ConnectionTotals, LoadEnd, LoadLive, LoadStage},
 };
 use wb_port::QueuePair;
 
-use super::{PreparedLoad, control::ControlPoint, report};
+use super::{JobSlot, control::ControlPoint, report};
 use crate::{
-    End, Finished, StartError, SystemClock,
-    ports::{self, AnyQueue, OpenPort},
-    run::{Alarm, clock_step, settle_worker},
+    StartError, SystemClock,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    ports::OpenPort,
+    workers::{OnQueue, Workers},
 };
 
 /// Time between the start order and the first connection, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
 /// How long servers go on for frames that are on their way, as trials do by default.
 const RESIDUE_NS: u64 = 200_000_000;
-/// How often the controlling thread looks at signals and workers.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// How a worker ended, and its queue pair: no queue of a port is closed while others are in use, because the
 /// kernel would steer what it received to the wrong ones.
 type Outcome = (Result<LoadOutcome, String>, Box<dyn Any + Send>);
 
 /// A worker and where it belongs.
-pub(super) struct Seat {
+pub(super) struct WorkerSlot {
     pub(super) job: usize,
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
     slot: Arc<LoadSlot>,
-    thread: Option<JoinHandle<Outcome>>,
     pub(super) outcome: Option<LoadOutcome>,
 }
 
-impl Seat {
-    fn is_over(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-}
-
-/// Everything the report is made of.
-pub(super) struct Ended {
-    pub(super) started_wall_ns: u64,
-    pub(super) elapsed_ns: u64,
-    pub(super) clock_step_ns: i64,
-    pub(super) end: End,
-    /// Told so over the control socket.
-    pub(super) stopped: bool,
-    pub(super) seats: Vec<Seat>,
-    pub(super) before: Vec<BTreeMap<String, u64>>,
-    pub(super) after: Vec<BTreeMap<String, u64>>,
-}
-
-/// A run at an instant.
-pub struct LoadView<'a> {
-    /// As all runs show it.
-    pub snapshot: Snapshot,
+/// More about the loads of a run at an instant.
+pub struct LoadDetail {
     /// All clients or, without clients, all servers.
     pub sum: LoadSnapshot,
     /// Share of its time in which each of their workers had something to do since the view before, 0
     /// to 1.
     pub busy: Vec<f64>,
     /// What the interfaces count, port by port, with the names of the kernel.
-    pub interfaces: &'a [BTreeMap<String, u64>],
+    pub interfaces: Vec<BTreeMap<String, u64>>,
 }
 
-/// Starts the worker of one queue pair, in a loop compiled for its driver.
-fn start<Q: QueuePair + 'static>(
-    mut pair: Q,
+/// All loads of a run.
+pub(crate) struct Loads {
+    pub(super) plan: Plan,
+    pub(super) ports: Vec<OpenPort>,
+    pub(super) jobs: Vec<JobSlot>,
+    pub(super) slots: Vec<WorkerSlot>,
+    workers: Workers<Outcome>,
+    live: Live,
+    point: Option<ControlPoint>,
+    /// When the last client had ended.
+    clients_over: Option<u64>,
+}
+
+/// Runs a worker, in a loop compiled for its driver.
+struct Run {
     spec: LoadSpec,
-    cpu: Option<u32>,
-    name: String,
-    (control, slot): (Arc<wb_load::LoadControl>, Arc<LoadSlot>),
-    faulted: &Arc<AtomicBool>,
-) -> Result<JoinHandle<Outcome>, StartError> {
-    let alarm = Alarm(Arc::clone(faulted));
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(move || {
-            settle_worker(cpu);
-            let result = run_load_worker(&mut pair, spec, &control, &slot, &SystemClock);
-            if result
-                .as_ref()
-                .map_or(true, |outcome| outcome.fault.is_some())
-            {
-                alarm.0.store(true, Ordering::Release);
-            }
-            let pair: Box<dyn Any + Send> = Box::new(pair);
-            (result.map_err(|e| e.to_string()), pair)
-        })
-        .map_err(|cause| StartError::System {
-            operation: "start a worker",
-            cause,
-        })
+    control: Arc<LoadControl>,
+    slot: Arc<LoadSlot>,
 }
 
-impl PreparedLoad {
-    /// Runs the loads to their end. `observe` is called once per interval with the counters so far.
-    ///
-    /// # Errors
-    /// Only before the first connection: when a thread or the control socket cannot be made.
-    pub fn run(mut self, observe: &mut dyn FnMut(&LoadView<'_>)) -> Result<Finished, StartError> {
-        let mut point = self
-            .control
-            .as_deref()
-            .map(ControlPoint::open)
-            .transpose()?;
-        let cpus = wb_host::cpu::online().unwrap_or_default();
-        let (placement, crowded) = ports::place(&self.ports, &cpus);
-        self.warnings.extend(crowded);
-        let before: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        let faulted = Arc::new(AtomicBool::new(false));
-        let mut seats = self.start_workers(&placement, &faulted)?;
-        let offset = wall_minus_monotonic();
-        let lead = LEAD.as_nanos() as u64;
-        let start_ns = monotonic_ns() + lead;
-        let started_wall_ns = wall_ns() + lead;
-        for job in &self.jobs {
-            job.control
-                .start_at_mono_ns
-                .store(start_ns, Ordering::Release);
-        }
-        let mut live = Live::new(&self, start_ns);
-        let mut end = self.watch(
-            start_ns,
-            &faulted,
-            &seats,
-            &mut live,
-            point.as_mut(),
-            observe,
+impl OnQueue for Run {
+    type Output = Outcome;
+
+    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> Outcome {
+        let result = run_load_worker(
+            &mut pair,
+            self.spec,
+            &self.control,
+            &self.slot,
+            &SystemClock,
         );
-        for seat in &mut seats {
-            let Some(thread) = seat.thread.take() else {
-                continue;
-            };
-            match thread.join() {
-                Ok((Ok(outcome), _)) => {
-                    if let Some(fault) = &outcome.fault {
-                        end = End::Fault(fault.to_string());
-                    }
-                    seat.outcome = Some(outcome);
-                }
-                Ok((Err(text), _)) => end = End::Fault(text),
-                Err(_) => {
-                    end = End::Fault("a worker thread panicked; its counts are missing".to_owned());
-                }
-            }
-        }
-        let after: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-        observe(&live.view(&seats, monotonic_ns(), &after));
-        let ended = Ended {
-            started_wall_ns,
-            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-            clock_step_ns: clock_step(offset, wall_minus_monotonic()),
-            end: end.clone(),
-            stopped: point.as_ref().is_some_and(ControlPoint::said_stop),
-            seats,
-            before,
-            after,
-        };
-        let report = report::report(&self, &ended);
-        Ok(Finished { report, end })
+        (result.map_err(|e| e.to_string()), Box::new(pair))
+    }
+}
+
+fn broke((result, _): &Outcome) -> bool {
+    result
+        .as_ref()
+        .map_or(true, |outcome| outcome.fault.is_some())
+}
+
+impl Loads {
+    /// For a plan whose ports are open and whose next hops are known. `control`: where to listen for other
+    /// rates.
+    pub(super) fn new(
+        plan: Plan,
+        ports: Vec<OpenPort>,
+        jobs: Vec<JobSlot>,
+        control: Option<&Path>,
+    ) -> Result<Self, StartError> {
+        Ok(Self {
+            live: Live::new(&plan, 0),
+            plan,
+            ports,
+            jobs,
+            slots: Vec::new(),
+            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            point: control.map(ControlPoint::open).transpose()?,
+            clients_over: None,
+        })
     }
 
-    fn start_workers(
-        &mut self,
-        placement: &[Vec<u32>],
-        faulted: &Arc<AtomicBool>,
-    ) -> Result<Vec<Seat>, StartError> {
-        let mut seats = Vec::new();
-        for (number, job) in self.jobs.iter_mut().enumerate() {
-            let port = &mut self.ports[job.port];
-            let queues = std::mem::take(&mut port.queues);
-            let specs = std::mem::take(&mut job.specs);
-            for (queue, (mut pair, spec)) in (0..).zip(queues.into_iter().zip(specs)) {
-                pair.discard_stale();
-                let cpu = placement[job.port].get(queue as usize).copied();
-                let name = format!("wb-load-{number}-{queue}");
-                let slot = Arc::new(LoadSlot::default());
-                let shared = (Arc::clone(&job.control), Arc::clone(&slot));
-                let started = match pair {
-                    AnyQueue::Xdp(q) => start(q, spec, cpu, name, shared, faulted),
-                    AnyQueue::XdpGroup(q) => start(q, spec, cpu, name, shared, faulted),
-                    AnyQueue::Packet(q) => start(q, spec, cpu, name, shared, faulted),
-                    AnyQueue::Memory(q) => start(q, spec, cpu, name, shared, faulted),
-                    AnyQueue::File(q) => start(q, spec, cpu, name, shared, faulted),
-                };
-                let thread = match started {
-                    Ok(thread) => thread,
-                    Err(error) => {
-                        // Those that run already must not go on with nobody to end them.
-                        self.jobs.iter().for_each(|job| {
-                            job.control.stop.store(true, Ordering::Release);
-                            job.control.hurry.store(true, Ordering::Release);
-                        });
-                        for thread in seats.into_iter().filter_map(|s: Seat| s.thread) {
-                            let _ = thread.join();
-                        }
-                        return Err(error);
-                    }
-                };
-                seats.push(Seat {
-                    job: number,
-                    queue,
-                    cpu,
-                    slot,
-                    thread: Some(thread),
-                    outcome: None,
-                });
-            }
-        }
-        Ok(seats)
+    fn has(&self, end: LoadEnd) -> bool {
+        self.plan.loads.iter().any(|j| j.end == end)
     }
 
-    fn end_of(&self, seat: &Seat) -> LoadEnd {
-        self.plan.loads[seat.job].end
+    /// Whether the workers of all jobs of an end have ended.
+    fn is_over(&self, end: LoadEnd) -> bool {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, s)| self.plan.loads[s.job].end == end)
+            .all(|(number, _)| self.workers.is_over(number))
     }
 
-    fn stop(&self, end: Option<LoadEnd>) {
+    /// Tells all jobs of an end to come to theirs.
+    fn end(&self, end: LoadEnd) {
         for (job, plan) in self.jobs.iter().zip(&self.plan.loads) {
-            if end.is_none_or(|end| plan.end == end) {
+            if plan.end == end {
                 job.control.stop.store(true, Ordering::Release);
             }
         }
     }
 
-    /// Waits for the end of the run and publishes what is seen meanwhile. Servers go on until the
-    /// clients of the same run have ended, so that both ends count the same.
-    fn watch(
-        &self,
-        start_ns: u64,
-        faulted: &AtomicBool,
-        seats: &[Seat],
-        live: &mut Live,
-        mut point: Option<&mut ControlPoint>,
-        observe: &mut dyn FnMut(&LoadView<'_>),
-    ) -> End {
-        let interval = self.plan.interval.as_nanos();
-        let has_clients = self.plan.loads.iter().any(|j| j.end == LoadEnd::Client);
-        let mut end = End::Completed;
-        let mut next_view = start_ns + interval;
-        let mut clients_over = None;
-        loop {
-            std::thread::sleep(LOOK);
-            let now = monotonic_ns();
-            if end == End::Completed
-                && let Some(signal) = self.signals.received()
-            {
-                end = End::Signal(signal);
-                self.stop(has_clients.then_some(LoadEnd::Client));
+    /// Servers go on until the clients of the same run have ended, so that both ends count the same.
+    fn end_in_order(&mut self, now: u64) {
+        if !self.has(LoadEnd::Client) || self.slots.is_empty() {
+            return;
+        }
+        if self.is_over(LoadEnd::Client) {
+            // What was sent last is still on its way.
+            let since = *self.clients_over.get_or_insert(now);
+            if now.saturating_sub(since) >= RESIDUE_NS {
+                self.end(LoadEnd::Server);
             }
-            if end == End::Completed && faulted.load(Ordering::Acquire) {
-                // What its share of the connections would have done nobody knows; the others end in order.
-                end = End::Fault(String::new());
-                self.stop(has_clients.then_some(LoadEnd::Client));
-            }
-            if let Some(point) = &mut point
-                && point.serve(self, || live.peek(seats, now))
-                && end == End::Completed
-            {
-                self.stop(has_clients.then_some(LoadEnd::Client));
-            }
-            if self.signals.hurry() {
-                for job in &self.jobs {
-                    job.control.hurry.store(true, Ordering::Release);
+        }
+        if self.has(LoadEnd::Server) && self.is_over(LoadEnd::Server) {
+            // They do not end by themselves: something broke.
+            self.end(LoadEnd::Client);
+        }
+    }
+
+    /// Whether somebody ended it over the control socket.
+    pub(super) fn was_told_to_stop(&self) -> bool {
+        self.point.as_ref().is_some_and(ControlPoint::said_stop)
+    }
+}
+
+impl Engine for Loads {
+    fn placed(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    fn ports(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    fn only_listens(&self) -> bool {
+        !self.has(LoadEnd::Client)
+    }
+
+    fn lead_ns(&self) -> u64 {
+        LEAD.as_nanos() as u64
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.workers = Workers::new(launch.faulted);
+        for (number, job) in self.jobs.iter_mut().enumerate() {
+            let queues = std::mem::take(&mut self.ports[job.port].queues);
+            let specs = std::mem::take(&mut job.specs);
+            for (queue, (mut pair, spec)) in (0..).zip(queues.into_iter().zip(specs)) {
+                pair.discard_stale();
+                let cpu = launch.cpus[job.port].get(queue as usize).copied();
+                let slot = Arc::new(LoadSlot::default());
+                let run = Run {
+                    spec,
+                    control: Arc::clone(&job.control),
+                    slot: Arc::clone(&slot),
+                };
+                let name = format!("wb-load-{number}-{queue}");
+                self.slots.push(WorkerSlot {
+                    job: number,
+                    queue,
+                    cpu,
+                    slot,
+                    outcome: None,
+                });
+                let spawned = self.workers.spawn(name, cpu, broke, move || pair.give(run));
+                if let Err(error) = spawned {
+                    self.stop(Stop::Now);
+                    self.workers.join();
+                    return Err(error);
                 }
             }
-            let over = |end: LoadEnd| {
-                seats
-                    .iter()
-                    .filter(|s| self.end_of(s) == end)
-                    .all(Seat::is_over)
-            };
-            if has_clients && over(LoadEnd::Client) {
-                // What was sent last is still on its way.
-                let since = *clients_over.get_or_insert(now);
-                if now.saturating_sub(since) >= RESIDUE_NS {
-                    self.stop(Some(LoadEnd::Server));
-                }
-            }
-            if has_clients && !seats.is_empty() && over(LoadEnd::Server) && self.has_servers() {
-                // They do not end by themselves: something broke.
-                self.stop(None);
-            }
-            if now >= next_view {
-                let interfaces: Vec<_> = self.ports.iter().map(OpenPort::counters).collect();
-                observe(&live.view(seats, now, &interfaces));
-                while next_view <= now {
-                    next_view += interval;
-                }
-            }
-            if seats.iter().all(Seat::is_over) {
-                return end;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.live = Live::new(&self.plan, start_ns);
+        for job in &self.jobs {
+            let at = &job.control.start_at_mono_ns;
+            at.store(start_ns, Ordering::Release);
+        }
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.end(match self.has(LoadEnd::Client) {
+            true => LoadEnd::Client,
+            false => LoadEnd::Server,
+        });
+        if how == Stop::Now {
+            self.end(LoadEnd::Server);
+            for job in &self.jobs {
+                job.control.hurry.store(true, Ordering::Release);
             }
         }
     }
 
-    fn has_servers(&self) -> bool {
-        self.plan.loads.iter().any(|j| j.end == LoadEnd::Server)
+    fn state(&mut self, now: u64) -> State {
+        if let Some(mut point) = self.point.take() {
+            if point.serve(self, || self.live.peek(&self.slots, now)) {
+                self.stop(Stop::Drain);
+            }
+            self.point = Some(point);
+        }
+        self.end_in_order(now);
+        match self.workers.all_over() {
+            true => State::Over,
+            false => State::Running,
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let interfaces = self.ports.iter().map(OpenPort::counters).collect();
+        self.live.sample(&self.slots, now, interfaces)
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let mut broken = None;
+        for (slot, outcome) in self.slots.iter_mut().zip(self.workers.join()) {
+            match outcome {
+                Some((Ok(outcome), _)) => {
+                    if let Some(fault) = &outcome.fault {
+                        broken = Some(fault.to_string());
+                    }
+                    slot.outcome = Some(outcome);
+                }
+                Some((Err(text), _)) => broken = Some(text),
+                None => {
+                    broken = Some("a worker thread panicked; its counts are missing".to_owned());
+                }
+            }
+        }
+        broken
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        report::settle(self, ended)
     }
 }
 
@@ -330,8 +291,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    fn new(prepared: &PreparedLoad, start_ns: u64) -> Self {
-        let loads = &prepared.plan.loads;
+    fn new(plan: &Plan, start_ns: u64) -> Self {
+        let loads = &plan.loads;
         let shown = match loads.iter().any(|j| j.end == LoadEnd::Client) {
             true => LoadEnd::Client,
             false => LoadEnd::Server,
@@ -355,8 +316,8 @@ impl Live {
         }
     }
 
-    fn read(&self, seats: &[Seat]) -> Vec<LoadSnapshot> {
-        seats
+    fn read(&self, slots: &[WorkerSlot]) -> Vec<LoadSnapshot> {
+        slots
             .iter()
             .filter(|s| self.ends[s.job] == self.shown)
             .map(|s| s.slot.read())
@@ -364,17 +325,17 @@ impl Live {
     }
 
     /// The counters now, without a new interval.
-    fn peek(&self, seats: &[Seat], now: u64) -> Snapshot {
-        self.snapshot(&LoadSnapshot::sum(&self.read(seats)), now)
+    fn peek(&self, slots: &[WorkerSlot], now: u64) -> Snapshot {
+        self.snapshot(&LoadSnapshot::sum(&self.read(slots)), now)
     }
 
-    fn view<'a>(
+    fn sample(
         &mut self,
-        seats: &[Seat],
+        slots: &[WorkerSlot],
         now: u64,
-        interfaces: &'a [BTreeMap<String, u64>],
-    ) -> LoadView<'a> {
-        let all = self.read(seats);
+        interfaces: Vec<BTreeMap<String, u64>>,
+    ) -> Sample {
+        let all = self.read(slots);
         let sum = LoadSnapshot::sum(&all);
         let snapshot = self.snapshot(&sum, now);
         let interval = snapshot.interval_ns.max(1);
@@ -386,11 +347,13 @@ impl Live {
             .collect();
         self.last_busy = all.iter().map(|s| s.busy_ns).collect();
         (self.last, self.last_ns) = (sum, now);
-        LoadView {
-            snapshot,
-            sum,
-            busy,
-            interfaces,
+        Sample {
+            load: Some(LoadDetail {
+                sum,
+                busy,
+                interfaces,
+            }),
+            ..snapshot.into()
         }
     }
 
@@ -483,9 +446,9 @@ const fn stage(phase: LoadPhase) -> LoadStage {
 }
 
 /// The account of one job.
-pub(super) fn totals_of(seats: &[Seat], job: usize) -> LoadTotals {
+pub(super) fn totals_of(slots: &[WorkerSlot], job: usize) -> LoadTotals {
     LoadTotals::of(
-        seats
+        slots
             .iter()
             .filter(|s| s.job == job)
             .filter_map(|s| s.outcome.as_ref()),
@@ -507,7 +470,16 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Environment, load::prepare_load};
+    use crate::{Environment, Extras, Prepared, View, ports::AnyQueue, prepare};
+
+    fn prepared() -> Prepared {
+        prepare(both_ends(), &Environment::default(), Extras::default()).unwrap()
+    }
+
+    fn loads(prepared: &mut Prepared) -> &mut Loads {
+        let engine: &mut dyn Any = &mut *prepared.engines[0];
+        engine.downcast_mut().unwrap()
+    }
 
     /// Both ends of a link in memory, with two workers each.
     fn both_ends() -> Plan {
@@ -541,9 +513,9 @@ mod tests {
     #[test]
     fn a_worker_that_breaks_ends_the_run() {
         for broken in 0..2 {
-            let mut prepared = prepare_load(both_ends(), &Environment::default()).unwrap();
-            prepared.jobs[broken].specs[1].config.mss = 0;
-            let finished = prepared.run(&mut |_| ()).unwrap();
+            let mut prepared = prepared();
+            loads(&mut prepared).jobs[broken].specs[1].config.mss = 0;
+            let finished = prepared.run(&mut |_: &View| ()).unwrap();
             let report = finished.report;
             assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
             assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
@@ -556,19 +528,19 @@ mod tests {
         static LOOKS: AtomicU32 = AtomicU32::new(0);
         let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
         assert!(looks < 20, "as it is meant to");
-        wall_ns()
+        wb_host::clock::wall_ns()
     }
 
     #[test]
     fn a_worker_that_panics_ends_the_run_and_what_others_counted_is_kept() {
-        let mut prepared = prepare_load(both_ends(), &Environment::default()).unwrap();
+        let mut prepared = prepared();
         let options = LinkOptions {
             mtu: 9000,
             ..LinkOptions::new("breaking", Clock::Real(breaking))
         };
         let (mut near, _far) = link(&options).unwrap();
-        prepared.ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
-        let report = prepared.run(&mut |_| ()).unwrap().report;
+        loads(&mut prepared).ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
+        let report = prepared.run(&mut |_: &View| ()).unwrap().report;
         assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
         assert!(report.reason.contains("panicked"), "{}", report.reason);
         let client = &report.load.unwrap().jobs[0];

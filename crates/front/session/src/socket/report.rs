@@ -1,28 +1,15 @@
 //! From what socket tests measured to the report.
 
 use wb_measure::Histogram;
-use wb_model::{
-    Lateness, Plan, REPORT_SCHEMA, Report, Summary, Totals, Verdict,
-    report::{ClockReport, CriterionReport, Rates},
-    socket::SocketReport,
-};
+use wb_model::{Lateness, Plan, Summary, Totals, report::CriterionReport, socket::SocketReport};
 
-use super::Times;
 use crate::{
-    End,
-    account::judge,
-    clock::{clock_report, rfc3339},
+    engine::{Ended, Settled, Stamping, Times},
     lateness,
-    verdict::{self, Circumstances},
+    settle::judge,
 };
 
-pub(super) fn report(
-    plan: &Plan,
-    times: &Times,
-    end: &End,
-    sockets: SocketReport,
-    late: Lateness,
-) -> Report {
+pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: Lateness) -> Settled {
     let totals = totals(&sockets);
     let latency = match sockets.jobs.as_slice() {
         [job] => job.latency_ns,
@@ -42,10 +29,8 @@ pub(super) fn report(
             intended: None,
             offered: totals.offered_frames.unwrap_or(0),
         },
-        at_risk(late, &totals, times.elapsed_ns()),
+        at_risk(late, &totals, ended.elapsed_ns),
     );
-    let doubt = lateness.may_have_caused.clone();
-    let (verdict, reason) = verdict(plan, end, &criteria, &totals, doubt);
     let warnings = sockets
         .jobs
         .iter()
@@ -55,47 +40,34 @@ pub(super) fn report(
                 .map(move |w| format!("{}: {w}", job.name))
         })
         .collect();
-    Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: plan.kind.clone(),
-        verdict,
-        reason,
+    let jitters = sockets
+        .jobs
+        .iter()
+        .filter_map(|j| j.datagrams?.jitter_rfc3550_ns);
+    Settled {
+        times: Times {
+            latency,
+            jitter_rfc3550_ns: jitters.reduce(f64::max),
+            percentile_error: Histogram::RELATIVE_ERROR,
+            ..Times::default()
+        },
+        criteria,
+        lateness,
+        defect: (!totals.adds_up())
+            .then(|| "the datagrams do not add up; this is a defect of the program".to_owned()),
+        totals,
         limited_by: "not determined: socket tests measure the path and both hosts together"
             .to_owned(),
-        started: rfc3339(times.started_wall_ns),
-        elapsed_ns: times.elapsed_ns(),
-        plan: plan.clone(),
-        totals,
-        rates: Rates::default(),
-        latency_ns: latency,
-        jitter_ns: Summary::default(),
-        jitter_rfc3550_ns: sockets
-            .jobs
-            .iter()
-            .filter_map(|j| j.datagrams?.jitter_rfc3550_ns)
-            .reduce(f64::max),
-        ipdv_ns: Summary::default(),
-        pdv_ns: Summary::default(),
-        inter_arrival_ns: Summary::default(),
-        inter_departure_ns: None,
-        percentile_error: Histogram::RELATIVE_ERROR,
-        jobs: Vec::new(),
-        flows: Vec::new(),
-        flows_omitted: 0,
-        workers: Vec::new(),
-        ports: Vec::new(),
-        criteria,
-        capture: None,
-        load: None,
         socket: Some(sockets),
-        lateness,
-        clock: ClockReport {
+        stamping: Stamping {
             same_clock: true,
-            tx_stamp: "user, before a call".to_owned(),
-            rx_stamp: "user, after a call".to_owned(),
-            ..clock_report(times.step())
+            wall: false,
+            error_ns: None,
+            tx: "user, before a call".to_owned(),
+            rx: "user, after a call".to_owned(),
         },
         warnings,
+        ..Settled::default()
     }
 }
 
@@ -130,24 +102,4 @@ fn totals(sockets: &SocketReport) -> Totals {
         });
     }
     sum
-}
-
-fn verdict(
-    plan: &Plan,
-    end: &End,
-    criteria: &[CriterionReport],
-    totals: &Totals,
-    doubt: Option<String>,
-) -> (Verdict, String) {
-    let defect = (!totals.adds_up())
-        .then(|| "the datagrams do not add up; this is a defect of the program".to_owned());
-    verdict::verdict(
-        end,
-        criteria,
-        Circumstances {
-            invalid: defect.or(doubt),
-            endless: plan.is_endless(),
-            stopped: None,
-        },
-    )
 }

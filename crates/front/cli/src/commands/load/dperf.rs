@@ -10,7 +10,7 @@ use wb_dperf::{
     statistics::{Block, Counters, Layout},
 };
 use wb_model::{Locator, Plan, load::LoadEnd};
-use wb_session::load::{LoadSnapshot, LoadView};
+use wb_session::{View, load::LoadSnapshot};
 
 use crate::{run::print, say::say};
 
@@ -269,8 +269,9 @@ impl Printer {
     }
 
     /// The figures of an interval; none for the moment between the last one and the end.
-    pub(crate) fn second(&mut self, view: &LoadView<'_>) -> Option<Block> {
-        let now = self.counters(&view.sum, view.interfaces);
+    pub(crate) fn second(&mut self, view: &View) -> Option<Block> {
+        let detail = view.load.as_ref()?;
+        let now = self.counters(&detail.sum, &detail.interfaces);
         self.newest = now;
         let (snapshot, done) = (&view.snapshot, wb_model::Phase::Done);
         if snapshot.phase == done && snapshot.interval_ns < MOMENT_NS {
@@ -278,7 +279,7 @@ impl Printer {
         }
         let block = Block {
             seconds: self.seconds,
-            cpu_usage: view
+            cpu_usage: detail
                 .busy
                 .iter()
                 .map(|share| (share * 100.0).round() as u8)

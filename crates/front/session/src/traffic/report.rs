@@ -1,46 +1,29 @@
 //! From what workers measured to the report. Every total is settled here, once, so that it adds up.
 
-use std::collections::BTreeMap;
-
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    Lateness, LatenessReport, REPORT_SCHEMA, Report, Summary, Totals,
-    criteria::{Criterion, Limit, Metric},
+    Lateness, LatenessReport, Summary, Totals,
     report::{
-        ClockReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport,
-        WorkerReport,
+        CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport,
     },
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{PKTGEN_FLOW, SenderOutcome};
+use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
+use super::{Traffic, WorkerSlot};
 use crate::{
-    clock::rfc3339,
+    End,
+    engine::{Ended, Settled, Stamping, Times},
     lateness,
-    prepare::{Prepared, Way, is_tagged},
-    run::{End, Ended, Seat},
-    verdict::{self, Circumstances},
+    prepare::{Way, is_tagged},
+    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, summary, times_of},
 };
 
 /// Flows that are listed one by one; of more, those with most trouble.
 const LISTED_FLOWS: usize = 1024;
 
-pub(crate) fn summary(s: wb_measure::Summary) -> Summary {
-    Summary {
-        samples: s.samples,
-        min: s.min,
-        mean: s.mean,
-        stddev: s.stddev,
-        p50: s.p50,
-        p90: s.p90,
-        p99: s.p99,
-        p999: s.p999,
-        max: s.max,
-    }
-}
-
 /// One way, settled.
-struct Settled {
+struct SettledWay {
     job: JobReport,
     measurement: Option<Measurement>,
     /// Those with most trouble, no more than are listed.
@@ -51,20 +34,19 @@ struct Settled {
     at_max: bool,
 }
 
-fn senders(ended: &Ended, way: usize) -> impl Iterator<Item = (&Seat, &SenderOutcome)> {
-    ended
-        .seats
+fn senders(run: &Traffic, way: usize) -> impl Iterator<Item = (&WorkerSlot, &SenderOutcome)> {
+    run.slots
         .iter()
         .filter(move |s| s.sends == Some(way))
         .filter_map(|s| Some((s, s.outcome.as_ref()?.sender.as_ref()?)))
 }
 
 /// What the receivers of a way measured together, and the frames that their rings had no room for.
-fn measured(ended: &mut Ended, way: usize) -> (Option<Measurement>, u64) {
+fn measured(run: &mut Traffic, way: usize) -> (Option<Measurement>, u64) {
     let mut sum: Option<Measurement> = None;
     let mut dropped = 0;
-    let outcomes = ended
-        .seats
+    let outcomes = run
+        .slots
         .iter_mut()
         .filter(|s| s.receives == Some(way))
         .filter_map(|s| s.outcome.as_mut());
@@ -84,11 +66,8 @@ fn measured(ended: &mut Ended, way: usize) -> (Option<Measurement>, u64) {
 }
 
 /// What the sending side of a way did, stream by stream.
-fn sent(
-    way: &Way,
-    index: usize,
-    ended: &Ended,
-) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
+fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
+    let way = &run.ways[index];
     let mut streams: Vec<StreamReport> = way
         .streams
         .iter()
@@ -108,7 +87,7 @@ fn sent(
         .collect();
     let mut untagged = 0;
     let mut ramp = 0;
-    for (_, outcome) in senders(ended, index) {
+    for (_, outcome) in senders(run, index) {
         ramp += outcome.ramp_frames;
         for ((report, spec), stream) in streams.iter_mut().zip(&way.streams).zip(&outcome.streams) {
             let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
@@ -142,22 +121,20 @@ fn sent(
 
 #[allow(clippy::cast_precision_loss)]
 fn rates(
-    way: &Way,
-    index: usize,
-    prepared: &Prepared,
+    run: &Traffic,
     ended: &Ended,
+    index: usize,
     totals: &Totals,
     measured: Option<&Measurement>,
 ) -> Rates {
+    let way = &run.ways[index];
     let per = |n: Option<u64>, ns: Option<u64>| match (n, ns) {
         (Some(n), Some(ns)) if ns > 0 => Some(n as f64 * 1e9 / ns as f64),
         _ => None,
     };
-    let start = senders(ended, index).map(|(_, o)| o.start_ns).min();
-    let last = senders(ended, index)
-        .map(|(_, o)| o.last_departure_ns)
-        .max();
-    let job = &prepared.plan.traffic[way.job];
+    let start = senders(run, index).map(|(_, o)| o.start_ns).min();
+    let last = senders(run, index).map(|(_, o)| o.last_departure_ns).max();
+    let job = &run.plan.traffic[way.job];
     // A run that lasted as long as planned is divided by the plan's time: the last frame of an
     // even schedule leaves one gap before the end.
     let tx_time = match (start, last) {
@@ -185,7 +162,7 @@ fn rates(
         (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
         _ => None,
     };
-    let line = way.tx.and_then(|p| prepared.ports[p].line_rate());
+    let line = way.tx.and_then(|p| run.ports[p].line_rate());
     let intended: Option<f64> = way
         .streams
         .iter()
@@ -207,7 +184,7 @@ fn rates(
             .zip(mean_size)
             .map(|(l, s)| l as f64 / ((s + f64::from(WIRE_OVERHEAD)) * 8.0)),
         largest_catch_up_frames: (way.tx.is_some()).then(|| {
-            senders(ended, index)
+            senders(run, index)
                 .map(|(_, o)| o.largest_catch_up_frames)
                 .max()
                 .unwrap_or(0)
@@ -217,13 +194,13 @@ fn rates(
     }
 }
 
-fn settle(prepared: &Prepared, ended: &mut Ended, index: usize) -> Settled {
-    let way = &prepared.ways[index];
-    let (mut totals, streams, offered, untagged_offered) = sent(way, index, ended);
+fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledWay {
+    let (mut totals, streams, offered, untagged_offered) = sent(run, index);
+    let (measurement, dropped) = measured(run, index);
+    let (run, way) = (&*run, &run.ways[index]);
     if way.tx.is_none() {
         totals.ramp_frames = None;
     }
-    let (measurement, dropped) = measured(ended, index);
     let mut flows = Vec::new();
     let mut omitted = 0;
     if let Some(m) = &measurement {
@@ -252,12 +229,12 @@ fn settle(prepared: &Prepared, ended: &mut Ended, index: usize) -> Settled {
             })
             .collect();
     }
-    let name_of = |port: Option<usize>| port.map(|p| prepared.ports[p].plan.name.clone());
+    let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
     let job = JobReport {
         name: way.name.clone(),
         tx: name_of(way.tx),
         rx: name_of(way.rx),
-        rates: rates(way, index, prepared, ended, &totals, measurement.as_ref()),
+        rates: rates(run, ended, index, &totals, measurement.as_ref()),
         latency_ns: measurement
             .as_ref()
             .map(|m| summary(m.latency.summary()))
@@ -265,7 +242,7 @@ fn settle(prepared: &Prepared, ended: &mut Ended, index: usize) -> Settled {
         totals,
         streams,
     };
-    Settled {
+    SettledWay {
         job,
         measurement,
         flows,
@@ -384,10 +361,10 @@ fn received(
     }
 }
 
-fn workers(prepared: &Prepared, ended: &Ended) -> Vec<WorkerReport> {
+fn workers(run: &Traffic) -> Vec<WorkerReport> {
     let mut list = Vec::new();
-    for seat in &ended.seats {
-        let Some(outcome) = &seat.outcome else {
+    for slot in &run.slots {
+        let Some(outcome) = &slot.outcome else {
             continue;
         };
         let mut totals = Totals::default();
@@ -430,10 +407,10 @@ fn workers(prepared: &Prepared, ended: &Ended) -> Vec<WorkerReport> {
             _ => "rx",
         };
         list.push(WorkerReport {
-            port: prepared.ports[seat.port].plan.name.clone(),
-            queue: seat.queue,
+            port: run.ports[slot.port].plan.name.clone(),
+            queue: slot.queue,
             role: role.to_owned(),
-            cpu: seat.cpu,
+            cpu: slot.cpu,
             totals,
             latency_ns: latency,
             kicks: outcome.tx.kicks,
@@ -445,110 +422,50 @@ fn workers(prepared: &Prepared, ended: &Ended) -> Vec<WorkerReport> {
     list
 }
 
-#[allow(clippy::cast_precision_loss)]
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
-}
-
 /// How late all workers were.
-fn lateness_of(ended: &Ended) -> Lateness {
-    let outcomes = ended.seats.iter().filter_map(|s| s.outcome.as_ref());
+fn lateness_of(run: &Traffic) -> Lateness {
+    let outcomes = run.slots.iter().filter_map(|s| s.outcome.as_ref());
     outcomes.fold(Lateness::default(), |sum, o| sum.plus(&o.lateness()))
 }
 
-fn port_reports(prepared: &Prepared, ended: &Ended) -> Vec<PortReport> {
-    prepared
-        .ports
-        .iter()
-        .enumerate()
+fn port_reports(run: &Traffic, ended: &Ended) -> Vec<PortReport> {
+    let ports = run.ports.iter().enumerate();
+    ports
         .map(|(i, port)| PortReport {
-            timestamp_source: stamp_source(ended, i)
-                .unwrap_or_else(|| port.facts.stamp_source.to_string()),
-            neighbours: prepared.neighbours[i].clone(),
-            ..port.report(&ended.before[i], &ended.after[i])
+            timestamp_source: stamp_source(run, i),
+            ..ended.port(port)
         })
         .collect()
 }
 
-/// Who really took the stamps of the frames that came in by a port.
-fn stamp_source(ended: &Ended, port: usize) -> Option<String> {
-    let mut sources: Vec<String> = ended
-        .seats
-        .iter()
-        .filter(|s| s.port == port)
-        .filter_map(|s| s.outcome.as_ref()?.receiver.as_ref())
+/// The outcomes of a port's workers.
+fn outcomes(run: &Traffic, port: usize) -> impl Iterator<Item = &WorkerOutcome> {
+    let slots = run.slots.iter().filter(move |s| s.port == port);
+    slots.filter_map(|s| s.outcome.as_ref())
+}
+
+/// Who really took the stamps of the frames that came in by a port; without any, who would have.
+fn stamp_source(run: &Traffic, port: usize) -> String {
+    let mut sources: Vec<String> = outcomes(run, port)
+        .filter_map(|o| o.receiver.as_ref())
         .flat_map(|r| r.stamp_sources.iter().map(|(source, _)| source.to_string()))
         .collect();
     sources.sort();
     sources.dedup();
-    (!sources.is_empty()).then(|| sources.join("+"))
-}
-
-pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> CriterionReport {
-    // A share of nothing is no measurement.
-    let ratio = |part: Option<u64>, whole: Option<u64>| match (part, whole) {
-        (Some(part), Some(whole)) if whole > 0 => Some(share(part, whole)),
-        _ => None,
-    };
-    // Where only one end is ours, what must have been sent follows from what came and the gaps.
-    let offered = totals.offered_frames.or_else(|| {
-        let originals = totals.received_frames? - totals.duplicate_frames?;
-        Some(originals + totals.lost_frames?)
-    });
-    #[allow(clippy::cast_precision_loss)]
-    let time = |v: Option<i64>| v.map(|v| v as f64);
-    let measured = match criterion.metric {
-        Metric::Loss => ratio(totals.lost_frames, offered),
-        Metric::Unsent => ratio(totals.unsent_frames, totals.intended_frames),
-        Metric::Duplicates => ratio(totals.duplicate_frames, offered),
-        Metric::Reordered => ratio(totals.reordered_frames, offered),
-        Metric::Failed => totals
-            .connections
-            .and_then(|c| ratio(Some(c.failed_connections), Some(c.attempted_connections))),
-        // Only loads have them; they judge by themselves.
-        Metric::Errors => None,
-        Metric::Mean => latency.mean,
-        Metric::P50 => time(latency.p50),
-        Metric::P99 => time(latency.p99),
-        Metric::P999 => time(latency.p999),
-        Metric::Max => time(latency.max),
-    };
-    #[allow(clippy::cast_precision_loss)]
-    let limit = match criterion.limit {
-        Limit::Share(s) => s.as_f64(),
-        Limit::Time(t) => t.as_nanos() as f64,
-    };
-    CriterionReport {
-        criterion: criterion.to_string(),
-        measured,
-        held: measured.is_some_and(|m| m <= limit),
+    if sources.is_empty() {
+        return run.ports[port].facts.stamp_source.to_string();
     }
+    sources.join("+")
 }
 
 /// Frames that the interfaces of receiving ports dropped during the run, besides those that our
 /// own counters know (a full XDP ring shows in both).
-fn device_drops(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64)> {
+fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     let mut drops = Vec::new();
-    for (i, port) in prepared.ports.iter().enumerate() {
-        if !port.used.rx {
-            continue;
-        }
-        let grew = |key: &str| {
-            let of = |m: &BTreeMap<String, u64>| m.get(key).copied().unwrap_or(0);
-            of(&ended.after[i]).saturating_sub(of(&ended.before[i]))
-        };
-        let dropped = grew("rx_dropped") + grew("rx_missed_errors") + grew("rx_fifo_errors");
-        let ours: u64 = ended
-            .seats
-            .iter()
-            .filter(|s| s.port == i)
-            .filter_map(|s| s.outcome.as_ref())
-            .map(|o| o.rx.dropped_frames)
-            .sum();
+    for (i, port) in run.ports.iter().enumerate().filter(|(_, p)| p.used.rx) {
+        let keys = ["rx_dropped", "rx_missed_errors", "rx_fifo_errors"];
+        let dropped: u64 = keys.iter().map(|key| ended.grew(port, key)).sum();
+        let ours: u64 = outcomes(run, i).map(|o| o.rx.dropped_frames).sum();
         if dropped > ours {
             drops.push((port.plan.locator.to_string(), dropped - ours));
         }
@@ -557,18 +474,11 @@ fn device_drops(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64)> {
 }
 
 /// How often and how long links were down under senders: the worst of each port's workers.
-fn link_downs(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64, u64)> {
+fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     let mut downs = Vec::new();
-    for (i, port) in prepared.ports.iter().enumerate() {
-        let outcomes = || {
-            ended
-                .seats
-                .iter()
-                .filter(move |s| s.port == i)
-                .filter_map(|s| s.outcome.as_ref())
-        };
-        let times = outcomes().map(|o| o.link_downs).max().unwrap_or(0);
-        let ns = outcomes().map(|o| o.link_down_ns).max().unwrap_or(0);
+    for (i, port) in run.ports.iter().enumerate() {
+        let times = outcomes(run, i).map(|o| o.link_downs).max().unwrap_or(0);
+        let ns = outcomes(run, i).map(|o| o.link_down_ns).max().unwrap_or(0);
         if times > 0 {
             downs.push((port.plan.locator.to_string(), times, ns));
         }
@@ -578,7 +488,7 @@ fn link_downs(prepared: &Prepared, ended: &Ended) -> Vec<(String, u64, u64)> {
 
 /// Why frames are missing, if any are.
 fn missing_because(
-    prepared: &Prepared,
+    run: &Traffic,
     ended: &Ended,
     totals: &Totals,
     lateness: &LatenessReport,
@@ -590,7 +500,7 @@ fn missing_because(
             "the tester: its receiver dropped {ours} frames, {lost} are missing in all"
         ));
     }
-    let drops = device_drops(prepared, ended);
+    let drops = device_drops(run, ended);
     if !drops.is_empty() {
         let list: Vec<String> = drops
             .iter()
@@ -614,18 +524,18 @@ fn missing_because(
 }
 
 /// Why frames stayed unsent, if any did. After a signal that is what was asked for.
-fn unsent_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option<String> {
+fn unsent_because(run: &Traffic, ended: &Ended, totals: &Totals) -> Option<String> {
     let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
     if ended.end != End::Completed {
         return None;
     }
-    if let Some((port, _, _)) = link_downs(prepared, ended).first() {
+    if let Some((port, _, _)) = link_downs(run).first() {
         return Some(format!(
             "the link: it was down at {port}, {unsent} frames stayed unsent"
         ));
     }
     let refused = totals.refused_frames.unwrap_or(0);
-    let late = &lateness_of(ended);
+    let late = &lateness_of(run);
     Some(if late.missed_departures > unsent / 2 {
         format!(
             "the tester: it was away for {} ms in all, {unsent} frames stayed unsent",
@@ -639,7 +549,7 @@ fn unsent_because(prepared: &Prepared, ended: &Ended, totals: &Totals) -> Option
 }
 
 fn limited_by(
-    prepared: &Prepared,
+    run: &Traffic,
     ended: &Ended,
     totals: &Totals,
     lateness: &LatenessReport,
@@ -649,8 +559,8 @@ fn limited_by(
         return format!("a fault: {text}");
     }
     let causes: Vec<String> = [
-        unsent_because(prepared, ended, totals),
-        missing_because(prepared, ended, totals, lateness),
+        unsent_because(run, ended, totals),
+        missing_because(run, ended, totals, lateness),
     ]
     .into_iter()
     .flatten()
@@ -679,41 +589,12 @@ fn limited_by(
     }
 }
 
-pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
-    let c = m.counters;
-    let mut warn = |n: u64, text: &str| {
-        if n > 0 {
-            warnings.push(format!("{n} {text}"));
-        }
-    };
-    warn(
-        c.beyond_window_frames,
-        "frames came so late that they could not be told from duplicates; they count as duplicates, and loss may be overstated by as many",
-    );
-    warn(
-        c.clock_error_frames,
-        "frames carry a send time after their arrival; they give no latency (are the clocks of both ends the same?)",
-    );
-    warn(
-        c.untracked_frames,
-        "frames belong to flows for which the flow table had no room; they are counted and not followed",
-    );
-    warn(
-        m.split_flows() as u64,
-        "flows were spread over several receive queues or workers; duplicates and reordering between these go unseen",
-    );
-    warn(
-        m.latency.clamped(),
-        "latencies were longer than 73 minutes and are counted as that",
-    );
-}
-
-/// The report of a run.
-pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
-    let mut settled: Vec<Settled> = (0..prepared.ways.len())
-        .map(|i| settle(prepared, ended, i))
+/// The account of all traffic jobs.
+pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
+    let mut settled: Vec<SettledWay> = (0..run.ways.len())
+        .map(|i| settle_way(run, ended, i))
         .collect();
-    let ended = &*ended;
+    let run = &*run;
     let totals = settled
         .iter()
         .fold(Totals::default(), |t, s| t.plus(&s.job.totals));
@@ -724,7 +605,7 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
     // Millions of flows are not copied.
     let mut all = measured.pop().unwrap_or_default();
     measured.iter().for_each(|m| all.merge(m));
-    let mut warnings = prepared.warnings.clone();
+    let mut warnings = Vec::new();
     measurement_warnings(&all, &mut warnings);
     if all
         .flows
@@ -738,11 +619,11 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
     }
     // Where everything sent came back, the frames dropped were not of the test.
     if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
-        for (port, n) in device_drops(prepared, ended) {
+        for (port, n) in device_drops(run, ended) {
             warnings.push(format!("{port}: the interface itself dropped {n} frames"));
         }
     }
-    for (port, times, ns) in link_downs(prepared, ended) {
+    for (port, times, ns) in link_downs(run) {
         let times = if times == 1 {
             "once".to_owned()
         } else {
@@ -753,47 +634,26 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
             ns / 1_000_000
         ));
     }
-    if !totals.adds_up() {
-        warnings.push("the totals do not add up; this is a defect of the program".to_owned());
-    }
     let catch_up = settled
         .iter()
         .filter_map(|s| s.job.rates.largest_catch_up_frames)
         .max();
-    if ended.clock_step_ns.unsigned_abs() > 1_000 {
-        warnings.push(format!(
-            "the wall clock was stepped by {} ns during the run; latencies are wrong by up to that",
-            ended.clock_step_ns
-        ));
-    }
-    let latency = summary(all.latency.summary());
-    let criteria: Vec<CriterionReport> = prepared
+    let times = times_of(&all);
+    let criteria: Vec<CriterionReport> = run
         .plan
         .criteria
         .iter()
-        .map(|c| judge(c, &totals, &latency))
+        .map(|c| judge(c, &totals, &times.latency))
         .collect();
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &prepared.plan.criteria,
+            criteria: &run.plan.criteria,
             reports: &criteria,
             totals: &totals,
             intended: totals.intended_frames,
             offered: totals.offered_frames.unwrap_or(0),
         },
-        lateness_of(ended),
-    );
-    let (verdict, reason) = verdict::verdict(
-        &ended.end,
-        &criteria,
-        Circumstances {
-            invalid: lateness
-                .may_have_caused
-                .clone()
-                .or_else(|| nothing_sent(&totals)),
-            endless: prepared.plan.is_endless(),
-            stopped: None,
-        },
+        lateness_of(run),
     );
     let mut flows: Vec<FlowReport> = settled
         .iter()
@@ -811,8 +671,8 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
         flows.sort_by_key(|f| (std::cmp::Reverse(trouble(f)), f.flow));
         flows.truncate(LISTED_FLOWS);
     }
-    let departures = ended
-        .seats
+    let departures = run
+        .slots
         .iter()
         .filter_map(|s| s.outcome.as_ref()?.sender.as_ref()?.departures.as_ref())
         .fold(None::<wb_measure::Histogram>, |sum, h| {
@@ -826,62 +686,33 @@ pub(crate) fn report(prepared: &Prepared, ended: &mut Ended) -> Report {
         sum_rates(&settled)
     };
     rates.largest_catch_up_frames = catch_up;
-    Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: prepared.plan.kind.clone(),
-        verdict,
-        reason,
-        limited_by: limited_by(
-            prepared,
-            ended,
-            &totals,
-            &lateness,
-            settled.iter().any(|s| s.at_max),
-        ),
-        started: rfc3339(ended.started_wall_ns),
-        elapsed_ns: ended.elapsed_ns,
-        plan: prepared.plan.clone(),
+    let defect = (!totals.adds_up())
+        .then(|| "the totals do not add up; this is a defect of the program".to_owned());
+    let at_max = settled.iter().any(|s| s.at_max);
+    Settled {
+        limited_by: limited_by(run, ended, &totals, &lateness, at_max),
         totals,
         rates,
-        latency_ns: latency,
-        jitter_ns: summary(all.jitter().summary()),
-        jitter_rfc3550_ns: all.smoothed_jitter().map(|j| j.max_ns),
-        ipdv_ns: summary(all.ipdv.summary()),
-        pdv_ns: summary(all.pdv()),
-        inter_arrival_ns: summary(all.inter_arrival.summary()),
-        inter_departure_ns: departures.map(|h| summary(h.summary())),
-        percentile_error: wb_measure::Histogram::RELATIVE_ERROR,
-        jobs: settled.iter().map(|s| s.job.clone()).collect(),
+        times: Times {
+            inter_departure: departures.map(|h| summary(h.summary())),
+            ..times
+        },
+        jobs: settled.into_iter().map(|s| s.job).collect(),
         flows,
         flows_omitted: omitted as u64,
-        workers: workers(prepared, ended),
-        ports: port_reports(prepared, ended),
+        workers: workers(run),
+        ports: port_reports(run, ended),
         criteria,
-        capture: None,
-        load: None,
-        socket: None,
         lateness,
-        clock: clock_report(prepared, ended),
+        defect,
+        nothing: nothing_sent(&totals),
         warnings,
+        stamping: stamping(run, ended),
+        ..Settled::default()
     }
 }
 
-/// A run that was to send and did not is no measurement of the device.
-pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
-    (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
-}
-
-pub(crate) fn signal_name(n: i32) -> String {
-    match n {
-        1 => "SIGHUP".to_owned(),
-        2 => "SIGINT".to_owned(),
-        14 => "SIGALRM".to_owned(),
-        15 => "SIGTERM".to_owned(),
-        n => format!("signal {n}"),
-    }
-}
-
-fn sum_rates(settled: &[Settled]) -> Rates {
+fn sum_rates(settled: &[SettledWay]) -> Rates {
     let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
         settled
             .iter()
@@ -907,33 +738,22 @@ fn sum_rates(settled: &[Settled]) -> Rates {
     }
 }
 
-fn clock_report(prepared: &Prepared, ended: &Ended) -> ClockReport {
-    let rx: Vec<String> = prepared
-        .ports
-        .iter()
-        .enumerate()
-        .filter(|(_, p)| p.used.rx)
-        .map(|(i, p)| {
-            format!(
-                "{}: {}",
-                p.plan.name,
-                stamp_source(ended, i).unwrap_or_else(|| p.facts.stamp_source.to_string())
-            )
-        })
+fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
+    let ports = run.ports.iter().enumerate().filter(|(_, p)| p.used.rx);
+    let rx: Vec<String> = ports
+        .map(|(i, p)| format!("{}: {}", p.plan.name, stamp_source(run, i)))
         .collect();
-    let sends = prepared.ports.iter().any(|p| p.used.tx);
-    let clock = crate::clock::clock_report(ended.clock_step_ns);
+    let sends = run.ports.iter().any(|p| p.used.tx);
     let converted = rx.iter().any(|source| source.contains("xdp"));
     let conversion = if converted { ended.clock_error_ns } else { 0 };
-    ClockReport {
+    Stamping {
         same_clock: sends,
-        error_ns: sends.then_some(clock.resolution_ns + clock.read_cost_ns + conversion),
-        tx_stamp: if sends {
-            "user, just before the frame is handed over".to_owned()
-        } else {
-            String::new()
+        wall: true,
+        error_ns: sends.then_some(conversion),
+        tx: match sends {
+            true => "user, just before the frame is handed over".to_owned(),
+            false => String::new(),
         },
-        rx_stamp: rx.join(", "),
-        ..clock
+        rx: rx.join(", "),
     }
 }

@@ -2,47 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use wb_measure::{Account, Histogram, Measurement};
+use wb_measure::{Account, Measurement};
 use wb_model::{
-    Lateness, Plan, REPORT_SCHEMA, Report, Summary, Totals,
+    Lateness, Summary, Totals,
     device::{DeviceConfig, DeviceJob, Mode},
-    report::{ClockReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
+    report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
 use wb_traffic::{DeviceOutcome, WatchOutcome};
-use wb_xdp::consume::Consumer;
 
+use super::Devices;
 use crate::{
     End,
-    account::{judge, measurement_warnings, nothing_sent, share, signal_name, summary},
-    clock::rfc3339,
-    devices::WatchQueue,
+    engine::{Ended, Settled, Stamping},
     lateness,
-    ports::OpenPort,
-    verdict::{self, Circumstances},
+    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, summary, times_of},
 };
 
-/// Everything the report is made of.
-pub(crate) struct Ended<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) ports: &'a [OpenPort],
-    /// In the order of the plan; none for one whose worker died.
-    pub(crate) devices: &'a [Option<DeviceOutcome>],
-    pub(crate) watched: &'a [(usize, WatchQueue, WatchOutcome)],
-    pub(crate) consumers: &'a [Consumer],
-    pub(crate) before: Vec<BTreeMap<String, u64>>,
-    pub(crate) after: Vec<BTreeMap<String, u64>>,
-    pub(crate) started_wall_ns: u64,
-    pub(crate) elapsed_ns: u64,
-    pub(crate) clock_step_ns: i64,
-    pub(crate) end: End,
-    pub(crate) warnings: Vec<String>,
-}
-
-impl Ended<'_> {
+impl Devices {
     /// The devices that have an account, with their jobs.
-    fn devices(&self) -> impl Iterator<Item = (&DeviceJob, &DeviceOutcome)> {
-        let all = self.plan.devices.iter().zip(self.devices);
+    fn accounts(&self) -> impl Iterator<Item = (&DeviceJob, &DeviceOutcome)> {
+        let all = self.plan.devices.iter().zip(&self.outcomes);
         all.filter_map(|(job, outcome)| Some((job, outcome.as_ref()?)))
     }
 }
@@ -100,9 +80,9 @@ fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
 }
 
 /// One job where there is one device or one watch, or one of each; else one for each.
-fn jobs(ended: &Ended<'_>, totals: Totals, rates: Rates, latency: Summary) -> Vec<JobReport> {
-    let plan = ended.plan;
-    let devices = || ended.devices();
+fn jobs(run: &Devices, totals: Totals, rates: Rates, latency: Summary) -> Vec<JobReport> {
+    let plan = &run.plan;
+    let devices = || run.accounts();
     if plan.devices.len() <= 1 && plan.watches.len() <= 1 {
         let (device, watch) = (plan.devices.first(), plan.watches.first());
         return vec![JobReport {
@@ -125,15 +105,10 @@ fn jobs(ended: &Ended<'_>, totals: Totals, rates: Rates, latency: Summary) -> Ve
     });
     // Loss is known for all of them together only.
     let watching = plan.watches.iter().map(|watch| {
-        let mine = || {
-            ended
-                .watched
-                .iter()
-                .filter(|(_, q, _)| q.port == watch.port)
-        };
+        let mine = || run.watched.iter().filter(|(q, _)| q.port == watch.port);
         let mut seen = Measurement::default();
-        mine().for_each(|(_, _, outcome)| seen.merge(&outcome.measurement));
-        let totals = mine().fold(Totals::default(), |t, (_, _, o)| t.plus(&arrived(o)));
+        mine().for_each(|(_, outcome)| seen.merge(&outcome.measurement));
+        let totals = mine().fold(Totals::default(), |t, (_, o)| t.plus(&arrived(o)));
         JobReport {
             name: "watch".to_owned(),
             rx: Some(watch.port.clone()),
@@ -181,10 +156,10 @@ fn watcher_lateness(outcome: &WatchOutcome) -> Lateness {
     }
 }
 
-fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
+fn workers(run: &Devices) -> Vec<WorkerReport> {
     let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut list: Vec<WorkerReport> = ended
-        .devices()
+    let mut list: Vec<WorkerReport> = run
+        .accounts()
         .map(|(job, device)| {
             let next = queues.entry(&job.port).or_default();
             let queue = *next;
@@ -204,7 +179,7 @@ fn workers(ended: &Ended<'_>) -> Vec<WorkerReport> {
         })
         .collect();
     let mut queues: BTreeMap<&str, u32> = BTreeMap::new();
-    for (_, queue, outcome) in ended.watched {
+    for (queue, outcome) in &run.watched {
         let next = queues.entry(&queue.port).or_default();
         let number = *next;
         *next += 1;
@@ -228,21 +203,12 @@ fn octets_of(outcome: &WatchOutcome) -> u64 {
     outcome.row.bytes + 4 * outcome.row.packets
 }
 
-fn ports(ended: &Ended<'_>) -> Vec<PortReport> {
-    ended
-        .ports
-        .iter()
-        .enumerate()
-        .map(|(i, port)| port.report(&ended.before[i], &ended.after[i]))
-        .collect()
-}
-
 /// What the watching ports saw, settled against what the devices sent, if there were any.
-fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) -> Totals {
-    if ended.watched.is_empty() {
+fn received(run: &Devices, all: &Measurement, warnings: &mut Vec<String>) -> Totals {
+    if run.watched.is_empty() {
         return Totals::default();
     }
-    let watched = || ended.watched.iter().map(|(_, _, w)| w);
+    let watched = || run.watched.iter().map(|(_, w)| w);
     let packets: u64 = watched().map(|w| w.row.packets).sum();
     let foreign: u64 = watched().map(|w| w.foreign_frames).sum();
     let totals = Totals {
@@ -254,10 +220,10 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
     };
     // Sequence numbers tell most where one device sent each of them once and one worker saw all.
     let seen = watched().filter(|w| w.row.packets > 0).count();
-    let counted = ended.plan.watches.iter().any(|w| w.mode == Mode::Counter);
+    let counted = run.plan.watches.iter().any(|w| w.mode == Mode::Counter);
     let plain = !counted
         && seen == 1
-        && ended.devices.len() <= 1
+        && run.handles.len() <= 1
         && watched().all(|w| w.extra.sequence_is_plain);
     if !plain && !counted && packets > 0 {
         warnings.push(
@@ -266,7 +232,7 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
         );
     }
     let c = all.counters;
-    if ended.devices.is_empty() {
+    if run.handles.is_empty() {
         return Totals {
             lost_frames: plain.then_some(c.missing_frames),
             duplicate_frames: plain.then_some(c.duplicate_frames),
@@ -274,7 +240,7 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
             ..totals
         };
     }
-    let offered = ended.devices().map(|(_, d)| d.offered_frames).sum();
+    let offered = run.accounts().map(|(_, d)| d.offered_frames).sum();
     let duplicate = if plain { c.duplicate_frames } else { 0 };
     let account = Account::settle(offered, packets, duplicate);
     Totals {
@@ -287,13 +253,13 @@ fn received(ended: &Ended<'_>, all: &Measurement, warnings: &mut Vec<String>) ->
     }
 }
 
-fn limited_by(ended: &Ended<'_>, totals: &Totals, late: &Lateness) -> String {
+fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) -> String {
     if let End::Fault(text) = &ended.end {
         return format!("a fault: {text}");
     }
     let mut causes = Vec::new();
-    let down: Vec<&str> = ended
-        .devices()
+    let down: Vec<&str> = run
+        .accounts()
         .filter(|(_, d)| d.link_down)
         .map(|(job, _)| job.settings.name.as_str())
         .collect();
@@ -321,13 +287,13 @@ fn limited_by(ended: &Ended<'_>, totals: &Totals, late: &Lateness) -> String {
     if !causes.is_empty() {
         return causes.join("; and ");
     }
-    if ended.devices.is_empty() {
+    if run.handles.is_empty() {
         return "whoever sends: this run only receives".to_owned();
     }
     if let End::Signal(n) = ended.end {
         return format!("{}: it ended the run early", signal_name(n));
     }
-    let full_speed = ended
+    let full_speed = run
         .plan
         .devices
         .iter()
@@ -339,40 +305,27 @@ fn limited_by(ended: &Ended<'_>, totals: &Totals, late: &Lateness) -> String {
     }
 }
 
-/// The report of a run of devices.
-pub(crate) fn report(ended: &Ended<'_>) -> Report {
-    let mut warnings = ended.warnings.clone();
+/// The account of all devices and watches.
+pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
+    let mut warnings = Vec::new();
     let mut all = Measurement::default();
-    for (_, _, outcome) in ended.watched {
+    for (_, outcome) in &run.watched {
         all.merge(&outcome.measurement);
     }
     measurement_warnings(&all, &mut warnings);
-    let totals = ended
-        .devices()
+    let totals = run
+        .accounts()
         .fold(Totals::default(), |t, (_, d)| t.plus(&sent(d)))
-        .plus(&received(ended, &all, &mut warnings));
-    let consumed: u64 = ended
-        .consumers
-        .iter()
-        .filter_map(|c| c.dropped().ok())
-        .sum();
+        .plus(&received(run, &all, &mut warnings));
+    let consumed: u64 = run.consumers.iter().filter_map(|c| c.dropped().ok()).sum();
     let unfed = totals.received_frames.unwrap_or(0).saturating_sub(consumed);
-    if !ended.consumers.is_empty() && unfed > 0 {
+    if !run.consumers.is_empty() && unfed > 0 {
         warnings.push(format!(
             "{unfed} packets that were counted reached the host too: they came before or after it was shut out"
         ));
     }
-    if !totals.adds_up() {
-        warnings.push("the totals do not add up; this is a defect of the program".to_owned());
-    }
-    if ended.clock_step_ns.unsigned_abs() > 1_000 {
-        warnings.push(format!(
-            "the wall clock was stepped by {} ns during the run; latencies are wrong by up to that",
-            ended.clock_step_ns
-        ));
-    }
-    let each: Vec<Rates> = ended
-        .devices()
+    let each: Vec<Rates> = run
+        .accounts()
         .map(|(job, device)| sending_rates(&job.settings, device))
         .collect();
     let asked = each
@@ -388,16 +341,16 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         tx_time_ns: each.iter().filter_map(|r| r.tx_time_ns).max(),
         ..receiving_rates(&all, &totals)
     };
-    let latency = summary(all.latency.summary());
-    let judged = ended.plan.criteria.iter();
-    let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &latency)).collect();
-    let workers = workers(ended);
+    let times = times_of(&all);
+    let judged = run.plan.criteria.iter();
+    let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &times.latency)).collect();
+    let workers = workers(run);
     let late = workers
         .iter()
         .fold(Lateness::default(), |sum, w| sum.plus(&w.lateness));
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &ended.plan.criteria,
+            criteria: &run.plan.criteria,
             reports: &criteria,
             totals: &totals,
             intended: totals.intended_frames,
@@ -405,68 +358,42 @@ pub(crate) fn report(ended: &Ended<'_>) -> Report {
         },
         late,
     );
-    let (verdict, reason) = verdict::verdict(
-        &ended.end,
-        &criteria,
-        Circumstances {
-            invalid: lateness
-                .may_have_caused
-                .clone()
-                .or_else(|| nothing_sent(&totals)),
-            endless: ended.plan.is_endless(),
-            stopped: None,
-        },
-    );
-    Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: ended.plan.kind.clone(),
-        verdict,
-        reason,
-        limited_by: limited_by(ended, &totals, &late),
-        started: rfc3339(ended.started_wall_ns),
-        elapsed_ns: ended.elapsed_ns,
-        plan: ended.plan.clone(),
+    let defect = (!totals.adds_up())
+        .then(|| "the totals do not add up; this is a defect of the program".to_owned());
+    Settled {
+        limited_by: limited_by(run, ended, &totals, &late),
+        jobs: jobs(run, totals, rates, times.latency),
         totals,
         rates,
-        latency_ns: latency,
-        jitter_ns: summary(all.jitter().summary()),
-        jitter_rfc3550_ns: all.smoothed_jitter().map(|j| j.max_ns),
-        ipdv_ns: summary(all.ipdv.summary()),
-        pdv_ns: summary(all.pdv()),
-        inter_arrival_ns: summary(all.inter_arrival.summary()),
-        inter_departure_ns: None,
-        percentile_error: Histogram::RELATIVE_ERROR,
-        jobs: jobs(ended, totals, rates, latency),
-        flows: Vec::new(),
-        flows_omitted: 0,
+        times,
         workers,
-        ports: ports(ended),
+        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
-        capture: None,
-        load: None,
-        socket: None,
         lateness,
-        clock: clock(ended),
+        defect,
+        nothing: nothing_sent(&totals),
         warnings,
+        stamping: stamping(run),
+        ..Settled::default()
     }
 }
 
-fn clock(ended: &Ended<'_>) -> ClockReport {
-    let sends = !ended.devices.is_empty();
-    let rx: Vec<String> = ended
+fn stamping(run: &Devices) -> Stamping {
+    let sends = !run.handles.is_empty();
+    let rx: Vec<String> = run
         .ports
         .iter()
         .filter(|p| p.used.rx)
         .map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source))
         .collect();
-    ClockReport {
+    Stamping {
         same_clock: sends,
-        tx_stamp: if sends {
-            "user, when the packet is built".to_owned()
-        } else {
-            String::new()
+        wall: true,
+        error_ns: None,
+        tx: match sends {
+            true => "user, when the packet is built".to_owned(),
+            false => String::new(),
         },
-        rx_stamp: rx.join(", "),
-        ..crate::clock::clock_report(ended.clock_step_ns)
+        rx: rx.join(", "),
     }
 }

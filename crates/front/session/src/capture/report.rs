@@ -1,0 +1,221 @@
+//! The account of a capture.
+
+use wb_capture::{Account, WriterOutcome};
+use wb_model::{
+    Lateness, LatenessReport, Totals, Verdict,
+    capture::{CaptureJob, DirectWrites},
+    criteria::{Criterion, Limit},
+    report::{CaptureReaderReport, CaptureReport, CriterionReport, Rates},
+};
+
+use super::Captures;
+use crate::{
+    End,
+    engine::{Ended, Settled, Stamping},
+    ports::OpenPort,
+    settle::{share, signal_name},
+};
+
+/// What the user has to know of the files.
+fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match written.files_removed {
+        0 => {}
+        1 => warnings.push("1 finished file was removed to make room".to_owned()),
+        n => warnings.push(format!("{n} finished files were removed to make room")),
+    }
+    if written.room_short {
+        warnings.push(
+            "there was less room than --keep-free asks for, and no finished file left to remove"
+                .to_owned(),
+        );
+    }
+    let output = job.output.as_ref();
+    if output.is_some_and(|output| output.direct == DirectWrites::Always)
+        && written.direct_files < written.files
+    {
+        warnings.push(
+            "the output cannot be written past the page cache; it went through it".to_owned(),
+        );
+    }
+    warnings
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn section(run: &Captures, written: &WriterOutcome, interface_drops: u64) -> CaptureReport {
+    let (account, job) = (&run.account, &run.job);
+    let outcomes = || run.outcomes.iter();
+    CaptureReport {
+        filter_accept_frames: account.filter_accept,
+        captured_frames: account.captured,
+        kernel_drop_frames: account.kernel_drop,
+        not_written_frames: account.not_written,
+        queue_drop_frames: account.queue_drop,
+        over_limit_frames: account.over_limit,
+        not_read_frames: account.not_read,
+        interface_drop_frames: interface_drops,
+        exact: account.exact(),
+        write_error: written.error.as_ref().map(ToString::to_string),
+        files: written.files,
+        last_file: written.path.as_ref().map(|p| p.display().to_string()),
+        file_octets: written.file_octets,
+        files_removed: written.files_removed,
+        filter: job.filter.clone(),
+        snap_len: job.snap_len,
+        ring_bytes: run.ring_bytes,
+        block_timeout_ms: ms(job.block_timeout.as_nanos()),
+        ring_freezes: outcomes().map(|o| o.rx.freezes).sum(),
+        longest_gap_ms: ms(outcomes().map(|o| o.longest_gap_ns).max().unwrap_or(0)),
+        longest_write_ms: ms(written.longest_write_ns),
+        write_p50_ms: ms(written.write_p50_ns),
+        write_p99_ms: ms(written.write_p99_ns),
+        buffer_waits: outcomes().map(|o| o.buffer_waits).sum(),
+        buffers: run.shared.snapshot().buffers,
+        buffers_fewest: written.buffers_fewest,
+        readers: outcomes()
+            .zip(&run.places)
+            .map(|(o, (port, queue))| CaptureReaderReport {
+                port: run.ports[*port].plan.name.clone(),
+                queue: *queue,
+                cpu: run.ports[*port].plan.cpus.get(*queue as usize).copied(),
+                read_frames: o.read_frames,
+                read_octets: o.read_octets,
+                kernel_drop_frames: o.rx.dropped_frames,
+                kernel_counters: o.kernel.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
+                longest_gap_ms: ms(o.longest_gap_ns),
+            })
+            .collect(),
+    }
+}
+
+/// The account of the capture. It fails for what it missed, whoever was late, because keeping all is what it
+/// promises.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
+    let written = run.written.take().unwrap_or_default();
+    let run = &*run;
+    let account = &run.account;
+    let drops = |port: &OpenPort| -> u64 {
+        let keys = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
+        keys.iter().map(|key| ended.grew(port, key)).sum()
+    };
+    let interface_drops = run.ports.iter().map(drops).sum();
+    let lost = account.lost() + interface_drops;
+    let loss = share(lost, account.filter_accept + interface_drops);
+    let criteria: Vec<CriterionReport> = run.plan.criteria.iter().map(|c| held(c, loss)).collect();
+    let judged = judge(run, ended, lost, &criteria);
+    let late = lateness_of(run);
+    let read = account.read_frames();
+    let octets: u64 = run.outcomes.iter().map(|o| o.read_octets).sum();
+    let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
+    let mut warnings = output_warnings(&run.job, &written);
+    warnings.extend(run.last_warnings.iter().cloned());
+    Settled {
+        totals: Totals {
+            received_frames: Some(read),
+            received_octets: Some(octets),
+            rx_dropped_frames: Some(account.kernel_drop),
+            ..Totals::default()
+        },
+        rates: Rates {
+            received_pps: Some(read as f64 / seconds),
+            received_l2_bps: Some(octets as f64 * 8.0 / seconds),
+            rx_time_ns: Some(ended.elapsed_ns),
+            ..Rates::default()
+        },
+        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
+        criteria,
+        capture: Some(section(run, &written, interface_drops)),
+        lateness: LatenessReport {
+            all: late,
+            may_have_caused: None,
+        },
+        judged: Some(judged),
+        limited_by: match &ended.end {
+            _ if lost > 0 => lost_because(account, interface_drops, &late),
+            End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
+            _ => "the plan: it said when to end".to_owned(),
+        },
+        warnings,
+        stamping: Stamping {
+            rx: stamp_sources(run),
+            wall: true,
+            ..Stamping::default()
+        },
+        ..Settled::default()
+    }
+}
+
+fn held(criterion: &Criterion, loss: f64) -> CriterionReport {
+    CriterionReport {
+        criterion: criterion.to_string(),
+        measured: Some(loss),
+        held: match criterion.limit {
+            Limit::Share(s) => loss <= s.as_f64(),
+            Limit::Time(_) => false,
+        },
+    }
+}
+
+fn judge(
+    run: &Captures,
+    ended: &Ended,
+    lost: u64,
+    criteria: &[CriterionReport],
+) -> (Verdict, String) {
+    let held = match criteria.is_empty() {
+        true => lost == 0,
+        false => criteria.iter().all(|c| c.held),
+    };
+    let verdict = match &ended.end {
+        End::Fault(_) => Verdict::Invalid,
+        // What was lost is lost, however it ended.
+        _ if !held => Verdict::Fail,
+        End::Signal(_) if !run.plan.is_endless() => Verdict::Incomplete,
+        _ => Verdict::Pass,
+    };
+    let reason = match &ended.end {
+        End::Fault(text) => format!("ended by a fault: {text}"),
+        End::Signal(n) if verdict == Verdict::Incomplete => {
+            format!("ended early by {}; nothing was lost", signal_name(*n))
+        }
+        _ if lost == 0 => "nothing was lost".to_owned(),
+        _ => format!("{lost} frames were lost"),
+    };
+    (verdict, reason)
+}
+
+fn stamp_sources(run: &Captures) -> String {
+    let ports = run.ports.iter();
+    let sources = ports.map(|p| format!("{}: {}", p.plan.name, p.facts.stamp_source));
+    sources.collect::<Vec<_>>().join(", ")
+}
+
+/// How late all readers were, with what their rings dropped for it.
+fn lateness_of(run: &Captures) -> Lateness {
+    let outcomes = run.outcomes.iter();
+    outcomes.fold(Lateness::default(), |sum, o| {
+        sum.plus(&Lateness {
+            dropped_reads: o.rx.dropped_frames,
+            ..o.lateness
+        })
+    })
+}
+
+/// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
+fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> String {
+    let written = account.not_written + account.queue_drop;
+    if account.kernel_drop > 0 {
+        format!("the tester: its readers were late ({})", late.account())
+    } else if written > 0 {
+        format!("the tester: it could not write {written} frames")
+    } else if interface_drops > 0 {
+        format!("the interface: it dropped {interface_drops} frames before any filter")
+    } else {
+        "the tester: it did not read all that came".to_owned()
+    }
+}

@@ -1,0 +1,253 @@
+//! What a run asks of an engine, and what it gets from it. The session knows no more of any of them.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use wb_model::{
+    Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
+    load::LoadReport,
+    report::{
+        CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
+    },
+    socket::SocketReport,
+};
+
+use wb_traffic::DeviceOutcome;
+
+use crate::{End, StartError, ports::OpenPort};
+
+/// How an engine is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// In order: nothing new, and what is under way is awaited.
+    Drain,
+    /// At once.
+    Now,
+}
+
+/// How far an engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// At work.
+    Running,
+    /// It awaits what is under way.
+    Draining,
+    /// All its workers have ended.
+    Over,
+}
+
+/// What somebody asks for by a signal while a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// What was read is to be written.
+    Flush,
+    /// The next file is to begin.
+    NextFile,
+}
+
+/// What workers are started with.
+pub(crate) struct Launch<'a> {
+    /// CPUs for the queues of each port of [`Engine::placed`].
+    pub(crate) cpus: &'a [Vec<u32>],
+    /// Set when a worker breaks.
+    pub(crate) faulted: &'a Arc<AtomicBool>,
+}
+
+/// What an interface counted, with the names of the kernel.
+pub(crate) type DeviceCounters = BTreeMap<String, u64>;
+
+/// What of the run an engine's account needs.
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) clock_step_ns: i64,
+    /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.
+    pub(crate) clock_error_ns: u64,
+    /// What the interfaces had counted before the first frame and after the last, by port.
+    pub(crate) before: BTreeMap<String, DeviceCounters>,
+    pub(crate) after: BTreeMap<String, DeviceCounters>,
+}
+
+impl Ended {
+    /// How much a counter of a port's interface grew during the run.
+    pub(crate) fn grew(&self, port: &OpenPort, key: &str) -> u64 {
+        let of = |all: &BTreeMap<String, DeviceCounters>| {
+            let counters = all.get(&port.plan.name)?;
+            counters.get(key).copied()
+        };
+        let (before, after) = (of(&self.before), of(&self.after));
+        after.unwrap_or(0).saturating_sub(before.unwrap_or(0))
+    }
+
+    /// A port for the report.
+    pub(crate) fn port(&self, port: &OpenPort) -> PortReport {
+        let of = |all: &BTreeMap<String, DeviceCounters>| {
+            all.get(&port.plan.name).cloned().unwrap_or_default()
+        };
+        port.report(of(&self.before), of(&self.after))
+    }
+}
+
+/// Distributions of times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) latency: Summary,
+    pub(crate) jitter: Summary,
+    pub(crate) jitter_rfc3550_ns: Option<f64>,
+    pub(crate) ipdv: Summary,
+    pub(crate) pdv: Summary,
+    pub(crate) inter_arrival: Summary,
+    pub(crate) inter_departure: Option<Summary>,
+    /// Largest relative error of a percentile.
+    pub(crate) percentile_error: f64,
+}
+
+/// Who took the stamps, and how well they fit together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stamping {
+    pub(crate) same_clock: bool,
+    /// Times are differences of wall clock stamps.
+    pub(crate) wall: bool,
+    pub(crate) error_ns: Option<u64>,
+    pub(crate) tx: String,
+    pub(crate) rx: String,
+}
+
+/// The final account of one engine: its part of the report.
+#[derive(Default)]
+pub(crate) struct Settled {
+    pub(crate) totals: Totals,
+    pub(crate) rates: Rates,
+    pub(crate) times: Times,
+    pub(crate) jobs: Vec<JobReport>,
+    pub(crate) flows: Vec<FlowReport>,
+    pub(crate) flows_omitted: u64,
+    pub(crate) workers: Vec<WorkerReport>,
+    pub(crate) ports: Vec<PortReport>,
+    pub(crate) capture: Option<CaptureReport>,
+    pub(crate) load: Option<LoadReport>,
+    pub(crate) socket: Option<SocketReport>,
+    /// The criteria that judge it, and how each came out.
+    pub(crate) criteria: Vec<CriterionReport>,
+    pub(crate) lateness: LatenessReport,
+    /// What of its figures contradicts itself.
+    pub(crate) defect: Option<String>,
+    /// Why it has measured nothing.
+    pub(crate) nothing: Option<String>,
+    /// Who ended it in order, beside a signal.
+    pub(crate) stopped: Option<String>,
+    /// Its own rule for the verdict, where it has one.
+    pub(crate) judged: Option<(Verdict, String)>,
+    pub(crate) limited_by: String,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) stamping: Stamping,
+}
+
+impl Settled {
+    /// How late its workers were.
+    pub(crate) fn late(&self) -> &Lateness {
+        &self.lateness.all
+    }
+}
+
+/// One engine of a run with all its jobs, ready to start.
+pub(crate) trait Engine: Any + Send {
+    /// Ports whose workers the session places; others say their CPUs themselves.
+    fn placed(&self) -> &[OpenPort] {
+        &[]
+    }
+
+    /// All its ports.
+    fn ports(&self) -> &[OpenPort];
+
+    /// Whether it only looks at what others send: it goes on until they have ended.
+    fn only_listens(&self) -> bool;
+
+    /// How long its workers need to be ready, ns.
+    fn lead_ns(&self) -> u64 {
+        0
+    }
+
+    /// Starts the workers. They wait for [`Engine::begin`]. Where one cannot be started, all are ended.
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError>;
+
+    /// All engines have started: the first frame is due at this monotonic time.
+    fn begin(&mut self, start_ns: u64);
+
+    /// Ends it; may be said more than once.
+    fn stop(&mut self, how: Stop);
+
+    /// Does what is due beside the workers, and says how far it is.
+    fn state(&mut self, now_ns: u64) -> State;
+
+    /// Somebody asks for something.
+    fn request(&mut self, _request: Request, _now_ns: u64) {}
+
+    /// Snapshots that are due by themselves, where it has times of its own for them; `None`: whenever the
+    /// plan's interval is over.
+    fn news(&mut self) -> Option<Vec<Snapshot>> {
+        None
+    }
+
+    /// How it goes.
+    fn sample(&mut self, now_ns: u64) -> Sample;
+
+    /// Waits for the workers. Returns what broke.
+    fn join(&mut self) -> Option<String>;
+
+    /// The final account.
+    fn settle(&mut self, ended: &Ended) -> Settled;
+
+    /// What became of its packet devices.
+    fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
+        Vec::new()
+    }
+}
+
+/// An engine at an instant.
+pub(crate) struct Sample {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) load: Option<crate::load::LoadDetail>,
+    pub(crate) capture: Option<wb_capture::CaptureSnapshot>,
+}
+
+impl From<Snapshot> for Sample {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            snapshot,
+            load: None,
+            capture: None,
+        }
+    }
+}
+
+/// A run at an instant.
+pub struct View {
+    /// As all readers see it.
+    pub snapshot: Snapshot,
+    /// More about its loads.
+    pub load: Option<crate::load::LoadDetail>,
+    /// More about its captures.
+    pub capture: Option<wb_capture::CaptureSnapshot>,
+    /// Somebody asked for the counts by signal.
+    pub asked: bool,
+    /// The last view: all has ended.
+    pub done: bool,
+}
+
+/// Who looks on while a run goes on.
+pub trait Observer {
+    /// All workers run.
+    fn started(&mut self) {}
+    /// Once per interval, whenever somebody asks for the counts, and at the end.
+    fn view(&mut self, view: &View);
+}
+
+impl<F: FnMut(&View)> Observer for F {
+    fn view(&mut self, view: &View) {
+        self(view);
+    }
+}

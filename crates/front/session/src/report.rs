@@ -1,0 +1,191 @@
+//! The one report of a run, from the accounts of its engines.
+
+use wb_model::{
+    LatenessReport, REPORT_SCHEMA, Report, Verdict,
+    report::{ClockReport, CriterionReport},
+};
+
+use crate::{
+    clock::{clock_report, rfc3339},
+    engine::{Ended, Settled},
+    run::Prepared,
+    verdict::{self, Circumstances},
+};
+
+/// What is told once is that of the first engine that has it; sections, jobs and workers are those of all.
+pub(crate) fn report(
+    run: Prepared,
+    started_wall_ns: u64,
+    ended: &Ended,
+    all: Vec<Settled>,
+) -> Report {
+    let endless = run.plan.is_endless();
+    let criteria = in_order(&run, &all);
+    let lateness = lateness(&all);
+    let (verdict, reason) = judge(ended, &criteria, &all, endless);
+    let limited_by = limited_by(&all);
+    let clock = clock(ended, &all);
+    let mut warnings = run.warnings;
+    warnings.extend(stepped(ended, &all));
+    let neighbours = run.neighbours;
+    let mut rest = all.into_iter();
+    let mut sum = rest.next().unwrap_or_default();
+    warnings.append(&mut sum.warnings);
+    for mut other in rest {
+        sum.totals.connections = sum.totals.connections.or(other.totals.connections);
+        sum.jobs.append(&mut other.jobs);
+        sum.flows.append(&mut other.flows);
+        sum.flows_omitted += other.flows_omitted;
+        sum.workers.append(&mut other.workers);
+        let known = |p: &str| sum.ports.iter().any(|port| port.name == p);
+        other.ports.retain(|port| !known(&port.name));
+        sum.ports.append(&mut other.ports);
+        sum.capture = sum.capture.or(other.capture);
+        sum.load = sum.load.or(other.load);
+        sum.socket = sum.socket.or(other.socket);
+        warnings.append(&mut other.warnings);
+    }
+    for port in &mut sum.ports {
+        port.neighbours = neighbours.get(&port.name).cloned().unwrap_or_default();
+    }
+    Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: run.plan.kind.clone(),
+        verdict,
+        reason,
+        limited_by,
+        started: rfc3339(started_wall_ns),
+        elapsed_ns: ended.elapsed_ns,
+        plan: run.plan,
+        totals: sum.totals,
+        rates: sum.rates,
+        latency_ns: sum.times.latency,
+        jitter_ns: sum.times.jitter,
+        jitter_rfc3550_ns: sum.times.jitter_rfc3550_ns,
+        ipdv_ns: sum.times.ipdv,
+        pdv_ns: sum.times.pdv,
+        inter_arrival_ns: sum.times.inter_arrival,
+        inter_departure_ns: sum.times.inter_departure,
+        percentile_error: sum.times.percentile_error,
+        jobs: sum.jobs,
+        flows: sum.flows,
+        flows_omitted: sum.flows_omitted,
+        workers: sum.workers,
+        ports: sum.ports,
+        criteria,
+        capture: sum.capture,
+        load: sum.load,
+        socket: sum.socket,
+        lateness,
+        clock,
+        warnings,
+    }
+}
+
+/// The criteria in the plan's order; each was judged by the engine that measures it.
+fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
+    let judged = |text: &str| {
+        let mut reports = all.iter().flat_map(|s| &s.criteria);
+        reports.find(|c| c.criterion == text).cloned()
+    };
+    let criteria = run.plan.criteria.iter();
+    criteria.filter_map(|c| judged(&c.to_string())).collect()
+}
+
+/// The lateness of all workers. It excuses what is charged to an engine by its own part alone.
+fn lateness(all: &[Settled]) -> LatenessReport {
+    let sum = all.iter().map(|s| s.late());
+    LatenessReport {
+        all: sum.fold(Default::default(), |sum, late| {
+            wb_model::Lateness::plus(&sum, late)
+        }),
+        may_have_caused: excuse(all),
+    }
+}
+
+/// Why the figures say nothing of the device: unless an engine that was in time found a fault too.
+fn excuse(all: &[Settled]) -> Option<String> {
+    let blames = |s: &Settled| s.criteria.iter().any(|c| !c.held);
+    let found = |s: &&Settled| s.lateness.may_have_caused.is_none() && blames(s);
+    if all.iter().any(|s| found(&s)) {
+        return None;
+    }
+    let mut excuses = all
+        .iter()
+        .filter_map(|s| s.lateness.may_have_caused.clone());
+    excuses.next()
+}
+
+fn judge(
+    ended: &Ended,
+    criteria: &[CriterionReport],
+    all: &[Settled],
+    endless: bool,
+) -> (Verdict, String) {
+    if let [only] = all
+        && let Some(judged) = &only.judged
+    {
+        return judged.clone();
+    }
+    let first =
+        |of: fn(&Settled) -> &Option<String>| all.iter().find_map(|settled| of(settled).clone());
+    let circumstances = Circumstances {
+        invalid: first(|s| &s.defect)
+            .or_else(|| excuse(all))
+            .or_else(|| first(|s| &s.nothing)),
+        endless,
+        stopped: first(|s| &s.stopped),
+    };
+    let (verdict, reason) = verdict::verdict(&ended.end, criteria, circumstances);
+    // An engine with a rule of its own can only make it worse.
+    let failed = all
+        .iter()
+        .filter_map(|s| s.judged.as_ref())
+        .find(|(judged, _)| *judged == Verdict::Fail);
+    match failed {
+        Some((_, why)) if matches!(verdict, Verdict::Pass | Verdict::Incomplete) => {
+            (Verdict::Fail, why.clone())
+        }
+        _ => (verdict, reason),
+    }
+}
+
+/// What a step of the wall clock means, if there was one.
+fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
+    let depends = match all.iter().any(|s| s.stamping.wall) {
+        true => "times between stamps are wrong by up to that",
+        false => "no time here depends on it",
+    };
+    let step = ended.clock_step_ns;
+    (step.unsigned_abs() > 1_000)
+        .then(|| format!("the wall clock was stepped by {step} ns during the run; {depends}"))
+}
+
+fn limited_by(all: &[Settled]) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    for text in all.iter().map(|s| s.limited_by.as_str()) {
+        if !text.is_empty() && !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts.join("; ")
+}
+
+fn clock(ended: &Ended, all: &[Settled]) -> ClockReport {
+    let mut rx: Vec<&str> = Vec::new();
+    for place in all.iter().flat_map(|s| s.stamping.rx.split(", ")) {
+        if !place.is_empty() && !rx.contains(&place) {
+            rx.push(place);
+        }
+    }
+    let tx = all.iter().map(|s| &s.stamping.tx).find(|t| !t.is_empty());
+    let clock = clock_report(ended.clock_step_ns);
+    let error = all.iter().filter_map(|s| s.stamping.error_ns).max();
+    ClockReport {
+        same_clock: all.iter().any(|s| s.stamping.same_clock),
+        error_ns: error.map(|ns| ns + clock.resolution_ns + clock.read_cost_ns),
+        tx_stamp: tx.cloned().unwrap_or_default(),
+        rx_stamp: rx.join(", "),
+        ..clock
+    }
+}

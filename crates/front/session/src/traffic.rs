@@ -1,0 +1,454 @@
+//! Traffic: streams from one port, analysed at another.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use wb_host::clock::wall_ns;
+use wb_model::{Phase, Plan, Snapshot, Totals, plan::TrafficJob};
+use wb_port::QueuePair;
+use wb_traffic::{
+    Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
+    SharedCounters, Worker, WorkerOutcome, run_worker,
+};
+
+use crate::{
+    StartError, SystemClock,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    ports::{AnyQueue, OpenPort},
+    prepare::{Way, is_tagged},
+    workers::{OnQueue, Workers},
+};
+
+pub(crate) mod report;
+
+/// Time between the start order and the first frame, for all workers to be ready.
+const LEAD: Duration = Duration::from_millis(30);
+/// A worker and where it belongs.
+pub(crate) struct WorkerSlot {
+    pub(crate) port: usize,
+    pub(crate) queue: u32,
+    pub(crate) cpu: Option<u32>,
+    /// The way it sends for, as an index, if it does.
+    pub(crate) sends: Option<usize>,
+    /// The way it receives for, as an index, if it does.
+    pub(crate) receives: Option<usize>,
+    shared: Arc<SharedCounters>,
+    pub(crate) outcome: Option<WorkerOutcome>,
+}
+
+/// All traffic jobs of a run.
+pub(crate) struct Traffic {
+    pub(crate) plan: Plan,
+    pub(crate) ports: Vec<OpenPort>,
+    pub(crate) ways: Vec<Way>,
+    pub(crate) slots: Vec<WorkerSlot>,
+    control: Arc<Control>,
+    workers: Workers<WorkerOutcome>,
+    live: Live,
+    stopping: bool,
+    /// When the residual frames have been awaited.
+    drain_until: Option<u64>,
+}
+
+impl Traffic {
+    /// For a plan whose ports are open and whose ways are known.
+    pub(crate) fn new(plan: Plan, ports: Vec<OpenPort>, ways: Vec<Way>) -> Self {
+        Self {
+            plan,
+            ports,
+            ways,
+            slots: Vec::new(),
+            control: Arc::new(Control::new()),
+            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            live: Live::default(),
+            stopping: false,
+            drain_until: None,
+        }
+    }
+
+    fn jobs(&self) -> &[TrafficJob] {
+        &self.plan.traffic
+    }
+}
+
+/// The longest a job may go on sending, ns; `None` without an end.
+fn planned_end_ns(run: &Traffic) -> Option<u64> {
+    let mut end = 0;
+    for job in run.jobs() {
+        let length = job.duration.map(|d| d.as_nanos());
+        let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
+            let way = run
+                .ways
+                .iter()
+                .find(|w| w.streams.iter().any(|s| s.pps.is_some()))?;
+            let pps: f64 = way
+                .streams
+                .iter()
+                .filter_map(|s| s.pps)
+                .map(wb_model::units::Rational::as_f64)
+                .sum();
+            (pps > 0.0).then(|| (count as f64 / pps * 1e9) as u64)
+        });
+        let length = match (length, by_count) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(a), None) => a,
+            (None, b) => b?,
+        };
+        end = end.max(job.start.as_nanos() + job.ramp.as_nanos() + length);
+    }
+    Some(end)
+}
+
+/// How long receivers go on after the last frame was sent.
+fn drain_ns(run: &Traffic) -> u64 {
+    if run.slots.iter().all(|s| s.receives.is_none()) {
+        return 0;
+    }
+    let drains = run.jobs().iter().map(|j| j.drain.as_nanos());
+    drains.max().unwrap_or(0)
+}
+
+fn sender_for(
+    run: &Traffic,
+    way: &Way,
+    worker: u32,
+    workers: u32,
+    capacity: usize,
+) -> Result<Sender, StartError> {
+    let job = &run.jobs()[way.job];
+    let spec = SenderSpec {
+        streams: way.streams.clone(),
+        worker,
+        workers,
+        seed: run.plan.seed,
+        start_offset_ns: job.start.as_nanos(),
+        duration_ns: job.duration.map(|d| d.as_nanos()),
+        count: job.count,
+        ramp_ns: job.ramp.as_nanos(),
+        catch_up_ns: job.catch_up.as_nanos(),
+        departures: job.departures,
+    };
+    Sender::new(&spec, capacity).map_err(|e| StartError::stream(way.name.clone(), e.to_string()))
+}
+
+fn receiver_for(way: &Way, lanes: usize) -> Receiver {
+    let flows = if way.tx.is_some() {
+        FlowSpace::Planned {
+            first: way.first_flow,
+            count: way.flows,
+        }
+    } else {
+        FlowSpace::Open { limit: 1 << 20 }
+    };
+    let pktgen = way
+        .streams
+        .iter()
+        .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
+    let spec = ReceiverSpec {
+        flows,
+        untagged_is_ours: way.streams.iter().any(|s| !is_tagged(&s.stream)),
+        recordings: way
+            .streams
+            .iter()
+            .filter_map(|s| s.replay.clone())
+            .collect(),
+        // Who only receives takes either form of the tag.
+        pktgen_flow: match way.tx {
+            Some(_) => pktgen.map(|s| s.first_flow - way.first_flow),
+            None => Some(PKTGEN_FLOW),
+        },
+    };
+    Receiver::for_lanes(&spec, lanes)
+}
+
+/// Runs a worker, in a loop compiled for its driver.
+struct Run {
+    worker: Worker,
+    control: Arc<Control>,
+    shared: Arc<SharedCounters>,
+}
+
+impl OnQueue for Run {
+    type Output = WorkerOutcome;
+
+    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> WorkerOutcome {
+        run_worker(
+            &mut pair,
+            self.worker,
+            &self.control,
+            &self.shared,
+            &SystemClock,
+        )
+    }
+}
+
+impl Traffic {
+    /// What each queue of the ports does.
+    fn assign(&mut self, cpus: &[Vec<u32>]) -> Result<Vec<(AnyQueue, Worker)>, StartError> {
+        let mut work = Vec::new();
+        for (port, cpus) in cpus.iter().enumerate() {
+            let queues = std::mem::take(&mut self.ports[port].queues);
+            let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
+            let sends = self.ways.iter().position(|w| w.tx == Some(port));
+            let receives = self.ways.iter().position(|w| w.rx == Some(port));
+            for (queue, mut pair) in (0..).zip(queues) {
+                let capacity = pair.frame_capacity();
+                let sender = sends
+                    .map(|w| sender_for(self, &self.ways[w], queue, count, capacity))
+                    .transpose()?;
+                let lanes = pair.lanes();
+                let receiver = receives.map(|w| receiver_for(&self.ways[w], lanes));
+                if receives.is_some_and(|w| self.ways[w].tx.is_some()) {
+                    pair.discard_stale();
+                }
+                work.push((pair, Worker { sender, receiver }));
+                self.slots.push(WorkerSlot {
+                    port,
+                    queue,
+                    cpu: cpus.get(queue as usize).copied(),
+                    sends,
+                    receives,
+                    shared: Arc::new(SharedCounters::default()),
+                    outcome: None,
+                });
+            }
+        }
+        Ok(work)
+    }
+
+    /// When the last job that only receives is over; `Some(u64::MAX)` if one has no end, `None`
+    /// without such jobs.
+    fn receive_only_end(&self) -> Option<u64> {
+        let receiving = self.jobs().iter().filter(|j| j.tx.is_none());
+        let ends = receiving.map(|j| match j.duration {
+            Some(d) => self.live.start_ns + j.start.as_nanos() + d.as_nanos(),
+            None => u64::MAX,
+        });
+        ends.max()
+    }
+
+    /// When the residual frames have been awaited, once it is known.
+    fn drain_end(&self, now: u64) -> Option<u64> {
+        let sent_all = self.control.senders_running.load(Ordering::Acquire) == 0;
+        let receivers = self.slots.iter().filter(|s| s.receives.is_some()).count();
+        // Files end by themselves.
+        let exhausted =
+            receivers > 0 && self.control.receivers_exhausted.load(Ordering::Acquire) == receivers;
+        let received_all = exhausted || self.receive_only_end().is_none_or(|t| now >= t);
+        let over = sent_all && (received_all || self.stopping);
+        let sends = self.slots.iter().any(|s| s.sends.is_some());
+        over.then(|| if sends { now + drain_ns(self) } else { now })
+    }
+
+    fn finish(&self) {
+        if !self.control.finish.load(Ordering::Relaxed) {
+            // What is stamped later is lost, whenever a worker gets to look.
+            self.control.end_wall_ns.store(wall_ns(), Ordering::Release);
+            self.control.finish.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Engine for Traffic {
+    fn placed(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    fn ports(&self) -> &[OpenPort] {
+        &self.ports
+    }
+
+    fn only_listens(&self) -> bool {
+        self.jobs().iter().all(|job| job.tx.is_none())
+    }
+
+    fn lead_ns(&self) -> u64 {
+        LEAD.as_nanos() as u64
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        let work = self.assign(launch.cpus)?;
+        self.workers = Workers::new(launch.faulted);
+        let senders = self.slots.iter().filter(|s| s.sends.is_some()).count();
+        self.control
+            .senders_running
+            .store(senders, Ordering::Release);
+        for (slot, (pair, worker)) in self.slots.iter().zip(work) {
+            let port = &self.ports[slot.port];
+            let name = format!("wb-{}-{}-{}", port.role(), port.plan.name, slot.queue);
+            let run = Run {
+                worker,
+                control: Arc::clone(&self.control),
+                shared: Arc::clone(&slot.shared),
+            };
+            let broke = |outcome: &WorkerOutcome| outcome.fault.is_some();
+            let spawned = self
+                .workers
+                .spawn(name, slot.cpu, broke, move || pair.give(run));
+            if let Err(error) = spawned {
+                self.stop(Stop::Now);
+                self.workers.join();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.live = Live::new(self, start_ns);
+        self.control
+            .start_at_mono_ns
+            .store(start_ns, Ordering::Release);
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.stopping = true;
+        self.control.stop.store(true, Ordering::Release);
+        if how == Stop::Now {
+            self.finish();
+        }
+    }
+
+    fn state(&mut self, now: u64) -> State {
+        self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
+        if self.drain_until.is_some_and(|t| now >= t) {
+            self.finish();
+        }
+        match self.drain_until {
+            _ if self.workers.all_over() => State::Over,
+            Some(_) => State::Draining,
+            None => State::Running,
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let phase = self
+            .live
+            .phase(self.jobs(), now, self.drain_until.is_some());
+        self.live.snapshot(&self.slots, now, phase).into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let mut panicked = false;
+        for (slot, outcome) in self.slots.iter_mut().zip(self.workers.join()) {
+            panicked |= outcome.is_none();
+            slot.outcome = outcome;
+        }
+        if panicked {
+            return Some("a worker thread panicked; its counts are missing".to_owned());
+        }
+        let outcomes = self.slots.iter().filter_map(|s| s.outcome.as_ref());
+        outcomes
+            .filter_map(|o| o.fault.as_ref().map(ToString::to_string))
+            .next()
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        report::settle(self, ended)
+    }
+}
+
+/// What the snapshots are made of.
+#[derive(Default)]
+struct Live {
+    start_ns: u64,
+    whole_ns: Option<u64>,
+    sends: bool,
+    receives: bool,
+    both: bool,
+    last: CounterValues,
+    last_ns: u64,
+}
+
+impl Live {
+    fn new(run: &Traffic, start_ns: u64) -> Self {
+        let whole_ns = planned_end_ns(run).map(|p| p + drain_ns(run));
+        Self {
+            start_ns,
+            whole_ns,
+            sends: run.slots.iter().any(|s| s.sends.is_some()),
+            receives: run.slots.iter().any(|s| s.receives.is_some()),
+            both: run.ways.iter().all(|w| w.tx.is_some() && w.rx.is_some()),
+            last: CounterValues::default(),
+            last_ns: start_ns,
+        }
+    }
+
+    fn phase(&self, jobs: &[TrafficJob], now: u64, draining: bool) -> Phase {
+        let ramp = jobs
+            .iter()
+            .map(|j| j.start.as_nanos() + j.ramp.as_nanos())
+            .max()
+            .unwrap_or(0);
+        if draining {
+            Phase::Drain
+        } else if ramp > 0 && now < self.start_ns + ramp {
+            Phase::Ramp
+        } else {
+            Phase::Running
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn snapshot(&mut self, slots: &[WorkerSlot], now: u64, phase: Phase) -> Snapshot {
+        let mut sum = CounterValues::default();
+        for slot in slots {
+            sum += slot.shared.read();
+        }
+        let interval = now.saturating_sub(self.last_ns).max(1);
+        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
+        let last = self.last;
+        let unique = sum.received_frames.saturating_sub(sum.duplicate_frames);
+        let samples = sum.latency_samples.saturating_sub(last.latency_samples);
+        let (sends, receives) = (self.sends, self.receives);
+        let snapshot = Snapshot {
+            elapsed_ns: now.saturating_sub(self.start_ns),
+            interval_ns: interval,
+            phase,
+            progress: self
+                .whole_ns
+                .map(|w| (now.saturating_sub(self.start_ns) as f64 / w.max(1) as f64).min(1.0)),
+            totals: Totals {
+                offered_frames: sends.then_some(sum.offered_frames),
+                offered_octets: sends.then_some(sum.offered_octets),
+                unsent_frames: sends.then_some(sum.unsent_frames),
+                ramp_frames: sends.then_some(sum.ramp_frames),
+                refused_frames: sends.then_some(sum.refused_frames),
+                received_frames: receives.then_some(sum.received_frames),
+                received_octets: receives.then_some(sum.received_octets),
+                duplicate_frames: receives.then_some(sum.duplicate_frames),
+                reordered_frames: receives.then_some(sum.reordered_frames),
+                late_frames: receives.then_some(sum.late_frames),
+                foreign_frames: receives.then_some(sum.foreign_frames),
+                ..Totals::default()
+            },
+            offered_pps: sends
+                .then(|| per_second(sum.offered_frames, last.offered_frames))
+                .flatten(),
+            received_pps: receives
+                .then(|| per_second(sum.received_frames, last.received_frames))
+                .flatten(),
+            offered_l2_bps: sends
+                .then(|| per_second(sum.offered_octets, last.offered_octets))
+                .flatten()
+                .map(|octets| 8.0 * octets),
+            received_l2_bps: receives
+                .then(|| per_second(sum.received_octets, last.received_octets))
+                .flatten()
+                .map(|octets| 8.0 * octets),
+            missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
+            load: None,
+            socket: None,
+            latency_mean_ns: (samples > 0).then(|| {
+                sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
+            }),
+        };
+        (self.last, self.last_ns) = (sum, now);
+        snapshot
+    }
+}

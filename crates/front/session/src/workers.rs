@@ -1,0 +1,160 @@
+//! Worker threads of all engines: started, pinned, awaited, and missed when they panic, in one place; and
+//! the only choice between drivers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use wb_port::QueuePair;
+
+use crate::{StartError, ports::AnyQueue};
+
+/// Priority of workers: their rings overflow when a compiler has the CPU.
+const WORKER_NICE: i32 = -15;
+
+/// What is done with a queue pair: compiled once for each driver.
+pub(crate) trait OnQueue {
+    /// What comes of it.
+    type Output;
+    /// Does it.
+    fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output;
+}
+
+impl AnyQueue {
+    /// Hands the queue pair on, to code that knows its driver.
+    pub(crate) fn give<T: OnQueue>(self, task: T) -> T::Output {
+        match self {
+            Self::Xdp(pair) => task.on(pair),
+            Self::XdpGroup(pair) => task.on(pair),
+            Self::Packet(pair) => task.on(pair),
+            Self::Memory(pair) => task.on(pair),
+            Self::File(pair) => task.on(pair),
+        }
+    }
+}
+
+/// Marks the run as faulted where the thread that holds it panics: the controlling thread would wait
+/// for it to the end of the run.
+struct Alarm(Arc<AtomicBool>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Gives the calling thread its CPU and its rank among the others.
+fn settle_worker(cpu: Option<u32>) {
+    if let Some(cpu) = cpu {
+        // A worker that cannot be pinned still works; `doctor` says why it could not.
+        let _ = wb_host::cpu::pin(cpu);
+    }
+    // Ahead of whatever else the machine does; not permitted to everyone, and then left.
+    let _ = wb_host::cpu::set_nice(WORKER_NICE);
+    // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// The worker threads of an engine, in the order in which they were started.
+pub(crate) struct Workers<T> {
+    threads: Vec<JoinHandle<T>>,
+    faulted: Arc<AtomicBool>,
+}
+
+impl<T: Send + 'static> Workers<T> {
+    /// None yet. `faulted` is set when one of them breaks.
+    pub(crate) fn new(faulted: &Arc<AtomicBool>) -> Self {
+        Self {
+            threads: Vec::new(),
+            faulted: Arc::clone(faulted),
+        }
+    }
+
+    /// Starts one more, on its CPU and ahead of others. `broke` tells from its outcome whether the run has
+    /// to end.
+    ///
+    /// # Errors
+    /// When the system gives no thread. Whoever started the others ends them.
+    pub(crate) fn spawn(
+        &mut self,
+        name: String,
+        cpu: Option<u32>,
+        broke: fn(&T) -> bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(), StartError> {
+        let faulted = Arc::clone(&self.faulted);
+        self.spawn_plain(name, move || {
+            settle_worker(cpu);
+            let outcome = work();
+            if broke(&outcome) {
+                faulted.store(true, Ordering::Release);
+            }
+            outcome
+        })
+    }
+
+    /// Starts one more that has no CPU of its own and no rank.
+    ///
+    /// # Errors
+    /// As [`Workers::spawn`].
+    pub(crate) fn spawn_plain(
+        &mut self,
+        name: String,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(), StartError> {
+        let alarm = Alarm(Arc::clone(&self.faulted));
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || {
+                let _alarm = alarm;
+                work()
+            })
+            .map_err(StartError::thread)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Whether this one has ended; those that were never started have.
+    pub(crate) fn is_over(&self, number: usize) -> bool {
+        self.threads.get(number).is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Whether all have ended.
+    pub(crate) fn all_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for all. `None` stands for one that panicked.
+    pub(crate) fn join(&mut self) -> Vec<Option<T>> {
+        let threads = std::mem::take(&mut self.threads);
+        threads.into_iter().map(|t| t.join().ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_and_a_fault_raise_the_alarm() {
+        for (panics, breaks) in [(false, false), (true, false), (false, true)] {
+            let faulted = Arc::new(AtomicBool::new(false));
+            let mut workers = Workers::new(&faulted);
+            let work = move || {
+                assert!(!panics, "as it is meant to");
+                breaks
+            };
+            workers
+                .spawn("wb-test".to_owned(), None, |b| *b, work)
+                .unwrap();
+            assert_eq!(workers.join(), [(!panics).then_some(breaks)]);
+            assert_eq!(faulted.load(Ordering::Acquire), panics || breaks);
+        }
+    }
+}
