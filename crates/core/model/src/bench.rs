@@ -18,6 +18,7 @@ use crate::{
 mod problems;
 mod report;
 
+pub(crate) use problems::probe_problems;
 pub use report::{
     CounterPair, LB_REPORT_SCHEMA, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbReport,
     LbResult, LbTrial, ProbeReport,

@@ -37,6 +37,7 @@ impl Plan {
             JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
             JobKind::Devices => self.devices_measure(),
             JobKind::Traffic => self.traffic_measures(),
+            JobKind::Probe => ("a probe", Vec::new()),
         }
     }
 

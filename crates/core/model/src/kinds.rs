@@ -20,16 +20,19 @@ pub enum JobKind {
     Capture,
     /// `[[socket]]` and `[socket_server]`.
     Socket,
+    /// `[[probe]]`.
+    Probe,
 }
 
 impl JobKind {
     /// All, in the order in which they fill the common part of a report.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Traffic,
         Self::Devices,
         Self::Load,
         Self::Capture,
         Self::Socket,
+        Self::Probe,
     ];
 
     /// As criteria and messages call it.
@@ -41,6 +44,7 @@ impl JobKind {
             Self::Load => "load",
             Self::Capture => "capture",
             Self::Socket => "socket",
+            Self::Probe => "probe",
         }
     }
 }
@@ -55,6 +59,7 @@ impl Plan {
             JobKind::Load => !self.loads.is_empty(),
             JobKind::Capture => !self.captures.is_empty(),
             JobKind::Socket => !self.sockets.is_empty() || self.socket_server.is_some(),
+            JobKind::Probe => !self.probes.is_empty(),
         }
     }
 
@@ -85,6 +90,9 @@ impl Plan {
             part.sockets.clear();
             part.socket_server = None;
         }
+        if !own(JobKind::Probe) {
+            part.probes.clear();
+        }
         let criteria = std::mem::take(&mut part.criteria).into_iter();
         part.criteria = criteria.filter(|c| self.judges(c) == Ok(kind)).collect();
         part
@@ -103,7 +111,7 @@ impl Plan {
             }
             JobKind::Load => self.loads.iter().any(|l| is(&l.port)),
             JobKind::Capture => self.captures.iter().any(|c| c.ports.iter().any(|p| is(p))),
-            JobKind::Socket => false,
+            JobKind::Socket | JobKind::Probe => false,
         };
         JobKind::ALL.into_iter().filter(uses)
     }
@@ -122,7 +130,7 @@ impl Plan {
                 JobKind::Traffic => !sends,
                 JobKind::Devices => self.devices.is_empty(),
                 JobKind::Load => !self.loads.iter().any(|l| l.end == LoadEnd::Client),
-                JobKind::Capture => true,
+                JobKind::Capture | JobKind::Probe => true,
                 JobKind::Socket => self.sockets.is_empty(),
             };
             !(works && listens) && self.part_is_endless(kind)
@@ -183,7 +191,7 @@ impl Plan {
                     number + 1,
                     job.name
                 );
-                found.problem(&format!("port {}", port.name), what);
+                found.problem(format!("port {}", port.name), what);
             }
             let untagged = job
                 .streams
@@ -195,7 +203,7 @@ impl Plan {
                     number + 1,
                     job.name
                 );
-                found.problem(&format!("port {}", port.name), what);
+                found.problem(format!("port {}", port.name), what);
             }
         }
     }

@@ -33,7 +33,7 @@ pub use load::LoadJob;
 pub use locator::{Driver, Locator};
 pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob};
 pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
-pub use snapshot::{Phase, Snapshot};
+pub use snapshot::{CaptureLive, Phase, ProbeLive, Snapshot};
 pub use socket::{SocketJob, SocketServerJob};
 pub use spelling::nearest;
 pub use validate::{PlanError, PlanProblem};

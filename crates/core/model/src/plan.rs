@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bench::ProbePlan,
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
@@ -68,6 +69,10 @@ pub struct Plan {
     /// A server for such tests, until a signal ends it or the other jobs have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_server: Option<SocketServerJob>,
+    /// Commands that show counters of the device, read at each interval, before the first frame and after
+    /// the last.
+    #[serde(default, rename = "probe", skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbePlan>,
     /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
     /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture or socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -414,6 +419,7 @@ impl Plan {
                     .any(|l| l.shape.duration == Span::default())
             }
             JobKind::Socket => self.socket_server.is_some(),
+            JobKind::Probe => !self.probes.is_empty(),
         }
     }
 }
@@ -434,6 +440,7 @@ impl Default for Plan {
             loads: Vec::new(),
             sockets: Vec::new(),
             socket_server: None,
+            probes: Vec::new(),
             criteria: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bench::ProbeReport,
     lateness::{Lateness, LatenessReport},
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
@@ -87,6 +88,9 @@ pub struct Report {
     /// What socket tests measured, test by test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,
+    /// What the probes of the device read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeReport>,
     /// How late the tester was, and what of the result that may have caused.
     #[serde(default)]
     pub lateness: LatenessReport,

@@ -1,11 +1,14 @@
 //! Counters at an instant: what live lines, files and APIs all read.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{load::LoadLive, report::Totals, socket::SocketLive};
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Ports are opened, neighbours resolved.
@@ -21,7 +24,7 @@ pub enum Phase {
 }
 
 /// Counters of a whole run at an instant. Totals are cumulative; rates are of the last interval.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// Time since the start of the run, ns.
     pub elapsed_ns: u64,
@@ -51,4 +54,60 @@ pub struct Snapshot {
     /// The test that runs, in runs of socket tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketLive>,
+    /// Frames into files, in runs that capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureLive>,
+    /// What the probes of the device read last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeLive>,
+}
+
+impl Snapshot {
+    /// A run at this time, ns, of which nothing else is known yet.
+    #[must_use]
+    pub fn at(elapsed_ns: u64, interval_ns: u64, phase: Phase) -> Self {
+        Self {
+            elapsed_ns,
+            interval_ns,
+            phase,
+            progress: None,
+            totals: Totals::default(),
+            offered_pps: None,
+            received_pps: None,
+            offered_l2_bps: None,
+            received_l2_bps: None,
+            missing_frames: None,
+            latency_mean_ns: None,
+            load: None,
+            socket: None,
+            capture: None,
+            probes: Vec::new(),
+        }
+    }
+}
+
+/// A capture at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureLive {
+    /// Frames that were read.
+    pub read_frames: u64,
+    /// Frames that the kernel or the device dropped for want of room.
+    pub kernel_drop_frames: u64,
+    /// Frames that are in the files.
+    pub written_frames: u64,
+    /// Bytes of the files.
+    pub file_octets: u64,
+}
+
+/// What a probe read last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeLive {
+    /// The first word of its counters' names.
+    pub name: String,
+    /// Readings that failed so far.
+    pub failures: u64,
+    /// By how much its counters have risen since the run began.
+    pub counters: BTreeMap<String, u64>,
+    /// Values that rise and fall.
+    pub gauges: BTreeMap<String, u64>,
 }

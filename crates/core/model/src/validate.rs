@@ -134,6 +134,11 @@ impl Plan {
                 "plan", "it is client and server; make two plans of it";
         }
         self.check_sharing(&mut found);
+        for (n, probe) in self.probes.iter().enumerate() {
+            for what in crate::bench::probe_problems(probe) {
+                found.problem(format!("probe {}", n + 1), what);
+            }
+        }
         self.check_sockets(&mut found);
         self.check_criteria(&mut found);
         self.check_loads(&mut found);

@@ -87,6 +87,12 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     }
     if let Some(load) = &s.load {
         parts.extend(connections(load, layout));
+        // Streams beside it.
+        parts.extend(
+            s.missing_frames
+                .and_then(|_| missing(s))
+                .filter(|_| layout.missing),
+        );
         return parts.join("  ").trim_end().to_owned();
     }
     if let Some(socket) = &s.socket {
@@ -102,17 +108,24 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     };
     parts.extend(rate("tx", s.offered_pps, s.offered_l2_bps));
     parts.extend(rate("rx", s.received_pps, s.received_l2_bps));
-    if layout.missing {
-        match (s.totals.lost_frames, s.missing_frames) {
-            (Some(lost), _) => parts.push(format!("lost {}", count(lost))),
-            (None, Some(missing)) => parts.push(format!("missing {}", count(missing))),
-            (None, None) => {}
-        }
-    }
+    parts.extend(missing(s).filter(|_| layout.missing));
     if let Some(ns) = s.latency_mean_ns.filter(|_| layout.latency) {
         parts.push(format!("mean {}", time_ns(ns)));
     }
     parts.join("  ").trim_end().to_owned()
+}
+
+/// Frames that are lost, or not there yet; of a capture, those that found no room.
+fn missing(s: &Snapshot) -> Option<String> {
+    match (s.totals.lost_frames, s.missing_frames, &s.capture) {
+        (Some(lost), _, _) => Some(format!("lost {}", count(lost))),
+        (None, Some(missing), _) => Some(format!("missing {}", count(missing))),
+        (None, None, Some(capture)) => Some(format!(
+            "dropped by kernel {}",
+            count(capture.kernel_drop_frames)
+        )),
+        (None, None, None) => None,
+    }
 }
 
 /// New and failed connections of the interval, those open, requests, and how long answers took.

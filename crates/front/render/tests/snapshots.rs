@@ -133,20 +133,20 @@ fn live_lines_of_all_widths() {
         phase: Phase::Drain,
         progress: Some(0.999_9),
         offered_pps: Some(0.0),
-        ..running
+        ..running.clone()
     };
     let mut done = Snapshot {
         phase: Phase::Done,
         progress: Some(1.0),
         missing_frames: Some(1_000),
-        ..running
+        ..running.clone()
     };
     done.totals.lost_frames = Some(1_000);
     let rx = Snapshot {
         progress: None,
         offered_pps: None,
         missing_frames: None,
-        ..running
+        ..running.clone()
     };
     let mut text = String::new();
     for (width, unicode) in [

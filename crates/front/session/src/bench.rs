@@ -6,10 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,16 +14,13 @@ use wb_bench::{
     Bench, Event, Ran, Reading,
     lb::{self, LbEnd},
 };
-use wb_host::{
-    clock::{monotonic_ns, wall_ns},
-    probe::Probe,
-};
+use wb_host::clock::{monotonic_ns, wall_ns};
 use wb_model::{
     Plan, PlanError, Verdict,
-    bench::{LB_REPORT_SCHEMA, LbLimit, LbPlan, LbReport, LbResult, ProbeReport},
+    bench::{LB_REPORT_SCHEMA, LbLimit, LbPlan, LbReport, LbResult},
 };
 
-use crate::{End, Environment, Extras, StartError, View, prepare, rfc3339};
+use crate::{End, Environment, Extras, StartError, View, prepare, probes::Watched, rfc3339};
 
 /// How often a pause looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
@@ -55,39 +49,17 @@ impl LbFinished {
     }
 }
 
-/// A probe and how it did.
-struct Watched {
-    probe: Probe,
-    record: Mutex<ProbeReport>,
-}
-
-impl Watched {
-    fn read_into(&self, reading: &mut Reading) {
-        let sample = self.probe.read();
-        let mut record = self
-            .record
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        record.readings += 1;
-        match sample {
-            Ok(sample) => {
+fn read_all(probes: &[Watched]) -> Reading {
+    let mut reading = Reading::default();
+    for probe in probes {
+        match probe.read() {
+            Some(sample) => {
                 reading.counters.extend(sample.counters);
                 reading.gauges.extend(sample.gauges);
             }
-            Err(error) => {
-                reading.failed += 1;
-                record.failures += 1;
-                record.last_failure = Some(error.to_string());
-            }
+            None => reading.failed += 1,
         }
     }
-}
-
-fn read_all(probes: &[Watched]) -> Reading {
-    let mut reading = Reading::default();
-    probes
-        .iter()
-        .for_each(|probe| probe.read_into(&mut reading));
     reading
 }
 
@@ -193,7 +165,7 @@ pub fn run_lb(
     let (begin, started) = (monotonic_ns(), rfc3339(wall_ns()));
     let mut ports = Ports {
         environment,
-        probes: open_probes(plan)?,
+        probes: Watched::open(&plan.device.probes, "device.probe")?,
         every: plan.device.every.0,
         warnings: BTreeSet::new(),
         observe,
@@ -210,10 +182,6 @@ pub fn run_lb(
         LbEnd::Failed(Trouble::Fault(text)) => End::Fault(text),
     };
     let (verdict, reason) = verdict(plan, &run.results, &end);
-    let records = ports.probes.into_iter().map(|probe| {
-        let record = probe.record.into_inner();
-        record.unwrap_or_else(std::sync::PoisonError::into_inner)
-    });
     let report = LbReport {
         schema: LB_REPORT_SCHEMA.to_owned(),
         kind: "bench lb".to_owned(),
@@ -223,29 +191,10 @@ pub fn run_lb(
         elapsed_ns: monotonic_ns().saturating_sub(begin),
         plan: plan.clone(),
         results: run.results,
-        probes: records.collect(),
+        probes: ports.probes.iter().map(Watched::report).collect(),
         warnings: ports.warnings.into_iter().chain(run.warnings).collect(),
     };
     Ok(LbFinished { report, end })
-}
-
-fn open_probes(plan: &LbPlan) -> Result<Vec<Watched>, StartError> {
-    let open = |(n, plan)| {
-        let probe = Probe::new(plan)
-            .map_err(|e| StartError::stream(format!("device.probe {}", n + 1), e.to_string()))?;
-        let record = ProbeReport {
-            name: probe.name().to_owned(),
-            command: probe.command(),
-            readings: 0,
-            failures: 0,
-            last_failure: None,
-        };
-        Ok(Watched {
-            probe,
-            record: Mutex::new(record),
-        })
-    };
-    plan.device.probes.iter().enumerate().map(open).collect()
 }
 
 fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {

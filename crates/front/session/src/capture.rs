@@ -21,7 +21,7 @@ use wb_host::{
     user::Kept,
 };
 use wb_model::{
-    Driver, Phase, Plan, PortPlan, Snapshot, Totals,
+    CaptureLive, Driver, Phase, Plan, PortPlan, Snapshot, Totals,
     capture::{CaptureJob, CaptureOutput, Direction, Stamps},
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
@@ -96,6 +96,7 @@ pub(crate) struct Captures {
     before: Vec<BTreeMap<String, u64>>,
     start_ns: u64,
     sampled_ns: u64,
+    sampled: ReaderSnapshot,
     /// When interfaces were asked last, for the statistics in the files.
     told_ns: u64,
     next_file: u64,
@@ -196,6 +197,7 @@ impl Captures {
             before: Vec::new(),
             start_ns: 0,
             sampled_ns: 0,
+            sampled: ReaderSnapshot::default(),
             told_ns: 0,
             next_file: u64::MAX,
             readers: Workers::new(&none),
@@ -491,6 +493,10 @@ impl OnQueue for Read {
     }
 }
 
+fn rate(now: u64, before: u64, interval_ns: u64) -> Option<f64> {
+    crate::clock::rate(now.saturating_sub(before), interval_ns)
+}
+
 /// How often the interfaces are asked for what they dropped, for the statistics in the files, ns.
 const TELL_NS: u64 = 1_000_000_000;
 
@@ -640,31 +646,33 @@ impl Engine for Captures {
         self.sampled_ns = now;
         let elapsed_ns = now.saturating_sub(self.start_ns);
         let whole = self.job.duration.map(|d| d.as_nanos().max(1));
+        let phase = match self.control.stopped() {
+            true => Phase::Drain,
+            false => Phase::Running,
+        };
+        let snapshot = Snapshot {
+            progress: whole.map(|w| (elapsed_ns as f64 / w as f64).min(1.0)),
+            totals: Totals {
+                received_frames: Some(total.read_frames),
+                rx_dropped_frames: Some(total.dropped_frames),
+                received_octets: Some(total.read_octets),
+                ..Totals::default()
+            },
+            received_pps: rate(total.read_frames, self.sampled.read_frames, interval_ns),
+            received_l2_bps: rate(total.read_octets, self.sampled.read_octets, interval_ns)
+                .map(|octets| 8.0 * octets),
+            capture: Some(CaptureLive {
+                read_frames: total.read_frames,
+                kernel_drop_frames: total.dropped_frames,
+                written_frames: counters.written_frames,
+                file_octets: counters.file_octets,
+            }),
+            ..Snapshot::at(elapsed_ns, interval_ns, phase)
+        };
+        self.sampled = total;
         Sample {
             capture: Some(counters),
-            ..Snapshot {
-                elapsed_ns,
-                interval_ns,
-                phase: match self.control.stopped() {
-                    true => Phase::Drain,
-                    false => Phase::Running,
-                },
-                progress: whole.map(|w| (elapsed_ns as f64 / w as f64).min(1.0)),
-                totals: Totals {
-                    received_frames: Some(total.passed_frames),
-                    rx_dropped_frames: Some(total.dropped_frames),
-                    ..Totals::default()
-                },
-                offered_pps: None,
-                received_pps: None,
-                offered_l2_bps: None,
-                received_l2_bps: None,
-                missing_frames: None,
-                latency_mean_ns: None,
-                load: None,
-                socket: None,
-            }
-            .into()
+            ..snapshot.into()
         }
     }
 

@@ -634,10 +634,8 @@ impl Live {
         let interval = now.saturating_sub(self.last_ns).max(1);
         let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
         let (last, last_watched) = (self.last, self.last_watched);
+        let elapsed = now.saturating_sub(self.start_ns);
         let snapshot = Snapshot {
-            elapsed_ns: now.saturating_sub(self.start_ns),
-            interval_ns: interval,
-            phase,
             totals: Totals {
                 offered_frames: sends.then_some(sum.offered_frames),
                 offered_octets: sends.then_some(sum.offered_octets),
@@ -660,11 +658,7 @@ impl Live {
                 .then(|| per_second(watched.1, last_watched.1))
                 .flatten()
                 .map(|octets| 8.0 * octets),
-            progress: None,
-            missing_frames: None,
-            load: None,
-            socket: None,
-            latency_mean_ns: None,
+            ..Snapshot::at(elapsed, interval, phase)
         };
         (self.last, self.last_watched, self.last_ns) = (sum, watched, now);
         snapshot

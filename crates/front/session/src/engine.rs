@@ -8,6 +8,7 @@ use std::{
 
 use wb_model::{
     Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
+    bench::ProbeReport,
     load::LoadReport,
     report::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
@@ -130,6 +131,7 @@ pub(crate) struct Settled {
     pub(crate) capture: Option<CaptureReport>,
     pub(crate) load: Option<LoadReport>,
     pub(crate) socket: Option<SocketReport>,
+    pub(crate) probes: Vec<ProbeReport>,
     /// The criteria that judge it, and how each came out.
     pub(crate) criteria: Vec<CriterionReport>,
     pub(crate) lateness: LatenessReport,

@@ -21,6 +21,7 @@ mod machine;
 mod ports;
 mod prepare;
 mod presence;
+mod probes;
 mod report;
 mod run;
 mod settle;

@@ -27,6 +27,7 @@ use crate::{
     load,
     ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     presence::{Attendant, Path, Question, attend, customary_router, multicast_mac, resolve},
+    probes::Probes,
     run::Prepared,
     sharing,
     socket::{self, Sockets},
@@ -204,6 +205,9 @@ pub fn prepare(
         let sockets = Sockets::open(&part, progress, control, &environment.signals)?;
         prepared.addresses = sockets.addresses();
         engines.push(Box::new(sockets));
+    }
+    if plan.has(JobKind::Probe) {
+        engines.push(Box::new(Probes::open(&plan)?));
     }
     // Last, as it may give up the privileges of the process.
     if plan.has(JobKind::Capture) {

@@ -43,6 +43,7 @@ pub(crate) fn report(
         sum.capture = sum.capture.or(other.capture);
         sum.load = sum.load.or(other.load);
         sum.socket = sum.socket.or(other.socket);
+        sum.probes.append(&mut other.probes);
         warnings.append(&mut other.warnings);
     }
     for port in &mut sum.ports {
@@ -76,6 +77,7 @@ pub(crate) fn report(
         capture: sum.capture,
         load: sum.load,
         socket: sum.socket,
+        probes: sum.probes,
         lateness,
         clock,
         warnings,

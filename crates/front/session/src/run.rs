@@ -364,6 +364,8 @@ impl View {
         own.totals.connections = own.totals.connections.or(other.totals.connections);
         own.load = own.load.or(other.load);
         own.socket = own.socket.or(other.socket);
+        own.capture = own.capture.or(other.capture);
+        own.probes.extend(other.probes);
         self.load = self.load.take().or(sample.load);
         self.capture = self.capture.take().or(sample.capture);
     }

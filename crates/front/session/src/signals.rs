@@ -100,6 +100,11 @@ impl Signals {
         Self::default()
     }
 
+    /// As if this signal had come: for whoever runs a plan within a program of his own.
+    pub fn raise(&self, signal: i32) {
+        self.note(signal);
+    }
+
     fn note(&self, signal: i32) -> u32 {
         let _ = self
             .first

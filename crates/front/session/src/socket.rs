@@ -17,7 +17,7 @@ use std::{
 
 use wb_host::{Ethtool, Namespace, Netlink, user::Kept};
 use wb_model::{
-    Lateness, Phase, Plan, Snapshot, Totals,
+    Lateness, Phase, Plan, Snapshot,
     socket::{
         Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
         SocketServerJob, SocketStage,
@@ -138,22 +138,13 @@ impl Sockets {
     fn snapshot(&self, now: u64, phase: Phase, live: Option<SocketLive>) -> Snapshot {
         let interval_s = live.map_or(0.0, |live| live.interval_s);
         let jobs = live.map_or(1, |live| live.jobs);
+        let elapsed_ns = now.saturating_sub(self.start_ns);
         Snapshot {
-            elapsed_ns: now.saturating_sub(self.start_ns),
-            interval_ns: (interval_s * 1e9) as u64,
-            phase,
             progress: live
                 .filter(|_| jobs > 1)
                 .map(|live| f64::from(live.job) / f64::from(jobs)),
-            totals: Totals::default(),
-            offered_pps: None,
-            received_pps: None,
-            offered_l2_bps: None,
-            received_l2_bps: None,
-            missing_frames: None,
-            latency_mean_ns: None,
-            load: None,
             socket: live,
+            ..Snapshot::at(elapsed_ns, (interval_s * 1e9) as u64, phase)
         }
     }
 }

@@ -406,13 +406,11 @@ impl Live {
         let unique = sum.received_frames.saturating_sub(sum.duplicate_frames);
         let samples = sum.latency_samples.saturating_sub(last.latency_samples);
         let (sends, receives) = (self.sends, self.receives);
+        let elapsed = now.saturating_sub(self.start_ns);
         let snapshot = Snapshot {
-            elapsed_ns: now.saturating_sub(self.start_ns),
-            interval_ns: interval,
-            phase,
             progress: self
                 .whole_ns
-                .map(|w| (now.saturating_sub(self.start_ns) as f64 / w.max(1) as f64).min(1.0)),
+                .map(|w| (elapsed as f64 / w.max(1) as f64).min(1.0)),
             totals: Totals {
                 offered_frames: sends.then_some(sum.offered_frames),
                 offered_octets: sends.then_some(sum.offered_octets),
@@ -442,11 +440,10 @@ impl Live {
                 .flatten()
                 .map(|octets| 8.0 * octets),
             missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
-            load: None,
-            socket: None,
             latency_mean_ns: (samples > 0).then(|| {
                 sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
             }),
+            ..Snapshot::at(elapsed, interval, phase)
         };
         (self.last, self.last_ns) = (sum, now);
         snapshot

@@ -85,7 +85,7 @@ impl LbPlan {
     }
 }
 
-fn probe_problems(probe: &ProbePlan) -> Vec<String> {
+pub(crate) fn probe_problems(probe: &ProbePlan) -> Vec<String> {
     let mut found = Vec::new();
     let mut forbid = |wrong: bool, what: &str| {
         if wrong {

@@ -216,7 +216,7 @@ impl CounterPair {
 }
 
 /// How a probe did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     /// The first word of its counters' names.
     pub name: String,
@@ -228,4 +228,13 @@ pub struct ProbeReport {
     pub failures: u64,
     /// What the last failure was.
     pub last_failure: Option<String>,
+    /// Its counters before the first frame.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub before: BTreeMap<String, u64>,
+    /// Its counters after the last frame.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub after: BTreeMap<String, u64>,
+    /// The highest that each value had which rises and falls.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub highest: BTreeMap<String, u64>,
 }

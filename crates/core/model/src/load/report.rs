@@ -200,7 +200,7 @@ pub struct LoadWorkerReport {
 }
 
 /// Where a load is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadStage {
     /// Not begun; servers answer already.
@@ -219,7 +219,7 @@ pub enum LoadStage {
 }
 
 /// Connections in a snapshot: of all clients, or, without clients, of all servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadLive {
     /// Where it is.
     pub phase: LoadStage,

@@ -19,6 +19,7 @@ mod load_interop;
 mod load_path;
 mod load_recipes;
 mod load_words;
+mod mix;
 mod netperf;
 mod pktgen;
 mod plans;

@@ -2,10 +2,12 @@
 //!
 //! Each section is a file; this one puts them in order.
 
+mod capture;
 mod counts;
 mod load;
 mod plan;
 mod ports;
+mod probes;
 mod rates;
 pub mod socket;
 mod times;
@@ -64,7 +66,13 @@ pub fn report(report: &Report, options: &Options) -> String {
             workers::streams(&mut page, &job.streams);
         }
     }
-    let frames = report.load.is_none() && report.socket.is_none();
+    capture::section(&mut page, report.capture.as_ref());
+    probes::section(&mut page, &report.probes, options.verbose);
+    let others = report.load.is_some()
+        || report.socket.is_some()
+        || report.capture.is_some()
+        || !report.probes.is_empty();
+    let frames = !others || !report.jobs.is_empty();
     if report.jobs.len() != 1 && frames {
         page.head(if report.jobs.is_empty() {
             "counts"

@@ -245,6 +245,7 @@ pub(crate) fn lossy() -> Report {
         capture: None,
         load: None,
         socket: None,
+        probes: Vec::new(),
         lateness: Default::default(),
         clock: clock(),
         warnings: vec![
@@ -396,9 +397,6 @@ pub(crate) fn faulted() -> Report {
 
 pub(crate) fn snapshot() -> Snapshot {
     Snapshot {
-        elapsed_ns: 3_000_000_000,
-        interval_ns: 1_000_000_000,
-        phase: Phase::Running,
         progress: Some(0.6),
         totals: Totals {
             offered_frames: Some(300_000),
@@ -411,7 +409,6 @@ pub(crate) fn snapshot() -> Snapshot {
         received_l2_bps: Some(51_097_600.0),
         missing_frames: Some(600),
         latency_mean_ns: Some(6_575.0),
-        load: None,
-        socket: None,
+        ..Snapshot::at(3_000_000_000, 1_000_000_000, Phase::Running)
     }
 }

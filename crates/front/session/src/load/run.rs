@@ -370,16 +370,14 @@ impl Live {
         let samples = sum.request.count - self.last.request.count;
         let elapsed = now.saturating_sub(self.start_ns);
         let totals = connections(c);
+        let phase = match sum.phase {
+            LoadPhase::Ready | LoadPhase::Wait => Phase::Preparing,
+            LoadPhase::Ramp => Phase::Ramp,
+            LoadPhase::Steady => Phase::Running,
+            LoadPhase::Drain => Phase::Drain,
+            LoadPhase::Done => Phase::Done,
+        };
         Snapshot {
-            elapsed_ns: elapsed,
-            interval_ns: interval,
-            phase: match sum.phase {
-                LoadPhase::Ready | LoadPhase::Wait => Phase::Preparing,
-                LoadPhase::Ramp => Phase::Ramp,
-                LoadPhase::Steady => Phase::Running,
-                LoadPhase::Drain => Phase::Drain,
-                LoadPhase::Done => Phase::Done,
-            },
             progress: self
                 .whole_ns
                 .map(|w| (elapsed as f64 / w.max(1) as f64).min(1.0)),
@@ -396,9 +394,6 @@ impl Live {
             received_pps: Some(per_second(c.rx_of_load().0, last.rx_of_load().0)),
             offered_l2_bps: Some(8.0 * per_second(tx(sum), tx(&self.last))),
             received_l2_bps: Some(8.0 * per_second(rx(sum), rx(&self.last))),
-            missing_frames: None,
-            latency_mean_ns: None,
-            socket: None,
             load: Some(LoadLive {
                 phase: stage(sum.phase),
                 totals,
@@ -411,6 +406,7 @@ impl Live {
                     sum.request.sum.wrapping_sub(self.last.request.sum) as f64 / samples as f64
                 }),
             }),
+            ..Snapshot::at(elapsed, interval, phase)
         }
     }
 }

@@ -1,0 +1,224 @@
+//! Jobs of several kinds in one plan, over the same two ports: a load through a router, a tagged stream beside
+//! it, a capture of what the router emits, and a probe of its counters.
+
+use std::{fs, path::Path, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use wb_wire::protocol;
+
+use crate::kit::{Lab, Running, assert_adds_up, privileged, run, system};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The plan for a lab; the capture goes into `folder`.
+fn plan(lab: &Lab, folder: &TempDir, seconds: u32, criteria: &str) -> String {
+    let (near, far, dut) = (lab.a0(), lab.b0(), lab.node("dut"));
+    let file = folder.path().join("far.pcap");
+    let text = format!(
+        r#"
+criteria = [{criteria}]
+
+[[port]]
+name = "near"
+locator = "{near}"
+
+[[port]]
+name = "far"
+locator = "{far}"
+
+[[traffic]]
+name = "stream"
+tx = "near"
+rx = "far"
+duration = "{seconds}s"
+catch_up = "10s"
+[[traffic.stream]]
+rate = "5kpps"
+size = 128
+
+[[load]]
+name = "clients"
+port = "near"
+end = "client"
+clients = ["198.18.1.10-198.18.1.20"]
+servers = ["198.19.1.10"]
+rate = {{ cps = 500 }}
+shape = {{ duration = "{seconds}s" }}
+requests = 1
+
+[[load]]
+name = "servers"
+port = "far"
+end = "server"
+servers = ["198.19.1.10"]
+answer = {{ http = 200 }}
+
+[[capture]]
+ports = ["far"]
+direction = "in"
+output = {{ path = {file:?} }}
+
+[[probe]]
+kind = "netdev"
+node = "{dut}"
+"#
+    );
+    let path = folder.path().join("mix.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Frames of a capture with this protocol and destination port.
+fn kept(folder: &TempDir, wanted: u8, port: u16) -> u64 {
+    let bytes = fs::read(folder.path().join("far.pcap")).unwrap();
+    let records = wb_pcapng::Reader::new(&bytes).unwrap().map(Result::unwrap);
+    let frames = records.filter(|record| {
+        let frame = &record.captured;
+        let is_ip = frame[12..14] == [8, 0] && frame[23] == wanted;
+        is_ip && frame[36..38] == port.to_be_bytes()
+    });
+    frames.count() as u64
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Every section is there and adds up, and the file holds what both jobs say arrived.
+fn check(report: &Value, folder: &TempDir) {
+    assert_adds_up(report);
+    let stream = &report["jobs"][0]["totals"];
+    let received = number(&stream["received_frames"]);
+    let missing = number(&stream["lost_frames"]);
+    assert_eq!(number(&stream["offered_frames"]), received + missing);
+    assert_eq!(received, kept(folder, protocol::UDP, 7), "{stream}");
+    for job in report["load"]["jobs"].as_array().unwrap() {
+        let of = |key: &str| number(&job["totals"][format!("{key}_connections")]);
+        let ended = of("completed") + of("failed") + of("open");
+        assert_eq!(of("attempted"), ended, "{job}");
+    }
+    let servers = &report["load"]["jobs"][1];
+    assert_eq!(servers["end"], "server");
+    let arrived = number(&servers["frames"]["received_frames"]);
+    assert_eq!(arrived, kept(folder, protocol::TCP, 80), "{servers}");
+    let capture = &report["capture"];
+    assert_eq!(capture["exact"], true, "{capture}");
+    assert_eq!(capture["kernel_drop_frames"], 0, "{capture}");
+    let probe = &report["probes"][0];
+    assert!(number(&probe["readings"]) >= 2, "{probe}");
+    assert_eq!(probe["failures"], 0, "{probe}");
+    let rose = |key: &str| number(&probe["after"][key]) - number(&probe["before"][key]);
+    assert!(
+        rose("netdev.db.tx_packets") >= received + arrived,
+        "{probe}"
+    );
+}
+
+fn report_of(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &["--limit", "100mbit"]);
+    let folder = TempDir::new().unwrap();
+    let criteria = r#""traffic.loss<=0%", "load.failed<=0%", "capture.loss<=0%", "unsent<=100%""#;
+    let refused = plan(&lab, &folder, 2, criteria);
+    let output = run(&["run", &refused]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("traffic.unsent<=100% or load.unsent"),
+        "{text}"
+    );
+
+    let criteria = criteria.rsplit_once(", ").unwrap().0;
+    let path = plan(&lab, &folder, 2, criteria);
+    let output = run(&["run", &path, "--json", "-q"]);
+    let report = report_of(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", report["reason"]);
+    check(&report, &folder);
+    assert_eq!(report["totals"]["offered_frames"], 10_000);
+    assert_eq!(report["totals"]["attempted_connections"], 1_000);
+
+    // The report's plan is a plan, and the text has a part for each job.
+    let again = folder.path().join("again.json");
+    fs::write(&again, report["plan"].to_string()).unwrap();
+    let output = run(&["run", again.to_str().unwrap(), "-q", "-v"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for part in [
+        "stream: near -> far",
+        "clients: TCP client",
+        "capture\n",
+        "probe netdev",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+#[test]
+fn a_criterion_that_fails_is_named() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let folder = TempDir::new().unwrap();
+    let path = plan(&lab, &folder, 1, r#""traffic.loss<=0%", "load.max<=1ns""#);
+    let output = run(&["run", &path, "--json", "-q"]);
+    let report = report_of(&output.stdout);
+    check(&report, &folder);
+    assert_eq!(output.status.code(), Some(1), "{}", report["reason"]);
+    assert_eq!(report["reason"], "did not hold: load.max<=1ns");
+}
+
+/// Runs the plan and does something in the middle.
+fn disturbed(lab: &Lab, path: &str, disturb: impl FnOnce(&Running)) -> (Option<i32>, Value) {
+    let running = Running::start(&["run", path, "--json", "-q"]);
+    let file = Path::new(path).with_file_name("far.pcap");
+    crate::kit::eventually("frames are kept", || {
+        fs::metadata(&file).is_ok_and(|m| m.len() > 100_000)
+    });
+    disturb(&running);
+    let output = running.finish(PATIENCE);
+    let report = report_of(&output.stdout);
+    let _ = lab;
+    (output.status.code(), report)
+}
+
+#[test]
+fn an_interrupted_mix_adds_up() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let folder = TempDir::new().unwrap();
+    let path = plan(&lab, &folder, 60, "");
+    let (code, report) = disturbed(&lab, &path, |running| running.signal(Signal::INT));
+    assert_eq!(code, Some(130), "{}", report["reason"]);
+    assert_eq!(report["verdict"], "incomplete");
+    check(&report, &folder);
+}
+
+#[test]
+fn a_mix_whose_link_goes_down_adds_up() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let folder = TempDir::new().unwrap();
+    let path = plan(&lab, &folder, 4, "");
+    let dut = lab.node("dut");
+    let (_, report) = disturbed(&lab, &path, |_| {
+        system("ip", &["-n", &dut, "link", "set", "db", "down"]);
+        std::thread::sleep(Duration::from_millis(500));
+        system("ip", &["-n", &dut, "link", "set", "db", "up"]);
+    });
+    check(&report, &folder);
+    assert!(number(&report["totals"]["lost_frames"]) > 0, "{report}");
+}

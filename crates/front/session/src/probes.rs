@@ -1,0 +1,232 @@
+//! Probes of the device: commands that show its counters, read before the first frame, at each interval,
+//! and after the last. A reading that fails is counted and ends nothing.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use wb_host::probe::{Probe, Sample as Reading};
+use wb_model::{
+    Phase, Plan, ProbeLive, Snapshot,
+    bench::{ProbePlan, ProbeReport},
+};
+
+use crate::{
+    StartError,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    ports::OpenPort,
+    workers::Workers,
+};
+
+/// How often the thread that reads looks whether it is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A probe and how it did.
+pub(crate) struct Watched {
+    probe: Probe,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    report: ProbeReport,
+    gauges: BTreeMap<String, u64>,
+}
+
+impl Watched {
+    /// Opens the probes of a plan. `place` is where they stand there.
+    ///
+    /// # Errors
+    /// With the first that cannot be.
+    pub(crate) fn open(plans: &[ProbePlan], place: &str) -> Result<Vec<Self>, StartError> {
+        let open = |(n, plan)| {
+            let probe = Probe::new(plan)
+                .map_err(|e| StartError::stream(format!("{place} {}", n + 1), e.to_string()))?;
+            let report = ProbeReport {
+                name: probe.name().to_owned(),
+                command: probe.command(),
+                ..ProbeReport::default()
+            };
+            Ok(Self {
+                probe,
+                record: Mutex::new(Record {
+                    report,
+                    ..Record::default()
+                }),
+            })
+        };
+        plans.iter().enumerate().map(open).collect()
+    }
+
+    /// Reads it once more; none where that fails.
+    pub(crate) fn read(&self) -> Option<Reading> {
+        let read = self.probe.read();
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.note(read.as_ref().map_err(ToString::to_string));
+        read.ok()
+    }
+
+    /// How it did.
+    pub(crate) fn report(&self) -> ProbeReport {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.report.clone()
+    }
+
+    fn live(&self) -> ProbeLive {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = &record.report;
+        let risen = |(name, after): (&String, &u64)| {
+            let before = report.before.get(name).copied().unwrap_or(0);
+            (name.clone(), after.saturating_sub(before))
+        };
+        ProbeLive {
+            name: report.name.clone(),
+            failures: report.failures,
+            counters: report.after.iter().map(risen).collect(),
+            gauges: record.gauges.clone(),
+        }
+    }
+}
+
+impl Record {
+    fn note(&mut self, read: Result<&Reading, String>) {
+        let report = &mut self.report;
+        report.readings += 1;
+        match read {
+            Ok(reading) => {
+                if report.before.is_empty() {
+                    report.before.clone_from(&reading.counters);
+                }
+                report.after.clone_from(&reading.counters);
+                for (name, value) in &reading.gauges {
+                    let highest = report.highest.entry(name.clone()).or_default();
+                    *highest = (*highest).max(*value);
+                }
+                self.gauges.clone_from(&reading.gauges);
+            }
+            Err(error) => {
+                report.failures += 1;
+                report.last_failure = Some(error);
+            }
+        }
+    }
+}
+
+/// All probes of a run.
+pub(crate) struct Probes {
+    every: Duration,
+    watched: Arc<Vec<Watched>>,
+    worker: Workers<()>,
+    stop: Arc<AtomicBool>,
+    /// Without a last reading.
+    hurry: Arc<AtomicBool>,
+    start_ns: u64,
+}
+
+impl Probes {
+    /// Opens the probes of the plan and reads each of them: what is there before the run.
+    ///
+    /// # Errors
+    /// With the first that cannot be.
+    pub(crate) fn open(plan: &Plan) -> Result<Self, StartError> {
+        let watched = Watched::open(&plan.probes, "probe")?;
+        for probe in &watched {
+            probe.read();
+        }
+        Ok(Self {
+            every: Duration::from_nanos(plan.interval.as_nanos()),
+            watched: Arc::new(watched),
+            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
+            stop: Arc::new(AtomicBool::new(false)),
+            hurry: Arc::new(AtomicBool::new(false)),
+            start_ns: 0,
+        })
+    }
+}
+
+/// Reads all at an interval until it is to stop, and then once more.
+fn follow(probes: &[Watched], every: Duration, stop: &AtomicBool, hurry: &AtomicBool) {
+    let mut next = Instant::now() + every;
+    while !stop.load(Ordering::Acquire) {
+        if Instant::now() >= next {
+            next = Instant::now() + every;
+            probes.iter().for_each(|probe| drop(probe.read()));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    if !hurry.load(Ordering::Acquire) {
+        probes.iter().for_each(|probe| drop(probe.read()));
+    }
+}
+
+impl Engine for Probes {
+    fn ports(&self) -> &[OpenPort] {
+        &[]
+    }
+
+    fn only_listens(&self) -> bool {
+        true
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.worker = Workers::new(launch.faulted);
+        let (probes, every) = (Arc::clone(&self.watched), self.every);
+        let (stop, hurry) = (Arc::clone(&self.stop), Arc::clone(&self.hurry));
+        let work = move || follow(&probes, every, &stop, &hurry);
+        self.worker.spawn_plain("wb-probes".to_owned(), work)
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.hurry.fetch_or(how == Stop::Now, Ordering::AcqRel);
+        self.stop.store(true, Ordering::Release);
+    }
+
+    fn state(&mut self, _now: u64) -> State {
+        match self.worker.all_over() {
+            true => State::Over,
+            false => State::Running,
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let elapsed_ns = now.saturating_sub(self.start_ns);
+        let interval_ns = self.every.as_nanos() as u64;
+        Sample::from(Snapshot {
+            probes: self.watched.iter().map(Watched::live).collect(),
+            ..Snapshot::at(elapsed_ns, interval_ns, Phase::Running)
+        })
+    }
+
+    fn join(&mut self) -> Option<String> {
+        let ended = self.worker.join();
+        ended
+            .contains(&None)
+            .then(|| "the thread that reads the probes panicked".to_owned())
+    }
+
+    fn settle(&mut self, _ended: &Ended) -> Settled {
+        let probes: Vec<ProbeReport> = self.watched.iter().map(Watched::report).collect();
+        let failed = |p: &&ProbeReport| p.failures > 0;
+        let warnings = probes.iter().filter(failed).map(|p| {
+            let why = p.last_failure.as_deref().unwrap_or_default();
+            format!(
+                "probe {}: {} of {} readings failed: {why}",
+                p.name, p.failures, p.readings
+            )
+        });
+        Settled {
+            warnings: warnings.collect(),
+            probes,
+            ..Settled::default()
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Every end of every kind of run, and of mixes, on ports in memory: what was counted adds up, and the
+//! verdict says how it ended. Needs no privileges.
+
+use std::{net::TcpListener, thread, time::Duration};
+
+use wb_model::{Plan, Report, Verdict, text::plan_from_toml};
+use wb_session::{End, Environment, Extras, Finished, Signals, View, prepare};
+
+const TRAFFIC: &str = r#"
+[[port]]
+name = "t1"
+locator = "memory:t"
+[[port]]
+name = "t2"
+locator = "memory:t"
+[[traffic]]
+tx = "t1"
+rx = "t2"
+duration = "LONG"
+catch_up = "10s"
+[[traffic.stream]]
+rate = "2kpps"
+"#;
+const LOAD: &str = r#"
+[[port]]
+name = "l1"
+locator = "memory:l"
+[[port]]
+name = "l2"
+locator = "memory:l"
+[[load]]
+port = "l1"
+end = "client"
+clients = ["198.18.1.2"]
+servers = ["198.19.1.2"]
+requests = 1
+rate = { cps = 200 }
+shape = { duration = "LONG" }
+[[load]]
+port = "l2"
+end = "server"
+servers = ["198.19.1.2"]
+"#;
+const DEVICES: &str = r#"
+[[port]]
+name = "d1"
+locator = "memory:d"
+[[port]]
+name = "d2"
+locator = "memory:d"
+[[device]]
+port = "d1"
+cpu = 0
+settings = { name = "d1", count = COUNT, delay = "1000000", dst_min = "198.19.0.1" }
+[[watch]]
+port = "d2"
+mode = "time"
+"#;
+const CAPTURE: &str = r#"
+[[port]]
+name = "c1"
+locator = "memory:c"
+[[capture]]
+ports = ["c1"]
+"#;
+const PROBE: &str = r#"
+[[probe]]
+kind = "command"
+name = "p"
+command = "echo seen 7"
+counters = { seen = "seen (\\d+)" }
+"#;
+
+fn socket(port: u16) -> String {
+    format!(
+        "[[socket]]\ncontrol = {{ server = \"127.0.0.1\", port = {port} }}\n\
+         duration = \"LONG\"\n"
+    )
+}
+
+fn plan(parts: &[&str], long: &str, criteria: &str) -> Plan {
+    let count = if long.ends_with("ms") { "300" } else { "0" };
+    let text = format!(
+        "schema = \"wirebench.plan/1\"\ninterval = \"100ms\"\ncriteria = [{criteria}]\n{}",
+        parts.concat().replace("LONG", long).replace("COUNT", count)
+    );
+    plan_from_toml("ends", &text).unwrap()
+}
+
+/// All sums of the report.
+fn check(report: &Report) {
+    assert!(report.totals.adds_up(), "{:?}", report.totals);
+    for job in &report.jobs {
+        assert!(job.totals.adds_up(), "{:?}", job.totals);
+    }
+    for job in report.load.iter().flat_map(|load| &load.jobs) {
+        assert!(job.totals.adds_up(), "{:?}", job.totals);
+    }
+    assert!(report.capture.iter().all(|capture| capture.exact));
+}
+
+/// Runs it; after `patience` the signals come.
+fn finish(plan: Plan, signals: &[i32], patience: Duration) -> (Finished, usize) {
+    let environment = Environment {
+        signals: Signals::none(),
+        ..Environment::default()
+    };
+    let prepared = prepare(plan, &environment, Extras::default()).unwrap();
+    let mut views = 0;
+    let (raised, signals) = (environment.signals.clone(), signals.to_vec());
+    let interrupt = thread::spawn(move || {
+        for signal in signals {
+            thread::sleep(patience);
+            raised.raise(signal);
+        }
+    });
+    let finished = prepared
+        .run(&mut |view: &View| {
+            views += 1;
+            assert!(view.snapshot.totals.adds_up());
+        })
+        .unwrap();
+    interrupt.join().unwrap();
+    check(&finished.report);
+    (finished, views)
+}
+
+const KINDS: [&[&str]; 7] = [
+    &[TRAFFIC],
+    &[LOAD],
+    &[DEVICES],
+    &[TRAFFIC, LOAD],
+    &[TRAFFIC, CAPTURE, PROBE],
+    &[DEVICES, LOAD, CAPTURE],
+    &[TRAFFIC, LOAD, CAPTURE, PROBE],
+];
+
+#[test]
+fn what_ends_by_itself_takes_those_that_listen_with_it() {
+    for parts in KINDS {
+        let (finished, views) = finish(plan(parts, "300ms", ""), &[], Duration::ZERO);
+        let report = &finished.report;
+        assert_eq!(finished.end, End::Completed, "{parts:?}");
+        assert_eq!(
+            report.verdict,
+            Verdict::Pass,
+            "{parts:?}: {}",
+            report.reason
+        );
+        assert!(views >= 2, "{parts:?}: {views} views");
+        assert_eq!(report.load.is_some(), parts.contains(&LOAD));
+        assert_eq!(report.capture.is_some(), parts.contains(&CAPTURE));
+        assert_eq!(report.probes.len(), usize::from(parts.contains(&PROBE)));
+        if parts.contains(&TRAFFIC) {
+            assert_eq!(report.totals.offered_frames, Some(600), "{parts:?}");
+            assert_eq!(report.totals.lost_frames, Some(0), "{parts:?}");
+        }
+        if parts.contains(&LOAD) {
+            let connections = report.totals.connections.unwrap();
+            assert_eq!(connections.completed_connections, 60, "{parts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_all_in_order_and_a_second_one_at_once() {
+    for parts in KINDS {
+        for signals in [&[2][..], &[15, 15]] {
+            let patience = Duration::from_millis(300);
+            let (finished, _) = finish(plan(parts, "60s", ""), signals, patience);
+            let report = &finished.report;
+            assert_eq!(finished.end, End::Signal(signals[0]), "{parts:?}");
+            // A device without a count goes on until a signal, so that is its end.
+            let verdict = match parts.contains(&DEVICES) {
+                true => Verdict::Pass,
+                false => Verdict::Incomplete,
+            };
+            assert_eq!(report.verdict, verdict, "{parts:?}: {}", report.reason);
+            assert!(report.elapsed_ns < 20_000_000_000, "{parts:?}");
+            if let (Some(load), 1) = (&report.load, signals.len()) {
+                let [client, server] = &load.jobs[..] else {
+                    panic!("{} jobs", load.jobs.len());
+                };
+                assert_eq!(
+                    client.totals.completed_connections, server.totals.completed_connections,
+                    "{parts:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn those_that_only_listen_are_complete_with_a_signal() {
+    for parts in [&[CAPTURE][..], &[PROBE], &[CAPTURE, PROBE]] {
+        let patience = Duration::from_millis(300);
+        let (finished, _) = finish(plan(parts, "60s", ""), &[2], patience);
+        assert_eq!(finished.end, End::Signal(2), "{parts:?}");
+        assert_eq!(finished.report.verdict, Verdict::Pass, "{parts:?}");
+    }
+}
+
+#[test]
+fn a_criterion_that_does_not_hold_is_named() {
+    for (parts, criterion) in [
+        (&[TRAFFIC][..], "max<=1ns"),
+        (&[LOAD], "max<=1ns"),
+        (&[DEVICES], "max<=1ns"),
+        (&[TRAFFIC, LOAD], "load.max<=1ns"),
+        (&[TRAFFIC, LOAD, CAPTURE], "traffic.max<=1ns"),
+        (&[TRAFFIC, CAPTURE, PROBE], "max<=1ns"),
+    ] {
+        // Held, and reported in the plan's order.
+        let own = parts.contains(&CAPTURE).then_some("\"capture.loss<=0%\",");
+        let criteria = format!("{}\"{criterion}\"", own.unwrap_or_default());
+        // Where the machine left us waiting, a time may be ours, and is not held against anybody.
+        let finished = (0..20)
+            .map(|_| finish(plan(parts, "200ms", &criteria), &[], Duration::ZERO).0)
+            .find(|finished| finished.report.lateness.may_have_caused.is_none())
+            .expect("some time of its own");
+        let report = &finished.report;
+        assert_eq!(finished.exit_code(), 1, "{parts:?}: {}", report.reason);
+        assert_eq!(report.reason, format!("did not hold: {criterion}"));
+        let reported: Vec<&str> = report
+            .criteria
+            .iter()
+            .map(|c| c.criterion.as_str())
+            .collect();
+        assert_eq!(reported.last(), Some(&criterion));
+        assert_eq!(reported.len(), 1 + usize::from(own.is_some()));
+    }
+}
+
+#[test]
+fn a_socket_test_that_nobody_answers_is_a_fault_and_the_rest_is_told() {
+    // A port at which nobody listens.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    for beside in [&[][..], &[TRAFFIC], &[LOAD, CAPTURE]] {
+        let socket = socket(port);
+        let parts = [&[socket.as_str()], beside].concat();
+        let (finished, _) = finish(plan(&parts, "300ms", ""), &[], Duration::ZERO);
+        let report = &finished.report;
+        assert!(matches!(finished.end, End::Fault(_)), "{:?}", finished.end);
+        assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
+        assert!(report.socket.as_ref().unwrap().jobs[0].failure.is_some());
+        if beside.contains(&TRAFFIC) {
+            assert_eq!(report.totals.offered_frames, Some(600));
+        }
+    }
+}
