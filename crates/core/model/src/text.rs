@@ -1,4 +1,4 @@
-//! Plans as text: TOML in and out, errors with a caret under the word.
+//! Plans as text: TOML in and out, errors with a caret under the word; JSON, as it stands in reports, in.
 
 use crate::plan::{PLAN_SCHEMA, Plan};
 
@@ -12,17 +12,19 @@ pub struct PlanTextError {
     pub message: String,
 }
 
-/// Reads a plan. `file` is used in messages only.
+/// Reads a plan: JSON if it begins with a brace, else TOML. `file` is used in messages only.
 ///
 /// # Errors
-/// On malformed TOML, unknown keys, values that do not parse, or another schema version.
+/// On malformed text, unknown keys, values that do not parse, or another schema version.
 pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
     let error = |message: String| PlanTextError {
         file: file.to_owned(),
         message,
     };
-    let plan: Plan =
-        toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?;
+    let plan: Plan = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).map_err(|e| error(format!("JSON: {e}")))?,
+        false => toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?,
+    };
     if plan.schema != PLAN_SCHEMA {
         return Err(error(format!(
             "schema is {:?}; this program reads {PLAN_SCHEMA:?}",
@@ -69,6 +71,8 @@ mod tests {
         };
         let text = plan_to_toml(&plan);
         assert_eq!(plan_from_toml("x", &text).unwrap(), plan, "{text}");
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(plan_from_toml("x", &json).unwrap(), plan, "{json}");
     }
 
     #[test]
@@ -83,6 +87,16 @@ mod tests {
         let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
         assert!(
             message.contains("line 3") && message.contains("kpps"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_in_json_has_a_line_and_a_column() {
+        let text = "{\"port\": [],\n \"speeed\": 3}";
+        let message = plan_from_toml("p.json", text).unwrap_err().to_string();
+        assert!(
+            message.contains("speeed") && message.contains("line 2 column"),
             "{message}"
         );
     }
