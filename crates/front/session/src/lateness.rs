@@ -114,11 +114,19 @@ impl Trial<'_> {
                 Some(Charge::Frames { bad, borne })
             }
             Metric::Failed => {
-                let (bad, borne) = count(self.totals.connections?.attempted_connections);
-                Some(Charge::Connections {
-                    bad: self.failed(bad),
-                    borne,
-                })
+                let c = self.totals.connections?;
+                let (bad, borne) = (
+                    c.failed_connections + c.open_connections,
+                    limit * c.attempted_connections as f64,
+                );
+                if bad as f64 > borne {
+                    let bad = self.failed(bad);
+                    return Some(Charge::Connections { bad, borne });
+                }
+                // Only too many requests are without an answer.
+                let bad = c.lost_requests + c.in_flight_requests;
+                let borne = limit / measured * bad as f64;
+                Some(Charge::Connections { bad, borne })
             }
             // Nobody gets a frame twice, in another order, or with an error for our being late.
             Metric::Unsent | Metric::Duplicates | Metric::Reordered | Metric::Errors => None,

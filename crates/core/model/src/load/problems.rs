@@ -17,8 +17,14 @@ pub(crate) fn measures(jobs: &[LoadJob], metric: Metric) -> bool {
     let asks = |job: &&LoadJob| job.is_client() && !job.flood;
     let is_http = |job: &LoadJob| !job.is_udp() && job.reading == LoadReading::Http;
     let mut asking = jobs.iter().filter(asks);
+    let mut clients = jobs.iter().filter(|job| job.is_client()).peekable();
     match metric {
-        Metric::Failed | Metric::Unsent => true,
+        // A flood waits for nothing, so nothing of it fails; nor does a server of UDP know its clients.
+        Metric::Failed => match clients.peek() {
+            Some(_) => asking.next().is_some(),
+            None => jobs.iter().any(|job| !job.is_udp()),
+        },
+        Metric::Unsent => clients.next().is_some(),
         Metric::Reordered => false,
         // Of TCP connections, `failed` tells it.
         Metric::Loss | Metric::Duplicates => asking.any(LoadJob::is_udp),

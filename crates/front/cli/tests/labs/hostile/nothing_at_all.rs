@@ -95,3 +95,60 @@ fn a_count_is_sent_after_a_stall_too() {
         assert_eq!(total(&report, "unsent"), 0);
     }
 }
+
+/// A flow that goes on until the end has got some answer, so it is completed.
+#[test]
+fn datagrams_that_are_lost_have_failed() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("impair", &["--all", "--both", "--loss", "90%"]);
+    let (a, b) = (lab.a0(), lab.b0());
+    let ends = ["load", "--client", &a, "--server", &b, "--json", "-q"];
+    let line = "--udp --cc 10 --pps 2k --duration 1s --response-timeout 200ms";
+    let line: Vec<&str> = line.split(' ').collect();
+    let output = run(&[&ends, &line[..], &["--criteria", "failed<=10%"]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{}",
+        report["load"]["jobs"][0]
+    );
+    assert_eq!(report["verdict"], "fail", "{}", report["reason"]);
+    assert!(
+        report["criteria"][0]["measured"].as_f64() > Some(0.9),
+        "{report}"
+    );
+}
+
+/// Nobody waits for the answers to a flood, so none of them is missing, and none is a stranger's.
+#[test]
+fn a_flood_is_not_judged_by_its_answers() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a, b) = (lab.a0(), lab.b0());
+    for transport in ["", "--udp"] {
+        let line = ["load", "--client", &a, "--server", &b, "--flood", "--json"];
+        let line = [
+            &line[..],
+            &["-q", "--cps", "500", "--duration", "1s", "--ramp", "0s"],
+        ]
+        .concat();
+        let line: Vec<&str> = match transport {
+            "--udp" => [&line[..], &["--udp"]].concat(),
+            _ => line,
+        };
+        let output = run(&line);
+        assert_eq!(output.status.code(), Some(0));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for warning in report["warnings"].as_array().unwrap() {
+            let warning = warning.as_str().unwrap();
+            assert!(!warning.contains("no connection"), "{warning}");
+        }
+        let judged = run(&[&line[..], &["--criteria", "failed<=0%"]].concat());
+        assert_eq!(judged.status.code(), Some(2), "{transport}");
+    }
+}
