@@ -586,6 +586,21 @@ fn late_calls_are_made_up_and_the_schedule_stays() {
 }
 
 #[test]
+fn who_takes_the_first_turn_after_the_start_was_away_before_it() {
+    let begun = |late_ms: u64| {
+        let mut lab = lab();
+        lab.clock.sleep_until(START_NS + late_ms * 1_000_000);
+        // A hundred a millisecond.
+        let config = config(|c| (c.count, c.delay) = (5_000, Delay::whole(10_000)));
+        lab.run(config, vec![]).lateness
+    };
+    assert_eq!(begun(0).stalls, 0);
+    let late = begun(20);
+    assert_eq!((late.stalls, late.stalled_ns / 1_000_000), (1, 20));
+    assert!(late.late_departures.abs_diff(2_000) <= 1, "{late:?}");
+}
+
+#[test]
 fn refused_frames_are_made_up_by_later_ones() {
     // 256 fit, then every frame is refused until the end.
     let mut lab = Lab::new(&VirtualClock::ticking(TICK_NS), |o| {

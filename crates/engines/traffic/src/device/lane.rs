@@ -511,13 +511,17 @@ impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
 impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
     fn turn(&mut self, control: &Control) -> Next {
         let now_ns = self.clock.monotonic_ns();
+        if self.turns == 0 {
+            self.expected
+                .first_due(control.start_at_mono_ns.load(Ordering::Acquire));
+        }
         self.turns += 1;
         let away_ns = self.expected.begin(now_ns);
+        let began = (self.phase == Phase::Before).then(|| self.before(control, now_ns));
         if self.lateness.away(away_ns) {
             self.was_away(now_ns, away_ns);
         }
-        if self.phase == Phase::Before {
-            let next = self.before(control, now_ns);
+        if let Some(next) = began {
             self.expect(next);
             return next;
         }
