@@ -266,7 +266,7 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     let unsent = totals.unsent_frames.unwrap_or(0);
     if !down.is_empty() {
         causes.push(format!("the link: it went down under {}", down.join(", ")));
-    } else if unsent > 0 && ended.end == End::Completed {
+    } else if unsent > 0 && ended.end == End::Completed && cut_short(run).is_empty() {
         let refused = totals.refused_frames.unwrap_or(0);
         causes.push(if refused > unsent / 2 {
             format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
@@ -293,6 +293,9 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     if let End::Signal(n) = ended.end {
         return format!("{}: it ended the run early", signal_name(n));
     }
+    if !cut_short(run).is_empty() {
+        return "stop: it ended the run early".to_owned();
+    }
     let full_speed = run
         .plan
         .devices
@@ -303,6 +306,31 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     } else {
         "the plan: all that was asked was sent".to_owned()
     }
+}
+
+/// Devices that a stop or their link ended before their count and their duration.
+fn cut_short(run: &Devices) -> Vec<&str> {
+    let is_short = |device: &DeviceOutcome| {
+        let settings = device.walker.config();
+        let ns = device.stopped_ns.saturating_sub(device.started_ns);
+        let counts = settings.count != 0 && device.walker.has_reached_count();
+        let timed = settings.duration_ns != 0 && ns >= settings.duration_ns;
+        (settings.count, settings.duration_ns) != (0, 0) && !counts && !timed
+    };
+    let short = run.accounts().filter(|(_, device)| is_short(device));
+    short.map(|(job, _)| job.settings.name.as_str()).collect()
+}
+
+/// What ended the run before its end, if not a signal or a fault.
+fn stopped(run: &Devices) -> Option<String> {
+    let short = cut_short(run);
+    let down = run.accounts().any(|(_, device)| device.link_down);
+    let by = if down {
+        "the link, which went down"
+    } else {
+        "stop"
+    };
+    (!short.is_empty()).then(|| format!("ended early by {by}: {}", short.join(", ")))
 }
 
 /// The account of all devices and watches.
@@ -372,6 +400,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         lateness,
         defect,
         nothing: nothing_sent(&totals),
+        stopped: stopped(run),
         warnings,
         stamping: stamping(run),
         ..Settled::default()

@@ -10,7 +10,7 @@ fn stop_ends_a_run_that_somebody_else_started() {
     }
     let lab = Lab::up("pair", &[]);
     let folder = Folder::mount(&lab.node("a"), &[]);
-    folder.device("a0", &["count 0", "delay 100000"]);
+    folder.device("a0", &["count 9000000", "delay 100000"]);
     // One that sleeps for longer than anybody would wait.
     folder.device_on(1, "a0@slow", &["count 0", "delay 2000000000"]);
     let writer = folder.starter();
@@ -41,6 +41,10 @@ fn stop_ends_a_run_that_somebody_else_started() {
         threads.starts_with("Running: \nStopped: a0 \n"),
         "{threads}"
     );
+    // Nobody asked the endless one for more.
+    let report: serde_json::Value = serde_json::from_str(&folder.read("result.json")).unwrap();
+    assert_eq!(report["reason"], "ended early by stop: a0");
+    assert_eq!(report["limited_by"], "stop: it ended the run early");
 }
 
 #[test]
