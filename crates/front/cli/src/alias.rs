@@ -52,20 +52,26 @@ fn socket_tool(tool: &str, ours: &[OsString], theirs: &[OsString]) -> Vec<OsStri
     words
 }
 
-/// `dperf -c FILE [-t]`, `-h`, `-v`.
+/// `dperf -c FILE [-t]`, `-h`, `-v`, `-m`; their long forms have one dash or two.
 fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
     let mut ours: Vec<OsString> = vec!["wirebench".into(), "load".into()];
     let (mut file, mut tests) = (None, false);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.to_str().unwrap_or_default() {
-            "-c" | "--conf" => file = rest.next(),
-            "-t" | "--test" => tests = true,
-            "-h" | "--help" => {
+            "-c" | "-conf" | "--conf" => file = rest.next(),
+            "-t" | "-test" | "--test" => tests = true,
+            "-m" | "-manual" | "--manual" => {
+                ours.push("--keywords".into());
+                return Ok(ours);
+            }
+            "-h" | "-help" | "--help" => {
                 ours.push("--help".into());
                 return Ok(ours);
             }
-            "-v" | "--version" => return Ok(vec!["wirebench".into(), "--version".into()]),
+            "-v" | "-version" | "--version" => {
+                return Ok(vec!["wirebench".into(), "--version".into()]);
+            }
             // What dperf does not have is for our own command: --port, --duration, --json.
             _ => ours.push(word.clone()),
         }
@@ -102,9 +108,14 @@ mod tests {
             "wirebench load a.conf --check --format dperf"
         );
         assert_eq!(
+            line("dperf -test -conf a.conf").unwrap(),
+            "wirebench load a.conf --check --format dperf"
+        );
+        assert_eq!(
             line("dperf -c a.conf --duration 1s").unwrap(),
             "wirebench load --duration 1s a.conf --format dperf"
         );
+        assert_eq!(line("dperf -m").unwrap(), "wirebench load --keywords");
         assert!(line("dperf -t").unwrap_err().contains("-c FILE"));
         for (typed, ours) in [
             ("netperf -H h -- -m 1", "wirebench netperf -- -H h -- -m 1"),

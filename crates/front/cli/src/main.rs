@@ -101,7 +101,13 @@ fn main() -> ExitCode {
         Command::ImpairDevice(a) => commands::lab::impair_device(&a),
     };
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match run::unwritten() {
+            Some(fault) if code == 0 => {
+                say(format_args!("wirebench: {fault}"));
+                ExitCode::from(4)
+            }
+            _ => ExitCode::from(code),
+        },
         Err(error) => {
             for line in told_once(&error).lines() {
                 say(format_args!("wirebench: {line}"));

@@ -3,6 +3,7 @@
 use std::{
     io::{ErrorKind, IsTerminal, Write},
     path::PathBuf,
+    sync::OnceLock,
 };
 
 use anyhow::Result;
@@ -98,10 +99,20 @@ pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes to standard output; a closed pipe (`| head`) is no error.
+/// The first text that could not be written by [`print`].
+static UNWRITTEN: OnceLock<Fault> = OnceLock::new();
+
+/// Writes to standard output; a closed pipe (`| head`) is no error. What goes on all the same (a run with
+/// live lines) is told at its end that something is missing: [`unwritten`].
 pub(crate) fn print(text: &str) {
-    // What only prints has nothing to save; what ran uses `deliver`.
-    let _ = deliver(text);
+    if let Err(fault) = deliver(text) {
+        let _ = UNWRITTEN.set(fault);
+    }
+}
+
+/// Why something that was printed is not where it was to be.
+pub(crate) fn unwritten() -> Option<&'static Fault> {
+    UNWRITTEN.get()
 }
 
 /// Writes results to standard output; a closed pipe (`| head`) is no error.

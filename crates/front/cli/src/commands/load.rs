@@ -138,6 +138,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
     if let Some(path) = &args.ctl {
         return talk(path, &args.files.join(" "));
     }
+    if args.dperf.keywords {
+        print(&dperf::reference());
+        return Ok(0);
+    }
     let (mut plan, printer) = match args.files.as_slice() {
         [] => (args.native.plan(&args.change)?, None),
         files => {

@@ -1,12 +1,13 @@
 //! dperf's configuration files, and its text.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs::File, io::Read as _};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_dperf::{
     Config, Problem, Severity, Translate, accepted,
     config::{Device, Method},
+    keywords::{KEYWORDS, Keyword},
     statistics::{Block, Counters, Layout},
 };
 use wb_model::{Locator, Plan, load::LoadEnd};
@@ -28,6 +29,17 @@ pub(super) struct DperfArgs {
     /// With --check: by dperf's own rules and limits.
     #[arg(long, requires = "check")]
     strict: bool,
+    /// List the keywords of the files.
+    #[arg(long)]
+    pub(super) keywords: bool,
+}
+
+/// The keywords of the files, by name.
+pub(super) fn reference() -> String {
+    let mut rows: Vec<_> = KEYWORDS.iter().collect();
+    rows.sort_by_key(|keyword| keyword.name);
+    let line = |keyword: &Keyword| format!("{:<32} {}\n", keyword.form(), keyword.doc);
+    rows.into_iter().map(line).collect()
 }
 
 /// Which interface a device is.
@@ -55,6 +67,27 @@ fn mapping(text: &str) -> Result<Mapping, String> {
     })
 }
 
+/// The longest file that may be a configuration, bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// The text of a file, whatever letters its comments are in.
+fn text_of(file: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|f| f.take(LONGEST + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {file}"))?;
+    if bytes.len() as u64 > LONGEST {
+        bail!("{file} is longer than 1 MiB; that is no configuration");
+    }
+    let is_text = |line: &[u8]| {
+        line.trim_ascii_start().starts_with(b"#") || std::str::from_utf8(line).is_ok()
+    };
+    if let Some(n) = bytes.split(|b| *b == b'\n').position(|line| !is_text(line)) {
+        bail!("{file}:{}: neither ASCII nor UTF-8", n + 1);
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// What came of the files.
 pub(super) enum Read {
     /// They were only to be checked; the exit code.
@@ -69,8 +102,7 @@ impl DperfArgs {
         let texts = files
             .iter()
             .map(|file| {
-                let text =
-                    std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+                let text = text_of(file)?;
                 if !self.check && !wb_dperf::is_configuration(&text) {
                     bail!("{file} is no configuration of dperf; a plan is run by `wirebench run`");
                 }

@@ -71,9 +71,13 @@ fn a_deaf_standard_error_ends_no_run() {
 #[test]
 fn a_document_that_cannot_be_written_is_a_fault() {
     let json = format!("{TRIAL} -q --json");
+    let plan = format!("{TRIAL} --print-plan");
     for (line, stdout, code) in [
         (TRIAL, deaf(), 0),
         (TRIAL, full(), 4),
+        (plan.as_str(), full(), 4),
+        ("run --keys", full(), 4),
+        ("run --keys", deaf(), 0),
         (json.as_str(), deaf(), 4),
         (json.as_str(), full(), 4),
     ] {
