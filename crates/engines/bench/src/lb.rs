@@ -50,6 +50,8 @@ pub enum LbEnd<E> {
     Interrupted,
     /// A plan could not be run.
     Failed(E),
+    /// A trial broke off, or the links of the tester do not hold.
+    Broken(String),
 }
 
 /// One search: a test at one frame size.
@@ -169,6 +171,10 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
             }
             Err(Stop::Interrupted) => {
                 run.end = LbEnd::Interrupted;
+                break;
+            }
+            Err(Stop::Broken(reason)) => {
+                run.end = LbEnd::Broken(reason);
                 break;
             }
             Ok(_) | Err(Stop::Late(_)) => {}

@@ -49,8 +49,17 @@ pub struct Ran {
     pub report: Report,
     /// Of the device, in order: before, during, after.
     pub readings: Vec<Reading>,
-    /// It was ended early by a signal; nothing is to be concluded from it.
-    pub interrupted: bool,
+    /// It did not come to its end; nothing is to be concluded from it.
+    pub cut: Option<Cut>,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug)]
+pub enum Cut {
+    /// A signal.
+    Signal,
+    /// A fault, in words.
+    Fault(String),
 }
 
 /// The device's counters at an instant. Names are PROBE.COUNTER.

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use wb_bench::{
-    Bench, Event, Ran, Reading,
+    Bench, Cut, Event, Ran, Reading,
     lb::{self, LbEnd},
 };
 use wb_model::{
@@ -43,6 +43,10 @@ struct Paper {
     connections: u64,
     missed: u64,
     stop_after: usize,
+    /// After so many runs one breaks off.
+    breaks_after: usize,
+    /// In so many runs from the first on the link goes down.
+    downs: u32,
     runs: usize,
     /// In which runs the tester is stopped for 80 ms of each second.
     stopped: fn(usize) -> bool,
@@ -62,6 +66,8 @@ impl Paper {
             connections: 0,
             missed: 0,
             stop_after: usize::MAX,
+            breaks_after: usize::MAX,
+            downs: 0,
             runs: 0,
             stopped: |_| false,
             hampered: |_| false,
@@ -163,7 +169,12 @@ impl Bench for Paper {
         assert!(plan.validate().is_ok(), "{:?}", plan.validate());
         let before = self.reading(0);
         self.lateness = Lateness::default();
-        let (client, server) = self.outcome(&plan);
+        let (client, mut server) = self.outcome(&plan);
+        if self.downs > 0 {
+            self.downs -= 1;
+            server.link_downs = 1;
+            server.frames.received_frames = Some(0);
+        }
         let shape = &plan.loads[0].shape;
         self.now += (shape.ramp.0 + shape.duration.0 + shape.drain.0).as_nanos() as u64;
         let held = client.phases[0].totals.open_connections;
@@ -207,7 +218,7 @@ impl Bench for Paper {
                 warnings: Vec::new(),
             },
             readings,
-            interrupted: false,
+            cut: (self.runs > self.breaks_after).then(|| Cut::Fault("gone".to_owned())),
         })
     }
 
@@ -445,5 +456,52 @@ fn what_was_measured_before_the_end_is_kept() {
     let run = lb::run(&mut paper, &plan(""));
     assert!(matches!(run.end, LbEnd::Interrupted));
     assert_eq!(run.results.len(), 1);
-    assert_eq!(run.results[0].trials.len(), 3);
+    let result = &run.results[0];
+    assert_eq!(result.trials.len(), 3);
+    // What held is carried at least.
+    let held = result
+        .trials
+        .iter()
+        .filter(|t| t.outcome == LbOutcome::Held);
+    let most = held.map(|t| t.offered).reduce(f64::max);
+    assert!(most.is_some() && result.limit == most, "{result:?}");
+    assert_eq!(
+        (result.limited_by, result.confirmed),
+        (LbLimit::Time, false)
+    );
+}
+
+#[test]
+fn a_trial_that_breaks_off_is_kept_and_ends_the_benchmark() {
+    let mut paper = Paper {
+        breaks_after: 2,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(""));
+    assert!(matches!(run.end, LbEnd::Broken(reason) if reason == "gone"));
+    let trials = &run.results[0].trials;
+    let outcomes: Vec<_> = trials.iter().map(|t| t.outcome).collect();
+    assert_eq!(outcomes, [LbOutcome::Held, LbOutcome::Held, LbOutcome::Cut]);
+    assert!(trials[2].ours.sent_frames > 0 && run.results[0].limit.is_some());
+}
+
+#[test]
+fn a_link_that_was_down_voids_the_trial() {
+    let mut paper = Paper {
+        downs: 1,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(""));
+    assert!(matches!(run.end, LbEnd::Completed));
+    assert_near(of(&run.results, LbMetric::OnewayPps).limit, 500_000.0);
+    let trials = &run.results[0].trials;
+    assert_eq!(trials[0].outcome, LbOutcome::Cut, "{}", trials[0].reason);
+    assert_eq!(trials[0].asked, trials[1].asked);
+    // One that never stays up is a fault.
+    let mut paper = Paper {
+        downs: u32::MAX,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(""));
+    assert!(matches!(run.end, LbEnd::Broken(reason) if reason.contains("went down")));
 }

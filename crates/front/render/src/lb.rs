@@ -54,7 +54,7 @@ pub fn trial(metric: LbMetric, trial: &LbTrial) -> String {
         LbOutcome::Broke => "broke",
         LbOutcome::Unoffered => "not offered",
         LbOutcome::Unread => "not read",
-        LbOutcome::Late => "void",
+        LbOutcome::Late | LbOutcome::Cut => "void",
     };
     let purpose = match trial.purpose {
         LbPurpose::Search => "",

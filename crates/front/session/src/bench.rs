@@ -11,7 +11,7 @@ use std::{
 };
 
 use wb_bench::{
-    Bench, Event, Ran, Reading,
+    Bench, Cut, Event, Ran, Reading,
     lb::{self, LbEnd},
 };
 use wb_host::clock::{monotonic_ns, wall_ns};
@@ -63,12 +63,6 @@ fn read_all(probes: &[Watched]) -> Reading {
     reading
 }
 
-/// Why a trial was none.
-enum Trouble {
-    Start(StartError),
-    Fault(String),
-}
-
 /// Trials on real ports.
 struct Ports<'a> {
     environment: &'a Environment,
@@ -93,11 +87,10 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<Reading
 }
 
 impl Bench for Ports<'_> {
-    type Error = Trouble;
+    type Error = StartError;
 
-    fn run(&mut self, plan: Plan) -> Result<Ran, Trouble> {
-        let prepared =
-            prepare(plan, self.environment, Extras::default()).map_err(Trouble::Start)?;
+    fn run(&mut self, plan: Plan) -> Result<Ran, StartError> {
+        let prepared = prepare(plan, self.environment, Extras::default())?;
         self.warnings.extend(prepared.warnings().iter().cloned());
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
@@ -111,17 +104,17 @@ impl Bench for Ports<'_> {
                 readings.extend(during);
             }
             finished
-        })
-        .map_err(Trouble::Start)?;
+        })?;
         readings.push(read_all(&self.probes));
-        match finished.end {
-            End::Fault(text) => Err(Trouble::Fault(text)),
-            end => Ok(Ran {
-                report: finished.report,
-                readings,
-                interrupted: end != End::Completed,
-            }),
-        }
+        Ok(Ran {
+            report: finished.report,
+            readings,
+            cut: match finished.end {
+                End::Completed => None,
+                End::Signal(_) => Some(Cut::Signal),
+                End::Fault(text) => Some(Cut::Fault(text)),
+            },
+        })
     }
 
     fn read(&mut self) -> Reading {
@@ -175,11 +168,11 @@ pub fn run_lb(
         LbEnd::Completed => End::Completed,
         LbEnd::Interrupted => End::Signal(environment.signals.received().unwrap_or(2)),
         // What was measured before is worth telling.
-        LbEnd::Failed(Trouble::Start(error)) if run.results.iter().all(|r| r.trials.is_empty()) => {
+        LbEnd::Failed(error) if run.results.iter().all(|r| r.trials.is_empty()) => {
             return Err(error);
         }
-        LbEnd::Failed(Trouble::Start(error)) => End::Fault(error.to_string()),
-        LbEnd::Failed(Trouble::Fault(text)) => End::Fault(text),
+        LbEnd::Failed(error) => End::Fault(error.to_string()),
+        LbEnd::Broken(text) => End::Fault(text),
     };
     let (verdict, reason) = verdict(plan, &run.results, &end);
     let report = LbReport {

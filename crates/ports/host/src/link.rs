@@ -252,6 +252,17 @@ impl Netlink {
                 LinkAttribute::Stats64(stats) => Some(LinkCounters::from(stats)),
                 _ => None,
             });
+        let downs = message
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::CarrierDownCount(downs) => Some(u64::from(*downs)),
+                _ => None,
+            });
+        let counted = counted.map(|counted| LinkCounters {
+            carrier_downs: downs.unwrap_or(0),
+            ..counted
+        });
         counted.ok_or_else(|| {
             let none = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
             Refusal::from(none).on("read the counters of", name)
@@ -479,12 +490,16 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
         /// What an interface has counted: if_link.h, `struct rtnl_link_stats64`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct LinkCounters { $($(#[$doc])* pub $field: u64,)* }
+        pub struct LinkCounters {
+            $($(#[$doc])* pub $field: u64,)*
+            /// How often it lost its carrier (IFLA_CARRIER_DOWN_COUNT).
+            pub carrier_downs: u64,
+        }
 
         impl LinkCounters {
             /// Every counter with its name, in the kernel's order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field)),*].into_iter()
+                [$((stringify!($field), self.$field),)* ("carrier_downs", self.carrier_downs)].into_iter()
             }
 
             /// What was counted since `earlier`. A counter that was reset in between gives what
@@ -492,13 +507,14 @@ macro_rules! counters {
             pub fn since(&self, earlier: &Self) -> Self {
                 LinkCounters {
                     $($field: self.$field.checked_sub(earlier.$field).unwrap_or(self.$field),)*
+                    carrier_downs: self.carrier_downs.saturating_sub(earlier.carrier_downs),
                 }
             }
         }
 
         impl From<&Stats64> for LinkCounters {
             fn from(stats: &Stats64) -> Self {
-                LinkCounters { $($field: stats.$field,)* }
+                LinkCounters { $($field: stats.$field,)* carrier_downs: 0 }
             }
         }
     };
@@ -577,7 +593,7 @@ mod tests {
                 .unwrap()
                 .named()
                 .count(),
-            25
+            26
         );
     }
 

@@ -111,6 +111,8 @@ pub enum LbOutcome {
     Unread,
     /// The tester was late, which may be all that went wrong: void, and repeated.
     Late,
+    /// A link of the tester was down, or the run ended early: void.
+    Cut,
 }
 
 /// One trial.
@@ -135,6 +137,9 @@ pub struct LbTrial {
     /// How late the tester was.
     #[serde(default)]
     pub lateness: Lateness,
+    /// What else is to be known of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What we counted in a trial. Frames: sent = received + lost + tester_dropped, for each direction and

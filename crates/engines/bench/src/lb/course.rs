@@ -6,7 +6,7 @@ use wb_model::bench::{LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, Lb
 use wb_search::{Found, Measurer, Outcome, Purpose, Trial};
 
 use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
-use crate::{Bench, Event};
+use crate::{Bench, Cut, Event};
 
 /// Time to open ports and find neighbours, for the first guess of how long a trial takes.
 const SET_UP: Duration = Duration::from_millis(800);
@@ -22,6 +22,7 @@ pub(super) enum Stop<E> {
     /// The tester was late again and again; nothing is known of the device.
     Late(String),
     Failed(E),
+    Broken(String),
 }
 
 /// Measures loads of one metric, and keeps what was measured.
@@ -122,12 +123,16 @@ impl<'a, B: Bench> Course<'a, B> {
         let ends = self.tuples.take(self.item.test.metric, &shape, now);
         let plan = plans::plan(self.plan, self.item, &shape, ends);
         let ran = self.bench.run(plan).map_err(Stop::Failed)?;
-        if ran.interrupted {
-            return Err(Stop::Interrupted);
-        }
         let ours = judge::ours(&ran.report);
         let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
-        let judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
+        let mut judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
+        if let Some(cut) = &ran.cut {
+            judged.outcome = LbOutcome::Cut;
+            judged.reason = match cut {
+                Cut::Signal => "ended early by a signal".to_owned(),
+                Cut::Fault(fault) => format!("ended early by a fault: {fault}"),
+            };
+        }
         let trial = LbTrial {
             purpose: purpose(why),
             asked: load,
@@ -138,20 +143,35 @@ impl<'a, B: Bench> Course<'a, B> {
             ours: LbOurs { ..ours },
             device: seen,
             lateness: ran.report.lateness.all,
+            warnings: ran.report.warnings,
         };
         self.bench.tell(&Event::Trial {
             metric: self.item.test.metric,
             trial: &trial,
         });
         self.trials.push(trial);
-        Ok(judged)
+        match ran.cut {
+            None => Ok(judged),
+            Some(Cut::Signal) => Err(Stop::Interrupted),
+            Some(Cut::Fault(fault)) => Err(Stop::Broken(fault)),
+        }
     }
 
     pub(super) fn conclude(self, found: Option<&Found>, late: Option<String>) -> LbResult {
         let item = self.item;
         let metric = item.test.metric;
         let per_load = |load: f64| in_unit(metric, item.size, load);
-        let best = found.and_then(|f| f.best).and_then(|best| {
+        // Of a search that was broken off, what held is what the device carries at least.
+        let held = || {
+            let held = self.trials.iter().filter(|t| t.outcome == LbOutcome::Held);
+            held.map(|t| t.asked).reduce(f64::max)
+        };
+        let best = match found {
+            Some(found) => found.best,
+            None if late.is_some() => None,
+            None => held(),
+        };
+        let best = best.and_then(|best| {
             let shows = |t: &LbTrial| {
                 matches!(t.outcome, LbOutcome::Held | LbOutcome::Unoffered)
                     && t.offered >= best * 0.97
@@ -226,7 +246,8 @@ impl<B: Bench> Measurer for Course<'_, B> {
         loop {
             let again = match judged.outcome {
                 LbOutcome::Late if trials == LATE_TRIALS => return Err(Stop::Late(judged.reason)),
-                LbOutcome::Late => true,
+                LbOutcome::Cut if trials == LATE_TRIALS => return Err(Stop::Broken(judged.reason)),
+                LbOutcome::Late | LbOutcome::Cut => true,
                 // Once is an accident of ours, twice is what we can do.
                 LbOutcome::Unoffered => trials == 1,
                 _ => false,
@@ -238,10 +259,11 @@ impl<B: Bench> Measurer for Course<'_, B> {
                 return Err(Stop::Interrupted);
             }
             if !self.has_time(load) {
-                if judged.outcome == LbOutcome::Late {
-                    return Err(Stop::Late(judged.reason));
+                match judged.outcome {
+                    LbOutcome::Late => return Err(Stop::Late(judged.reason)),
+                    LbOutcome::Cut => return Err(Stop::Broken(judged.reason)),
+                    _ => break,
                 }
-                break;
             }
             judged = self.one_trial(load, why)?;
             trials += 1;
@@ -251,7 +273,7 @@ impl<B: Bench> Measurer for Course<'_, B> {
                 LbOutcome::Held => Outcome::Held,
                 LbOutcome::Broke => Outcome::Broke,
                 LbOutcome::Unoffered => Outcome::Unoffered,
-                LbOutcome::Unread | LbOutcome::Late => Outcome::Unread,
+                LbOutcome::Unread | LbOutcome::Late | LbOutcome::Cut => Outcome::Unread,
             },
             offered: judged.offered,
             through: judged.through,

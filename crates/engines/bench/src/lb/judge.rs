@@ -128,7 +128,25 @@ pub(super) fn judge(
     if let Some(reason) = late(item, shape, report, ours, &judged, risen.map(|(_, n)| *n)) {
         (judged.outcome, judged.reason) = (LbOutcome::Late, reason);
     }
+    if judged.outcome != LbOutcome::Held
+        && let Some(reason) = link_down(report)
+    {
+        (judged.outcome, judged.reason) = (LbOutcome::Cut, reason);
+    }
     judged
+}
+
+/// Whether a port of ours had no link for a while: whatever is missing, no load caused it.
+fn link_down(report: &Report) -> Option<String> {
+    let mut jobs = report.load.iter().flat_map(|load| &load.jobs);
+    let job = jobs.find(|job| job.link_downs > 0)?;
+    let ports = report.ports.iter();
+    let port = ports
+        .filter(|p| p.name == job.port)
+        .map(|p| &p.locator)
+        .next()
+        .unwrap_or(&job.port);
+    Some(format!("the link of {port} went down"))
 }
 
 /// Whether the tester's lateness may be all that kept a load from holding, or from being offered.
@@ -222,11 +240,12 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
             "{} frames came to our ports and found no room there",
             ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered | LbOutcome::Late => {
+        LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
             format!("we sent {pps:.0} of {:.0} frames per second", shape.load)
         }
     };
-    let offered = pps.min(shape.load * 1.02);
+    // A frame more at the edge of its time is no higher load.
+    let offered = pps.min(shape.load);
     Judged {
         outcome,
         reason,
@@ -257,12 +276,12 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
             "{bad} of {} connections failed; {} frames came to our ports and found no room there",
             ours.attempted, ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered | LbOutcome::Late => format!(
+        LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => format!(
             "we opened {rate:.0} of {:.0} connections per second",
             shape.load
         ),
     };
-    let offered = rate.min(shape.load * 1.02);
+    let offered = rate.min(shape.load);
     Judged {
         outcome,
         reason,
@@ -304,7 +323,7 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
             "{bad} of {} connections failed; {} frames came to our ports and found no room there",
             ours.attempted, ours.tester_dropped_frames
         ),
-        LbOutcome::Unoffered | LbOutcome::Late => {
+        LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
             format!("we opened {} of {:.0} in time", ours.held, shape.load)
         }
     };

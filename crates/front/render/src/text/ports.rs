@@ -86,7 +86,8 @@ fn neighbours(all: &BTreeMap<String, String>, verbose: bool) -> String {
 }
 
 /// Words in the names of counters that tell of trouble.
-const TROUBLE: [&str; 16] = [
+const TROUBLE: [&str; 17] = [
+    "carrier",
     "drop",
     "discard",
     "err",

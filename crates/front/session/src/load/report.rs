@@ -7,8 +7,8 @@ use wb_measure::Histogram;
 use wb_model::{
     Lateness, LatenessReport, Totals,
     load::{
-        ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport,
-        LoadWorkerReport,
+        ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport,
+        LoadTransport, LoadWorkerReport,
     },
     report::{CriterionReport, Rates},
 };
@@ -38,7 +38,7 @@ struct SettledJob {
     totals: LoadTotals,
 }
 
-fn settle_job(run: &Loads, job: usize) -> SettledJob {
+fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
     let plan = &run.plan.loads[job];
     let totals = totals_of(&run.slots, job);
     let outcomes = run
@@ -64,6 +64,10 @@ fn settle_job(run: &Loads, job: usize) -> SettledJob {
             .filter(|s| s.job == job)
             .filter_map(|s| s.outcome.as_ref())
     };
+    // Who only receives meets no error; the interface counts all the same.
+    let mut ports = run.ports.iter();
+    let port = ports.find(|port| port.plan.name == plan.port);
+    let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
     let times = |histogram: &Histogram| summary(histogram.summary());
     let report = LoadJobReport {
         name: plan.name.clone(),
@@ -89,7 +93,11 @@ fn settle_job(run: &Loads, job: usize) -> SettledJob {
         latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
         workers,
-        link_downs: links().map(|o| o.link_downs).max().unwrap_or(0),
+        link_downs: links()
+            .map(|o| o.link_downs)
+            .max()
+            .max(carrier_downs)
+            .unwrap_or(0),
         link_down_ns: links().map(|o| o.link_down_ns).max().unwrap_or(0),
     };
     SettledJob { report, totals }
@@ -140,7 +148,7 @@ fn phase(p: &PhaseTotals) -> LoadPhaseReport {
 /// The account of all loads.
 pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     let settled: Vec<SettledJob> = (0..run.plan.loads.len())
-        .map(|job| settle_job(run, job))
+        .map(|job| settle_job(run, ended, job))
         .collect();
     let shown = match settled.iter().any(|s| s.report.end == LoadEnd::Client) {
         true => LoadEnd::Client,
@@ -196,7 +204,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
         lateness,
-        warnings: warnings(&settled),
+        warnings: warnings(&settled, &run.plan.loads),
         load: Some(LoadReport {
             jobs: settled.into_iter().map(|s| s.report).collect(),
         }),
@@ -305,9 +313,9 @@ fn limited_by(
     "the plan: the load that it asks for".to_owned()
 }
 
-fn warnings(settled: &[SettledJob]) -> Vec<String> {
+fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
     let mut warnings = Vec::new();
-    for s in settled {
+    for (s, plan) in settled.iter().zip(plans) {
         let (job, counters) = (&s.report, &s.totals.counters);
         let mut say = |text: String| warnings.push(format!("{}: {text}", job.name));
         if job.link_downs > 0 {
@@ -315,10 +323,11 @@ fn warnings(settled: &[SettledJob]) -> Vec<String> {
                 1 => "once".to_owned(),
                 n => format!("{n} times"),
             };
-            say(format!(
-                "the link went down {times} during the run, for {} ms in all",
-                job.link_down_ns / 1_000_000
-            ));
+            let long = match job.link_down_ns / 1_000_000 {
+                0 => String::new(),
+                ms => format!(", for {ms} ms in all"),
+            };
+            say(format!("the link went down {times} during the run{long}"));
         }
         if let Some(ns) = away(job) {
             say(format!(
@@ -345,7 +354,10 @@ fn warnings(settled: &[SettledJob]) -> Vec<String> {
             ));
         }
         udp_doubts(counters).into_iter().for_each(&mut say);
-        unknown(counters).into_iter().for_each(say);
+        // Of a flood, what comes back belongs to nothing that is still known.
+        if !plan.flood {
+            unknown(counters).into_iter().for_each(say);
+        }
     }
     warnings
 }

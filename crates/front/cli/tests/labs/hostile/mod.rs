@@ -1,6 +1,7 @@
 //! What somebody would do who sets out to break it: a file for each question.
 
 mod a_bad_device;
+mod a_benchmark;
 mod before_it_starts;
 mod every_end;
 mod late_answers;

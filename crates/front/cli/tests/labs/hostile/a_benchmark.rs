@@ -1,0 +1,120 @@
+//! A benchmark that does not come to its end, or loses its link on the way: what was measured is kept, and
+//! the device is not blamed.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Lab, Running, eventually, privileged, system, wirebench};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A search for the packet rate below 2 kpps, once it has said `word`.
+fn begun(lab: &Lab, dir: &Path, times: [&str; 2], word: &str) -> Running {
+    let said = dir.join("said");
+    let line = format!(
+        "bench lb --lab {} --only oneway-pps --max 2k --budget 20s --trial {} --confirm {} --json",
+        lab.name, times[0], times[1],
+    );
+    let child = wirebench()
+        .args(line.split(' '))
+        .stdout(File::create(dir.join("report.json")).unwrap())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    eventually("the search has begun", || {
+        fs::read_to_string(&said).unwrap().contains(word)
+    });
+    Running(child)
+}
+
+/// Waits until a trial sends: the servers' port has received more than what is said before it.
+fn sending(lab: &Lab) {
+    let received = || {
+        let node = lab.node("server");
+        let shown = system("ip", &["-n", &node, "-s", "-j", "link", "show", "s0"]);
+        let links: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    };
+    let before = received();
+    eventually("frames arrive", || received() > before + 500);
+}
+
+/// Its exit code, its report, and its only result.
+fn ended(running: Running, dir: &Path) -> (Option<i32>, Value, Value) {
+    let output = running.finish(PATIENCE);
+    let text = fs::read_to_string(dir.join("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text)
+        .unwrap_or_else(|e| panic!("{e}: {}", fs::read_to_string(dir.join("said")).unwrap()));
+    let result = report["results"][0].clone();
+    (output.status.code(), report, result)
+}
+
+#[test]
+fn an_end_before_its_time_keeps_what_held() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("balancer", &[]);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let dir = tempfile::tempdir().unwrap();
+        let running = begun(&lab, dir.path(), ["500ms", "30s"], "held");
+        sending(&lab);
+        running.signal(signal);
+        let (ended, report, result) = ended(running, dir.path());
+        assert_eq!(
+            (ended, &report["verdict"]),
+            (Some(code), &"incomplete".into())
+        );
+        // At least what held, and no word of a limit.
+        let limit = result["limit"].as_f64().expect("what held");
+        assert!((limit - 2_000.0).abs() < 20.0, "{limit}");
+        assert_eq!(
+            (&result["limited_by"], &result["confirmed"]),
+            (&"time".into(), &false.into())
+        );
+        let trials = result["trials"].as_array().unwrap();
+        let cut = trials.last().unwrap();
+        assert_eq!(
+            (&cut["outcome"], &cut["purpose"]),
+            (&"cut".into(), &"confirm".into())
+        );
+        assert!(cut["ours"]["sent_frames"].as_u64() > Some(100), "{cut}");
+    }
+}
+
+#[test]
+fn a_link_that_was_down_is_no_limit_of_the_device() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("balancer", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let running = begun(&lab, dir.path(), ["4s", "500ms"], "oneway");
+    sending(&lab);
+    let node = lab.node("server");
+    for state in ["down", "up"] {
+        let set = system("ip", &["-n", &node, "link", "set", "s0", state]);
+        assert!(set.status.success());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let (code, report, result) = ended(running, dir.path());
+    let trials = result["trials"].as_array().unwrap();
+    assert_eq!(trials[0]["outcome"], "cut", "{}", trials[0]);
+    let reason = trials[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("s0 went down"), "{reason}");
+    assert!(trials[0]["warnings"][0].is_string(), "{}", trials[0]);
+    // It was made again, with the load unchanged.
+    assert_eq!(trials[1]["asked"], trials[0]["asked"]);
+    assert_eq!(
+        (code, &result["limited_by"]),
+        (Some(0), &"plan".into()),
+        "{}",
+        report["reason"]
+    );
+}
