@@ -220,7 +220,7 @@ fn the_forwarding_script_is_ended_by_ctrl_c_and_both_ends_are_read() {
         let said = with_control_files(
             &lab.node("a"),
             &format!(
-                "(until grep -q 'Running: a0' /proc/net/pktgen/kpktgend_0; do sleep 0.1; done; sleep 0.2
+                "(until grep -q 'pkts-sofar: [1-9]' /proc/net/pktgen/a0 2>/dev/null; do sleep 0.1; done
                   pkill -INT -f '^bash {script}') & bash {script}; cat /proc/net/pktgen/a0"
             ),
         );

@@ -22,7 +22,7 @@ fn loss_duplicates_and_reordering_are_exact() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up(
+    let lab = Lab::alone(
         "impair",
         &[
             "--delay",

@@ -6,7 +6,6 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::{
-        Mutex, MutexGuard,
         atomic::{AtomicU32, Ordering},
         mpsc::{Receiver, channel},
     },
@@ -15,7 +14,8 @@ use std::{
 
 use serde_json::Value;
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use crate::turns::Turn;
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether real labs can be made; says so when not.
@@ -49,18 +49,24 @@ pub(crate) fn system(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
-/// A lab, and the right to be the only one.
+/// A lab, and the right to use the machine.
 pub(crate) struct Lab {
     pub(crate) name: String,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl Lab {
-    /// Brings up a lab of its own name.
+    /// Brings up a lab of its own name, beside those of other tests: for what is counted.
     pub(crate) fn up(kind: &str, options: &[&str]) -> Self {
-        let turn = ONE_AT_A_TIME
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Self::made(Turn::beside_others(), kind, options)
+    }
+
+    /// Brings up a lab while no other test has one: for what is timed, or needs the machine to itself.
+    pub(crate) fn alone(kind: &str, options: &[&str]) -> Self {
+        Self::made(Turn::alone(), kind, options)
+    }
+
+    fn made(turn: Turn, kind: &str, options: &[&str]) -> Self {
         let name = format!(
             "t{}-{}",
             std::process::id(),

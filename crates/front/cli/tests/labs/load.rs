@@ -166,7 +166,7 @@ fn drivers_workers_families_and_tags_agree() {
     ] {
         let place = format!("{driver} {options}");
         let line = format!(
-            "--client {driver}:{} --server {driver}:{} --duration 500ms {options}",
+            "--client {driver}:{} --server {driver}:{} --duration 500ms --retransmit 50s {options}",
             lab.a0(),
             lab.b0()
         );

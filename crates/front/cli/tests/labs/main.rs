@@ -1,6 +1,7 @@
 //! The binary in labs, with real frames. Needs root; without it every test says that it was skipped.
 //!
-//! One lab at a time: the machine's CPUs are part of what is measured, so tests wait for each other.
+//! Tests that count have their labs side by side (`Lab::up`). Where the machine's CPUs are part of what is
+//! measured a test waits until it is alone (`Lab::alone`).
 
 mod articles;
 mod balancer;
@@ -26,4 +27,5 @@ mod plans;
 mod queues;
 mod router;
 mod trial;
+mod turns;
 mod wire;

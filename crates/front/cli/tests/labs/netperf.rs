@@ -419,7 +419,7 @@ fn datagrams_are_followed_through_the_device() {
         return;
     }
     let impair = "--hosts --delay 300us --loss 1% --duplicate 0.5% --reorder 2%";
-    let lab = Lab::up("impair", &impair.split(' ').collect::<Vec<_>>());
+    let lab = Lab::alone("impair", &impair.split(' ').collect::<Vec<_>>());
     second_wire(&lab);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &[], &[]);

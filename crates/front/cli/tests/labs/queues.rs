@@ -43,7 +43,7 @@ fn workers(report: &Value, end: &str) -> usize {
     job["workers"].as_array().expect("workers").len()
 }
 
-/// No frame came to a worker that did not wait for it.
+/// No frame came to a worker that did not wait for it. What a busy machine sends again may, so nothing is.
 fn assert_none_astray(job: &Value, place: &str) {
     for key in ["drop_unknown", "drop_datagram"] {
         assert_eq!(counter(job, key), 0, "{place}: {key} of {job}");
@@ -86,7 +86,7 @@ fn answers_of_a_kernel_find_their_connection_on_any_queue() {
         for n in [1, 2, 4] {
             let before = by_queue(&lab.node("a"), "a0");
             let line = format!(
-                "--client {driver}:{} --cps 200 --requests 3 --duration 1s --drain 20s --workers {n}",
+                "--client {driver}:{} --cps 200 --requests 3 --duration 1s --drain 20s --retransmit 50s --workers {n}",
                 lab.a0()
             );
             let report = load(&words(&line), 0);
@@ -131,6 +131,8 @@ for n in range(60):
                 n,
                 "--answer",
                 "http:1500",
+                "--retransmit",
+                "50s",
             ];
             let server = Talking::start(&line);
             let output = system(
@@ -171,7 +173,7 @@ fn both_ends_agree_whatever_numbers_of_workers_they_have() {
         ("packet", "xdp", "--workers 2 --server-workers 3 -6"),
     ] {
         let line = format!(
-            "--client {client}:{} --server {server}:{} --cps 300 --duration 1s --drain 20s --answer http:4000 {options}",
+            "--client {client}:{} --server {server}:{} --cps 300 --duration 1s --drain 20s --retransmit 50s --answer http:4000 {options}",
             lab.a0(),
             lab.b0()
         );
@@ -384,7 +386,7 @@ fn the_largest_receive_ring_of_a_capture_is_what_the_manual_says() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.pcap");
     let child = wirebench()

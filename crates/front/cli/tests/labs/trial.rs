@@ -18,7 +18,7 @@ fn a_fixed_rate_is_kept_without_loss() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let report = lab.trial(&["--size", "64", "--rate", "50kpps", "--duration", "2s"]);
     assert_lossless(&report, 100_000);
     let port = &report["ports"][1];
@@ -98,7 +98,7 @@ fn sixty_five_thousand_flows_are_followed_one_by_one() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let report = lab.trial(&["--flows", "65536", "--rate", "60kpps", "--count", "131072"]);
     assert_lossless(&report, 131_072);
     let flows = report["flows"].as_array().unwrap();

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use rustix::process::Signal;
 
-use super::late_answers::mac;
+use super::{late_answers::mac, stop_the_tester::begun};
 use crate::{
     kit::{Lab, privileged, run},
     load::{PATIENCE, counter, job, report_of, started, words},
@@ -105,6 +105,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             let line = format!("--server {driver}:{} {option}", lab.b0());
             let server = started(&words(&line));
             // Its attendant is there before its workers, so some time is given to them.
+            begun(&server, "wb-load");
             std::thread::sleep(std::time::Duration::from_secs(1));
             let port = format!("packet:{}", lab.a0());
             let replay = ["--replay", file.to_str().expect("text")];

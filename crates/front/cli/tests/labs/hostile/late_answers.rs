@@ -59,11 +59,11 @@ fn what_the_device_lost_is_lost_and_times_are_the_delay() {
         ("packet", "--every 4ms --cc 1 --pipeline 4"),
         ("xdp", "--pps 1k"),
     ] {
-        let lab = Lab::up("impair", &words("--all --both --delay 1500us --loss 1%"));
+        let lab = Lab::alone("impair", &words("--all --both --delay 1500us --loss 1%"));
         // Nobody is asked for it, so nothing but the load is lost.
         let gateway = mac(&lab.node("b"), "b0");
         let line = format!(
-            "--client {driver}:{} --server {driver}:{} --gateway-mac {gateway} --udp --duration 2s --response-timeout 1s {options}",
+            "--client {driver}:{} --server {driver}:{} --gateway-mac {gateway} --udp --duration 2s --response-timeout 3s {options}",
             lab.a0(),
             lab.b0()
         );

@@ -38,7 +38,7 @@ fn offloads_come_back_after_a_kill() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let node = lab.node("b");
     let on = ["netns", "exec", &node, "ethtool", "-K", "b0", "gro", "on"];
     if !system("ip", &on).status.success() || !joins(&lab) {

@@ -19,7 +19,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a run has a thread whose name begins so.
-fn begun(running: &Running, thread: &str) {
+pub(super) fn begun(running: &Running, thread: &str) {
     let tasks = format!("/proc/{}/task", running.0.id());
     let begin = Instant::now();
     let there = || {
@@ -122,7 +122,7 @@ fn a_device_is_not_blamed_for_what_was_made_up() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &[]);
+    let lab = Lab::alone("router", &[]);
     narrow(&lab.node("dut"), "db", 6_000);
     let running = trial(&lab, &["--duration", "2s", "--max-loss", "0"]);
     begun(&running, "wb-tx");
@@ -157,7 +157,7 @@ fn what_a_stopped_sender_did_not_send_was_not_carried() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     for criterion in [&["--max-loss", "0"][..], &[]] {
         let running = trial(&lab, &[&["--duration", "2s"], criterion].concat());
         begun(&running, "wb-tx");
@@ -186,7 +186,7 @@ fn a_run_that_was_stopped_before_its_first_frame_is_void() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let dir = tempfile::tempdir().unwrap();
     let printed = wirebench()
         .args([
@@ -224,7 +224,7 @@ fn a_load_tells_how_late_it_was_and_blames_nobody() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let (a0, b0) = (lab.a0(), lab.b0());
     let line = [
         "load",
@@ -277,7 +277,7 @@ fn devices_and_watches_tell_how_late_they_were() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let dir = tempfile::tempdir().unwrap();
     let plan = dir.path().join("plan.toml");
     let text = format!(
@@ -316,7 +316,7 @@ fn a_capture_says_that_it_was_late_itself() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let dir = tempfile::tempdir().unwrap();
     let mut command = wirebench();
     command
@@ -372,7 +372,7 @@ fn a_socket_test_tells_how_late_it_was() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &["--hosts"]);
+    let lab = Lab::alone("pair", &["--hosts"]);
     let server = Server::start(&lab.node("b"), &[], &[]);
     let words = [
         "netperf", "--json", "--", "-H", SERVER_V4, "-t", "TCP_RR", "-l", "2",
@@ -394,7 +394,7 @@ fn a_search_finds_the_devices_limit_or_none() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("balancer", &[]);
+    let lab = Lab::alone("balancer", &[]);
     narrow(&lab.node("lb"), "ds", 6_000);
     // Into a file: of what a pipe holds nobody takes anything before the end.
     let dir = tempfile::tempdir().unwrap();

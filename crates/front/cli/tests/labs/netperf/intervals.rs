@@ -30,7 +30,7 @@ fn datagrams_are_lost_in_the_interval_that_misses_them() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("impair", &["--hosts", "--both", "--loss-every", "20"]);
+    let lab = Lab::alone("impair", &["--hosts", "--both", "--loss-every", "20"]);
     let server = Server::start(&lab.node("b"), &[], &[]);
     let words = "-t UDP_STREAM -l 2 -- -m 200,200";
     let options = ["--track", "--interval", "400ms"];
@@ -86,10 +86,11 @@ fn each_stream_and_each_way_by_itself() {
     }
     let lab = Lab::up("impair", &["--hosts", "--both", "--loss-every", "500"]);
     let server = Server::start(&lab.node("b"), &[], &[]);
+    // A SYN that is lost comes again after a second.
     let job = job_with(
         &lab,
         &["--bidir", "--streams", "2", "--interval", "250ms"],
-        "-l 1",
+        "-l 2",
     );
     let names: Vec<&Value> = list(&job, "streams").iter().map(|s| &s["name"]).collect();
     for interval in list(&job, "intervals") {
@@ -106,6 +107,7 @@ fn each_stream_and_each_way_by_itself() {
         let told = real(interval, "/throughput_bps");
         assert!((both - told).abs() <= told * 1e-9, "{interval}");
     }
+    let mut down = 0;
     for stream in list(&job, "streams") {
         let name = stream["name"].as_str().expect("a name");
         let rows = of_stream(&job, name);
@@ -114,10 +116,8 @@ fn each_stream_and_each_way_by_itself() {
         let ours = name.starts_with("up");
         // What comes while the connection is taken down is in no interval.
         let all = counted.cast_signed();
-        assert!(
-            units == all || !ours && units > 0 && units < all,
-            "{name}: {job}"
-        );
+        assert!(units == all || !ours && units < all, "{name}: {job}");
+        down += if ours { 0 } else { units };
         for row in &rows {
             assert_eq!(row["cwnd"].is_u64(), ours, "{row}");
             assert_eq!(row["retransmissions"].is_u64(), ours, "{row}");
@@ -130,6 +130,8 @@ fn each_stream_and_each_way_by_itself() {
             assert!(told > 0 && told <= again, "{told} of {again}: {job}");
         }
     }
+    // One alone may be held up by what it has lost until the test is over.
+    assert!(down > 0, "{job}");
     drop(server);
 }
 

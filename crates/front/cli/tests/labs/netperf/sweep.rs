@@ -8,10 +8,8 @@ use serde_json::Value;
 use super::{PATIENCE, SERVER_V4, Server, number, ours, ours_going_on, real, report_of};
 use crate::kit::{Lab, eventually, privileged};
 
-fn slow_wire() -> Lab {
-    let options = "--hosts --rate 100mbit --delay 1ms --both";
-    Lab::up("impair", &options.split(' ').collect::<Vec<_>>())
-}
+/// Options of the lab.
+const SLOW_WIRE: [&str; 6] = ["--hosts", "--rate", "100mbit", "--delay", "1ms", "--both"];
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -60,7 +58,7 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
     if !privileged() {
         return;
     }
-    let lab = slow_wire();
+    let lab = Lab::alone("impair", &SLOW_WIRE);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &[], &[]);
     let dir = tempfile::tempdir().unwrap();
@@ -179,7 +177,7 @@ fn a_sweep_keeps_its_rows_when_the_server_fails() {
     if !privileged() {
         return;
     }
-    let lab = slow_wire();
+    let lab = Lab::up("impair", &SLOW_WIRE);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &[], &[]);
     let dir = tempfile::tempdir().unwrap();

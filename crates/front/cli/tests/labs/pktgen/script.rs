@@ -62,7 +62,7 @@ fn nobody_else_sees_the_files_of_a_script() {
     let of_the_kernel = std::path::Path::new("/proc/net/pktgen").exists();
     let scripts: Vec<_> = (0..2)
         .map(|_| {
-            let wait = "test -w /proc/net/pktgen/pgrx && ls /sys/class/net && cat /proc/self/comm && sleep 30; true";
+            let wait = "test -w /proc/net/pktgen/pgrx && ls /sys/class/net && cat /proc/self/comm && sleep 30 >/dev/null 2>&1; true";
             Running::start(&["pktgen", "run", "--netns", &node, "bash", "-c", wait])
         })
         .collect();
