@@ -36,6 +36,7 @@ fn clean(node: &str, interface: &str) {
         format!("link set {interface} nomaster"),
         format!("addr flush dev {interface}"),
         format!("route flush dev {interface}"),
+        format!("-6 route flush dev {interface}"),
         "route flush table 100".to_owned(),
         "nexthop flush".to_owned(),
         format!("link set {interface} up"),
@@ -203,6 +204,10 @@ fn what_leads_to_the_world_is_not_sent_out_of() {
     let with = |before: &[&'static str], after: &[&'static str]| [before, after].concat();
     let lab = Lab::up("pair", &[]);
     let (node, port) = (lab.node("a"), lab.a0());
+    // A pair has none, as its nodes speak by themselves otherwise.
+    let ipv6 = ["netns", "exec", &node, "sysctl", "-qw"];
+    let on = ["net.ipv6.conf.a0.disable_ipv6=0"];
+    assert!(system("ip", &[&ipv6[..], &on].concat()).status.success());
     for (what, commands) in [
         (
             "the default route",
