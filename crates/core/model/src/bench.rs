@@ -18,7 +18,7 @@ use crate::{
 mod problems;
 mod report;
 
-pub(crate) use problems::probe_problems;
+pub(crate) use problems::check_probe;
 pub use report::{
     CounterPair, LB_REPORT_SCHEMA, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbReport,
     LbResult, LbTrial, ProbeReport,

@@ -135,9 +135,7 @@ impl Plan {
         }
         self.check_sharing(&mut found);
         for (n, probe) in self.probes.iter().enumerate() {
-            for what in crate::bench::probe_problems(probe) {
-                found.problem(format!("probe {}", n + 1), what);
-            }
+            crate::bench::check_probe(probe, &format!("probe {}", n + 1), &mut found);
         }
         self.check_sockets(&mut found);
         self.check_criteria(&mut found);

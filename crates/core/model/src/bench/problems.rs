@@ -4,6 +4,7 @@ use super::{AddressRange, LbMetric, LbPlan, LbTest, PlanProblem, ProbeKind, Prob
 use crate::{
     load::LoadTransport,
     reach::{OUTSIDE, is_free_range},
+    validate::{Findings, rules},
 };
 
 /// Bytes of the smallest Ethernet frame with FCS.
@@ -15,27 +16,19 @@ impl LbPlan {
     /// Everything wrong with it, each with its place.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
-        let mut found = Vec::new();
-        let mut say = |place: &str, what: String| {
-            found.push(PlanProblem {
-                place: place.to_owned(),
-                what,
-            });
-        };
+        let mut found = Findings::default();
         for (place, ranges) in [
             ("client.hosts", &self.client.hosts),
             ("server.hosts", &self.server.hosts),
             ("device.service", &self.device.service),
         ] {
-            if ranges.is_empty() {
-                say(place, "it is empty; at least one address".to_owned());
-            }
+            rules! { found: ranges.is_empty() => place, "it is empty; at least one address"; }
         }
         let family = |ranges: &[AddressRange]| ranges.first().map(AddressRange::is_ipv6);
         if family(&self.client.hosts) != family(&self.device.service) {
-            say(
+            found.problem(
                 "client.hosts",
-                "they are not of the family of device.service".to_owned(),
+                "they are not of the family of device.service",
             );
         }
         if !self.i_own_this_network {
@@ -45,88 +38,52 @@ impl LbPlan {
                 ("device.service", &self.device.service),
             ] {
                 if let Some(range) = ranges.iter().find(|r| !is_free_range(r)) {
-                    say(place, format!("{range} {OUTSIDE}"));
+                    found.problem(place, format!("{range} {OUTSIDE}"));
                 }
             }
         }
-        if self.client.port == self.server.port {
-            say(
-                "server.port",
-                format!(
-                    "{} is the client's too; a port for each side",
-                    self.server.port
-                ),
-            );
-        }
         let (least, most) = (Span::from_millis(100), Span::from_secs(60));
         let every = self.device.every;
-        if !(least..=most).contains(&every) {
-            say("device.every", format!("{every}; {least} to {most}"));
+        rules! { found:
+            self.client.port == self.server.port =>
+                "server.port", "{} is the client's too; a port for each side", self.server.port;
+            !(least..=most).contains(&every) => "device.every", "{every}; {least} to {most}";
         }
         for (place, time) in [
             ("times.trial", self.times.trial),
             ("times.confirm", self.times.confirm),
         ] {
-            if time < least {
-                say(place, format!("{time}; at least {least}"));
-            }
+            rules! { found: time < least => place, "{time}; at least {least}"; }
         }
         for (n, probe) in self.device.probes.iter().enumerate() {
-            for what in probe_problems(probe) {
-                say(&format!("device.probe {}", n + 1), what);
-            }
+            check_probe(probe, &format!("device.probe {}", n + 1), &mut found);
         }
         for (n, test) in self.tests.iter().enumerate() {
-            for what in test_problems(test) {
-                say(&format!("test {} ({})", n + 1, test.metric.name()), what);
-            }
+            let place = format!("test {} ({})", n + 1, test.metric.name());
+            check_test(test, &place, &mut found);
         }
-        found
+        found.problems
     }
 }
 
-pub(crate) fn probe_problems(probe: &ProbePlan) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut forbid = |wrong: bool, what: &str| {
-        if wrong {
-            found.push(what.to_owned());
-        }
-    };
+pub(crate) fn check_probe(probe: &ProbePlan, place: &str, found: &mut Findings) {
     let is_command = probe.kind == ProbeKind::Command;
-    forbid(
-        probe.node.is_some() && probe.ssh.is_some(),
-        "node and ssh; one of them, or neither to run it here",
-    );
-    forbid(
-        is_command && probe.command.is_none(),
-        "kind command needs a command",
-    );
-    forbid(
-        is_command && probe.counters.is_empty() && probe.gauges.is_empty(),
-        "kind command needs counters or gauges: name = 'regular expression with a group'",
-    );
-    forbid(
-        !(is_command || probe.counters.is_empty() && probe.gauges.is_empty()),
-        "counters and gauges are for kind command; the others are read as they are",
-    );
-    forbid(
-        probe.kind == ProbeKind::Ethtool && probe.interfaces.is_empty() && probe.command.is_none(),
-        "kind ethtool needs interfaces",
-    );
-    // They become words of a command line.
-    forbid(
-        probe.interfaces.iter().any(|i| !is_word(i)),
-        "interfaces are names of letters, digits and . _ - : @",
-    );
-    forbid(
-        probe.ssh.as_ref().is_some_and(|host| !is_word(host)),
-        "ssh is [USER@]HOST",
-    );
-    forbid(
-        probe.timeout > Span::from_secs(10) || probe.timeout == Span::default(),
-        "timeout; up to 10s",
-    );
-    found
+    rules! { found:
+        probe.node.is_some() && probe.ssh.is_some() =>
+            place, "node and ssh; one of them, or neither to run it here";
+        is_command && probe.command.is_none() => place, "kind command needs a command";
+        is_command && probe.counters.is_empty() && probe.gauges.is_empty() =>
+            place, "kind command needs counters or gauges: name = 'regular expression with a group'";
+        !(is_command || probe.counters.is_empty() && probe.gauges.is_empty()) =>
+            place, "counters and gauges are for kind command; the others are read as they are";
+        probe.kind == ProbeKind::Ethtool && probe.interfaces.is_empty() && probe.command.is_none() =>
+            place, "kind ethtool needs interfaces";
+        // They become words of a command line.
+        probe.interfaces.iter().any(|i| !is_word(i)) =>
+            place, "interfaces are names of letters, digits and . _ - : @";
+        probe.ssh.as_ref().is_some_and(|host| !is_word(host)) => place, "ssh is [USER@]HOST";
+        probe.timeout > Span::from_secs(10) || probe.timeout == Span::default() => place, "timeout; up to 10s";
+    }
 }
 
 fn is_word(text: &str) -> bool {
@@ -137,60 +94,37 @@ fn is_word(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "._-:@".contains(c))
 }
 
-fn test_problems(test: &LbTest) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut forbid = |wrong: bool, what: String| {
-        if wrong {
-            found.push(what);
-        }
-    };
+fn check_test(test: &LbTest, place: &str, found: &mut Findings) {
     let of_connections = test.metric.is_of_connections();
-    forbid(
-        !of_connections && test.transport == Some(LoadTransport::Tcp),
-        "transport tcp is for cps and cc".to_owned(),
-    );
-    forbid(
-        of_connections && !test.sizes.is_empty(),
-        "sizes are for frames; connections exchange a byte".to_owned(),
-    );
-    for size in &test.sizes {
-        forbid(
-            !(SMALLEST..=LARGEST).contains(size),
-            format!("size {size}; {SMALLEST} to {LARGEST}"),
-        );
+    rules! { found:
+        !of_connections && test.transport == Some(LoadTransport::Tcp) =>
+            place, "transport tcp is for cps and cc";
+        of_connections && !test.sizes.is_empty() =>
+            place, "sizes are for frames; connections exchange a byte";
     }
-    forbid(
-        test.metric == LbMetric::Elephant && test.flows.is_some_and(|f| f.0 != 1),
-        "an elephant is one flow".to_owned(),
-    );
+    for size in &test.sizes {
+        rules! { found: !(SMALLEST..=LARGEST).contains(size) => place, "size {size}; {SMALLEST} to {LARGEST}"; }
+    }
+    rules! { found:
+        test.metric == LbMetric::Elephant && test.flows.is_some_and(|f| f.0 != 1) =>
+            place, "an elephant is one flow";
+    }
     for (name, count) in [
         ("flows", test.flows),
         ("max", test.max),
         ("start", test.start),
         ("open_rate", test.open_rate),
     ] {
-        forbid(
-            count.is_some_and(|c| c.0 == 0),
-            format!("{name} is 0; at least 1"),
-        );
+        rules! { found: count.is_some_and(|c| c.0 == 0) => place, "{name} is 0; at least 1"; }
     }
-    forbid(
-        !(0.001..=0.5).contains(&test.resolution.0),
-        format!("resolution {}; 0.1% to 50%", test.resolution),
-    );
-    forbid(
-        test.loss.is_some_and(|loss| loss.0 > 0.5),
-        "loss; up to 50%".to_owned(),
-    );
-    forbid(
-        !(1..=100).contains(&test.trials),
-        format!("trials is {}; 1 to 100", test.trials),
-    );
-    forbid(
-        test.metric == LbMetric::Cc && test.hold < Span::from_millis(100),
-        format!("hold is {}; at least 100ms", test.hold),
-    );
-    found
+    rules! { found:
+        !(0.001..=0.5).contains(&test.resolution.0) =>
+            place, "resolution {}; 0.1% to 50%", test.resolution;
+        test.loss.is_some_and(|loss| loss.0 > 0.5) => place, "loss; up to 50%";
+        !(1..=100).contains(&test.trials) => place, "trials is {}; 1 to 100", test.trials;
+        test.metric == LbMetric::Cc && test.hold < Span::from_millis(100) =>
+            place, "hold is {}; at least 100ms", test.hold;
+    }
 }
 
 #[cfg(test)]
