@@ -2,7 +2,6 @@
 
 use wb_wire::checksum;
 
-use super::igmp::record_kind;
 use super::{Dissector, Step, Stop, put};
 
 impl Dissector<'_> {
@@ -131,7 +130,8 @@ impl Dissector<'_> {
                     self.neighbour_options(at + 40, length.saturating_sub(40))?;
                 }
             }
-            _ => self.listener_report2(at, length)?,
+            _ if length < 8 => put!(self, " [invalid len {length}]"),
+            _ => self.group_records(at, length, 16)?,
         }
         if !verbose {
             put!(self, ", length {length}");
@@ -259,58 +259,11 @@ impl Dissector<'_> {
         if sources > 0 {
             if length < 28 + 16 * sources {
                 put!(self, " [invalid number of sources {sources}]");
-            } else if self.verbose() > 1 {
-                self.listener_sources(at + 28, sources)?;
             } else {
-                put!(self, ", {sources} source(s)");
+                self.group_sources(at + 28, sources, 16)?;
             }
         }
         put!(self, "]");
-        Ok(())
-    }
-
-    fn listener_sources(&mut self, at: usize, count: usize) -> Step {
-        put!(self, " {{");
-        for n in 0..count {
-            let source = self.v6(at + 16 * n)?;
-            put!(self, " {source}");
-        }
-        put!(self, " }}");
-        Ok(())
-    }
-
-    fn listener_report2(&mut self, at: usize, length: usize) -> Step {
-        if length < 8 {
-            put!(self, " [invalid len {length}]");
-            return Ok(());
-        }
-        let records = usize::from(self.u16(at + 6)?);
-        put!(self, ", {records} group record(s)");
-        if self.verbose() == 0 {
-            return Ok(());
-        }
-        let mut record = 8;
-        for _ in 0..records {
-            if length < record + 20 {
-                put!(self, " [invalid number of groups]");
-                return Ok(());
-            }
-            let group = self.v6(at + record + 4)?;
-            put!(self, " [gaddr {group}");
-            put!(self, " {}", record_kind(self.u8(at + record)?));
-            let sources = usize::from(self.u16(at + record + 2)?);
-            if length < record + 20 + 16 * sources {
-                put!(self, " [invalid number of sources {sources}]");
-                return Ok(());
-            }
-            if self.verbose() > 1 {
-                self.listener_sources(at + record + 20, sources)?;
-            } else {
-                put!(self, ", {sources} source(s)");
-            }
-            record += 20 + 16 * sources;
-            put!(self, "]");
-        }
         Ok(())
     }
 

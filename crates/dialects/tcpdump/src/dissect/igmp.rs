@@ -5,7 +5,7 @@ use wb_wire::checksum;
 use super::{Dissector, Step, put};
 
 /// The kinds of group record: RFC 3376 section 4.2.12, RFC 3810 section 5.2.12.
-pub(super) fn record_kind(kind: u8) -> String {
+fn record_kind(kind: u8) -> String {
     match kind {
         1 => "is_in".into(),
         2 => "is_ex".into(),
@@ -63,7 +63,11 @@ impl Dissector<'_> {
             }
             0x22 => {
                 put!(self, "igmp v3 report");
-                self.igmp_report3(at, length)?;
+                if length < 16 || length & 3 != 0 {
+                    put!(self, " [invalid len {length}]");
+                } else {
+                    self.group_records(at, length, 4)?;
+                }
             }
             0x17 => {
                 let group = self.v4(at + 4)?;
@@ -118,31 +122,16 @@ impl Dissector<'_> {
         if sources > 0 {
             if 12 + 4 * sources > length {
                 put!(self, " [invalid number of sources {sources}]");
-            } else if self.verbose() > 1 {
-                self.igmp_sources(at + 12, sources)?;
             } else {
-                put!(self, ", {sources} source(s)");
+                self.group_sources(at + 12, sources, 4)?;
             }
         }
         put!(self, "]");
         Ok(())
     }
 
-    fn igmp_sources(&mut self, at: usize, count: usize) -> Step {
-        put!(self, " {{");
-        for n in 0..count {
-            let source = self.v4(at + 4 * n)?;
-            put!(self, " {source}");
-        }
-        put!(self, " }}");
-        Ok(())
-    }
-
-    fn igmp_report3(&mut self, at: usize, length: usize) -> Step {
-        if length < 16 || length & 3 != 0 {
-            put!(self, " [invalid len {length}]");
-            return Ok(());
-        }
+    /// The groups of a report; addresses have so many bytes: IGMPv3 and MLDv2 differ in nothing else.
+    pub(super) fn group_records(&mut self, at: usize, length: usize, address: usize) -> Step {
         let records = usize::from(self.u16(at + 6)?);
         put!(self, ", {records} group record(s)");
         if self.verbose() == 0 {
@@ -150,26 +139,45 @@ impl Dissector<'_> {
         }
         let mut record = 8;
         for _ in 0..records {
-            if length < record + 8 {
+            let head = 4 + address;
+            if length < record + head {
                 put!(self, " [invalid number of groups]");
                 return Ok(());
             }
-            let group = self.v4(at + record + 4)?;
+            let group = self.group_address(at + record + 4, address)?;
             put!(self, " [gaddr {group}");
             put!(self, " {}", record_kind(self.u8(at + record)?));
             let sources = usize::from(self.u16(at + record + 2)?);
-            if length < record + 8 + 4 * sources {
+            if length < record + head + address * sources {
                 put!(self, " [invalid number of sources {sources}]");
                 return Ok(());
             }
-            if self.verbose() > 1 {
-                self.igmp_sources(at + record + 8, sources)?;
-            } else {
-                put!(self, ", {sources} source(s)");
-            }
-            record += 8 + 4 * sources;
+            self.group_sources(at + record + head, sources, address)?;
+            record += head + address * sources;
             put!(self, "]");
         }
         Ok(())
+    }
+
+    /// The sources of a group, or how many they are.
+    pub(super) fn group_sources(&mut self, at: usize, count: usize, address: usize) -> Step {
+        if self.verbose() <= 1 {
+            put!(self, ", {count} source(s)");
+            return Ok(());
+        }
+        put!(self, " {{");
+        for n in 0..count {
+            let source = self.group_address(at + address * n, address)?;
+            put!(self, " {source}");
+        }
+        put!(self, " }}");
+        Ok(())
+    }
+
+    fn group_address(&self, at: usize, bytes: usize) -> Step<String> {
+        Ok(match bytes {
+            4 => self.v4(at)?.to_string(),
+            _ => self.v6(at)?.to_string(),
+        })
     }
 }
