@@ -3,13 +3,13 @@
 //! `offered = (received - duplicate) + lost`, always and exactly. Knows only numbers.
 
 use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign};
+
+use derive_more::{Add, AddAssign, Sum};
 
 use crate::flow::FlowStats;
 
 /// The frames of a flow or of many, settled: [`Account::balances`] holds by construction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign, Sum)]
 pub struct Account {
     /// Frames really sent.
     pub offered: u64,
@@ -89,32 +89,6 @@ impl Account {
         } else {
             self.lost as f64 / self.offered as f64
         }
-    }
-}
-
-impl Add for Account {
-    type Output = Account;
-
-    fn add(self, other: Account) -> Account {
-        Account {
-            offered: self.offered + other.offered,
-            received: self.received + other.received,
-            duplicate: self.duplicate + other.duplicate,
-            lost: self.lost + other.lost,
-            excess: self.excess + other.excess,
-        }
-    }
-}
-
-impl AddAssign for Account {
-    fn add_assign(&mut self, other: Account) {
-        *self = *self + other;
-    }
-}
-
-impl Sum for Account {
-    fn sum<I: Iterator<Item = Account>>(accounts: I) -> Account {
-        accounts.fold(Account::default(), Add::add)
     }
 }
 

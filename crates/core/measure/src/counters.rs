@@ -1,20 +1,14 @@
 //! Counters of one receive worker at an instant.
 
-use std::ops::{Add, AddAssign};
+use derive_more::{Add, AddAssign, Sum};
 
-/// Declares the counters once, with what adding and subtracting does to each.
+/// Declares the counters once, with what subtracting does to each.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What a receiver has counted so far: plain numbers that can be copied out at any moment
         /// and added over workers.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign, Sum)]
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
-
-        impl AddAssign for Counters {
-            fn add_assign(&mut self, other: Counters) {
-                $(self.$name += other.$name;)*
-            }
-        }
 
         impl Counters {
             /// What was counted after `earlier`, for the figures of an interval. A counter that
@@ -59,21 +53,6 @@ impl Counters {
     /// Arrivals less duplicates.
     pub fn unique_frames(&self) -> u64 {
         self.received_frames - self.duplicate_frames
-    }
-}
-
-impl Add for Counters {
-    type Output = Counters;
-
-    fn add(mut self, other: Counters) -> Counters {
-        self += other;
-        self
-    }
-}
-
-impl std::iter::Sum for Counters {
-    fn sum<I: Iterator<Item = Counters>>(counters: I) -> Counters {
-        counters.fold(Counters::default(), Add::add)
     }
 }
 

@@ -190,25 +190,22 @@ impl Totals {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
         };
+        macro_rules! sum {
+            ($($field:ident)*) => {
+                Self { $($field: add(self.$field, other.$field),)* ..*self }
+            };
+        }
+        let frames = sum! {
+            intended_frames offered_frames unsent_frames received_frames lost_frames duplicate_frames
+            reordered_frames late_frames foreign_frames rx_dropped_frames offered_octets received_octets
+            ramp_frames refused_frames
+        };
         Self {
-            intended_frames: add(self.intended_frames, other.intended_frames),
-            offered_frames: add(self.offered_frames, other.offered_frames),
-            unsent_frames: add(self.unsent_frames, other.unsent_frames),
-            received_frames: add(self.received_frames, other.received_frames),
-            lost_frames: add(self.lost_frames, other.lost_frames),
-            duplicate_frames: add(self.duplicate_frames, other.duplicate_frames),
-            reordered_frames: add(self.reordered_frames, other.reordered_frames),
-            late_frames: add(self.late_frames, other.late_frames),
-            foreign_frames: add(self.foreign_frames, other.foreign_frames),
-            rx_dropped_frames: add(self.rx_dropped_frames, other.rx_dropped_frames),
-            offered_octets: add(self.offered_octets, other.offered_octets),
-            received_octets: add(self.received_octets, other.received_octets),
-            ramp_frames: add(self.ramp_frames, other.ramp_frames),
-            refused_frames: add(self.refused_frames, other.refused_frames),
             connections: match (self.connections, other.connections) {
                 (Some(a), Some(b)) => Some(a.plus(&b)),
                 (a, b) => a.or(b),
             },
+            ..frames
         }
     }
 }

@@ -75,7 +75,7 @@ pub use clock::Clock;
 pub use control::LoadControl;
 pub use outcome::{LoadOutcome, LoadTotals, PhaseTotals};
 pub use pace::{Grouping, LaunchCounters};
-pub use presence::{PresenceCounters, Resolution, Resolver, resolve};
+pub use presence::PresenceCounters;
 pub use rates::{Cost, Limits, share};
 pub use shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
 pub use spec::{LoadPlace, LoadSpec, SpecError};

@@ -6,7 +6,7 @@ use wb_tcp::{Counters, Latencies};
 
 use crate::pace::LaunchCounters;
 use crate::presence::PresenceCounters;
-use crate::shared::{LoadPhase, add_rx, add_tx};
+use crate::shared::{LoadPhase, add_rx};
 
 /// One phase of a run.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +41,8 @@ impl PhaseTotals {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.to_ns = self.to_ns.max(other.to_ns);
         self.counters.merge(&other.counters);
-        self.launch.merge(&other.launch);
-        self.asks.merge(&other.asks);
+        self.launch += other.launch;
+        self.asks += other.asks;
         self.latencies.merge(&other.latencies);
     }
 }
@@ -136,10 +136,10 @@ impl LoadTotals {
         let mut totals = Self::default();
         for worker in workers {
             totals.counters.merge(&worker.counters);
-            totals.launch.merge(&worker.launch);
-            totals.asks.merge(&worker.asks);
-            totals.presence.merge(&worker.presence);
-            add_tx(&mut totals.tx, &worker.tx);
+            totals.launch += worker.launch;
+            totals.asks += worker.asks;
+            totals.presence += worker.presence;
+            totals.tx += worker.tx;
             add_rx(&mut totals.rx, &worker.rx);
             for phase in &worker.phases {
                 totals.latencies.merge(&phase.latencies);

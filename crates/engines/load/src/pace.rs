@@ -4,6 +4,7 @@
 //! connection is due follows from k, so nothing drifts. Whoever is late makes up at once, for no more
 //! than `catch_up`; older launches are given up and counted.
 
+use derive_more::{AddAssign, Sub};
 use wb_model::load::LoadShape;
 use wb_model::units::Rational;
 
@@ -19,7 +20,7 @@ const AT_ONCE: u64 = 64;
 const LARGEST: u64 = 1_000_000_000_000_000;
 
 /// What became of launches, or of requests, that were due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, AddAssign, Sub)]
 pub struct LaunchCounters {
     /// Connections opened, or requests sent.
     pub launched: u64,
@@ -30,27 +31,6 @@ pub struct LaunchCounters {
     pub held_back: u64,
     /// Left out because all addresses and ports that were tried are in use, or the table is full.
     pub no_tuple: u64,
-}
-
-impl LaunchCounters {
-    /// What was added since `earlier`.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            launched: self.launched - earlier.launched,
-            unsent: self.unsent - earlier.unsent,
-            held_back: self.held_back - earlier.held_back,
-            no_tuple: self.no_tuple - earlier.no_tuple,
-        }
-    }
-
-    /// Adds those of another worker.
-    pub fn merge(&mut self, other: &Self) {
-        self.launched += other.launched;
-        self.unsent += other.unsent;
-        self.held_back += other.held_back;
-        self.no_tuple += other.no_tuple;
-    }
 }
 
 /// How launches follow each other.

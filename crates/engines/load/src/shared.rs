@@ -117,10 +117,10 @@ impl LoadSnapshot {
             n += 1;
             sum.at_ns = sum.at_ns.max(worker.at_ns);
             sum.counters.merge(&worker.counters);
-            sum.presence.merge(&worker.presence);
-            sum.launch.merge(&worker.launch);
-            sum.asks.merge(&worker.asks);
-            add_tx(&mut sum.tx, &worker.tx);
+            sum.presence += worker.presence;
+            sum.launch += worker.launch;
+            sum.asks += worker.asks;
+            sum.tx += worker.tx;
             add_rx(&mut sum.rx, &worker.rx);
             sum.share += worker.share;
             sum.connect.merge(&worker.connect);
@@ -132,16 +132,6 @@ impl LoadSnapshot {
         sum.share /= n.max(1);
         sum
     }
-}
-
-pub(crate) fn add_tx(sum: &mut TxCounters, other: &TxCounters) {
-    sum.submitted_frames += other.submitted_frames;
-    sum.sent_frames += other.sent_frames;
-    sum.sent_octets += other.sent_octets;
-    sum.refused_frames += other.refused_frames;
-    sum.withdrawn_frames += other.withdrawn_frames;
-    sum.kicks += other.kicks;
-    sum.full_events += other.full_events;
 }
 
 pub(crate) fn add_rx(sum: &mut RxCounters, other: &RxCounters) {

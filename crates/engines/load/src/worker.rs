@@ -546,8 +546,8 @@ impl LoadWorker {
             from_ns: self.phase_from,
             to_ns: at,
             counters: counters.since(&self.phase_counters),
-            launch: launch.since(&self.phase_launch),
-            asks: asks.since(&self.phase_asks),
+            launch: launch - self.phase_launch,
+            asks: asks - self.phase_asks,
             latencies,
         };
         let nothing = totals.counters == Counters::default();

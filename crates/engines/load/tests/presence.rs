@@ -1,11 +1,10 @@
-//! Neighbours and pings are answered from within a worker; the gateway is found.
+//! Neighbours and pings are answered from within a worker.
 
 mod common;
 
 use std::net::IpAddr;
 
 use common::{Lab, job, server_of};
-use wb_load::{Resolution, Resolver, resolve};
 use wb_port::{QueuePair, RxQueue, TxQueue, memory};
 use wb_wire::{
     Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, Network, Presence, Stack, Transport,
@@ -13,7 +12,6 @@ use wb_wire::{
 };
 
 const ASKER: MacAddr = MacAddr([2, 9, 9, 9, 9, 9]);
-const SECOND: u64 = 1_000_000_000;
 
 fn send(port: &mut memory::MemoryPort, frame: &[u8]) {
     let tx = port.queues[0].tx();
@@ -131,85 +129,4 @@ fn neighbour_discovery_and_pings_of_ipv6() {
     let heard = Presence::new(ASKER, []).heard(&answers[0]).unwrap();
     assert_eq!(heard.0, "2001:2::9".parse::<IpAddr>().unwrap());
     assert_eq!((totals.presence.icmp_rx, totals.presence.icmp_tx), (2, 2));
-}
-
-fn resolver(tries: u32, announce: &[&str]) -> Resolver {
-    let addresses = announce.iter().map(|text| text.parse().unwrap());
-    Resolver::new(
-        ASKER,
-        "198.18.0.1".parse().unwrap(),
-        "198.18.0.254".parse().unwrap(),
-        None,
-        tries,
-        addresses,
-    )
-}
-
-#[test]
-fn questions_come_once_a_second() {
-    let mut asking = resolver(3, &["198.18.0.2", "198.18.0.1", "2001:2::1"]);
-    let mut out = [0; 128];
-    let mut asked = Vec::new();
-    for ms in 0..5000 {
-        let now = ms * 1_000_000;
-        while let Some(len) = asking.poll(now, &mut out) {
-            let (_, _, arp) = Ethernet::parse(&out[..len]).unwrap();
-            asked.push((ms, Arp::parse(arp).unwrap().0.sender_ip.octets()[3]));
-        }
-        if asking.state(now) == Resolution::Silent {
-            assert_eq!(ms, 3000);
-            break;
-        }
-    }
-    assert_eq!(asked, [(0, 1), (0, 2), (1000, 1), (2000, 1)]);
-    assert_eq!(asking.state(5 * SECOND), Resolution::Silent);
-}
-
-#[test]
-fn the_gateway_is_found_over_a_port() {
-    let mut lab = Lab::new(|_| ());
-    let gateway = MacAddr(lab.far.facts.mac);
-    let there = Presence::new(gateway, ["198.18.0.254".parse().unwrap()]);
-    let mut out = [0; 128];
-    // Another neighbour speaks first.
-    let other = MacAddr([2, 8, 8, 8, 8, 8]);
-    let n = arp_request(
-        other,
-        [198, 18, 0, 7].into(),
-        [198, 18, 0, 1].into(),
-        &[],
-        &mut out,
-    );
-    send(&mut lab.far, &out[..n.unwrap()]);
-    // The answer to a question that is yet to come waits already.
-    let len = arp_request(
-        ASKER,
-        [198, 18, 0, 1].into(),
-        [198, 18, 0, 254].into(),
-        &[],
-        &mut out,
-    )
-    .unwrap();
-    let mut answer = [0; 128];
-    let n = there.answer(&out[..len], &mut answer).unwrap();
-    send(&mut lab.far, &answer[..n]);
-    let ours = Presence::new(ASKER, ["198.18.0.1".parse().unwrap()]);
-    let found = resolve(
-        &mut lab.near.queues[0],
-        &mut resolver(3, &[]),
-        &ours,
-        &lab.clock,
-    );
-    assert_eq!(found.unwrap(), Some(gateway));
-    // Our question, and the answer to the neighbour's.
-    assert_eq!(arrived(&mut lab.far).len(), 2);
-
-    lab.near.control.remove();
-    let gone = resolve(
-        &mut lab.near.queues[0],
-        &mut resolver(3, &[]),
-        &ours,
-        &lab.clock,
-    );
-    assert!(common::is_gone(&gone.err()));
 }

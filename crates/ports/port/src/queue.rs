@@ -145,7 +145,7 @@ pub trait RxQueue {
 }
 
 /// What a sending half did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign)]
 pub struct TxCounters {
     /// Frames handed over with [`TxQueue::submit`].
     pub submitted_frames: u64,

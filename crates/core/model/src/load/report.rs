@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// Connections, counted each once: attempted = completed + failed + open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, derive_more::Add,
+)]
 pub struct ConnectionTotals {
     /// Connections begun: SYN or first datagram sent; server: SYN accepted.
     pub attempted_connections: u64,
@@ -68,22 +70,8 @@ impl ConnectionTotals {
 
     /// Field by field sum.
     #[must_use]
-    pub const fn plus(&self, other: &Self) -> Self {
-        Self {
-            attempted_connections: self.attempted_connections + other.attempted_connections,
-            established_connections: self.established_connections + other.established_connections,
-            completed_connections: self.completed_connections + other.completed_connections,
-            failed_connections: self.failed_connections + other.failed_connections,
-            open_connections: self.open_connections + other.open_connections,
-            requests: self.requests + other.requests,
-            responses: self.responses + other.responses,
-            lost_requests: self.lost_requests + other.lost_requests,
-            in_flight_requests: self.in_flight_requests + other.in_flight_requests,
-            unawaited_requests: self.unawaited_requests + other.unawaited_requests,
-            late_responses: self.late_responses + other.late_responses,
-            duplicate_responses: self.duplicate_responses + other.duplicate_responses,
-            error_responses: self.error_responses + other.error_responses,
-        }
+    pub fn plus(&self, other: &Self) -> Self {
+        *self + *other
     }
 }
 
