@@ -1,24 +1,18 @@
 //! Random numbers by seed: the same seed walks the same way.
 
-/// A small generator (SplitMix64); not for secrets.
+use wb_wire::SplitMix64;
+
+/// Numbers in ranges.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(pub(crate) SplitMix64);
 
 impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        Self(SplitMix64(seed))
     }
 
     pub(crate) const fn word(&mut self) -> u32 {
-        (self.next() >> 32) as u32
+        (self.0.next() >> 32) as u32
     }
 
     /// A number in `0..bound`; 0 if `bound` is 0.

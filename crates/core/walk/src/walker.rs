@@ -565,7 +565,7 @@ impl Walker {
         if self.config.dst6_min.is_unspecified() {
             return;
         }
-        let draw = u128::from(self.random.next()) << 64 | u128::from(self.random.next());
+        let draw = u128::from(self.random.0.next()) << 64 | u128::from(self.random.0.next());
         let bits = (draw | self.config.dst6_min.to_bits()) & self.config.dst6_max.to_bits();
         self.progress.daddr6 = bits.into();
     }

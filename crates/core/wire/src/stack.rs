@@ -6,7 +6,7 @@ use crate::checksum::{self, pseudo_v4, pseudo_v6};
 use crate::icmp::IcmpVersion;
 use crate::{
     Arp, ArpView, Echo, Ethernet, EthernetView, IcmpView, Ipv4, Ipv4View, Ipv6, Ipv6View, Label,
-    LabelView, Tcp, TcpView, Udp, UdpView, Vlan, VlanView, ethertype, protocol,
+    LabelView, SplitMix64, Tcp, TcpView, Udp, UdpView, Vlan, VlanView, ethertype, protocol,
 };
 
 /// The layers of a frame. All that follows from others (types, lengths, checksums, the bottom of the
@@ -345,9 +345,9 @@ impl Fill {
                 .zip(0..)
                 .for_each(|(byte, i): (_, usize)| *byte = i as u8),
             Self::Random(seed) => {
-                let mut state = *seed;
+                let mut state = SplitMix64(*seed);
                 for chunk in payload.chunks_mut(8) {
-                    chunk.copy_from_slice(&split_mix(&mut state).to_le_bytes()[..chunk.len()]);
+                    chunk.copy_from_slice(&state.next().to_le_bytes()[..chunk.len()]);
                 }
             }
             Self::Repeat(pattern) if pattern.is_empty() => payload.fill(0),
@@ -357,15 +357,6 @@ impl Fill {
                 .for_each(|(byte, p)| *byte = *p),
         }
     }
-}
-
-/// SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -25,11 +25,11 @@ use answer::Told;
 use control::{Control, Silence};
 use failure::{answer, failure};
 use figures::{add_datagrams, datagrams, judged, means, together};
-use random::Random;
 use role::Role;
 use round::{Round, Settings, Stream, Turn};
 use target::Target;
 use watch::Patience;
+use wb_wire::SplitMix64;
 use window::fairness;
 
 mod answer;
@@ -44,7 +44,6 @@ mod interval;
 mod lane;
 mod ports;
 mod prepare;
-mod random;
 mod request;
 mod role;
 mod round;
@@ -117,7 +116,7 @@ fn run_patiently(
     };
     let mut course = Course {
         settings,
-        random: Random::new(place.seed),
+        random: SplitMix64(place.seed),
         report,
         histogram: Histogram::new(),
         idle: Histogram::new(),
@@ -136,7 +135,7 @@ fn run_patiently(
 /// A job on its way.
 struct Course<'a> {
     settings: Settings<'a>,
-    random: Random,
+    random: SplitMix64,
     report: SocketJobReport,
     /// Time of operations over all iterations.
     histogram: Histogram,

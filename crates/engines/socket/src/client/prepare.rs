@@ -6,13 +6,13 @@ use std::{
 };
 
 use wb_model::socket::{SendBy, SocketEndReport, SocketFailure, SocketJob, SocketStage};
+use wb_wire::SplitMix64;
 
 use super::{
     connects::Connects,
     drive::Task,
     failure::{failure, system},
     ports::{PortWalk, USUAL},
-    random::Random,
     role::Role,
     target::DataEnds,
 };
@@ -56,7 +56,7 @@ pub(super) fn prepare(
     role: Role,
     number: u16,
     ends: DataEnds,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> Result<Prepared, SocketFailure> {
     let refused = |error: &std::io::Error| {
         let what = format!("cannot make a data socket at {}", ends.local);

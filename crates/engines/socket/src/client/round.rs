@@ -16,6 +16,7 @@ use wb_model::socket::{
     CpuUse, SocketEndReport, SocketFailure, SocketInterval, SocketJob, SocketLive, SocketStage,
 };
 use wb_omni::ClassicKind;
+use wb_wire::SplitMix64;
 
 use super::{
     JobPlace,
@@ -28,7 +29,6 @@ use super::{
     grants::{Grants, grants},
     lane::{Bell, Gate, Lane, Phase},
     prepare::{Prepared, Terms, prepare},
-    random::Random,
     request::{Ask, unspeakable},
     role::Role,
     target::{DataEnds, Target},
@@ -136,7 +136,7 @@ pub(super) fn run(
     settings: Settings<'_>,
     streams: &mut [Stream],
     turn: Turn,
-    random: &mut Random,
+    random: &mut SplitMix64,
     observe: &mut dyn FnMut(&SocketLive),
 ) -> Round {
     let mut round = Round {
@@ -186,7 +186,7 @@ fn agree(
     settings: Settings<'_>,
     streams: &mut [Stream],
     turn: Turn,
-    random: &mut Random,
+    random: &mut SplitMix64,
     round: &mut Round,
 ) -> Result<Vec<Agreed>, Silence> {
     let Settings {

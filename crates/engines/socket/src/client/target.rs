@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use wb_model::socket::{Family, SocketFailure, SocketJob, SocketStage};
+use wb_wire::SplitMix64;
 
-use super::{failure::failure, random::Random};
+use super::failure::failure;
 use crate::host::{Host, Resolved, endpoint};
 
 /// The names of a job, resolved.
@@ -120,7 +121,7 @@ impl Target {
     pub(super) fn data(
         &self,
         control: Option<IpAddr>,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> Result<DataEnds, SocketFailure> {
         let usual = control.unwrap_or(self.servers[0]);
         let server = match &self.data_servers {
@@ -170,7 +171,7 @@ pub(super) fn any(like: IpAddr) -> IpAddr {
 }
 
 /// The address with all bits behind the prefix drawn anew.
-fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut Random) -> IpAddr {
+fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut SplitMix64) -> IpAddr {
     let Some(prefix) = prefix else { return ip };
     let prefix = u32::from(prefix);
     match ip {
@@ -260,7 +261,7 @@ mod tests {
         let server: SocketAddr = "10.0.0.1:12865".parse().unwrap();
         assert_eq!(target.control(), [(Some(local), server)]);
         // The data connection has the same ends, unless its family is another.
-        let mut random = Random::new(1);
+        let mut random = SplitMix64(1);
         let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
         assert_eq!((ends.server, ends.local), (ip("10.0.0.1"), ip("10.0.0.2")));
         assert!(!ends.server_named);
@@ -281,13 +282,13 @@ mod tests {
         let mut job = job("four");
         job.data.local = Some("six".to_owned());
         let target = Target::resolve(&job, &Names).unwrap();
-        let failed = target.data(None, &mut Random::new(1)).unwrap_err();
+        let failed = target.data(None, &mut SplitMix64(1)).unwrap_err();
         assert_eq!(failed.stage, SocketStage::Resolve);
     }
 
     #[test]
     fn bits_behind_the_prefix_are_drawn_and_the_others_stay() {
-        let mut random = Random::new(3);
+        let mut random = SplitMix64(3);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..64 {
             let drawn = drawn(ip("10.1.2.3"), Some(30), &mut random);
