@@ -16,6 +16,7 @@ mod server;
 mod stop;
 mod summary;
 mod sys;
+mod waker;
 
 pub use client::{JobPlace, run_job};
 pub use host::{CpuTimes, Host, Resolved};

@@ -126,7 +126,7 @@ impl Server {
         while !stop.load(Ordering::Relaxed) && !house.has_served() {
             teller.tell(&house, observe);
             let busy = house.job.one_by_one && house.present() > 0;
-            let mut fds = vec![PollFd::new(&house.bell, PollFlags::IN)];
+            let mut fds = vec![PollFd::new(&house.waker, PollFlags::IN)];
             if !busy {
                 fds.extend(listeners.iter().map(|one| PollFd::new(one, PollFlags::IN)));
             }
@@ -135,7 +135,7 @@ impl Server {
                 continue;
             }
             if !fds[0].revents().is_empty() {
-                house.bell.hush();
+                house.waker.clear();
             }
             let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
@@ -235,9 +235,9 @@ fn leave(house: &House) {
     let until = Instant::now() + LEAVING;
     while house.present() > 0 && Instant::now() < until {
         let rest = Timespec::try_from(LOOK).ok();
-        let mut fds = [PollFd::from_borrowed_fd(house.bell.as_fd(), PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(house.waker.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, rest.as_ref());
-        house.bell.hush();
+        house.waker.clear();
         // One that was let in meanwhile.
         house.close();
     }

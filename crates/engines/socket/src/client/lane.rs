@@ -9,7 +9,6 @@ use std::{
     time::Instant,
 };
 
-use rustix::event::{EventfdFlags, eventfd};
 use wb_model::socket::TcpSample;
 
 use super::{role::Role, window::Reading};
@@ -17,6 +16,7 @@ use crate::{
     flow::{Counters, Meter},
     stop::Stopper,
     sys::tcp_sample,
+    waker::Waker,
 };
 
 /// How far a thread is. It only goes forward.
@@ -67,7 +67,7 @@ pub(super) struct Lane {
     /// The data socket; none where each transaction has one of its own.
     pub(super) socket: Option<OwnedFd>,
     phase: AtomicU8,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 impl Lane {
@@ -76,7 +76,7 @@ impl Lane {
         (load, datagrams): (bool, bool),
         socket: Option<OwnedFd>,
         meter: Option<Arc<Meter>>,
-        bell: &Arc<Bell>,
+        waker: &Arc<Waker>,
     ) -> Self {
         Self {
             role,
@@ -90,7 +90,7 @@ impl Lane {
             meter,
             socket,
             phase: AtomicU8::new(Phase::Preparing as u8),
-            bell: Arc::clone(bell),
+            waker: Arc::clone(waker),
         }
     }
 
@@ -102,7 +102,7 @@ impl Lane {
     /// Its thread says how far it is.
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// TCP's own figures now.
@@ -121,35 +121,6 @@ impl Lane {
             transactions: self.counters.transactions(),
             numbers: self.counters.numbers(),
         }
-    }
-}
-
-/// Wakes the control thread, which waits for sockets at the same time.
-#[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?))
-    }
-
-    fn ring(&self) {
-        // It fails only when it has been rung 2⁶⁴ times.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Forgets what it was rung for.
-    pub(super) fn hush(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

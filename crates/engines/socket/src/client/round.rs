@@ -27,7 +27,7 @@ use super::{
     failure::{answer, failure},
     figures::Measured,
     grants::{Grants, grants},
-    lane::{Bell, Gate, Lane, Phase},
+    lane::{Gate, Lane, Phase},
     prepare::{Prepared, Terms, prepare},
     request::{Ask, unspeakable},
     role::Role,
@@ -39,6 +39,7 @@ use crate::{
     cpu::cpu_use,
     flow::Recorder,
     host::{Host, endpoint},
+    waker::Waker,
 };
 
 /// What all iterations of a job have in common.
@@ -337,8 +338,8 @@ fn moving(
     observe: &mut dyn FnMut(&SocketLive),
 ) -> (Vec<Outcome>, Watched) {
     let job = settings.job;
-    let bell = match Bell::new() {
-        Ok(bell) => Arc::new(bell),
+    let waker = match Waker::new() {
+        Ok(waker) => Arc::new(waker),
         Err(error) => {
             let what = super::failure::system(SocketStage::Socket, "eventfd", &error);
             round.failure = Some(what);
@@ -370,7 +371,7 @@ fn moving(
         };
         let (task, socket) = one.prepared.task(job, terms);
         let kind = (stream.load, job.protocol.is_datagram());
-        lanes.push(Lane::new(stream.role, kind, socket, meter, &bell));
+        lanes.push(Lane::new(stream.role, kind, socket, meter, &waker));
         rest.push((task, recorder, one.to));
     }
     thread::scope(|scope| {
@@ -389,7 +390,7 @@ fn moving(
             };
             handles.push(scope.spawn(move || drive.run()));
         }
-        let ready = all_ready(settings, streams, &lanes, &bell);
+        let ready = all_ready(settings, streams, &lanes, &waker);
         let go = ready.is_ok();
         let start = Instant::now();
         gate.open(go);
@@ -412,7 +413,7 @@ fn moving(
             omit: turn.omit,
             interim: turn.interim,
             stop: settings.stop,
-            bell: &bell,
+            waker: &waker,
             patience: settings.patience,
             live: SocketLive {
                 job: settings.place.index,
@@ -444,7 +445,7 @@ fn all_ready(
     settings: Settings<'_>,
     streams: &mut [Stream],
     lanes: &[Lane],
-    bell: &Bell,
+    waker: &Waker,
 ) -> Result<(), Silence> {
     let until = Instant::now() + settings.patience.answer;
     loop {
@@ -460,9 +461,9 @@ fn all_ready(
             let what = "the data connections cannot be made in time";
             return Err(Silence::Failed(failure(SocketStage::Data, what)));
         }
-        let mut fds = [PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(waker.as_fd(), PollFlags::IN)];
         if wait(&mut fds, Instant::now() + NOTICE) {
-            bell.hush();
+            waker.clear();
         }
     }
 }

@@ -15,10 +15,11 @@ use super::{
     control::{Control, NOTICE, wait},
     failure::failure,
     interval::{Between, Tick},
-    lane::{Bell, Lane, Phase},
+    lane::{Lane, Phase},
     role::Role,
     window::{Reading, Span},
 };
+use crate::waker::Waker;
 
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
@@ -76,7 +77,7 @@ pub(super) struct Watch<'a> {
     pub(super) omit: Duration,
     pub(super) interim: Option<Duration>,
     pub(super) stop: &'a AtomicBool,
-    pub(super) bell: &'a Bell,
+    pub(super) waker: &'a Waker,
     pub(super) patience: Patience,
     /// What stays the same of what is shown.
     pub(super) live: SocketLive,
@@ -463,7 +464,7 @@ impl Watch<'_> {
         if state.closing.is_some() && self.lanes.iter().any(|lane| lane.phase() < last) {
             until = until.min(now + AGAIN);
         }
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
         for control in self
             .controls
             .iter()
@@ -473,7 +474,7 @@ impl Watch<'_> {
             fds.push(PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN));
         }
         if wait(&mut fds, until) {
-            self.bell.hush();
+            self.waker.clear();
         }
     }
 }

@@ -41,8 +41,8 @@ pub(super) struct Control {
 pub(super) enum Event {
     /// A whole message.
     Message(Vec<u8>),
-    /// The bell rang.
-    Bell,
+    /// It was woken.
+    Woken,
     /// Nothing until the deadline.
     Deadline,
     /// The peer has closed between two messages.
@@ -88,8 +88,8 @@ impl Control {
         self.stream.local_addr()
     }
 
-    /// Waits for a message, the bell, or the end of the connection, until the deadline.
-    pub(super) fn wait(&mut self, bell: Option<BorrowedFd<'_>>, until: Option<Instant>) -> Event {
+    /// Waits for a message, the waker, or the end of the connection, until the deadline.
+    pub(super) fn wait(&mut self, waker: Option<BorrowedFd<'_>>, until: Option<Instant>) -> Event {
         loop {
             if let Some(message) = self.framer.next_message() {
                 self.last = Instant::now();
@@ -114,22 +114,22 @@ impl Control {
                 may_be_old.then(|| self.last + OLD_PEER),
             ];
             let rest = wake.into_iter().flatten().min().map(|at| at - now);
-            match self.poll(bell, rest) {
+            match self.poll(waker, rest) {
                 (true, _) => {
                     if let Some(end) = self.read() {
                         return end;
                     }
                 }
-                (false, true) => return Event::Bell,
+                (false, true) => return Event::Woken,
                 (false, false) => {}
             }
         }
     }
 
-    /// Waits once: whether there is something to read, and whether the bell rang.
-    fn poll(&self, bell: Option<BorrowedFd<'_>>, rest: Option<Duration>) -> (bool, bool) {
+    /// Waits once: whether there is something to read, and whether it was woken.
+    fn poll(&self, waker: Option<BorrowedFd<'_>>, rest: Option<Duration>) -> (bool, bool) {
         let mut fds = vec![PollFd::new(&self.stream, PollFlags::IN)];
-        fds.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
+        fds.extend(waker.map(|waker| PollFd::from_borrowed_fd(waker, PollFlags::IN)));
         let rest = rest.map(|rest| {
             // One more, because a poll that ends early would be repeated at once.
             Timespec::try_from(rest + Duration::from_micros(50)).unwrap_or(Timespec {

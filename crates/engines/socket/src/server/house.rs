@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, Shutdown, TcpStream},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,7 +11,7 @@ use std::{
 
 use wb_model::socket::{SocketServerJob, SocketServerReport};
 
-use crate::{flow::Counters, host::Host};
+use crate::{flow::Counters, host::Host, waker::Waker};
 
 /// Memory of the buffers of all tests together, bytes.
 const MEMORY: u64 = 512 << 20;
@@ -27,8 +26,8 @@ pub(super) struct House {
     memory: Arc<Mutex<Memory>>,
     guests: Mutex<BTreeMap<u64, Guest>>,
     closing: AtomicBool,
-    /// Rings when a guest has left.
-    pub bell: Bell,
+    /// Wakes when a guest has left.
+    pub waker: Waker,
 }
 
 /// Memory that tests have.
@@ -56,7 +55,7 @@ impl House {
             memory: Arc::default(),
             guests: Mutex::default(),
             closing: AtomicBool::new(false),
-            bell: Bell::new()?,
+            waker: Waker::new()?,
         })
     }
 
@@ -186,7 +185,7 @@ impl Drop for Stay {
             Counts::one(&self.house.counts.served);
         }
         self.house.guests().remove(&self.number);
-        self.house.bell.ring();
+        self.house.waker.wake();
     }
 }
 
@@ -256,33 +255,5 @@ impl Counts {
             bytes_received: Self::read(&self.bytes_received),
             bytes_sent: Self::read(&self.bytes_sent),
         }
-    }
-}
-
-/// Wakes a thread that polls for it.
-#[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(super) fn new() -> std::io::Result<Self> {
-        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        Ok(Self(rustix::event::eventfd(0, flags)?))
-    }
-
-    /// Makes it readable.
-    pub(super) fn ring(&self) {
-        // Only a counter near 2^64 would refuse, and it is readable then.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Makes it quiet.
-    pub(super) fn hush(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }

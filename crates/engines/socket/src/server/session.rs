@@ -54,7 +54,7 @@ fn authorise(house: &House, control: &mut Control) -> Result<(), Left> {
             _ => Err(Left::Unauthorised),
         },
         Event::Closed => Err(Left::Well),
-        Event::Bell | Event::Deadline | Event::Broken => Err(Left::GivenUp),
+        Event::Woken | Event::Deadline | Event::Broken => Err(Left::GivenUp),
     }
 }
 
@@ -72,10 +72,10 @@ fn converse(house: &House, control: &mut Control, stay: &Stay) -> Left {
             Event::Message(message) => message,
             Event::Closed => return Left::Well,
             // It is we who ended the connection.
-            Event::Broken | Event::Deadline | Event::Bell if house.is_closing() => {
+            Event::Broken | Event::Deadline | Event::Woken if house.is_closing() => {
                 return Left::Well;
             }
-            Event::Broken | Event::Deadline | Event::Bell => return Left::GivenUp,
+            Event::Broken | Event::Deadline | Event::Woken => return Left::GivenUp,
         };
         let kind = Request::type_of(&message);
         let generation = control.generation();

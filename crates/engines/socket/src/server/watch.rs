@@ -187,8 +187,8 @@ impl Running {
                 break End::Quiet;
             }
             let wake = rules.wake(start, began, omitted.is_some(), now, house);
-            match control.wait(Some(inside.bell.as_fd()), wake) {
-                Event::Bell => inside.bell.hush(),
+            match control.wait(Some(inside.waker.as_fd()), wake) {
+                Event::Woken => inside.waker.clear(),
                 Event::Deadline => {}
                 Event::Message(message) => match Request::parse(&message) {
                     Ok(Request::End) => {

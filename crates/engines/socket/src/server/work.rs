@@ -19,13 +19,13 @@ use rustix::{
 
 use super::{
     engine::{Each, Engine},
-    house::Bell,
     prepare::Stage,
     sources::Sources,
 };
 use crate::{
     Effective, Stopper, accept, effective, errno,
     flow::{Counters, Ended, Run, TagReport, Tally, end_datagrams},
+    waker::Waker,
 };
 
 /// Between attempts to accept while the system has no descriptors left.
@@ -35,7 +35,7 @@ const BREATH: Duration = Duration::from_millis(10);
 pub(super) struct Inside {
     pub stop: Stopper,
     /// Rings at the first connection or datagram, and at the end.
-    pub bell: Bell,
+    pub waker: Waker,
     pub counters: Arc<Counters>,
     first: OnceLock<Instant>,
     /// The socket that data comes from.
@@ -63,7 +63,7 @@ impl Inside {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             stop: Stopper::new(),
-            bell: Bell::new()?,
+            waker: Waker::new()?,
             counters: Arc::default(),
             first: OnceLock::new(),
             data: OnceLock::new(),
@@ -84,7 +84,7 @@ impl Inside {
     /// The loop has ended.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Whether the kernel holds data that the loop has not taken.
@@ -96,7 +96,7 @@ impl Inside {
 
     fn begin(&self) {
         if self.first.set(Instant::now()).is_ok() {
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
