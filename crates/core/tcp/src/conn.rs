@@ -87,7 +87,7 @@ pub(crate) mod pack {
 }
 
 /// No side record.
-pub(crate) const NO_ASIDE: u16 = u16::MAX;
+pub(crate) const NO_SIDE_RECORD: u16 = u16::MAX;
 /// Requests without end.
 pub(crate) const ENDLESS: u16 = u16::MAX;
 
@@ -128,7 +128,7 @@ pub(crate) struct Conn {
     /// Expiries of the retransmission timer without progress.
     pub(crate) expiries: u8,
     /// Side record, of what few connections need.
-    pub(crate) aside: u16,
+    pub(crate) side_record: u16,
 }
 
 const _: () = assert!(size_of::<Conn>() == 96);
@@ -159,7 +159,7 @@ impl Conn {
         requests: 0,
         outstanding: 0,
         expiries: 0,
-        aside: NO_ASIDE,
+        side_record: NO_SIDE_RECORD,
     };
 
     #[inline]

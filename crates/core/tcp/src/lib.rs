@@ -57,7 +57,6 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod aside;
 mod board;
 mod build;
 mod config;
@@ -72,6 +71,7 @@ mod reader;
 mod reassembly;
 mod rtt;
 mod script;
+mod side_record;
 mod source;
 mod store;
 mod table;

@@ -20,14 +20,14 @@ use crate::held::{Open, confirm};
 use crate::names::Names;
 use crate::output::Opening;
 use crate::pool::{Buffer, Delivered};
+use crate::retention::Retention;
 use crate::rotation::Rotation;
-use crate::shelf::Shelf;
 use crate::sink::{FrameSink, show};
 use crate::way::Way;
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
 
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Statistics are written so often.
 const STATISTICS_NS: u64 = 10_000_000_000;
 /// What a file holds back gets into it so often, if more came than is settled at once.
@@ -115,7 +115,7 @@ impl Files {
             finished: spec.finished.clone(),
             way: Way {
                 compresses,
-                shelf: Shelf::new(output, ring),
+                retention: Retention::new(output, ring),
             },
             echo: echo.map(Echo),
             current: None,
@@ -154,7 +154,7 @@ impl Files {
         self.rotations = control.rotations();
         let shared = self.shared.clone();
         loop {
-            match full.recv_timeout(LOOK) {
+            match full.recv_timeout(POLL_INTERVAL) {
                 Ok(delivered) => {
                     if let (Some(mut buffer), Some(pool)) = (delivered.buffer, &shared.pool) {
                         // First, as records may be moved on their way into a file.
@@ -179,8 +179,8 @@ impl Files {
         self.outcome.buffers_fewest = shared.pool.as_ref().map_or(0, |p| p.fewest() as u64);
         self.outcome.write_p50_ns = self.write_times.percentile(50.0).unwrap_or(0);
         self.outcome.write_p99_ns = self.write_times.percentile(99.0).unwrap_or(0);
-        self.outcome.files_removed = self.way.shelf.removed;
-        self.outcome.room_short = self.way.shelf.short;
+        self.outcome.files_removed = self.way.retention.removed;
+        self.outcome.room_short = self.way.retention.short;
         self.outcome
     }
 
@@ -274,7 +274,7 @@ impl Files {
             (&slot.not_written_frames, outcome.not_written_frames),
             (&slot.file_octets, outcome.file_octets),
             (&slot.files, outcome.files),
-            (&slot.files_removed, self.way.shelf.removed),
+            (&slot.files_removed, self.way.retention.removed),
             (&slot.longest_write_ns, outcome.longest_write_ns),
         ] {
             counter.store(value, Ordering::Relaxed);

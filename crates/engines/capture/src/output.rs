@@ -20,13 +20,13 @@ use crate::compress::Compressor;
 use crate::direct::Direct;
 use crate::open::standard_output;
 use crate::pool::Memory;
-use crate::shelf::Finished;
+use crate::retention::Finished;
 
 /// After so many bytes the kernel is told to write them to the disk and forget them. Without it dirty pages
 /// pile up to the limit at which the kernel makes the writer wait for all of them.
 const BEHIND: u64 = 64 << 20;
 /// How long a pipe is waited for without a look at the flags.
-const LOOK: Timespec = Timespec {
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
@@ -397,5 +397,5 @@ fn with_part(path: &Path) -> PathBuf {
 fn wait(file: &File) {
     let mut fds = [PollFd::new(file, PollFlags::OUT)];
     // Whatever it says, the next write says it better.
-    let _ = poll(&mut fds, Some(&LOOK));
+    let _ = poll(&mut fds, Some(&POLL_INTERVAL));
 }

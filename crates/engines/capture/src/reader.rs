@@ -18,8 +18,8 @@ use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, ReaderSnapshot};
 /// Frames of a batch at most.
 const BATCH: usize = 1024;
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_nanos(LOOK_NS);
-const LOOK_NS: u64 = 10_000_000;
+const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// The kernel's counters are asked so often.
 const COUNTERS_NS: u64 = 100_000_000;
 /// Frames read at most after the stop from a port that goes on and stamps them all before the stop; more
@@ -278,7 +278,7 @@ impl<'a, C: Clock> Reader<'a, C> {
             }
             if self.seat.busy {
                 std::hint::spin_loop();
-                if self.looked_ns.saturating_sub(idle_since_ns) > LOOK_NS {
+                if self.looked_ns.saturating_sub(idle_since_ns) > POLL_INTERVAL_NS {
                     idle_since_ns = self.looked_ns;
                     if self.flushes_idle() {
                         self.hand_over();
@@ -286,9 +286,9 @@ impl<'a, C: Clock> Reader<'a, C> {
                 }
                 continue;
             }
-            let until_ns = self.clock.monotonic_ns().saturating_add(LOOK_NS);
+            let until_ns = self.clock.monotonic_ns().saturating_add(POLL_INTERVAL_NS);
             self.expected.sleep_until(until_ns);
-            if !calm(rx.wait(LOOK))?.unwrap_or(false) && self.flushes_idle() {
+            if !calm(rx.wait(POLL_INTERVAL))?.unwrap_or(false) && self.flushes_idle() {
                 self.hand_over();
             }
         }
@@ -323,7 +323,7 @@ impl<'a, C: Clock> Reader<'a, C> {
                 break;
             } else {
                 let rest = Duration::from_nanos(quiet_until_ns - now_ns);
-                calm(rx.wait(rest.min(LOOK)))?;
+                calm(rx.wait(rest.min(POLL_INTERVAL)))?;
             }
         }
         Ok(())
@@ -480,7 +480,7 @@ impl<'a, C: Clock> Reader<'a, C> {
                 self.show(false);
                 let since_ns = self.clock.monotonic_ns();
                 let memory = loop {
-                    if let Some(memory) = pool.wait(LOOK) {
+                    if let Some(memory) = pool.wait(POLL_INTERVAL) {
                         break Some(memory);
                     }
                     if self.writer_ended() || self.control.hurried() {

@@ -15,7 +15,7 @@ use crate::pool::{Buffer, Delivered};
 use crate::{CaptureControl, CaptureShared, Clock, OutputError, WriterOutcome};
 
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Small buffers: what is shown should be fresh, and soon be over at the end.
 const BUFFER_BYTES: u32 = 64 << 10;
 /// The longest that a frame waits in a buffer, ms.
@@ -119,7 +119,7 @@ impl Showing {
         let mut outcome = WriterOutcome::default();
         let mut ended = false;
         loop {
-            let buffer = match full.recv_timeout(LOOK) {
+            let buffer = match full.recv_timeout(POLL_INTERVAL) {
                 Ok(delivered) => delivered.buffer,
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -6,14 +6,14 @@ use crate::OutputError;
 use crate::compress::Compressor;
 use crate::output::Output;
 use crate::pool::Memory;
-use crate::shelf::Shelf;
+use crate::retention::Retention;
 
 /// What bytes go through on their way into a file.
 #[derive(Debug)]
 pub(crate) struct Way {
     /// Whether files are compressed.
     pub(crate) compresses: bool,
-    pub(crate) shelf: Shelf,
+    pub(crate) retention: Retention,
 }
 
 impl Way {
@@ -39,7 +39,7 @@ impl Way {
                 return Ok(());
             };
             done += short.written;
-            if !short.error.is_full() || !self.shelf.make_room() {
+            if !short.error.is_full() || !self.retention.make_room() {
                 return Err(short.error);
             }
         }
@@ -89,7 +89,7 @@ impl Way {
     ) -> Result<(), OutputError> {
         while let Err(short) = output.put(rest, &gives_up) {
             rest = &rest[short.written..];
-            if !short.error.is_full() || !self.shelf.make_room() {
+            if !short.error.is_full() || !self.retention.make_room() {
                 return Err(short.error);
             }
         }
@@ -100,7 +100,7 @@ impl Way {
     pub(crate) fn settle(&mut self, output: &mut Output) -> Result<(), OutputError> {
         loop {
             match output.settle() {
-                Err(error) if error.is_full() && self.shelf.make_room() => {}
+                Err(error) if error.is_full() && self.retention.make_room() => {}
                 settled => return settled,
             }
         }

@@ -21,7 +21,7 @@ use crate::sink::Sink;
 use crate::{Clock, LoadControl, LoadSpec};
 
 /// The longest wait without a look at the flags, in ns.
-const LOOK_NS: u64 = 10_000_000;
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// Between two tries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
@@ -250,7 +250,7 @@ impl LoadWorker {
         let mut turn = Turn {
             now_ns: mono,
             busy,
-            next_ns: mono + LOOK_NS,
+            next_ns: mono + POLL_INTERVAL_NS,
             exact: false,
             done: self.is_done(tx, control),
         };

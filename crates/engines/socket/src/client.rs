@@ -21,7 +21,7 @@ use wb_model::{
 use wb_omni::{Calibration, Passphrase, Request};
 
 use crate::{agreement::Length, host::Host, summary::summary};
-use answer::Told;
+use answer::RemoteResults;
 use control::{Control, Silence};
 use failure::{answer, failure};
 use figures::{add_datagrams, datagrams, judged, means, together};
@@ -363,21 +363,21 @@ impl Course<'_> {
             let share = measured.share();
             let tally = &measured.outcome.tally;
             let known = measured.outcome.effective.as_ref();
-            let told = measured.told.as_ref();
+            let remote = measured.remote.as_ref();
             // Of a stream, the sender's figures tell how it went.
             let (again, tcp) = match measured.role {
                 Role::Down => (
-                    told.and_then(|told| told.retransmissions),
-                    told.and_then(Told::tcp),
+                    remote.and_then(|remote| remote.retransmissions),
+                    remote.and_then(RemoteResults::tcp),
                 ),
                 _ => {
                     let tcp = known.and_then(|known| known.tcp);
                     (tcp.map(|tcp| tcp.retransmissions.into()), tcp)
                 }
             };
-            let seen = told.and_then(|told| told.extension?.datagrams);
-            let of_one = match (&measured.outcome.tags, told, seen) {
-                (Some(tags), Some(told), _) => Some(tags.report(told.send_calls)),
+            let seen = remote.and_then(|remote| remote.extension?.datagrams);
+            let of_one = match (&measured.outcome.tags, remote, seen) {
+                (Some(tags), Some(remote), _) => Some(tags.report(remote.send_calls)),
                 (None, _, Some(seen)) => Some(datagrams(tally.send_calls, &seen)),
                 _ => None,
             };
@@ -387,8 +387,8 @@ impl Course<'_> {
                 transactions_per_second: share.transactions_per_second,
                 bytes_sent: tally.bytes_sent,
                 bytes_received: tally.bytes_received,
-                remote_bytes_sent: told.map(|told| told.bytes_sent),
-                remote_bytes_received: told.map(|told| told.bytes_received),
+                remote_bytes_sent: remote.map(|remote| remote.bytes_sent),
+                remote_bytes_received: remote.map(|remote| remote.bytes_received),
                 retransmissions: again,
                 tcp,
                 datagrams: of_one,
@@ -399,7 +399,7 @@ impl Course<'_> {
                     .map(summary)
                     .unwrap_or_default(),
                 omitted: measured.omitted,
-                remote_omitted: told.and_then(|told| told.omitted(measured.omit)),
+                remote_omitted: remote.and_then(|remote| remote.omitted(measured.omit)),
             });
             if measured.load {
                 load += share.bits_per_second;

@@ -34,23 +34,23 @@ use wb_model::socket::{SocketLive, SocketServerJob, SocketServerReport};
 
 use crate::Host;
 use control::Control;
-use house::{Counts, House, Stay};
+use state::{ClientGuard, Counts, ServerState};
 
 mod answer;
 mod ask;
 mod control;
 mod engine;
-mod house;
 mod listen;
 mod prepare;
 mod rules;
 mod session;
 mod sources;
+mod state;
 mod watch;
 mod work;
 
 /// How often the wish to stop is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often those who look on are told.
 const TELL: Duration = Duration::from_secs(1);
 /// Between attempts to accept while the system lacks something.
@@ -87,7 +87,7 @@ pub enum ServerError {
 
 /// A server that listens. [`serve`](Self::serve) begins to accept clients.
 pub struct Server {
-    house: Arc<House>,
+    state: Arc<ServerState>,
     listeners: Vec<TcpListener>,
 }
 
@@ -98,9 +98,9 @@ impl Server {
     /// If the name stands for nothing, or no address of it could be bound.
     pub fn bind(job: &SocketServerJob, host: Arc<dyn Host>) -> Result<Self, ServerError> {
         let listeners = listen::listeners(job, host.as_ref())?;
-        let house = House::new(job.clone(), host).map_err(ServerError::Descriptors)?;
+        let state = ServerState::new(job.clone(), host).map_err(ServerError::Descriptors)?;
         Ok(Self {
-            house: Arc::new(house),
+            state: Arc::new(state),
             listeners,
         })
     }
@@ -121,30 +121,30 @@ impl Server {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&SocketLive),
     ) -> SocketServerReport {
-        let Self { house, listeners } = self;
+        let Self { state, listeners } = self;
         let mut teller = Teller::new();
-        while !stop.load(Ordering::Relaxed) && !house.has_served() {
-            teller.tell(&house, observe);
-            let busy = house.job.one_by_one && house.present() > 0;
-            let mut fds = vec![PollFd::new(&house.waker, PollFlags::IN)];
+        while !stop.load(Ordering::Relaxed) && !state.has_served() {
+            teller.tell(&state, observe);
+            let busy = state.job.one_by_one && state.present() > 0;
+            let mut fds = vec![PollFd::new(&state.waker, PollFlags::IN)];
             if !busy {
                 fds.extend(listeners.iter().map(|one| PollFd::new(one, PollFlags::IN)));
             }
-            let look = Timespec::try_from(LOOK).ok();
+            let look = Timespec::try_from(POLL_INTERVAL).ok();
             if poll(&mut fds, look.as_ref()).is_err() {
                 continue;
             }
             if !fds[0].revents().is_empty() {
-                house.waker.clear();
+                state.waker.clear();
             }
             let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-                receive(&house, listener);
+                receive(&state, listener);
             }
         }
         drop(listeners);
-        leave(&house);
-        house.counts.report()
+        leave(&state);
+        state.counts.report()
     }
 }
 
@@ -158,17 +158,17 @@ pub fn serve_one(
     host: Arc<dyn Host>,
     control: TcpStream,
 ) -> Result<SocketServerReport, ServerError> {
-    let house = Arc::new(House::new(job.clone(), host).map_err(ServerError::Descriptors)?);
-    Counts::one(&house.counts.clients);
+    let state = Arc::new(ServerState::new(job.clone(), host).map_err(ServerError::Descriptors)?);
+    Counts::one(&state.counts.clients);
     let _ = control.set_nonblocking(false);
     let control = Arc::new(control);
-    let stay = house.admit(&control);
-    attend(&house, control, &stay);
-    Ok(house.counts.report())
+    let guard = state.admit(&control);
+    attend(&state, control, &guard);
+    Ok(state.counts.report())
 }
 
 /// Accepts one client.
-fn receive(house: &Arc<House>, listener: &TcpListener) {
+fn receive(state: &Arc<ServerState>, listener: &TcpListener) {
     let stream = match listener.accept() {
         Ok((stream, _)) => stream,
         Err(error) => {
@@ -181,65 +181,65 @@ fn receive(house: &Arc<House>, listener: &TcpListener) {
             return;
         }
     };
-    if !is_welcome(house, &stream) {
-        Counts::one(&house.counts.turned_away);
+    if !is_welcome(state, &stream) {
+        Counts::one(&state.counts.rejected);
         return;
     }
     // Not inherited from the listener on Linux, but elsewhere.
     let _ = stream.set_nonblocking(false);
     let stream = Arc::new(stream);
-    let stay = house.admit(&stream);
-    Counts::one(&house.counts.clients);
-    let inside = Arc::clone(house);
+    let guard = state.admit(&stream);
+    Counts::one(&state.counts.clients);
+    let inside = Arc::clone(state);
     let spawned = thread::Builder::new()
         .name("wb-server-control".to_owned())
         .stack_size(STACK)
-        .spawn(move || attend(&inside, stream, &stay));
+        .spawn(move || attend(&inside, stream, &guard));
     if spawned.is_err() {
-        Counts::one(&house.counts.turned_away);
+        Counts::one(&state.counts.rejected);
         thread::sleep(BREATH);
     }
 }
 
 /// Whether there is room, and the client came by an address of ours.
-fn is_welcome(house: &House, stream: &TcpStream) -> bool {
+fn is_welcome(state: &ServerState, stream: &TcpStream) -> bool {
     let Ok(peer) = stream.peer_addr() else {
         return false;
     };
-    if !house.has_room(peer.ip()) {
+    if !state.has_room(peer.ip()) {
         return false;
     }
-    house.job.any_address
+    state.job.any_address
         || stream.local_addr().is_ok_and(|local| {
             let address = local.ip().to_canonical();
-            address.is_loopback() || house.host.has_address(address)
+            address.is_loopback() || state.host.has_address(address)
         })
 }
 
 /// Serves a client. A fault of ours ends its connection, not the server.
-fn attend(house: &House, stream: Arc<TcpStream>, stay: &Stay) {
-    if house.is_closing() {
+fn attend(state: &ServerState, stream: Arc<TcpStream>, guard: &ClientGuard) {
+    if state.is_closing() {
         return;
     }
     let served = catch_unwind(AssertUnwindSafe(|| {
-        session::serve(house, Control::new(stream), stay);
+        session::serve(state, Control::new(stream), guard);
     }));
     if served.is_err() {
-        Counts::one(&house.counts.failed);
+        Counts::one(&state.counts.failed);
     }
 }
 
 /// Ends all connections and waits for their threads.
-fn leave(house: &House) {
-    house.close();
+fn leave(state: &ServerState) {
+    state.close();
     let until = Instant::now() + LEAVING;
-    while house.present() > 0 && Instant::now() < until {
-        let rest = Timespec::try_from(LOOK).ok();
-        let mut fds = [PollFd::from_borrowed_fd(house.waker.as_fd(), PollFlags::IN)];
+    while state.present() > 0 && Instant::now() < until {
+        let rest = Timespec::try_from(POLL_INTERVAL).ok();
+        let mut fds = [PollFd::from_borrowed_fd(state.waker.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, rest.as_ref());
-        house.waker.clear();
+        state.waker.clear();
         // One that was let in meanwhile.
-        house.close();
+        state.close();
     }
 }
 
@@ -257,12 +257,12 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, house: &House, observe: &mut dyn FnMut(&SocketLive)) {
+    fn tell(&mut self, state: &ServerState, observe: &mut dyn FnMut(&SocketLive)) {
         let since = self.last.elapsed();
         if since < TELL {
             return;
         }
-        let bytes = house.bytes();
+        let bytes = state.bytes();
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -272,7 +272,7 @@ impl Teller {
             interval_s: since.as_secs_f64(),
             ended_s: wall.as_secs_f64(),
             total: bytes,
-            clients: house.present() as u64,
+            clients: state.present() as u64,
             ..SocketLive::default()
         });
         (self.last, self.bytes) = (Instant::now(), bytes);

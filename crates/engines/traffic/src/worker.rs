@@ -17,7 +17,7 @@ use crate::{
 /// What a sleep may be late by: a sender is awake this long before a departure.
 const AWAKE_NS: u64 = 60_000;
 /// The longest wait without a look at the flags.
-const LOOK_NS: u64 = 10_000_000;
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// Between two tries while the link is down.
 const RETRY_NS: u64 = 1_000_000;
 /// Counters are published after so many frames, and before every wait.
@@ -259,7 +259,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             _ if step.sent > 0 => Wish::Turn,
             Some(due) if due <= step.now_ns => Wish::Pause,
             Some(due) if due - step.now_ns <= AWAKE_NS => Wish::Turn,
-            Some(due) => Wish::Until((due - AWAKE_NS).min(step.now_ns + LOOK_NS)),
+            Some(due) => Wish::Until((due - AWAKE_NS).min(step.now_ns + POLL_INTERVAL_NS)),
             None => Wish::Until(step.now_ns + RETRY_NS),
         })
     }
@@ -358,7 +358,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             self.publish();
         }
         let now_ns = self.clock.monotonic_ns();
-        let until = until.min(now_ns + LOOK_NS);
+        let until = until.min(now_ns + POLL_INTERVAL_NS);
         match &mut self.sender {
             Some(sender) => sender.sleep_until(until),
             None => self.expected.sleep_until(until),

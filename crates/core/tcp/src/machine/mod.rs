@@ -7,16 +7,15 @@ mod output;
 mod recovery;
 mod segment;
 mod server;
-mod stranger;
 mod stream;
 mod timeout;
+mod unknown_segment;
 
 use std::collections::{HashMap, VecDeque};
 
 use wb_wire::{MacAddr, tcp_flags};
 
 use crate::addr::{Addr, Pool};
-use crate::aside::Asides;
 use crate::build::{Builder, FrameSink, Path};
 use crate::config::{Answer, Client, Config, ConfigError, Destinations, Role, Style, Transport};
 use crate::conn::{Conn, ENDLESS, Key, State, before};
@@ -27,6 +26,7 @@ use crate::outstanding::{NUMBER_LEN, Outstanding};
 use crate::parse::{Check, Checksum, Other, Packet, parse};
 use crate::reader::{Reader, Reading};
 use crate::script::leave;
+use crate::side_record::SideRecords;
 use crate::table::Table;
 use crate::timer::{NONE, Wheel};
 
@@ -66,7 +66,7 @@ pub struct Machine<O = ()> {
     wheel: Wheel,
     builder: Builder,
     reader: Reader,
-    asides: Asides,
+    side_records: SideRecords,
     /// Connections with something to send at the next poll.
     queue: VecDeque<u32>,
     hops: Vec<MacAddr>,
@@ -231,7 +231,7 @@ impl<O: Observer> Machine<O> {
                 is_tcp,
             ),
             reader,
-            asides: Asides::new(usize::from(config.mss).max(LEAST_BLOCK)),
+            side_records: SideRecords::new(usize::from(config.mss).max(LEAST_BLOCK)),
             queue: VecDeque::with_capacity(1024),
             hops: config.gateway.into_iter().collect(),
             hop_numbers: HashMap::new(),
@@ -425,7 +425,7 @@ impl<O: Observer> Machine<O> {
             let hash = self.table.hash(&key);
             match self.table.find(&key, hash) {
                 Some(id) => self.segment(now, id, packet, sink),
-                None => self.stranger(now, key, hash, packet, sink),
+                None => self.unknown_segment(now, key, hash, packet, sink),
             }
         } else {
             self.counters.udp_rx += 1;
@@ -678,7 +678,7 @@ impl<O: Observer> Machine<O> {
         }
         self.wheel.unlink(&mut self.table.slab, id);
         let conn = self.table.slab.get(id);
-        self.asides.give_back(&mut conn.aside);
+        self.side_records.give_back(&mut conn.side_record);
         self.half_open -= u32::from(conn.state == State::SynReceived);
         conn.state = State::Free;
         if self.flow.owner == id {

@@ -3,14 +3,14 @@
 use wb_wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 use super::Machine;
-use crate::aside::Asides;
 use crate::build::{FrameSink, Header};
-use crate::conn::{Conn, NO_ASIDE, State, before, flag, pack};
+use crate::conn::{Conn, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::observer::Observer;
 use crate::reassembly::LONGEST_SACK;
 use crate::script::Texts;
+use crate::side_record::SideRecords;
 
 /// The next segment of a connection.
 struct Next {
@@ -43,10 +43,10 @@ impl<O: Observer> Machine<O> {
         let mut sack = [0; LONGEST_SACK];
         loop {
             let conn = self.table.slab.get(id);
-            if conn.aside == NO_ASIDE && !has_something(conn) {
+            if conn.side_record == NO_SIDE_RECORD && !has_something(conn) {
                 return;
             }
-            let hints = if conn.aside == NO_ASIDE {
+            let hints = if conn.side_record == NO_SIDE_RECORD {
                 Hints {
                     pipe: conn.data_in_flight(),
                     lost: None,
@@ -54,7 +54,7 @@ impl<O: Observer> Machine<O> {
                     options_len: 0,
                 }
             } else {
-                Self::hints(conn, &self.asides, &mut sack)
+                Self::hints(conn, &self.side_records, &mut sack)
             };
             let Some(next) = Self::next_segment(
                 conn,
@@ -90,21 +90,21 @@ impl<O: Observer> Machine<O> {
                     0
                 },
                 flags: next.flags,
-                window: Self::window(conn, self.server.echo, &self.asides, &self.config),
+                window: Self::window(conn, self.server.echo, &self.side_records, &self.config),
             };
-            let (text, asides) = (&self.text, &self.asides);
+            let (text, side_records) = (&self.text, &self.side_records);
             let parts = (self.head_len, &self.leave);
             let len =
                 self.builder
                     .tcp(out, &path, &header, options, next.len as usize, |payload| {
-                        if conn.aside == NO_ASIDE {
+                        if conn.side_record == NO_SIDE_RECORD {
                             write_text(text, conn, next.seq, payload)
                         } else {
-                            write_script(text, parts, asides, conn, next.seq, payload)
+                            write_script(text, parts, side_records, conn, next.seq, payload)
                         }
                     });
             sink.commit(len);
-            count_sent(&mut self.counters, asides, conn, &next, len);
+            count_sent(&mut self.counters, side_records, conn, &next, len);
             if next.flags & RST != 0 {
                 // Only a client that closes by RST comes here, with all it wanted.
                 self.counters.completed_by_reset += 1;
@@ -114,12 +114,12 @@ impl<O: Observer> Machine<O> {
             if next.len > 0 && self.client.is_none() {
                 conn.set(flag::ANSWERED);
             }
-            if conn.aside == NO_ASIDE {
+            if conn.side_record == NO_SIDE_RECORD {
                 if next.len > 0 && conn.in_flight() == 0 && !conn.has(flag::REWOUND) {
                     conn.packed |= pack::TIMING;
                 }
             } else {
-                Self::note_aside(now, conn, &mut self.asides, &next);
+                Self::note_side_record(now, conn, &mut self.side_records, &next);
             }
             Self::note_sent(conn, &next);
         }
@@ -127,23 +127,23 @@ impl<O: Observer> Machine<O> {
 
     /// What the side record says.
     #[inline(never)]
-    fn hints(conn: &Conn, asides: &Asides, sack: &mut [u8; LONGEST_SACK]) -> Hints {
+    fn hints(conn: &Conn, side_records: &SideRecords, sack: &mut [u8; LONGEST_SACK]) -> Hints {
         let mut hints = Hints {
             pipe: conn.data_in_flight(),
             lost: None,
             force: false,
             options_len: 0,
         };
-        let Some((aside, _)) = asides.look(conn.aside) else {
+        let Some((side_record, _)) = side_records.look(conn.side_record) else {
             return hints;
         };
-        if aside.board.is_active() {
-            hints.pipe = aside.board.pipe(conn.in_flight());
-            hints.lost = aside.board.first_lost(conn.mss.into());
-            hints.force = aside.board.force;
+        if side_record.board.is_active() {
+            hints.pipe = side_record.board.pipe(conn.in_flight());
+            hints.lost = side_record.board.first_lost(conn.mss.into());
+            hints.force = side_record.board.force;
         }
         if conn.is(pack::SACK) && conn.state == State::Open {
-            hints.options_len = aside.ahead.sack_option(sack) as u32;
+            hints.options_len = side_record.ahead.sack_option(sack) as u32;
             if hints.options_len >= conn.mss.into() {
                 hints.options_len = 0;
             }
@@ -153,22 +153,22 @@ impl<O: Observer> Machine<O> {
 
     /// What the side record learns of a segment that went out.
     #[inline(never)]
-    fn note_aside(now: u64, conn: &mut Conn, asides: &mut Asides, next: &Next) {
-        let Some(aside) = asides.get(conn.aside) else {
+    fn note_side_record(now: u64, conn: &mut Conn, side_records: &mut SideRecords, next: &Next) {
+        let Some(side_record) = side_records.get(conn.side_record) else {
             return;
         };
-        aside.ahead.told();
+        side_record.ahead.told();
         let end = next
             .seq
             .wrapping_add(next.len + u32::from(next.flags & FIN != 0));
-        if !aside.board.is_active() {
+        if !side_record.board.is_active() {
             if next.len > 0 && conn.in_flight() == 0 && !conn.has(flag::REWOUND) {
                 conn.packed |= pack::TIMING;
             }
         } else if next.is_lost {
-            aside.board.sent_again(next.seq, end, now);
+            side_record.board.sent_again(next.seq, end, now);
         } else if before(conn.next_seq.wrapping_sub(1), next.seq) {
-            aside.board.sent(end, now);
+            side_record.board.sent(end, now);
         }
     }
 
@@ -337,20 +337,20 @@ fn write_text(text: &Message, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 
 fn write_script(
     text: &Message,
     (head_len, leave): (u32, &Message),
-    asides: &Asides,
+    side_records: &SideRecords,
     conn: &Conn,
     seq: u32,
     payload: &mut [u8],
 ) -> u64 {
-    match asides.look(conn.aside) {
-        Some((aside, store)) if !aside.script.is_empty() => {
+    match side_records.look(conn.side_record) {
+        Some((side_record, store)) if !side_record.script.is_empty() => {
             let texts = Texts {
                 text,
                 head_len,
                 leave,
             };
             let at = seq.wrapping_sub(conn.oldest);
-            aside.script.write(at, payload, &texts, store);
+            side_record.script.write(at, payload, &texts, store);
             wb_wire::checksum::sum(payload)
         }
         _ => write_text(text, conn, seq, payload),
@@ -408,7 +408,13 @@ fn syn_options<'a>(conn: &Conn, all: (&'a [u8; 12], &'a [u8; 8]), is_dperf: bool
 }
 
 #[inline]
-fn count_sent(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next, len: usize) {
+fn count_sent(
+    counters: &mut Counters,
+    side_records: &SideRecords,
+    conn: &Conn,
+    next: &Next,
+    len: usize,
+) {
     let is_syn = next.flags & SYN != 0;
     counters.tx_frames += 1;
     counters.tx_octets += len as u64;
@@ -418,19 +424,19 @@ fn count_sent(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next
     counters.fin_tx += u64::from(next.flags & FIN != 0);
     counters.rst_tx += u64::from(next.flags & RST != 0);
     if next.is_lost || conn.has(flag::SEND_AGAIN | flag::REWOUND) {
-        count_again(counters, asides, conn, next);
+        count_again(counters, side_records, conn, next);
     }
 }
 
 #[cold]
-fn count_again(counters: &mut Counters, asides: &Asides, conn: &Conn, next: &Next) {
+fn count_again(counters: &mut Counters, side_records: &SideRecords, conn: &Conn, next: &Next) {
     let is_syn = next.flags & SYN != 0;
     let is_old = is_syn
         || next.is_lost
         || conn.has(flag::SEND_AGAIN)
-        || asides
-            .look(conn.aside)
-            .is_none_or(|(aside, _)| before(next.seq, aside.recover));
+        || side_records
+            .look(conn.side_record)
+            .is_none_or(|(side_record, _)| before(next.seq, side_record.recover));
     if !is_old {
         return;
     }

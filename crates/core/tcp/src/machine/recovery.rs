@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::segment::WIDEST;
-use crate::conn::{NO_ASIDE, State, before, flag, pack};
+use crate::conn::{NO_SIDE_RECORD, State, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, sack_blocks};
 
@@ -29,7 +29,7 @@ impl<O: Observer> Machine<O> {
         };
         let conn = self.table.slab.get(id);
         let (oldest, next) = (conn.oldest, conn.next_seq);
-        if conn.aside == NO_ASIDE && n == 0
+        if conn.side_record == NO_SIDE_RECORD && n == 0
             || conn.has(flag::REWOUND | flag::RECOVERY) && !self.scores(id)
         {
             return false;
@@ -41,12 +41,12 @@ impl<O: Observer> Machine<O> {
             }
         }
         let conn = self.table.slab.get(id);
-        let Some(aside) = self.asides.get(conn.aside) else {
+        let Some(side_record) = self.side_records.get(conn.side_record) else {
             return false;
         };
-        let board = &mut aside.board;
+        let board = &mut side_record.board;
         let news = board.acknowledge(now, oldest, next, &blocks[..n]);
-        let recover = aside.recover;
+        let recover = side_record.recover;
         if acked == 0 && news.arrived > 0 {
             self.counters.duplicate_acks += 1;
         }
@@ -74,10 +74,10 @@ impl<O: Observer> Machine<O> {
     /// Looks for losses, begins recovery, lets the window grow.
     fn judge(&mut self, now: u64, id: u32, acked: u32, flight: u32) {
         let conn = self.table.slab.get(id);
-        let Some(aside) = self.asides.get(conn.aside) else {
+        let Some(side_record) = self.side_records.get(conn.side_record) else {
             return;
         };
-        let board = &mut aside.board;
+        let board = &mut side_record.board;
         if conn.in_flight() == 0 {
             board.clear();
             conn.clear(flag::RECOVERY);
@@ -90,7 +90,7 @@ impl<O: Observer> Machine<O> {
         if board.has_lost() && !recovering {
             // RFC 5681 section 3.1: half of what was in flight.
             board.recovery_begins((conn.cwnd, conn.threshold));
-            aside.recover = conn.next_seq;
+            side_record.recover = conn.next_seq;
             conn.threshold = half(flight, mss).min(conn.cwnd).max(2);
             conn.cwnd = conn.threshold;
             conn.set(flag::RECOVERY);
@@ -103,9 +103,9 @@ impl<O: Observer> Machine<O> {
     #[inline]
     pub(super) fn scores(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
-        self.asides
-            .get(conn.aside)
-            .is_some_and(|aside| aside.board.is_active())
+        self.side_records
+            .get(conn.side_record)
+            .is_some_and(|side_record| side_record.board.is_active())
     }
 
     /// Begins a scoreboard with what is in flight, which was sent at a time or, if that is not known,
@@ -122,10 +122,10 @@ impl<O: Observer> Machine<O> {
         let (oldest, next, rtt) = (conn.oldest, conn.next_seq, conn.rtt.smoothed_ns());
         let at = sent.unwrap_or(conn.stamp);
         conn.packed &= !pack::TIMING;
-        let Some(aside) = self.asides.of(&mut conn.aside) else {
+        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
             return false;
         };
-        aside.board.start(oldest, next, at, rtt);
+        side_record.board.start(oldest, next, at, rtt);
         true
     }
 
@@ -135,10 +135,10 @@ impl<O: Observer> Machine<O> {
     pub(super) fn score_expired(&mut self, now: u64, id: u32) -> bool {
         let conn = self.table.slab.get(id);
         let (mss, flight) = (u32::from(conn.mss), conn.in_flight());
-        let Some(aside) = self.asides.get(conn.aside) else {
+        let Some(side_record) = self.side_records.get(conn.side_record) else {
             return false;
         };
-        let board = &mut aside.board;
+        let board = &mut side_record.board;
         if board.lost_due <= now {
             self.judge(now, id, 0, flight);
             return true;
@@ -158,17 +158,17 @@ impl<O: Observer> Machine<O> {
     pub(super) fn lose_all(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         let mss = u32::from(conn.mss);
-        let Some(aside) = self.asides.get(conn.aside) else {
+        let Some(side_record) = self.side_records.get(conn.side_record) else {
             return;
         };
-        let board = &mut aside.board;
+        let board = &mut side_record.board;
         if !board.timed_out {
             if !conn.has(flag::RECOVERY) {
                 board.recovery_begins((conn.cwnd, conn.threshold));
             }
             conn.threshold = half(conn.in_flight(), mss).min(conn.cwnd).max(2);
         }
-        aside.recover = conn.next_seq;
+        side_record.recover = conn.next_seq;
         conn.cwnd = 1;
         conn.clear(flag::RECOVERY);
         board.lose_all();
@@ -216,9 +216,9 @@ impl<O: Observer> Machine<O> {
         let rtt = conn.rtt;
         let in_recovery = conn.has(flag::RECOVERY | flag::REWOUND);
         let used = self
-            .asides
-            .get(conn.aside)
-            .is_some_and(|aside| aside.board.probed || aside.board.timed_out);
+            .side_records
+            .get(conn.side_record)
+            .is_some_and(|side_record| side_record.board.probed || side_record.board.timed_out);
         let probe = 2 * rtt.smoothed_ns() + LEAST_PROBE;
         if in_recovery || used || probe >= after {
             (after, false)

@@ -6,7 +6,7 @@ use super::recovery::half;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::config::{Close, Style, TimeWait};
-use crate::conn::{Conn, ENDLESS, NO_ASIDE, State, before, flag, pack};
+use crate::conn::{Conn, ENDLESS, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -114,7 +114,7 @@ impl<O: Observer> Machine<O> {
                 fin = false;
             }
         }
-        if self.table.slab.get(id).aside != NO_ASIDE {
+        if self.table.slab.get(id).side_record != NO_SIDE_RECORD {
             if !self.take_kept(now, id, sink) {
                 return;
             }
@@ -151,7 +151,7 @@ impl<O: Observer> Machine<O> {
     pub(super) fn settle(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
         self.output(now, id, sink);
         let conn = self.table.slab.get(id);
-        if conn.aside != NO_ASIDE {
+        if conn.side_record != NO_SIDE_RECORD {
             self.tidy(id);
         }
         let conn = self.table.slab.get(id);
@@ -167,7 +167,7 @@ impl<O: Observer> Machine<O> {
                 }
                 if restart {
                     self.restart_timer(now, id);
-                } else if conn.aside != NO_ASIDE {
+                } else if conn.side_record != NO_SIDE_RECORD {
                     self.hasten_timer(now, id);
                 }
             }
@@ -221,7 +221,8 @@ impl<O: Observer> Machine<O> {
             conn.expiries = 0;
         }
         conn.window = packet.window;
-        let scored = conn.is(pack::SACK) && (conn.aside != NO_ASIDE || !packet.options.is_empty());
+        let scored = conn.is(pack::SACK)
+            && (conn.side_record != NO_SIDE_RECORD || !packet.options.is_empty());
         if acked == 0 {
             if packet.window == 0 && conn.state == State::Open {
                 // Somebody is there and wants nothing now: RFC 9293 section 3.8.6.1.
@@ -269,11 +270,11 @@ impl<O: Observer> Machine<O> {
             }
         }
         conn.expiries = 0;
-        if conn.aside != NO_ASIDE
-            && let Some((aside, store)) = self.asides.with_store(&mut conn.aside)
+        if conn.side_record != NO_SIDE_RECORD
+            && let Some((side_record, store)) = self.side_records.with_store(&mut conn.side_record)
         {
-            aside.duplicates = 0;
-            aside.script.acknowledged(data, store);
+            side_record.duplicates = 0;
+            side_record.script.acknowledged(data, store);
         }
         if self.client.is_none() {
             self.note_room(id, queued);
@@ -284,8 +285,8 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         if conn.has(flag::REWOUND) {
             // Over when all is acknowledged that had been sent before it.
-            let over = match self.asides.get(conn.aside) {
-                Some(aside) => !before(conn.oldest, aside.recover),
+            let over = match self.side_records.get(conn.side_record) {
+                Some(side_record) => !before(conn.oldest, side_record.recover),
                 None => conn.in_flight() == 0,
             };
             if over {
@@ -305,8 +306,8 @@ impl<O: Observer> Machine<O> {
         }
         let mss = u32::from(conn.mss);
         let recover = self
-            .asides
-            .get(conn.aside)
+            .side_records
+            .get(conn.side_record)
             .map_or(conn.oldest, |a| a.recover);
         if before(conn.oldest, recover) {
             conn.set(flag::SEND_AGAIN);
@@ -352,11 +353,11 @@ impl<O: Observer> Machine<O> {
             // What is sent again after a timeout makes duplicates of its own: RFC 6582 section 4.
             return;
         }
-        let Some(aside) = self.asides.of(&mut conn.aside) else {
+        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
             return;
         };
-        aside.duplicates = (aside.duplicates + 1) % 4;
-        if aside.duplicates != 3 {
+        side_record.duplicates = (side_record.duplicates + 1) % 4;
+        if side_record.duplicates != 3 {
             return;
         }
         self.counters.fast_again += 1;
@@ -368,7 +369,7 @@ impl<O: Observer> Machine<O> {
         }
         conn.threshold = half(conn.in_flight(), conn.mss.into());
         conn.cwnd = (conn.threshold + 3).min(WIDEST);
-        aside.recover = conn.next_seq;
+        side_record.recover = conn.next_seq;
         conn.set(flag::RECOVERY);
     }
 
@@ -450,7 +451,7 @@ impl<O: Observer> Machine<O> {
             let key = conn.key;
             self.remove(now, id);
             let hash = self.table.hash(&key);
-            self.stranger(now, key, hash, packet, sink);
+            self.unknown_segment(now, key, hash, packet, sink);
             return;
         }
         if !packet.payload.is_empty() || packet.flags & (FIN | SYN) != 0 {

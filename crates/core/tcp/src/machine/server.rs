@@ -4,7 +4,7 @@ use super::segment::MOST_QUEUED;
 use super::stream::MOST_ECHOED;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
-use crate::conn::{ENDLESS, NO_ASIDE, flag};
+use crate::conn::{ENDLESS, NO_SIDE_RECORD, flag};
 use crate::observer::Observer;
 use crate::reader::{End, Read};
 use crate::script::Origin;
@@ -30,11 +30,13 @@ impl<O: Observer> Machine<O> {
         }
         let bytes = if self.server.echo {
             let room = MOST_ECHOED.saturating_sub(conn.queued_len) as usize;
-            let (aside, store) = match self.asides.with_store(&mut conn.aside) {
+            let (side_record, store) = match self.side_records.with_store(&mut conn.side_record) {
                 Some(place) => place,
                 None => return Some(0),
             };
-            let taken = aside.script.echo(&bytes[..bytes.len().min(room)], store);
+            let taken = side_record
+                .script
+                .echo(&bytes[..bytes.len().min(room)], store);
             conn.queued_len += taken as u32;
             &bytes[..taken]
         } else {
@@ -75,8 +77,8 @@ impl<O: Observer> Machine<O> {
     #[cold]
     fn queue_piece(&mut self, id: u32, origin: Origin, len: u32) {
         let conn = self.table.slab.get(id);
-        if let Some(aside) = self.asides.of(&mut conn.aside) {
-            aside.script.push(conn.queued_len, origin, len);
+        if let Some(side_record) = self.side_records.of(&mut conn.side_record) {
+            side_record.script.push(conn.queued_len, origin, len);
             conn.queued_len += len;
         } else if origin == Origin::Head {
             // No place to remember it: the whole answer is wrong, none would be too.
@@ -135,7 +137,7 @@ impl<O: Observer> Machine<O> {
         }
         if end.head_only {
             self.queue_piece(id, Origin::Head, self.head_len);
-        } else if conn.aside != NO_ASIDE && self.is_scripted(id) {
+        } else if conn.side_record != NO_SIDE_RECORD && self.is_scripted(id) {
             self.queue_piece(id, Origin::Text, self.text.len());
         } else {
             self.table.slab.get(id).queued_len += self.text.len();
@@ -155,9 +157,9 @@ impl<O: Observer> Machine<O> {
 
     fn is_scripted(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
-        self.asides
-            .get(conn.aside)
-            .is_some_and(|aside| !aside.script.is_empty())
+        self.side_records
+            .get(conn.side_record)
+            .is_some_and(|side_record| !side_record.script.is_empty())
     }
 
     /// The client's FIN has come. True if the connection is no more.

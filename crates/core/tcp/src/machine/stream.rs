@@ -5,13 +5,13 @@ use wb_wire::tcp_flags::FIN;
 use super::Machine;
 use super::segment::{MOST_QUEUED, WINDOW};
 use super::server::PROXY_READ;
-use crate::aside::Asides;
 use crate::build::FrameSink;
 use crate::config::Config;
-use crate::conn::{Conn, NO_ASIDE, flag, pack};
+use crate::conn::{Conn, NO_SIDE_RECORD, flag, pack};
 use crate::observer::Observer;
 use crate::parse::Packet;
 use crate::reassembly::{Kept, Piece};
+use crate::side_record::SideRecords;
 
 /// Most bytes of an echo that wait to be sent or acknowledged.
 pub(super) const MOST_ECHOED: u32 = 256 << 10;
@@ -19,9 +19,14 @@ pub(super) const MOST_ECHOED: u32 = 256 << 10;
 impl<O: Observer> Machine<O> {
     /// The window to be announced, as the header has it: no more than can be taken.
     #[inline]
-    pub(super) fn window(conn: &Conn, echo: bool, asides: &Asides, config: &Config) -> u16 {
+    pub(super) fn window(
+        conn: &Conn,
+        echo: bool,
+        side_records: &SideRecords,
+        config: &Config,
+    ) -> u16 {
         if echo {
-            return echo_window(conn, asides, config);
+            return echo_window(conn, side_records, config);
         }
         if conn.queued_len > MOST_QUEUED {
             return 0;
@@ -68,27 +73,27 @@ impl<O: Observer> Machine<O> {
         let sack = conn.is(pack::SACK);
         let wanted = distance < WINDOW && !conn.has(flag::FIN_RECEIVED);
         let record = if wanted {
-            self.asides.with_store(&mut conn.aside)
+            self.side_records.with_store(&mut conn.side_record)
         } else {
             None
         };
-        let Some((aside, store)) = record else {
+        let Some((side_record, store)) = record else {
             self.counters.drop_ahead += 1;
             return;
         };
         let bytes = (u64::from(distance) > countable).then_some(packet.payload);
-        match aside.ahead.keep(start, end, bytes, store) {
+        match side_record.ahead.keep(start, end, bytes, store) {
             Kept::NoRoom => self.counters.drop_ahead += 1,
             Kept::New => self.counters.out_of_order += 1,
             Kept::Again => {
                 self.counters.drop_sequence += u64::from(!packet.payload.is_empty());
                 if sack && !packet.payload.is_empty() {
-                    aside.ahead.note_again(start, end);
+                    side_record.ahead.note_again(start, end);
                 }
             }
         }
         if fin {
-            aside.ahead.end = Some(end);
+            side_record.ahead.end = Some(end);
         }
     }
 
@@ -98,10 +103,10 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         if conn.is(pack::SACK)
             && !packet.payload.is_empty()
-            && let Some(aside) = self.asides.of(&mut conn.aside)
+            && let Some(side_record) = self.side_records.of(&mut conn.side_record)
         {
             let end = packet.seq.wrapping_add(packet.payload.len() as u32);
-            aside.ahead.note_again(packet.seq, end);
+            side_record.ahead.note_again(packet.seq, end);
         }
     }
 
@@ -132,12 +137,15 @@ impl<O: Observer> Machine<O> {
     pub(super) fn take_kept(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         loop {
             let conn = self.table.slab.get(id);
-            let number = conn.aside;
+            let number = conn.side_record;
             let expected = conn.expected;
-            let next = match self.asides.with_store(&mut conn.aside) {
-                Some((aside, store)) if number != NO_ASIDE => {
-                    let end = aside.ahead.end;
-                    aside.ahead.take(expected, store).map(|piece| (piece, end))
+            let next = match self.side_records.with_store(&mut conn.side_record) {
+                Some((side_record, store)) if number != NO_SIDE_RECORD => {
+                    let end = side_record.ahead.end;
+                    side_record
+                        .ahead
+                        .take(expected, store)
+                        .map(|piece| (piece, end))
                 }
                 _ => None,
             };
@@ -177,18 +185,18 @@ impl<O: Observer> Machine<O> {
         };
         let from = conn.expected.wrapping_sub(piece.start) as usize;
         let to = piece.end.wrapping_sub(piece.start) as usize;
-        let bytes = self.asides.store.lend(block);
+        let bytes = self.side_records.store.lend(block);
         let taken = self.take_data(now, id, &bytes[from..to], sink);
-        self.asides.store.put(block, bytes);
+        self.side_records.store.put(block, bytes);
         if taken.is_some_and(|taken| from + taken < to) {
             // There is no room for the answers; it goes on when there is.
-            let number = self.table.slab.get(id).aside;
-            if let Some(aside) = self.asides.get(number) {
-                aside.ahead.put_back(piece);
+            let number = self.table.slab.get(id).side_record;
+            if let Some(side_record) = self.side_records.get(number) {
+                side_record.ahead.put_back(piece);
                 return Some(false);
             }
         }
-        self.asides.store.give_back(block);
+        self.side_records.store.give_back(block);
         taken.map(|_| true)
     }
 
@@ -197,9 +205,9 @@ impl<O: Observer> Machine<O> {
     pub(super) fn end_has_come(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
         let expected = conn.expected;
-        match self.asides.get(conn.aside) {
-            Some(aside) if aside.ahead.end == Some(expected) => {
-                aside.ahead.end = None;
+        match self.side_records.get(conn.side_record) {
+            Some(side_record) if side_record.ahead.end == Some(expected) => {
+                side_record.ahead.end = None;
                 true
             }
             _ => false,
@@ -212,18 +220,18 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         if !conn.has(flag::RECOVERY | flag::REWOUND)
             && self
-                .asides
-                .get(conn.aside)
-                .is_some_and(|aside| aside.is_empty())
+                .side_records
+                .get(conn.side_record)
+                .is_some_and(|side_record| side_record.is_empty())
         {
-            self.asides.give_back(&mut conn.aside);
+            self.side_records.give_back(&mut conn.side_record);
         }
     }
 }
 
 #[cold]
-fn echo_window(conn: &Conn, asides: &Asides, config: &Config) -> u16 {
-    let kept = u32::try_from(asides.store.room()).unwrap_or(u32::MAX);
+fn echo_window(conn: &Conn, side_records: &SideRecords, config: &Config) -> u16 {
+    let kept = u32::try_from(side_records.store.room()).unwrap_or(u32::MAX);
     let room = MOST_ECHOED.saturating_sub(conn.queued_len).min(kept);
     // Less than a segment is nothing: RFC 9293 section 3.8.6.2.2.
     if room < u32::from(conn.mss) {

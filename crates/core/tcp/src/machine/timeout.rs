@@ -5,7 +5,7 @@ use super::{Cause, Machine, after};
 use crate::board::NEVER;
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::conn::{ENDLESS, NO_ASIDE, State, before, flag, pack};
+use crate::conn::{ENDLESS, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
@@ -39,13 +39,13 @@ impl<O: Observer> Machine<O> {
     #[inline]
     fn note_patience(&mut self, id: u32, due: u64, probes: bool) -> u64 {
         let conn = self.table.slab.get(id);
-        if conn.aside == NO_ASIDE {
+        if conn.side_record == NO_SIDE_RECORD {
             return due;
         }
-        match self.asides.get(conn.aside) {
-            Some(aside) if aside.board.is_active() => {
-                (aside.board.again_due, aside.board.probes) = (due, probes);
-                due.min(aside.board.lost_due)
+        match self.side_records.get(conn.side_record) {
+            Some(side_record) if side_record.board.is_active() => {
+                (side_record.board.again_due, side_record.board.probes) = (due, probes);
+                due.min(side_record.board.lost_due)
             }
             _ => due,
         }
@@ -58,14 +58,14 @@ impl<O: Observer> Machine<O> {
         if conn.has(flag::PAUSED) || conn.state != State::Open {
             return;
         }
-        let aside = self.asides.get(conn.aside);
-        let board = aside.map(|aside| &aside.board);
+        let side_record = self.side_records.get(conn.side_record);
+        let board = side_record.map(|side_record| &side_record.board);
         if board.is_some_and(|board| board.is_active() && board.again_due == NEVER) {
             // It has only begun, and knows nothing of the timer yet.
             return self.restart_timer(now, id);
         }
-        let aside = self.asides.get(self.table.slab.get(id).aside);
-        let board = aside.map(|aside| &aside.board);
+        let side_record = self.side_records.get(self.table.slab.get(id).side_record);
+        let board = side_record.map(|side_record| &side_record.board);
         if let Some(board) = board.filter(|board| board.is_active() && board.lost_due != NEVER) {
             let due = board.lost_due.min(board.again_due);
             self.wheel.set(&mut self.table.slab, id, due);
@@ -170,19 +170,19 @@ impl<O: Observer> Machine<O> {
             }
             if conn.state == State::Open {
                 let several = conn.in_flight() > u32::from(conn.mss);
-                if (several || conn.aside != NO_ASIDE)
-                    && let Some(aside) = self.asides.of(&mut conn.aside)
-                    && !(conn.has(flag::REWOUND) && before(conn.next_seq, aside.recover))
+                if (several || conn.side_record != NO_SIDE_RECORD)
+                    && let Some(side_record) = self.side_records.of(&mut conn.side_record)
+                    && !(conn.has(flag::REWOUND) && before(conn.next_seq, side_record.recover))
                 {
-                    aside.recover = conn.next_seq;
+                    side_record.recover = conn.next_seq;
                 }
 
                 // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
                 conn.threshold = half(conn.in_flight(), conn.mss.into());
                 conn.cwnd = 1;
                 conn.next_seq = conn.oldest;
-                if let Some(aside) = self.asides.get(conn.aside) {
-                    aside.duplicates = 0;
+                if let Some(side_record) = self.side_records.get(conn.side_record) {
+                    side_record.duplicates = 0;
                 }
                 conn.clear(flag::RECOVERY | flag::FIN_SENT | flag::SEND_AGAIN);
             } else {
@@ -215,10 +215,10 @@ impl<O: Observer> Machine<O> {
         self.output(now, id, sink);
         let is_due = {
             let conn = self.table.slab.get(id);
-            let aside = self.asides.get(conn.aside);
-            aside.is_none_or(|aside| {
-                let due = aside.board.again_due;
-                !aside.board.is_active() || due <= now || due == NEVER
+            let side_record = self.side_records.get(conn.side_record);
+            side_record.is_none_or(|side_record| {
+                let due = side_record.board.again_due;
+                !side_record.board.is_active() || due <= now || due == NEVER
             })
         };
         if is_due {
@@ -233,8 +233,12 @@ impl<O: Observer> Machine<O> {
     fn look_again(&mut self, id: u32) {
         let end = self.phase_end(id).0;
         let conn = self.table.slab.get(id);
-        if let Some(aside) = self.asides.get(conn.aside) {
-            let due = aside.board.lost_due.min(aside.board.again_due).min(end);
+        if let Some(side_record) = self.side_records.get(conn.side_record) {
+            let due = side_record
+                .board
+                .lost_due
+                .min(side_record.board.again_due)
+                .min(end);
             self.wheel.set(&mut self.table.slab, id, due);
         }
     }

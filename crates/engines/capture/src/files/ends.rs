@@ -25,10 +25,10 @@ impl Files {
             None => Output::standard(self.opening)?,
             Some(names) => {
                 let path = names.next(self.rotation.begin_ns(stamp_ns));
-                self.way.shelf.forget(&path);
+                self.way.retention.forget(&path);
                 loop {
                     match Output::create(&path, self.opening) {
-                        Err(error) if error.is_full() && self.way.shelf.make_room() => {}
+                        Err(error) if error.is_full() && self.way.retention.make_room() => {}
                         opened => break opened?,
                     }
                 }
@@ -38,7 +38,7 @@ impl Files {
         self.outcome.path = Some(output.path().to_owned());
         self.outcome.files += 1;
         self.outcome.direct_files += u64::from(output.is_direct());
-        self.way.shelf.keep_free(|| output.free_bytes());
+        self.way.retention.keep_free(|| output.free_bytes());
         if let Err(error) = self.way.put(&mut output, &self.header, false, gives_up) {
             output.cut(0);
             self.outcome.file_octets += output.len();
@@ -146,7 +146,7 @@ impl Files {
                     let _ = listener.send(finished.path.clone());
                 }
                 let open = usize::from(self.current.is_some()) + self.late.len();
-                self.way.shelf.put(finished, open);
+                self.way.retention.put(finished, open);
             }
             Ok(_) => {}
             Err(error) => self.fail(error, Place::Current, control, clock),

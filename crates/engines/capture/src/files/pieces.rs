@@ -234,7 +234,7 @@ impl Files {
     fn look_for_room(&mut self) {
         self.room_looked_octets = self.outcome.file_octets;
         if let Some(file) = &self.current {
-            self.way.shelf.keep_free(|| file.output.free_bytes());
+            self.way.retention.keep_free(|| file.output.free_bytes());
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::agreement;
 
 /// Its response: it is ready.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ready {
+pub(super) struct RemoteReady {
     /// Port of the data.
     pub(super) port: u16,
     /// The server's end as it says it is.
@@ -25,7 +25,7 @@ pub(super) struct Ready {
     pub(super) extension: Option<ResponseExtension>,
 }
 
-impl Ready {
+impl RemoteReady {
     pub(super) fn parse(message: &[u8], kind: Option<ClassicKind>) -> Result<Self, AnswerError> {
         Ok(match kind {
             None => Self::omni(&OmniResponse::parse(message)?),
@@ -79,7 +79,7 @@ impl Ready {
 
 /// Its results.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct RemoteResults {
     pub(super) bytes_received: u64,
     pub(super) receive_calls: u64,
     pub(super) bytes_sent: u64,
@@ -95,7 +95,7 @@ pub(super) struct Told {
     pub(super) extension: Option<ResultsExtension>,
 }
 
-impl Told {
+impl RemoteResults {
     /// `cpu`: whether the server was asked to measure its CPUs.
     pub(super) fn parse(
         message: &[u8],
@@ -136,18 +136,18 @@ impl Told {
             peak_cpu: -1,
             ..CpuUse::default()
         });
-        let mut told = Self {
+        let mut results = Self {
             receive_buffer: said.receive_buffer,
             send_buffer: said.send_buffer,
             cpu,
             ..Self::default()
         };
         if kind == ClassicKind::TcpMaerts {
-            (told.bytes_sent, told.send_calls) = (bytes, calls);
+            (results.bytes_sent, results.send_calls) = (bytes, calls);
         } else {
-            (told.bytes_received, told.receive_calls) = (bytes, calls);
+            (results.bytes_received, results.receive_calls) = (bytes, calls);
         }
-        told
+        results
     }
 
     /// TCP's own figures of the server's end.

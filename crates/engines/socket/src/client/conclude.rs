@@ -11,7 +11,7 @@ use wb_model::socket::{
 use wb_omni::{ClassicKind, Request};
 
 use super::{
-    answer::Told,
+    answer::RemoteResults,
     control::{Control, Silence},
     drive::Outcome,
     failure::{answer, failure},
@@ -55,7 +55,7 @@ pub(super) fn conclude(
     }
     let early = round.wished;
     let mut due = Due(None);
-    let mut told: Vec<Option<Told>> = Vec::new();
+    let mut remote: Vec<Option<RemoteResults>> = Vec::new();
     for ((stream, kind), end) in streams.iter_mut().zip(kinds).zip(told_end) {
         let mut results = None;
         if outcomes.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn conclude(
                 cpu: job.remote.measure_cpu,
             };
             match results_of(control, asked, &mut due, settings) {
-                Ok(told) => results = Some(told),
+                Ok(remote) => results = Some(remote),
                 Err(what) if early && failed.is_none() => round.warn(format!(
                     "the test was ended early and the server's results are missing: {}",
                     what.what
@@ -94,7 +94,7 @@ pub(super) fn conclude(
                 }
             }
         }
-        told.push(results);
+        remote.push(results);
     }
     round.failure = failed;
     if job.test == SocketTest::Rr && job.protocol.is_datagram() && watched.silence > SILENT {
@@ -110,7 +110,7 @@ pub(super) fn conclude(
         turn,
         outcomes,
         (watched.spans, watched.omitted),
-        told,
+        remote,
         round,
     );
 }
@@ -161,7 +161,7 @@ fn results_of(
     asked: Asked,
     due: &mut Due,
     settings: Settings<'_>,
-) -> Result<Told, SocketFailure> {
+) -> Result<RemoteResults, SocketFailure> {
     let never = AtomicBool::new(false);
     let patience = settings.patience;
     if control.trouble().is_none()
@@ -191,9 +191,8 @@ fn results_of(
         }
     };
     match message {
-        Ok(message) => {
-            Told::parse(&message, asked.kind, asked.cpu).map_err(|error| answer("results", &error))
-        }
+        Ok(message) => RemoteResults::parse(&message, asked.kind, asked.cpu)
+            .map_err(|error| answer("results", &error)),
         Err(Silence::Failed(failed)) => Err(failed),
         // Nobody can stop this wait.
         Err(Silence::Stopped) => Err(failure(SocketStage::Control, "the wait was ended")),
@@ -206,7 +205,7 @@ fn measure(
     turn: Turn,
     outcomes: Vec<Outcome>,
     (spans, omitted): (Option<Vec<Span>>, Option<Vec<Reading>>),
-    told: Vec<Option<Told>>,
+    remote: Vec<Option<RemoteResults>>,
     round: &mut Round,
 ) {
     let job = settings.job;
@@ -217,25 +216,25 @@ fn measure(
     let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
     let mut omitted = omitted.map(Vec::into_iter);
     let mut cpus = Vec::new();
-    for ((stream, outcome), told) in streams.iter().zip(outcomes).zip(told) {
+    for ((stream, outcome), remote) in streams.iter().zip(outcomes).zip(remote) {
         let span = spans.as_mut().and_then(Iterator::next);
         let omitted = omitted.as_mut().and_then(Iterator::next);
         let omitted = omitted.map(|reading| reading.omitted());
-        if let Some(told) = &told {
-            cpus.extend(told.cpu);
+        if let Some(remote) = &remote {
+            cpus.extend(remote.cpu);
             // A server that may not, or cannot, goes on with what it has and says nothing else.
             if let Some(wanted) = &job.remote.congestion
-                && !told.congestion.is_empty()
-                && told.congestion != *wanted
+                && !remote.congestion.is_empty()
+                && remote.congestion != *wanted
             {
                 round.warn(format!(
                     "the server's congestion control is {}, not {wanted}",
-                    told.congestion
+                    remote.congestion
                 ));
             }
             if !stream.load {
-                told.add_to(&mut round.remote);
-                add_omitted(told.omitted(turn.omit), &mut round.remote);
+                remote.add_to(&mut round.remote);
+                add_omitted(remote.omitted(turn.omit), &mut round.remote);
             }
         }
         if !stream.load {
@@ -270,7 +269,7 @@ fn measure(
             outcome,
             span,
             omitted,
-            told,
+            remote,
         });
     }
     if job.test != SocketTest::ServerCpu {

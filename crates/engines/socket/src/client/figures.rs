@@ -9,7 +9,7 @@ use wb_model::{
 };
 use wb_omni::{DatagramFigures, LatencyFigures};
 
-use super::{answer::Told, drive::Outcome, role::Role, window::Span};
+use super::{answer::RemoteResults, drive::Outcome, role::Role, window::Span};
 use crate::{agreement::Length, cpu::service_demand, flow::Ended};
 
 /// What is known of one stream after an iteration.
@@ -26,7 +26,7 @@ pub(super) struct Measured {
     /// What it did in the time of `omit`.
     pub(super) omitted: Option<SocketOmitted>,
     /// The server's results.
-    pub(super) told: Option<Told>,
+    pub(super) remote: Option<RemoteResults>,
 }
 
 /// One stream's share.
@@ -97,8 +97,8 @@ impl Measured {
             .effective
             .as_ref()
             .and_then(|known| known.tcp.as_ref());
-        match (&self.told, acked) {
-            (Some(told), _) => told.bytes_received,
+        match (&self.remote, acked) {
+            (Some(remote), _) => remote.bytes_received,
             (None, Some(tcp)) if self.protocol == SocketProtocol::Tcp => {
                 // The SYN counts as a byte in some kernels.
                 tcp.bytes_acked.min(self.outcome.tally.bytes_sent)
@@ -138,13 +138,13 @@ impl Measured {
         {
             return acked;
         }
-        let Some(told) = &self.told else {
+        let Some(remote) = &self.remote else {
             return span.bits_per_second();
         };
         let elapsed = self.elapsed();
-        match told.extension.filter(|_| self.omit > Duration::ZERO) {
+        match remote.extension.filter(|_| self.omit > Duration::ZERO) {
             Some(more) => 8.0 * per(more.bytes_after_omit, elapsed - self.omit.as_secs_f64()),
-            None => 8.0 * per(told.bytes_received, elapsed),
+            None => 8.0 * per(remote.bytes_received, elapsed),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use wb_omni::Features;
 
-use super::{answer::Ready, request::Ask};
+use super::{answer::RemoteReady, request::Ask};
 
 /// What of our own is in effect with one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Grants {
     pub(super) warnings: Vec<String>,
 }
 
-pub(super) fn grants(ask: &Ask<'_>, ready: &Ready) -> Grants {
+pub(super) fn grants(ask: &Ask<'_>, ready: &RemoteReady) -> Grants {
     let asked = ask.extension();
     let granted = ready.extension.unwrap_or_default();
     let has = |feature| granted.features.contains(feature);
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn another_server_grants_nothing_and_that_is_said_once_for_each_wish() {
-        let found = grants(&ask(&tagged()), &Ready::default());
+        let found = grants(&ask(&tagged()), &RemoteReady::default());
         assert!(!found.all && !found.tags && !found.end);
         assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
         assert!(found.warnings[0].starts_with("the server is not ours: datagrams"));
         // Who wishes for nothing is told nothing.
         let job = SocketJob::default();
-        let found = grants(&ask(&job), &Ready::default());
+        let found = grants(&ask(&job), &RemoteReady::default());
         assert_eq!((found.all, found.warnings.len()), (false, 0));
     }
 
@@ -149,12 +149,12 @@ mod tests {
     fn our_server_grants_all_or_it_is_said_what_not() {
         let job = tagged();
         let wanted = ask(&job).extension().features;
-        let mut ready = Ready {
+        let mut ready = RemoteReady {
             extension: Some(ResponseExtension {
                 features: wanted,
                 ..ResponseExtension::default()
             }),
-            ..Ready::default()
+            ..RemoteReady::default()
         };
         let found = grants(&ask(&job), &ready);
         assert!(found.all && found.tags && found.end && found.warnings.is_empty());

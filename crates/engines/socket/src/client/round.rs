@@ -20,7 +20,7 @@ use wb_wire::SplitMix64;
 
 use super::{
     JobPlace,
-    answer::Ready,
+    answer::RemoteReady,
     conclude::conclude,
     control::{Control, NOTICE, Silence, wait},
     drive::{Drive, Outcome, When},
@@ -221,12 +221,12 @@ fn agree(
         let ready = match &mut stream.control {
             Some(control) => {
                 let message = control.receive("response", settings.patience.answer, stop)?;
-                Ready::parse(&message, kind)
+                RemoteReady::parse(&message, kind)
                     .map_err(|error| Silence::Failed(answer("response", &error)))?
             }
-            None => Ready {
+            None => RemoteReady {
                 port: service(job, stream.role),
-                ..Ready::default()
+                ..RemoteReady::default()
             },
         };
         if ready.port == 0 {

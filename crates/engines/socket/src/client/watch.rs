@@ -24,7 +24,7 @@ use crate::waker::Waker;
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
 /// How often it is looked whether anything still moves.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Readings of counters that took no longer than this are of one instant. Tries to get them.
 const INSTANT: Duration = Duration::from_micros(100);
 const TRIES: u32 = 10;
@@ -296,7 +296,7 @@ impl Watch<'_> {
 
     /// A server that takes and gives nothing any more is not waited for.
     fn progress(&mut self, state: &mut State, now: Instant) {
-        if now < state.looked_at + LOOK {
+        if now < state.looked_at + POLL_INTERVAL {
             return;
         }
         state.looked_at = now;

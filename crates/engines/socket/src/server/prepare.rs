@@ -14,8 +14,8 @@ use wb_wire::Tag;
 use super::{
     ask::{Ask, Errno, Work},
     engine::{Engine, Sizes, engine},
-    house::{House, Reserved},
     sources::Sources,
+    state::{Reserved, ServerState},
 };
 use crate::{Effective, Opened, SocketPlan, effective, errno, listen, local_address, open, sys};
 
@@ -71,13 +71,13 @@ impl Prepared {
     /// Prepares. `local` and `peer` are the ends of the control connection.
     pub(super) fn new(
         mut ask: Ask,
-        house: &House,
+        state: &ServerState,
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Result<Self, Errno> {
         let target = target(&ask, peer)?;
-        let sources = Sources::of(&ask, house, peer.ip())?;
-        let (bind, join) = place(&ask, house, local)?;
+        let sources = Sources::of(&ask, state, peer.ip())?;
+        let (bind, join) = place(&ask, state, local)?;
         let busy_poll = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
         let opened = open_leniently(&mut ask, bind, join, busy_poll, &sources)?;
         let fd = opened.fd;
@@ -97,7 +97,7 @@ impl Prepared {
             .port();
         let now = effective(fd.as_fd());
         let sizes = Sizes::of(&ask, &now);
-        let memory = house
+        let memory = state
             .reserve(sizes.memory(&ask.side), peer.ip())
             .ok_or(libc::ENOMEM)?;
         let engine = engine(&ask, &sizes, target).map_err(|error| number(&error))?;
@@ -160,7 +160,7 @@ fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
 /// What the data socket is bound to, and the group it joins.
 fn place(
     ask: &Ask,
-    house: &House,
+    state: &ServerState,
     local: SocketAddr,
 ) -> Result<(SocketAddr, Option<IpAddr>), Errno> {
     let ipv6 = match ask.family {
@@ -189,10 +189,10 @@ fn place(
     }
     let ours = readings
         .iter()
-        .find(|address| house.host.has_address(**address));
+        .find(|address| state.host.has_address(**address));
     let address = match ours {
         Some(address) => *address,
-        None if house.job.any_address => readings[0],
+        None if state.job.any_address => readings[0],
         None => return Err(libc::EADDRNOTAVAIL),
     };
     let bind = match (address, local) {

@@ -6,8 +6,8 @@ use wb_omni::{Features, PADDING_SECONDS};
 
 use super::{
     ask::{Ask, Work},
-    house::House,
     prepare::Facts,
+    state::ServerState,
 };
 use crate::{agreement::Length, flow::Counters};
 
@@ -20,7 +20,7 @@ const NO_MORE_CONNECTIONS: Duration = Duration::from_secs(1);
 /// The same for data after the amount of a test came. Usually the client ends it.
 const NO_MORE_DATA: Duration = Duration::from_millis(500);
 /// How often a test is looked at whose end shows in its counters only.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A client whose first connection comes so much later than our response waited on purpose.
 const WAITED: Duration = Duration::from_millis(500);
 
@@ -97,7 +97,12 @@ impl Rules {
     }
 
     /// When its time is over.
-    fn deadline(&self, start: Option<Instant>, began: Instant, house: &House) -> Option<Instant> {
+    fn deadline(
+        &self,
+        start: Option<Instant>,
+        began: Instant,
+        state: &ServerState,
+    ) -> Option<Instant> {
         let Length::Time(time) = self.length else {
             return None;
         };
@@ -105,7 +110,7 @@ impl Rules {
         Some(match start {
             Some(start) => start + whole,
             // A client may wait before it begins, but not forever.
-            None => began + whole.max(Duration::from_nanos(house.job.idle.as_nanos())),
+            None => began + whole.max(Duration::from_nanos(state.job.idle.as_nanos())),
         })
     }
 
@@ -114,9 +119,9 @@ impl Rules {
         start: Option<Instant>,
         began: Instant,
         now: Instant,
-        house: &House,
+        state: &ServerState,
     ) -> bool {
-        self.deadline(start, began, house)
+        self.deadline(start, began, state)
             .is_some_and(|deadline| now >= deadline)
     }
 
@@ -146,17 +151,17 @@ impl Rules {
         began: Instant,
         has_omitted: bool,
         now: Instant,
-        house: &House,
+        state: &ServerState,
     ) -> Option<Instant> {
         let omit = start.filter(|_| !has_omitted && !self.omit.is_zero());
         let look = match (start, self.length) {
             (Some(start), Length::Time(time)) if self.ends_without_connections => {
-                Some((now + LOOK).max(start + time.saturating_sub(NO_MORE_CONNECTIONS)))
+                Some((now + POLL_INTERVAL).max(start + time.saturating_sub(NO_MORE_CONNECTIONS)))
             }
-            _ => self.amount.map(|_| now + LOOK),
+            _ => self.amount.map(|_| now + POLL_INTERVAL),
         };
         [
-            self.deadline(start, began, house),
+            self.deadline(start, began, state),
             omit.map(|start| start + self.omit),
             look,
         ]

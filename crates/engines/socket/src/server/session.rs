@@ -11,8 +11,8 @@ use super::{
     answer,
     ask::{Ask, Errno},
     control::{Control, Event},
-    house::{Counts, House, Stay},
     prepare::Prepared,
+    state::{ClientGuard, Counts, ServerState},
     watch::{Outcome, Running},
 };
 
@@ -30,22 +30,22 @@ enum Left {
 }
 
 /// Serves a client until it leaves.
-pub(super) fn serve(house: &House, mut control: Control, stay: &Stay) {
-    let left = match authorise(house, &mut control) {
-        Ok(()) => converse(house, &mut control, stay),
+pub(super) fn serve(state: &ServerState, mut control: Control, guard: &ClientGuard) {
+    let left = match authorise(state, &mut control) {
+        Ok(()) => converse(state, &mut control, guard),
         Err(left) => left,
     };
     match left {
         Left::Well => {}
-        Left::GivenUp => Counts::one(&house.counts.given_up),
-        Left::Unauthorised => Counts::one(&house.counts.unauthorised),
+        Left::GivenUp => Counts::one(&state.counts.given_up),
+        Left::Unauthorised => Counts::one(&state.counts.unauthorised),
     }
     control.part();
 }
 
 /// Waits for the passphrase, if there is one.
-fn authorise(house: &House, control: &mut Control) -> Result<(), Left> {
-    let Some(expected) = &house.job.passphrase else {
+fn authorise(state: &ServerState, control: &mut Control) -> Result<(), Left> {
+    let Some(expected) = &state.job.passphrase else {
         return Ok(());
     };
     match control.wait(None, Some(Instant::now() + PASSPHRASE)) {
@@ -65,14 +65,14 @@ fn is_right(said: &Passphrase, expected: &str) -> bool {
 }
 
 /// Answers one message after another.
-fn converse(house: &House, control: &mut Control, stay: &Stay) -> Left {
-    let idle = Duration::from_nanos(house.job.idle.as_nanos());
+fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> Left {
+    let idle = Duration::from_nanos(state.job.idle.as_nanos());
     loop {
         let message = match control.wait(None, Some(Instant::now() + idle)) {
             Event::Message(message) => message,
             Event::Closed => return Left::Well,
             // It is we who ended the connection.
-            Event::Broken | Event::Deadline | Event::Woken if house.is_closing() => {
+            Event::Broken | Event::Deadline | Event::Woken if state.is_closing() => {
                 return Left::Well;
             }
             Event::Broken | Event::Deadline | Event::Woken => return Left::GivenUp,
@@ -82,14 +82,14 @@ fn converse(house: &House, control: &mut Control, stay: &Stay) -> Left {
         let refuse = |refusal: Refusal| refusal.encode(Request::answer_type(kind), generation);
         let answer = match Request::parse(&message) {
             Ok(Request::Omni(request)) => match Ask::omni(&request) {
-                Ok(ask) => match test(house, control, stay, ask, kind) {
+                Ok(ask) => match test(state, control, guard, ask, kind) {
                     Ok(answer) => answer,
                     Err(Over) => return Left::Well,
                 },
                 Err(errno) => refuse(refusal(errno)),
             },
             Ok(Request::Classic(request)) => match Ask::classic(&request) {
-                Ok(ask) => match test(house, control, stay, ask, kind) {
+                Ok(ask) => match test(state, control, guard, ask, kind) {
                     Ok(answer) => answer,
                     Err(Over) => return Left::Well,
                 },
@@ -97,7 +97,7 @@ fn converse(house: &House, control: &mut Control, stay: &Stay) -> Left {
             },
             Ok(Request::CpuCalibrate) => Calibration {
                 rate: answer::CPU_RATE,
-                cpus: cpus(house),
+                cpus: cpus(state),
             }
             .encode(generation),
             Ok(Request::System) => SystemText::deprecated().encode(generation),
@@ -123,13 +123,13 @@ fn refusal(errno: Errno) -> Refusal {
 /// Does a test; gives the message that ends it. The data connection is closed by then, but for a
 /// client that expects otherwise.
 fn test(
-    house: &House,
+    state: &ServerState,
     control: &mut Control,
-    stay: &Stay,
+    guard: &ClientGuard,
     ask: Ask,
     kind: i32,
 ) -> Result<Vec<u8>, Over> {
-    let counts = &house.counts;
+    let counts = &state.counts;
     Counts::one(&counts.tests);
     let generation = control.generation();
     let refuse = |errno: Errno| {
@@ -140,21 +140,21 @@ fn test(
         .local()
         .and_then(|local| Ok((local, control.peer()?)));
     let prepared = match ends {
-        Ok((local, peer)) => Prepared::new(ask, house, local, peer),
+        Ok((local, peer)) => Prepared::new(ask, state, local, peer),
         Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENOTCONN)),
     };
-    let running = match prepared.and_then(|prepared| Running::start(prepared, house)) {
+    let running = match prepared.and_then(|prepared| Running::start(prepared, state)) {
         Ok(running) => running,
         Err(errno) => return Ok(refuse(errno)),
     };
     let response = answer::response(&running.facts, running.measures_cpu(), generation);
     let counters = running.counters();
-    stay.show(Some(Arc::clone(&counters)));
+    guard.show(Some(Arc::clone(&counters)));
     let outcome = match control.send(&response) {
-        Ok(()) => running.watch(control, house).ok(),
+        Ok(()) => running.watch(control, state).ok(),
         Err(_) => None,
     };
-    stay.show(None);
+    guard.show(None);
     let Some(outcome) = outcome else {
         Counts::one(&counts.failed);
         return Err(Over);
@@ -184,8 +184,8 @@ fn count(counts: &Counts, outcome: &Outcome) {
 }
 
 /// Number of CPUs.
-fn cpus(house: &House) -> u32 {
-    let measured = house.host.cpu_times().map(|times| times.cpus.len());
+fn cpus(state: &ServerState) -> u32 {
+    let measured = state.host.cpu_times().map(|times| times.cpus.len());
     let known = measured.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     u32::try_from(known.unwrap_or(1)).unwrap_or(u32::MAX)
 }

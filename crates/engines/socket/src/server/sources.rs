@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
     ask::{Ask, Errno, Work},
-    house::House,
+    state::ServerState,
 };
 use wb_omni::Family;
 
@@ -19,8 +19,8 @@ impl Sources {
     /// # Errors
     /// EACCES if answers would have to go to somebody else; EAFNOSUPPORT if the client's address in
     /// the family of the data is not known.
-    pub(super) fn of(ask: &Ask, house: &House, peer: IpAddr) -> Result<Self, Errno> {
-        if house.job.any_source {
+    pub(super) fn of(ask: &Ask, state: &ServerState, peer: IpAddr) -> Result<Self, Errno> {
+        if state.job.any_source {
             return Ok(Self::default());
         }
         let peer = peer.to_canonical();

@@ -20,9 +20,9 @@ use wb_omni::{ClassicKind, Request};
 use super::{
     ask::{Errno, Talk, Work},
     control::{Control, Event, wait_for},
-    house::House,
     prepare::{Facts, Prepared},
     rules::{Movement, Rules},
+    state::ServerState,
     work::{Done, Inside, work},
 };
 use crate::{
@@ -99,13 +99,13 @@ impl Mark {
 
 impl Running {
     /// Starts the data thread, which waits.
-    pub(super) fn start(prepared: Prepared, house: &House) -> Result<Self, Errno> {
+    pub(super) fn start(prepared: Prepared, state: &ServerState) -> Result<Self, Errno> {
         let Prepared { facts, stage } = prepared;
         let inside =
             Arc::new(Inside::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?);
         let (go, begin) = mpsc::channel();
         let shared = Arc::clone(&inside);
-        let host = Arc::clone(&house.host);
+        let host = Arc::clone(&state.host);
         let (cpu, units) = (facts.ask.cpu, facts.ask.length.amount());
         let body = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
@@ -128,7 +128,7 @@ impl Running {
             .stack_size(STACK)
             .spawn(body)
             .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
-        let measures_cpu = facts.ask.side.measure_cpu && house.host.cpu_times().is_some();
+        let measures_cpu = facts.ask.side.measure_cpu && state.host.cpu_times().is_some();
         Ok(Self {
             facts,
             inside,
@@ -149,10 +149,10 @@ impl Running {
     }
 
     /// Lets the data thread begin, and watches until the test is over. The response has gone out.
-    pub(super) fn watch(self, control: &mut Control, house: &House) -> Result<Outcome, Gone> {
+    pub(super) fn watch(self, control: &mut Control, state: &ServerState) -> Result<Outcome, Gone> {
         let began = Instant::now();
         let rules = Rules::of(&self.facts);
-        let read_cpu = || self.measures_cpu.then(|| house.host.cpu_times()).flatten();
+        let read_cpu = || self.measures_cpu.then(|| state.host.cpu_times()).flatten();
         let mut cpu_before = read_cpu();
         let _ = self.go.send(());
         let inside = &self.inside;
@@ -180,13 +180,13 @@ impl Running {
                 cpu_before = read_cpu();
             }
             movement.look(&inside.counters, now);
-            if rules.is_time(start, began, now, house) {
+            if rules.is_time(start, began, now, state) {
                 break End::Time;
             }
             if rules.is_quiet(start, &movement, &inside.counters, now) {
                 break End::Quiet;
             }
-            let wake = rules.wake(start, began, omitted.is_some(), now, house);
+            let wake = rules.wake(start, began, omitted.is_some(), now, state);
             match control.wait(Some(inside.waker.as_fd()), wake) {
                 Event::Woken => inside.waker.clear(),
                 Event::Deadline => {}

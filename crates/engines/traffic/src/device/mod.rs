@@ -38,7 +38,7 @@ use crate::{Clock, Control};
 /// What a sleep may be late by: a worker is awake this long before a departure.
 const AWAKE_NS: u64 = 60_000;
 /// The longest wait without a look at the flags.
-const LOOK_NS: u64 = 10_000_000;
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 
 /// What a device wants after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn wait<C: Clock>(clock: &C, until_ns: u64) {
     let now_ns = clock.monotonic_ns();
     let wake_ns = until_ns
         .saturating_sub(AWAKE_NS)
-        .min(now_ns.saturating_add(LOOK_NS));
+        .min(now_ns.saturating_add(POLL_INTERVAL_NS));
     if wake_ns > now_ns {
         clock.sleep_until(wake_ns);
     } else {

@@ -18,8 +18,8 @@ use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
 /// Frames of a batch.
 const RECEIVE: usize = 256;
 /// The longest wait without a look at the flags.
-const LOOK: Duration = Duration::from_nanos(LOOK_NS);
-const LOOK_NS: u64 = 10_000_000;
+const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
+const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// What was counted is shown so often, and before every wait.
 const PUBLISH_NS: u64 = 1_000_000;
 /// Percentiles take some microseconds, so they are shown less often.
@@ -215,8 +215,8 @@ impl<'a, C: Clock> Watcher<'a, C> {
                 self.answer(rx.longest_hold());
             }
             self.expected
-                .sleep_until(self.turn_ns.saturating_add(LOOK_NS));
-            match rx.wait(LOOK) {
+                .sleep_until(self.turn_ns.saturating_add(POLL_INTERVAL_NS));
+            match rx.wait(POLL_INTERVAL) {
                 Ok(false) if self.unsummarized => self.publish(Moment::Pause),
                 Err(error) if !error.is_transient() => return Err(error),
                 _ => {}
@@ -242,7 +242,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             }
             if n == 0 {
                 let rest = Duration::from_nanos(until_ns.saturating_sub(now_ns));
-                match rx.wait(rest.min(LOOK)) {
+                match rx.wait(rest.min(POLL_INTERVAL)) {
                     Err(error) if !error.is_transient() => return Err(error),
                     _ => {}
                 }

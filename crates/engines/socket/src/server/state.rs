@@ -19,14 +19,14 @@ const MEMORY: u64 = 512 << 20;
 const MEMORY_OF_ONE: u64 = 256 << 20;
 
 /// What connections share.
-pub(super) struct House {
+pub(super) struct ServerState {
     pub job: SocketServerJob,
     pub host: Arc<dyn Host>,
     pub counts: Counts,
     memory: Arc<Mutex<Memory>>,
-    guests: Mutex<BTreeMap<u64, Guest>>,
+    clients: Mutex<BTreeMap<u64, Client>>,
     closing: AtomicBool,
-    /// Wakes when a guest has left.
+    /// Wakes when a client has left.
     pub waker: Waker,
 }
 
@@ -38,7 +38,7 @@ struct Memory {
 }
 
 /// A control connection, for those who look on.
-struct Guest {
+struct Client {
     control: Arc<TcpStream>,
     /// Its address, as far as it stands for one host.
     host: Option<IpAddr>,
@@ -46,27 +46,27 @@ struct Guest {
     test: Option<Arc<Counters>>,
 }
 
-impl House {
+impl ServerState {
     pub(super) fn new(job: SocketServerJob, host: Arc<dyn Host>) -> std::io::Result<Self> {
         Ok(Self {
             job,
             host,
             counts: Counts::default(),
             memory: Arc::default(),
-            guests: Mutex::default(),
+            clients: Mutex::default(),
             closing: AtomicBool::new(false),
             waker: Waker::new()?,
         })
     }
 
-    fn guests(&self) -> MutexGuard<'_, BTreeMap<u64, Guest>> {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Client>> {
         // A thread that panicked inside leaves nothing half done.
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many control connections there are.
     pub(super) fn present(&self) -> usize {
-        self.guests().len()
+        self.clients().len()
     }
 
     /// Whether all have been served that it is there for, and have left: one client may have several
@@ -80,26 +80,29 @@ impl House {
     pub(super) fn has_room(&self, from: IpAddr) -> bool {
         let many = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         let host = Some(host_of(from));
-        let guests = self.guests();
-        guests.len() < many(self.job.clients)
-            && guests.values().filter(|guest| guest.host == host).count()
+        let clients = self.clients();
+        clients.len() < many(self.job.clients)
+            && clients
+                .values()
+                .filter(|client| client.host == host)
+                .count()
                 < many(self.job.clients_per_address)
     }
 
     /// Lets a control connection in. It is there until what this gives is dropped.
-    pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> Stay {
-        let mut guests = self.guests();
-        let number = guests.last_key_value().map_or(0, |(last, _)| last + 1);
-        guests.insert(
+    pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> ClientGuard {
+        let mut clients = self.clients();
+        let number = clients.last_key_value().map_or(0, |(last, _)| last + 1);
+        clients.insert(
             number,
-            Guest {
+            Client {
                 host: control.peer_addr().ok().map(|peer| host_of(peer.ip())),
                 control: Arc::clone(control),
                 test: None,
             },
         );
-        Stay {
-            house: Arc::clone(self),
+        ClientGuard {
+            state: Arc::clone(self),
             number,
             tested: AtomicBool::new(false),
         }
@@ -108,8 +111,8 @@ impl House {
     /// Ends all control connections, and with them their tests. Those that come later end too.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        for guest in self.guests().values() {
-            let _ = guest.control.shutdown(Shutdown::Both);
+        for client in self.clients().values() {
+            let _ = client.control.shutdown(Shutdown::Both);
         }
     }
 
@@ -121,9 +124,9 @@ impl House {
     /// Bytes of all tests so far, those that run included.
     pub(super) fn bytes(&self) -> u64 {
         let running: u64 = self
-            .guests()
+            .clients()
             .values()
-            .filter_map(|guest| guest.test.as_ref())
+            .filter_map(|client| client.test.as_ref())
             .map(|counters| counters.bytes())
             .sum();
         let counts = &self.counts;
@@ -163,29 +166,29 @@ fn host_of(address: IpAddr) -> IpAddr {
 }
 
 /// While it lives, a control connection counts as present.
-pub(super) struct Stay {
-    house: Arc<House>,
+pub(super) struct ClientGuard {
+    state: Arc<ServerState>,
     number: u64,
     tested: AtomicBool,
 }
 
-impl Stay {
+impl ClientGuard {
     /// Shows counters of a test while it runs; `None` when it is over.
     pub(super) fn show(&self, test: Option<Arc<Counters>>) {
         self.tested.fetch_or(test.is_some(), Ordering::Relaxed);
-        if let Some(guest) = self.house.guests().get_mut(&self.number) {
-            guest.test = test;
+        if let Some(client) = self.state.clients().get_mut(&self.number) {
+            client.test = test;
         }
     }
 }
 
-impl Drop for Stay {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         if self.tested.load(Ordering::Relaxed) {
-            Counts::one(&self.house.counts.served);
+            Counts::one(&self.state.counts.served);
         }
-        self.house.guests().remove(&self.number);
-        self.house.waker.wake();
+        self.state.clients().remove(&self.number);
+        self.state.waker.wake();
     }
 }
 
@@ -214,7 +217,7 @@ impl Drop for Reserved {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub clients: AtomicU64,
-    pub turned_away: AtomicU64,
+    pub rejected: AtomicU64,
     pub strangers: AtomicU64,
     pub given_up: AtomicU64,
     pub unauthorised: AtomicU64,
@@ -245,7 +248,7 @@ impl Counts {
     pub(super) fn report(&self) -> SocketServerReport {
         SocketServerReport {
             clients: Self::read(&self.clients),
-            turned_away: Self::read(&self.turned_away),
+            turned_away: Self::read(&self.rejected),
             strangers: Self::read(&self.strangers),
             given_up: Self::read(&self.given_up),
             unauthorised: Self::read(&self.unauthorised),

@@ -19,7 +19,7 @@ pub(crate) struct Finished {
 
 /// Finished files, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct Retention {
     files: VecDeque<Finished>,
     /// Files that a ring keeps, the open ones too; 0: it does not remove any.
     ring: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Shelf {
     pub(crate) short: bool,
 }
 
-impl Shelf {
+impl Retention {
     /// `ring`: files that are kept, where a ring does not write over them by itself.
     pub(crate) fn new(output: &CaptureOutput, ring: usize) -> Self {
         Self {
@@ -115,63 +115,63 @@ mod tests {
         }
     }
 
-    fn shelf(change: impl Fn(&mut CaptureOutput), ring: usize) -> Shelf {
+    fn retention(change: impl Fn(&mut CaptureOutput), ring: usize) -> Retention {
         let mut output = CaptureOutput::default();
         change(&mut output);
-        Shelf::new(&output, ring)
+        Retention::new(&output, ring)
     }
 
     #[test]
     fn only_our_own_files_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let mut shelf = shelf(|o| o.on_enospc = OnFull::RotateDelete, 0);
+        let mut retention = retention(|o| o.on_enospc = OnFull::RotateDelete, 0);
         for name in ["gone", "anothers", "again", "ours", "last"] {
-            shelf.put(file(at(name)), 1);
+            retention.put(file(at(name)), 1);
         }
         fs::remove_file(at("gone")).unwrap();
         // The new one exists before the old one goes, so it has another number.
         file(at("new"));
         fs::rename(at("new"), at("anothers")).unwrap();
-        shelf.forget(&at("again"));
-        assert!(shelf.make_room());
+        retention.forget(&at("again"));
+        assert!(retention.make_room());
         assert!(!at("ours").exists() && at("last").exists());
-        assert!(shelf.make_room());
-        assert!(!shelf.make_room());
-        assert_eq!(shelf.removed, 2);
+        assert!(retention.make_room());
+        assert!(!retention.make_room());
+        assert_eq!(retention.removed, 2);
         assert!(at("anothers").exists() && at("again").exists());
     }
 
     #[test]
     fn room_is_kept_by_removing_as_much_as_is_missing() {
         let dir = tempfile::tempdir().unwrap();
-        let mut shelf = shelf(|o| o.keep_free = 1 << 20, 0);
+        let mut retention = retention(|o| o.keep_free = 1 << 20, 0);
         for i in 0..4 {
-            shelf.put(file(dir.path().join(i.to_string())), 1);
+            retention.put(file(dir.path().join(i.to_string())), 1);
         }
-        shelf.keep_free(|| Some(1 << 20));
-        shelf.keep_free(|| None);
-        assert_eq!(shelf.removed, 0);
-        shelf.keep_free(|| Some((1 << 20) - 8193));
-        assert_eq!((shelf.removed, shelf.short), (2, false));
+        retention.keep_free(|| Some(1 << 20));
+        retention.keep_free(|| None);
+        assert_eq!(retention.removed, 0);
+        retention.keep_free(|| Some((1 << 20) - 8193));
+        assert_eq!((retention.removed, retention.short), (2, false));
         // A full disk is another matter.
-        assert!(!shelf.make_room());
-        shelf.keep_free(|| Some(0));
-        assert_eq!((shelf.removed, shelf.short), (4, true));
+        assert!(!retention.make_room());
+        retention.keep_free(|| Some(0));
+        assert_eq!((retention.removed, retention.short), (4, true));
     }
 
     #[test]
     fn a_ring_counts_the_open_files_too() {
         let dir = tempfile::tempdir().unwrap();
-        let mut shelf = shelf(|_| {}, 3);
+        let mut retention = retention(|_| {}, 3);
         for i in 0..4 {
-            shelf.put(file(dir.path().join(i.to_string())), 1);
+            retention.put(file(dir.path().join(i.to_string())), 1);
         }
         let left = |i: u32| dir.path().join(i.to_string()).exists();
         assert_eq!(
             [left(0), left(1), left(2), left(3)],
             [false, false, true, true]
         );
-        assert_eq!(shelf.removed, 0);
+        assert_eq!(retention.removed, 0);
     }
 }

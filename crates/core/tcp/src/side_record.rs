@@ -2,14 +2,14 @@
 //! window lets go, or what it says is not one message again and again.
 
 use crate::board::Board;
-use crate::conn::NO_ASIDE;
+use crate::conn::NO_SIDE_RECORD;
 use crate::reassembly::Reassembly;
 use crate::script::Script;
 use crate::store::Store;
 
 /// The side record of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct SideRecord {
     /// Where fast recovery, or sending again after a timeout, ends: RFC 6582 section 3.2, "recover".
     pub(crate) recover: u32,
     /// Duplicate acknowledgements of a peer without selective ones, up to 3.
@@ -20,7 +20,7 @@ pub(crate) struct Aside {
     next_free: u16,
 }
 
-impl Aside {
+impl SideRecord {
     /// Whether it holds nothing but a recovery point.
     pub(crate) fn is_empty(&self) -> bool {
         self.ahead.is_empty()
@@ -39,60 +39,60 @@ impl Aside {
 
 /// Side records by number; at most 65,534, the connections beyond do without.
 #[derive(Debug)]
-pub(crate) struct Asides {
-    all: Vec<Aside>,
+pub(crate) struct SideRecords {
+    all: Vec<SideRecord>,
     free: u16,
     pub(crate) store: Store,
 }
 
-impl Asides {
+impl SideRecords {
     /// None yet; bytes are kept in blocks of so many.
     pub(crate) fn new(block_len: usize) -> Self {
         Self {
             all: Vec::new(),
-            free: NO_ASIDE,
+            free: NO_SIDE_RECORD,
             store: Store::new(block_len),
         }
     }
 
-    /// The record of a connection whose number may be [`NO_ASIDE`]; a fresh one then, if there is any.
-    pub(crate) fn of(&mut self, number: &mut u16) -> Option<&mut Aside> {
-        self.with_store(number).map(|(aside, _)| aside)
+    /// The record of a connection whose number may be [`NO_SIDE_RECORD`]; a fresh one then, if there is any.
+    pub(crate) fn of(&mut self, number: &mut u16) -> Option<&mut SideRecord> {
+        self.with_store(number).map(|(side_record, _)| side_record)
     }
 
     /// The same, and where its bytes are.
-    pub(crate) fn with_store(&mut self, number: &mut u16) -> Option<(&mut Aside, &mut Store)> {
-        if *number == NO_ASIDE {
-            if self.free != NO_ASIDE {
+    pub(crate) fn with_store(&mut self, number: &mut u16) -> Option<(&mut SideRecord, &mut Store)> {
+        if *number == NO_SIDE_RECORD {
+            if self.free != NO_SIDE_RECORD {
                 *number = self.free;
                 self.free = self.all[usize::from(*number)].next_free;
-            } else if self.all.len() < usize::from(NO_ASIDE) {
+            } else if self.all.len() < usize::from(NO_SIDE_RECORD) {
                 *number = self.all.len() as u16;
-                self.all.push(Aside::default());
+                self.all.push(SideRecord::default());
             } else {
                 return None;
             }
         }
-        let aside = self.all.get_mut(usize::from(*number))?;
-        Some((aside, &mut self.store))
+        let side_record = self.all.get_mut(usize::from(*number))?;
+        Some((side_record, &mut self.store))
     }
 
-    pub(crate) fn get(&mut self, number: u16) -> Option<&mut Aside> {
+    pub(crate) fn get(&mut self, number: u16) -> Option<&mut SideRecord> {
         self.all.get_mut(usize::from(number))
     }
 
     /// A record to look at, and where its bytes are.
-    pub(crate) fn look(&self, number: u16) -> Option<(&Aside, &Store)> {
+    pub(crate) fn look(&self, number: u16) -> Option<(&SideRecord, &Store)> {
         Some((self.all.get(usize::from(number))?, &self.store))
     }
 
     #[inline]
     pub(crate) fn give_back(&mut self, number: &mut u16) {
-        if *number != NO_ASIDE {
-            let aside = &mut self.all[usize::from(*number)];
-            aside.clear(&mut self.store);
-            aside.next_free = self.free;
-            self.free = std::mem::replace(number, NO_ASIDE);
+        if *number != NO_SIDE_RECORD {
+            let side_record = &mut self.all[usize::from(*number)];
+            side_record.clear(&mut self.store);
+            side_record.next_free = self.free;
+            self.free = std::mem::replace(number, NO_SIDE_RECORD);
         }
     }
 }

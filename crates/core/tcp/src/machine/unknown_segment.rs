@@ -11,7 +11,7 @@ use crate::parse::{Packet, syn_options};
 
 impl<O: Observer> Machine<O> {
     #[inline]
-    pub(super) fn stranger(
+    pub(super) fn unknown_segment(
         &mut self,
         now: u64,
         key: Key,
