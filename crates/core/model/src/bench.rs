@@ -432,6 +432,17 @@ const fn is_one(n: &u32) -> bool {
 }
 
 impl LbPlan {
+    /// Whether a text says that it is such a plan.
+    #[must_use]
+    pub fn is_schema_of(text: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Option<Head> = toml::from_str(text).ok();
+        head.is_some_and(|head| head.schema == LB_PLAN_SCHEMA)
+    }
+
     /// Reads a plan. `file` is used in messages only.
     ///
     /// # Errors

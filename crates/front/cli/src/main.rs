@@ -58,6 +58,7 @@ enum Command {
     Linerate(commands::linerate::LinerateArgs),
     Completions(commands::meta::CompletionsArgs),
     Man(commands::meta::ManArgs),
+    Schema(commands::meta::SchemaArgs),
     #[command(hide = true, name = "impair-device")]
     ImpairDevice(commands::lab::ImpairDeviceArgs),
 }
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Command::Linerate(a) => commands::linerate::run(&a),
         Command::Completions(a) => commands::meta::completions::<Cli>(&a),
         Command::Man(a) => commands::meta::man::<Cli>(&a),
+        Command::Schema(a) => commands::meta::schema(&a),
         Command::ImpairDevice(a) => commands::lab::impair_device(&a),
     };
     match result {

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 fn wirebench(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_wirebench"))
         .args(arguments)
@@ -117,4 +119,78 @@ fn line_rates_after_the_formula() {
     for cell in ["1,488,095", "81,274", "14,880,952", "812,743"] {
         assert!(table.contains(cell), "{cell} is missing:\n{table}");
     }
+}
+
+/// Whether everything in a document is in its schema, level by level.
+fn assert_known(value: &Value, schema: &Value, root: &Value, place: &str) {
+    let schema = match schema["$ref"].as_str() {
+        Some(path) => root.pointer(path.trim_start_matches('#')).unwrap(),
+        None => schema,
+    };
+    if let Some(any) = schema["anyOf"].as_array() {
+        let real = any.iter().find(|s| s["type"] != "null").unwrap();
+        return assert_known(value, real, root, place);
+    }
+    match value {
+        Value::Object(fields) if schema["properties"].is_object() => {
+            for (key, value) in fields {
+                let known = &schema["properties"][key];
+                assert!(!known.is_null(), "{place}.{key} is not in the schema");
+                assert_known(value, known, root, &format!("{place}.{key}"));
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                assert_known(item, &schema["items"], root, &format!("{place}[]"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn what_is_printed_is_in_its_schema() {
+    let schema = |of: &str| serde_json::from_str::<Value>(&wirebench(&["schema", of])).unwrap();
+    let memory = ["--rate", "1kpps", "--duration", "300ms", "-q"];
+    for line in [
+        &["trial", "--tx", "memory:x", "--rx", "memory:x"][..],
+        &[
+            "load", "--client", "memory:x", "--server", "memory:x", "--cps", "50",
+        ],
+    ] {
+        let rest = match line[0] {
+            "trial" => &memory[..],
+            _ => &memory[2..],
+        };
+        let report = wirebench(&[line, rest, &["--json"]].concat());
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let of_reports = schema("report");
+        assert_known(&report, &of_reports, &of_reports, "report");
+        let of_plans = schema("plan");
+        assert_known(&report["plan"], &of_plans, &of_plans, "plan");
+        let lines = wirebench(&[line, rest, &["--live-json", "--interval", "100ms"]].concat());
+        let of_snapshots = schema("snapshot");
+        for line in lines.lines() {
+            let snapshot: Value = serde_json::from_str(line).unwrap();
+            assert_known(&snapshot, &of_snapshots, &of_snapshots, "snapshot");
+        }
+    }
+}
+
+#[test]
+fn the_plan_of_a_benchmark_is_a_plan() {
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../examples/bench/lb.toml"
+    );
+    let plan = wirebench(&["run", example, "--print-plan"]);
+    assert_eq!(plan, wirebench(&["bench", "lb", example, "--print-plan"]));
+    let output = Command::new(env!("CARGO_BIN_EXE_wirebench"))
+        .args(["run", example, "--csv"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--csv: not for the plan of a benchmark")
+    );
 }

@@ -21,7 +21,7 @@ use wb_host::{
     user::Kept,
 };
 use wb_model::{
-    CaptureLive, Driver, Phase, Plan, PortPlan, Snapshot, Totals,
+    CaptureLive, Driver, JobKind, Phase, Plan, PortPlan, Snapshot, Totals,
     capture::{CaptureJob, CaptureOutput, Direction, Stamps},
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
@@ -572,6 +572,10 @@ impl Captures {
 }
 
 impl Engine for Captures {
+    fn kind(&self) -> JobKind {
+        JobKind::Capture
+    }
+
     fn ports(&self) -> &[OpenPort] {
         &self.ports
     }

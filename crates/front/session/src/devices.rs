@@ -14,7 +14,7 @@ use std::{
 
 use wb_host::ethtool::Ethtool;
 use wb_model::{
-    Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
+    JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
 };
 use wb_port::QueuePair;
@@ -493,6 +493,10 @@ impl Devices {
 }
 
 impl Engine for Devices {
+    fn kind(&self) -> JobKind {
+        JobKind::Devices
+    }
+
     fn ports(&self) -> &[OpenPort] {
         &self.ports
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use wb_model::{
-    Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
+    JobKind, Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
     bench::ProbeReport,
     load::LoadReport,
     report::{
@@ -143,6 +143,7 @@ pub(crate) struct Settled {
     pub(crate) stopped: Option<String>,
     /// Its own rule for the verdict, where it has one.
     pub(crate) judged: Option<(Verdict, String)>,
+    /// What kept it from doing more; empty where nothing could.
     pub(crate) limited_by: String,
     pub(crate) warnings: Vec<String>,
     pub(crate) stamping: Stamping,
@@ -157,6 +158,9 @@ impl Settled {
 
 /// One engine of a run with all its jobs, ready to start.
 pub(crate) trait Engine: Any + Send {
+    /// The kind of its jobs.
+    fn kind(&self) -> JobKind;
+
     /// Ports whose workers the session places; others say their CPUs themselves.
     fn placed(&self) -> &[OpenPort] {
         &[]

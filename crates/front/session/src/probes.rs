@@ -12,7 +12,7 @@ use std::{
 
 use wb_host::probe::{Probe, Sample as Reading};
 use wb_model::{
-    Phase, Plan, ProbeLive, Snapshot,
+    JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
 };
 
@@ -165,6 +165,10 @@ fn follow(probes: &[Watched], every: Duration, stop: &AtomicBool, hurry: &Atomic
 }
 
 impl Engine for Probes {
+    fn kind(&self) -> JobKind {
+        JobKind::Probe
+    }
+
     fn ports(&self) -> &[OpenPort] {
         &[]
     }

@@ -1,7 +1,7 @@
 //! The one report of a run, from the accounts of its engines.
 
 use wb_model::{
-    LatenessReport, REPORT_SCHEMA, Report, Verdict,
+    JobKind, LatenessReport, REPORT_SCHEMA, Report, Verdict,
     report::{ClockReport, CriterionReport},
 };
 
@@ -17,13 +17,14 @@ pub(crate) fn report(
     run: Prepared,
     started_wall_ns: u64,
     ended: &Ended,
-    all: Vec<Settled>,
+    engines: Vec<(JobKind, Settled)>,
 ) -> Report {
+    let limited_by = limited_by(&engines);
+    let all: Vec<Settled> = engines.into_iter().map(|(_, settled)| settled).collect();
     let endless = run.plan.is_endless();
     let criteria = in_order(&run, &all);
     let lateness = lateness(&all);
     let (verdict, reason) = judge(ended, &criteria, &all, endless);
-    let limited_by = limited_by(&all);
     let clock = clock(ended, &all);
     let mut warnings = run.warnings;
     warnings.extend(stepped(ended, &all));
@@ -163,14 +164,14 @@ fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
         .then(|| format!("the wall clock was stepped by {step} ns during the run; {depends}"))
 }
 
-fn limited_by(all: &[Settled]) -> String {
-    let mut texts: Vec<&str> = Vec::new();
-    for text in all.iter().map(|s| s.limited_by.as_str()) {
-        if !text.is_empty() && !texts.contains(&text) {
-            texts.push(text);
-        }
+/// What kept each engine from doing more; of several with its name.
+fn limited_by(engines: &[(JobKind, Settled)]) -> String {
+    if let [(_, only)] = engines {
+        return only.limited_by.clone();
     }
-    texts.join("; ")
+    let limited = engines.iter().filter(|(_, s)| !s.limited_by.is_empty());
+    let texts = limited.map(|(kind, s)| format!("{}: {}", kind.name(), s.limited_by));
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 fn clock(ended: &Ended, all: &[Settled]) -> ClockReport {

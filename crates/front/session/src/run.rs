@@ -322,7 +322,7 @@ impl Prepared {
         let mut settled = Vec::new();
         let mut devices = Vec::new();
         for engine in &mut self.engines {
-            settled.push(engine.settle(&ended));
+            settled.push((engine.kind(), engine.settle(&ended)));
             devices.extend(engine.devices());
         }
         let report = report::report(self, started_wall_ns, &ended, settled);

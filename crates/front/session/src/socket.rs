@@ -17,7 +17,7 @@ use std::{
 
 use wb_host::{Ethtool, Namespace, Netlink, user::Kept};
 use wb_model::{
-    Lateness, Phase, Plan, Snapshot,
+    JobKind, Lateness, Phase, Plan, Snapshot,
     socket::{
         Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
         SocketServerJob, SocketStage,
@@ -150,6 +150,10 @@ impl Sockets {
 }
 
 impl Engine for Sockets {
+    fn kind(&self) -> JobKind {
+        JobKind::Socket
+    }
+
     fn ports(&self) -> &[OpenPort] {
         &[]
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use wb_host::clock::wall_ns;
-use wb_model::{Phase, Plan, Snapshot, Totals, plan::TrafficJob};
+use wb_model::{JobKind, Phase, Plan, Snapshot, Totals, plan::TrafficJob};
 use wb_port::QueuePair;
 use wb_traffic::{
     Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
@@ -255,6 +255,10 @@ impl Traffic {
 }
 
 impl Engine for Traffic {
+    fn kind(&self) -> JobKind {
+        JobKind::Traffic
+    }
+
     fn placed(&self) -> &[OpenPort] {
         &self.ports
     }

@@ -16,6 +16,7 @@ use wb_render::lb;
 use wb_session::{End, Environment, Signals, bench::run_lb};
 
 use crate::{
+    args::OutputArgs,
     run::{deliver, deliver_document, lab_hints, print},
     say::{say, say_in_passing},
 };
@@ -130,6 +131,34 @@ fn run_balancer(args: &LbArgs) -> Result<u8> {
         print(&plan.to_toml());
         return Ok(0);
     }
+    search(&plan, args.json, args.quiet)
+}
+
+/// Runs the plan of a benchmark from a file of `wirebench run`.
+pub(crate) fn run_file(mut plan: LbPlan, output: &OutputArgs) -> Result<u8> {
+    let unfit = [
+        ("--csv", output.csv),
+        ("--live-json", output.live_json),
+        ("--max-loss", output.max_loss.is_some()),
+        ("--criteria", !output.criteria.is_empty()),
+        ("--interval", output.interval.is_some()),
+    ];
+    if let Some((option, _)) = unfit.into_iter().find(|(_, given)| *given) {
+        bail!(
+            "{option}: not for the plan of a benchmark; there are --json, --print-plan, --quiet, --seed, --i-own-this-network"
+        );
+    }
+    plan.seed = output.seed.unwrap_or(plan.seed);
+    plan.i_own_this_network |= output.i_own_this_network;
+    if output.print_plan {
+        print(&plan.to_toml());
+        return Ok(0);
+    }
+    search(&plan, output.json, output.quiet)
+}
+
+/// Finds the limits and tells them.
+fn search(plan: &LbPlan, json: bool, quiet: bool) -> Result<u8> {
     let of_hints = Plan {
         ports: [("client", &plan.client), ("server", &plan.server)]
             .map(|(name, side)| PortPlan::new(name, side.port.clone()))
@@ -141,14 +170,13 @@ fn run_balancer(args: &LbArgs) -> Result<u8> {
         signals: Signals::install()?,
         ..Environment::default()
     };
-    let quiet = args.quiet;
     let mut observe = |event: &Event<'_>| {
         if !quiet {
             show(event);
         }
     };
-    let finished = run_lb(&plan, &environment, &mut observe)?;
-    let delivered = match args.json {
+    let finished = run_lb(plan, &environment, &mut observe)?;
+    let delivered = match json {
         true => deliver_document(&lb::json(&finished.report)),
         false => deliver(&lb::text(&finished.report)),
     };

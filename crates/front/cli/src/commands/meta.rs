@@ -6,7 +6,10 @@ use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use serde_json::Value;
-use wb_model::Plan;
+use wb_model::{
+    Plan, Report, Snapshot,
+    bench::{LbPlan, LbReport},
+};
 
 use crate::run::print;
 
@@ -52,6 +55,43 @@ pub(crate) fn man<C: CommandFactory>(args: &ManArgs) -> Result<u8> {
     Ok(0)
 }
 
+/// Print the JSON schema of what is read or written.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench schema report > report.schema.json\n  \
+    wirebench schema plan | jq '.properties | keys'")]
+pub(crate) struct SchemaArgs {
+    /// Of what.
+    document: Document,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Document {
+    /// Plans of `wirebench run`.
+    Plan,
+    /// What --json prints.
+    Report,
+    /// A line of --live-json.
+    Snapshot,
+    /// Plans of `bench lb`.
+    BenchPlan,
+    /// What `bench lb --json` prints.
+    BenchReport,
+}
+
+pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
+    let schema = match args.document {
+        Document::Plan => schemars::schema_for!(Plan),
+        Document::Report => schemars::schema_for!(Report),
+        Document::Snapshot => schemars::schema_for!(Snapshot),
+        Document::BenchPlan => schemars::schema_for!(LbPlan),
+        Document::BenchReport => schemars::schema_for!(LbReport),
+    };
+    print(&serde_json::to_string_pretty(&schema)?);
+    Ok(0)
+}
+
 /// The reference of all plan keys as Markdown, from the types' own comments.
 pub(crate) fn plan_reference() -> String {
     let schema = serde_json::to_value(schemars::schema_for!(Plan)).expect("a schema is JSON");
@@ -79,6 +119,7 @@ pub(crate) fn plan_reference() -> String {
         ("SocketOptions", "[socket.options]"),
         ("Confidence", "[socket.confidence]"),
         ("SocketServerJob", "[socket_server]"),
+        ("ProbePlan", "[[probe]]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }

@@ -6,16 +6,18 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_model::{
     Plan,
+    bench::LbPlan,
     text::plan_from_toml,
     units::{Rate, Span},
 };
 
+use super::bench;
 use crate::{
     args::OutputArgs,
     run::{print, run_plan},
 };
 
-/// Run a plan file (TOML): several ports, streams and jobs at once.
+/// Run a plan file (TOML or JSON): several ports, streams and jobs of all kinds at once, or a benchmark.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench run examples/mixed-streams.toml\n  \
@@ -103,6 +105,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     } else {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?
     };
+    if LbPlan::is_schema_of(&text) {
+        if args.rate.is_some() || args.duration.is_some() {
+            bail!(
+                "--rate and --duration: not for the plan of a benchmark, which searches the load"
+            );
+        }
+        return bench::run_file(LbPlan::from_toml(&name, &text)?, &args.output);
+    }
     let mut plan = plan_from_toml(&name, &text)?;
     args.apply(&mut plan)?;
     run_plan(plan, &args.output, path.parent().map(PathBuf::from))

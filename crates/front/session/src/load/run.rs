@@ -16,7 +16,7 @@ use wb_load::{
     run_load_worker,
 };
 use wb_model::{
-    Phase, Plan, Snapshot, Totals,
+    JobKind, Phase, Plan, Snapshot, Totals,
     load::{ConnectionTotals, LoadEnd, LoadLive, LoadStage},
 };
 use wb_port::QueuePair;
@@ -165,6 +165,10 @@ impl Loads {
 }
 
 impl Engine for Loads {
+    fn kind(&self) -> JobKind {
+        JobKind::Load
+    }
+
     fn placed(&self) -> &[OpenPort] {
         &self.ports
     }
