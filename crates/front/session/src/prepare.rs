@@ -12,7 +12,7 @@ use wb_model::{
     stream::{DEFAULT_DST4, DEFAULT_DST6},
     units::{AddressRange, Mac, Rate},
 };
-use wb_packet::{ControlKind, ControlSocket, PacketOptions};
+use wb_packet::{ControlKind, ControlSocket, PacketOptions, RxMode};
 use wb_port::memory::Registry;
 use wb_traffic::{RecordedFrame, Recording, StreamSpec};
 use wb_walk::Walker;
@@ -268,9 +268,15 @@ fn open_traffic(
         let longest = longest_frame(plan, port, recordings);
         let open = match wire {
             Some(wire) => {
-                let packet = PacketOptions {
-                    filter: sharing::traffic_filter(plan, port)?,
-                    ..packet_options(port, used)
+                let packet = match used.sharing {
+                    Sharing::Alone => packet_options(port, used),
+                    // Whose workers share CPUs wait for longer than a ring of blocks lasts, each of which is
+                    // handed over after its time, however little is in it.
+                    _ => PacketOptions {
+                        filter: sharing::traffic_filter(plan, port)?,
+                        rx_mode: RxMode::LowLatency,
+                        ..packet_options(port, used)
+                    },
                 };
                 open_wire_as(port, used, wire, longest, &packet)?
             }
