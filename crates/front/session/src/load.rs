@@ -19,7 +19,7 @@ use std::{
 
 use wb_load::{LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
-    Plan, PortPlan,
+    JobKind, Plan, PortPlan,
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage},
     units::{AddressRange, Mac, Span},
 };
@@ -122,7 +122,8 @@ pub(crate) fn resolve_jobs(
             control: Arc::new(LoadControl::new()),
         });
     }
-    Loads::new(plan.clone(), ports, jobs, environment.control.as_deref())
+    let part = plan.part(JobKind::Load);
+    Loads::new(part, ports, jobs, environment.control.as_deref())
 }
 
 const fn end_name(end: LoadEnd) -> &'static str {
