@@ -363,9 +363,15 @@ mod tests {
             ["loss", "duplicates", "reordered"]
         );
         assert_eq!(refused(&[udp]), ["errors", "reordered"]);
-        let no_answer = ["errors", "loss", "duplicates", "reordered", "p99"];
-        assert_eq!(refused(&[flood]), no_answer);
-        assert_eq!(refused(&[server()]), no_answer);
+        let no_answer = ["loss", "duplicates", "reordered", "p99"];
+        assert_eq!(
+            refused(&[flood]),
+            [&["failed", "errors"], &no_answer[..]].concat()
+        );
+        assert_eq!(
+            refused(&[server()]),
+            [&["errors", "unsent"], &no_answer[..]].concat()
+        );
     }
 
     #[test]
