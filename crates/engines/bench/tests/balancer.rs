@@ -207,6 +207,7 @@ impl Bench for Paper {
                 criteria: Vec::new(),
                 capture: None,
                 socket: None,
+                probes: Vec::new(),
                 lateness: LatenessReport {
                     all: self.lateness,
                     may_have_caused: None,
