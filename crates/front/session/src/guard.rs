@@ -21,7 +21,7 @@ use wb_wire::{
     AddrSet, Arp, ArpOperation, Label, MacAddr, Network, Stack, Transport, Udp, ethertype,
 };
 
-use crate::{StartError, ports::Wire, prepare::vlans_of};
+use crate::{StartError, ports::Wire, traffic::vlans_of};
 
 /// What a refusal of frames says that cannot be judged.
 const UNCLEAR: &str = "bytes that change may become an address; give --i-own-this-network (i_own_this_network = true) if you own the network";

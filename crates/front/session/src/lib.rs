@@ -18,6 +18,7 @@ mod guard;
 mod lateness;
 pub mod load;
 mod machine;
+mod neighbours;
 mod ports;
 mod prepare;
 mod presence;

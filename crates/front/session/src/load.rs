@@ -13,7 +13,6 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -31,9 +30,10 @@ use crate::{
     Environment, StartError,
     guard::{Guard, Source},
     load::{run::Loads, steering::Asked},
+    neighbours::{control_socket, next_hops, one_of},
     ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
-    prepare::{Opening, control_socket},
-    presence::{Known, Path, Question, customary_router, resolve},
+    prepare::Opening,
+    presence::{Known, Path, Question, resolve},
     sharing,
 };
 
@@ -344,10 +344,7 @@ impl NextHop<'_> {
         if job.end == LoadEnd::Server && gateway.is_none() {
             return Ok(None);
         }
-        let targets = match gateway {
-            Some(gateway) => vec![gateway],
-            None => self.next_hops(&asked),
-        };
+        let targets = next_hops(port, asked.source, asked.destination);
         let Some(mut socket) = control_socket(port)? else {
             return Ok(None);
         };
@@ -385,25 +382,6 @@ impl NextHop<'_> {
         let text = |mac: &[u8; 6]| Mac(*mac).to_string();
         self.neighbours
             .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
-    }
-
-    /// Who may know the way to the servers, best first.
-    fn next_hops(&self, asked: &Asked) -> Vec<IpAddr> {
-        let port = &self.ports[self.port];
-        let mut hops = vec![asked.destination];
-        if let Some(wire) = &port.wire
-            && !wire.host_addresses.is_empty()
-            && let Ok(Some(way)) = wire.netlink.way_to(asked.destination)
-            && way.interface == wire.interface.index
-            && let Some(gateway) = way.gateway
-        {
-            hops.push(gateway);
-        }
-        let router = customary_router(asked.source);
-        if router != asked.source && !hops.contains(&router) {
-            hops.push(router);
-        }
-        hops
     }
 
     /// Pings through the device from the first client addresses, so that it has found its neighbours
@@ -446,12 +424,7 @@ impl NextHop<'_> {
     /// Nobody answered: the lab's hint, or the end.
     fn silent(&mut self, question: &Question) -> Result<[u8; 6], StartError> {
         let port = &self.ports[self.port];
-        let asked = question
-            .targets
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" or ");
+        let asked = one_of(&question.targets);
         let hint = self
             .environment
             .hints

@@ -9,44 +9,149 @@ use std::{
 };
 
 use wb_host::clock::wall_ns;
-use wb_model::{JobKind, Phase, Plan, Snapshot, Totals, plan::TrafficJob};
+use wb_model::{Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob};
+use wb_packet::{PacketOptions, RxMode};
 use wb_port::QueuePair;
 use wb_traffic::{
     Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
-    SharedCounters, Worker, WorkerOutcome, run_worker,
+    SharedCounters, StreamSpec, Worker, WorkerOutcome, run_worker,
 };
 
 use crate::{
     StartError, SystemClock,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
-    ports::{AnyQueue, OpenPort},
-    prepare::{Way, is_tagged},
+    ports::{
+        AnyQueue, OpenPort, Sharing, Use, find_wire, open_virtual, open_wire_as, packet_options,
+    },
+    prepare::Opening,
+    traffic::checks::Recordings,
     workers::{OnQueue, Workers},
 };
 
-pub(crate) mod report;
+mod checks;
+mod report;
+mod resolve;
+
+pub(crate) use resolve::vlans_of;
+
+/// One way of one job.
+struct Way {
+    job: usize,
+    name: String,
+    tx: Option<usize>,
+    rx: Option<usize>,
+    streams: Vec<StreamSpec>,
+    first_flow: u32,
+    /// Flows with a tag, from the first on.
+    flows: u32,
+}
+
+/// Whether frames of a stream can be told apart by a tag.
+fn is_tagged(stream: &Stream) -> bool {
+    stream.tag != TagKind::None && stream.replay.is_none()
+}
+
+/// The streams of a plan with their ports open.
+pub(crate) struct Streams {
+    pub(crate) ports: Vec<OpenPort>,
+    recordings: Recordings,
+}
+
+/// Checks the streams of a plan against the machine and opens their ports.
+///
+/// # Errors
+/// With the first thing that stands in the way; nothing is left open then.
+pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
+    checks::check_port_use(plan)?;
+    checks::check_memory(plan)?;
+    let recordings = checks::read_recordings(plan, opening.environment)?;
+    let ports = open_ports(plan, &recordings, opening)?;
+    Ok(Streams { ports, recordings })
+}
+
+fn open_ports(
+    plan: &Plan,
+    recordings: &Recordings,
+    opening: &mut Opening<'_>,
+) -> Result<Vec<OpenPort>, StartError> {
+    let mut uses = Use::of_plan(plan);
+    for (name, used) in &mut uses {
+        used.shares = checks::shares_with_host(plan, name, recordings);
+    }
+    let mut wires = Vec::new();
+    let ports = plan.ports.iter().filter(|p| uses.contains_key(&p.name));
+    for port in ports {
+        let used = uses[&port.name];
+        let wire = if port.locator.is_interface() {
+            Some(find_wire(port)?)
+        } else {
+            None
+        };
+        checks::check_streams(plan, port, wire.as_ref(), recordings)?;
+        if let Some(wire) = &wire {
+            checks::check_leaving(plan, port, used, wire, recordings)?;
+        }
+        if used.shares && port.locator.driver == Some(Driver::Xdp) {
+            return Err(StartError::stream(
+                port.locator.to_string(),
+                "XDP leaves ARP, echo and frames to group addresses to the host, and untagged ones among the streams could not be counted; take packet: for this port",
+            ));
+        }
+        wires.push((port, wire));
+    }
+    let mut ports = Vec::new();
+    for (port, wire) in wires {
+        let used = Use {
+            sharing: opening.share(port),
+            ..uses[&port.name]
+        };
+        let longest = checks::longest_frame(plan, port, recordings);
+        let open = match wire {
+            Some(wire) => {
+                let packet = match used.sharing {
+                    Sharing::Alone => packet_options(port, used),
+                    // Whose workers share CPUs wait for longer than a ring of blocks lasts, each of which is
+                    // handed over after its time, however little is in it.
+                    _ => PacketOptions {
+                        filter: crate::sharing::traffic_filter(plan, port)?,
+                        rx_mode: RxMode::LowLatency,
+                        ..packet_options(port, used)
+                    },
+                };
+                open_wire_as(port, used, wire, longest, &packet)?
+            }
+            None => open_virtual(port, used, &mut opening.memory)?,
+        };
+        opening.note(&open);
+        ports.push(open);
+    }
+    opening
+        .warnings
+        .extend(checks::short_receivers(plan, &ports, recordings));
+    Ok(ports)
+}
 
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
 /// A worker and where it belongs.
-pub(crate) struct WorkerSlot {
-    pub(crate) port: usize,
-    pub(crate) queue: u32,
-    pub(crate) cpu: Option<u32>,
+struct WorkerSlot {
+    port: usize,
+    queue: u32,
+    cpu: Option<u32>,
     /// The way it sends for, as an index, if it does.
-    pub(crate) sends: Option<usize>,
+    sends: Option<usize>,
     /// The way it receives for, as an index, if it does.
-    pub(crate) receives: Option<usize>,
+    receives: Option<usize>,
     shared: Arc<SharedCounters>,
-    pub(crate) outcome: Option<WorkerOutcome>,
+    outcome: Option<WorkerOutcome>,
 }
 
 /// All traffic jobs of a run.
 pub(crate) struct Traffic {
-    pub(crate) plan: Plan,
-    pub(crate) ports: Vec<OpenPort>,
-    pub(crate) ways: Vec<Way>,
-    pub(crate) slots: Vec<WorkerSlot>,
+    plan: Plan,
+    ports: Vec<OpenPort>,
+    ways: Vec<Way>,
+    slots: Vec<WorkerSlot>,
     control: Arc<Control>,
     workers: Workers<WorkerOutcome>,
     live: Live,
@@ -56,11 +161,19 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// For a plan whose ports are open and whose ways are known.
-    pub(crate) fn new(plan: Plan, ports: Vec<OpenPort>, ways: Vec<Way>) -> Self {
-        Self {
-            plan,
-            ports,
+    /// Finds the next hops of the streams: what is left to be done before they start.
+    ///
+    /// # Errors
+    /// When a neighbour does not answer.
+    pub(crate) fn resolve(
+        plan: &mut Plan,
+        streams: Streams,
+        opening: &mut Opening<'_>,
+    ) -> Result<Self, StartError> {
+        let ways = resolve::resolve_all(plan, &streams, opening)?;
+        Ok(Self {
+            plan: plan.part(JobKind::Traffic),
+            ports: streams.ports,
             ways,
             slots: Vec::new(),
             control: Arc::new(Control::new()),
@@ -68,7 +181,7 @@ impl Traffic {
             live: Live::default(),
             stopping: false,
             drain_until: None,
-        }
+        })
     }
 
     fn jobs(&self) -> &[TrafficJob] {

@@ -10,12 +10,11 @@ use wb_model::{
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
-use super::{Traffic, WorkerSlot};
+use super::{Traffic, Way, WorkerSlot, is_tagged};
 use crate::{
     End,
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    prepare::{Way, is_tagged},
     settle::{judge, measurement_warnings, nothing_sent, share, signal_name, summary, times_of},
 };
 
