@@ -7,11 +7,10 @@ CARGO = PATH="$$HOME/.cargo/bin:$$PATH" cargo
 demo: build
 	./target/release/wirebench demo
 
-# Ends with what could not be tested here, and why. More threads than CPUs: most tests wait, for real time or for
-# the machine to be theirs alone.
+# Ends with what could not be tested here, and why.
 test: tools
 	@mkdir -p target && : > $(SKIPPED)
-	WB_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-24} $(CARGO) test --workspace --locked --no-fail-fast
+	WB_SKIPPED=$(SKIPPED) $(CARGO) --config "target.'cfg(unix)'.runner='$(CURDIR)/scripts/run-test'" test --workspace --locked --no-fail-fast
 	@scripts/skipped $(SKIPPED)
 
 build: tools

@@ -1,5 +1,6 @@
 //! Jobs of several kinds in one plan, over the same two ports: a load through a router, a tagged stream beside
-//! it, a capture of what the router emits, and a probe of its counters.
+//! it, a capture of what the router emits, and a probe of its counters. That is as many workers as side by side there
+//! would be labs, so they run alone.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -125,7 +126,7 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &["--limit", "100mbit"]);
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     let criteria = r#""traffic.loss<=0%", "load.failed<=0%", "capture.loss<=0%", "unsent<=100%""#;
     let refused = plan(&lab, &folder, 2, criteria);
@@ -168,7 +169,7 @@ fn a_criterion_that_fails_is_named() {
         return;
     }
     // Far less than is sent, so that nobody's lateness is an excuse.
-    let lab = Lab::up("router", &["--limit", "1mbit"]);
+    let lab = Lab::alone("router", &["--limit", "1mbit"]);
     let folder = TempDir::new().unwrap();
     let criteria = r#""capture.loss<=0%", "traffic.loss<=0%""#;
     let path = plan(&lab, &folder, 1, criteria);
@@ -198,7 +199,7 @@ fn an_interrupted_mix_adds_up() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &[]);
+    let lab = Lab::alone("router", &[]);
     let folder = TempDir::new().unwrap();
     let path = plan(&lab, &folder, 60, "");
     let (code, report) = disturbed(&lab, &path, |running| running.signal(Signal::INT));
@@ -212,7 +213,7 @@ fn a_mix_whose_link_goes_down_adds_up() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &[]);
+    let lab = Lab::alone("router", &[]);
     let folder = TempDir::new().unwrap();
     let path = plan(&lab, &folder, 4, "");
     let dut = lab.node("dut");

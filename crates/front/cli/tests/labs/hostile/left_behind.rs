@@ -30,7 +30,21 @@ fn kill_a_capture(lab: &Lab) {
     assert!(!joins(lab));
     capture.signal(Signal::KILL);
     capture.finish(std::time::Duration::from_secs(10));
-    assert!(!joins(lab), "nobody was there to switch it on");
+}
+
+/// Whether a run says that it has switched on again what the killed one had switched off. Runs of other tests, which
+/// need no lab, may have been there before.
+fn repaired_by(lab: &Lab, what: &[&str]) -> bool {
+    kill_a_capture(lab);
+    let left = String::from_utf8(run(&["doctor"]).stdout).unwrap();
+    let output = run(what);
+    assert!(output.status.success());
+    assert!(joins(lab), "whoever did it");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    let told = said.contains(&lab.b0()) && said.contains("on again");
+    assert!(!told || left.contains("left behind"), "{left}");
+    told
 }
 
 #[test]
@@ -45,25 +59,8 @@ fn offloads_come_back_after_a_kill() {
         wb_skip::skipped("ethtool cannot switch GRO on here");
         return;
     }
-    // By asking for it.
-    kill_a_capture(&lab);
-    let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).unwrap();
-    assert!(
-        text(&["doctor"]).contains("left behind"),
-        "{}",
-        text(&["doctor"])
-    );
-    let output = run(&["doctor", "--repair"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains(&lab.b0()) && said.contains("on again"),
-        "{said}"
-    );
-    assert!(joins(&lab));
-    // By the next run, whatever it is.
-    kill_a_capture(&lab);
     let a0 = format!("packet:{}", lab.a0());
-    let next = run(&[
+    let next = [
         "tx",
         "--json",
         "-i",
@@ -72,14 +69,13 @@ fn offloads_come_back_after_a_kill() {
         "02:00:00:00:00:02",
         "--count",
         "1",
-    ]);
-    assert!(next.status.success());
-    let said = String::from_utf8_lossy(&next.stdout);
-    assert!(
-        said.contains(&lab.b0()) && said.contains("on again"),
-        "{said}"
-    );
-    assert!(joins(&lab));
+    ];
+    // By asking for it, and by the next run, whatever it is.
+    for what in [&["doctor", "--repair"][..], &next] {
+        let told = (0..20).any(|_| repaired_by(&lab, what));
+        assert!(told, "{what:?}");
+    }
+    let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).unwrap();
     // The lab's record alone is looked at: others may have left theirs.
     assert!(!text(&["doctor"]).contains(&lab.b0()));
 }
