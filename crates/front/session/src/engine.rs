@@ -192,10 +192,14 @@ pub(crate) trait Engine: Any + Send {
     /// Somebody asks for something.
     fn request(&mut self, _request: Request, _now_ns: u64) {}
 
-    /// Snapshots that are due by themselves, where it has times of its own for them; `None`: whenever the
-    /// plan's interval is over.
-    fn news(&mut self) -> Option<Vec<Snapshot>> {
-        None
+    /// Whether it has times of its own for snapshots, instead of the plan's interval.
+    fn has_own_times(&self) -> bool {
+        false
+    }
+
+    /// Snapshots that were due at its own times, each told once.
+    fn news(&mut self) -> Vec<Snapshot> {
+        Vec::new()
     }
 
     /// How it goes.

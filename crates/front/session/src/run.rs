@@ -282,18 +282,18 @@ impl Prepared {
 
     fn tell_news(&mut self, observer: &mut dyn Observer) {
         for engine in &mut self.engines {
-            for snapshot in engine.news().unwrap_or_default() {
+            for snapshot in engine.news() {
                 observer.view(&View::of(snapshot.into()));
             }
         }
     }
 
-    /// All engines at an instant; none where all of them tell their news by themselves.
+    /// All engines at an instant; none where all of them have times of their own.
     fn view(&mut self, now: u64) -> Option<View> {
         let mut regular = false;
         let mut view: Option<View> = None;
         for engine in &mut self.engines {
-            regular |= engine.news().is_none();
+            regular |= !engine.has_own_times();
             let sample = engine.sample(now);
             match &mut view {
                 None => view = Some(View::of(sample)),

@@ -207,14 +207,18 @@ impl Engine for Sockets {
         }
     }
 
-    fn news(&mut self) -> Option<Vec<Snapshot>> {
+    fn has_own_times(&self) -> bool {
+        true
+    }
+
+    fn news(&mut self) -> Vec<Snapshot> {
         let mut news = Vec::new();
         while let Ok(live) = self.live.try_recv() {
             self.last = Some(live);
             let now = wb_host::clock::monotonic_ns();
             news.push(self.snapshot(now, Phase::Running, Some(live)));
         }
-        Some(news)
+        news
     }
 
     fn sample(&mut self, now: u64) -> Sample {
