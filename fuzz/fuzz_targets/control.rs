@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     wb_pktgen::fuzz::exercise(bytes);
-    if let Some(seen) = wb_walk::sighting(bytes) {
+    if let Some(seen) = wb_pktgen_device::classify_pktgen(bytes) {
         assert!(seen.bytes <= 14 + 40 + 65_535);
     }
 });

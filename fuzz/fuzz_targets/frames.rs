@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wb_wire::{
-    Arp, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Neighbour, Presence, Tcp, Udp, find_tag,
+    Arp, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Neighbour, NeighbourResponder, Tcp, Udp, find_tag,
     headers_end,
 };
 
@@ -22,7 +22,7 @@ fuzz_target!(|frame: &[u8]| {
     let _ = Tcp::parse(frame);
     let _ = Echo::parse(IcmpVersion::V4, frame);
     let _ = Neighbour::parse(frame);
-    let us = Presence::new(
+    let us = NeighbourResponder::new(
         MacAddr([2, 0, 0, 0, 0, 1]),
         ["198.18.1.2".parse().unwrap(), "2001:2::1".parse().unwrap()],
     );

@@ -18,7 +18,7 @@ use crate::{LabState, Process, Result, TestbedError, state};
 /// How long a process has to end by itself.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long the kernel has to end it then.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All processes of this machine that can be seen.
 fn all() -> impl Iterator<Item = u32> {
@@ -88,7 +88,7 @@ pub(crate) fn end(processes: &[Process]) -> Vec<Process> {
     signal(&targets, Signal::TERM);
     if !wait(&targets, GRACE) {
         signal(&targets, Signal::KILL);
-        wait(&targets, PATIENCE);
+        wait(&targets, STOP_TIMEOUT);
     }
     targets
 }

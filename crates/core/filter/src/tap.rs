@@ -63,12 +63,12 @@ impl Program {
         let mut layout = Layout::default();
         let copy = |layout: &mut Layout, tagged| {
             layout.copy(self, |layout, at, operation| {
-                let mut place = Place {
+                let mut emitter = Emitter {
                     layout,
                     scratch,
                     far_x: far_x[at],
                 };
-                place.guarded(operation) || (tagged && place.tagged(operation))
+                emitter.guarded(operation) || (tagged && emitter.tagged(operation))
             });
         };
         if sees_the_tag {
@@ -155,14 +155,14 @@ fn uses(operation: Operation, word: u32) -> bool {
     }
 }
 
-/// Where the program is being written, with what must be known of the operation there.
-struct Place<'a> {
+/// Emits the program, with what must be known of the operation that is rewritten.
+struct Emitter<'a> {
     layout: &'a mut Layout,
     scratch: u32,
     far_x: bool,
 }
 
-impl Place<'_> {
+impl Emitter<'_> {
     fn put(&mut self, code: u16, k: u32) {
         self.layout.put(Instruction::of(code, k));
     }
@@ -227,10 +227,10 @@ impl Place<'_> {
             Operation::HeaderLenX(offset) if offset >= TAG_END => {
                 self.put(LDX | B | MSH, offset - TAG_LEN);
             }
-            Operation::HeaderLenX(offset) => self.keep_a(|place| {
-                place.absolute(Size::Byte, offset);
-                place.put(ALU | AND | K, 0x0f);
-                place.put(ALU | LSH | K, 2);
+            Operation::HeaderLenX(offset) => self.keep_a(|emitter| {
+                emitter.absolute(Size::Byte, offset);
+                emitter.put(ALU | AND | K, 0x0f);
+                emitter.put(ALU | LSH | K, 2);
             }),
             Operation::Indirect(size, offset) => self.indirect(size, offset),
             _ => return false,

@@ -44,10 +44,10 @@ mod error;
 mod extension;
 mod flags;
 mod framer;
-mod notes;
 mod request;
 mod response;
 mod results;
+mod small_messages;
 mod values;
 mod words;
 
@@ -62,10 +62,10 @@ pub use extension::{
 };
 pub use flags::{Features, Flags};
 pub use framer::{Framer, Generation};
-pub use notes::{Calibration, Passphrase, SystemText, debug_ok};
 pub use request::{OmniRequest, Request};
 pub use response::OmniResponse;
 pub use results::{CpuFigures, CpuSplit, OmniResults, ResultsLayout};
+pub use small_messages::{Calibration, Passphrase, SystemText, debug_ok};
 pub use values::{
     CpuMethod, Direction, Family, MAX_SIZE, Name, SocketType, TestLength, WireAddress,
 };

@@ -5,7 +5,7 @@ use crate::error::BadMessage;
 use crate::extension::RequestExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
-use crate::notes::Passphrase;
+use crate::small_messages::Passphrase;
 use crate::values::{Direction, Family, Name, SocketType, TestLength, WireAddress};
 use crate::words::{Words, Writer, bad};
 

@@ -5,7 +5,7 @@ use crate::bytes::Order;
 use crate::error::{Error, Problem, Warnings};
 use crate::interface::Interface;
 use crate::pcap;
-use crate::pcapng::{Known, Place};
+use crate::pcapng::{BlockContext, Known};
 
 /// One captured frame, its bytes borrowed from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(crate) struct Short {
 enum State {
     Start,
     Pcap(Order),
-    Pcapng(Place),
+    Pcapng(BlockContext),
 }
 
 /// The blocks met so far, and what they say about the next one.
@@ -161,7 +161,7 @@ impl Parser {
                 let record = pcap::record(*order, &known.interfaces[0], rest, &mut known.warnings);
                 record.map(|read| read.map(|(record, len)| (Event::Record(record), len)))
             }
-            State::Pcapng(place) => place.block(rest, &mut self.known),
+            State::Pcapng(context) => context.block(rest, &mut self.known),
         };
         if let Ok(Ok((event, len))) = &step {
             self.whole.offset += *len as u64;
@@ -183,13 +183,13 @@ impl Parser {
             return short(4);
         };
         if *magic == SECTION_HEADER.to_le_bytes() {
-            let mut place = Place {
+            let mut context = BlockContext {
                 order: Order::Little,
                 section: 0,
             };
-            let block = place.block(rest, &mut self.known)?;
+            let block = context.block(rest, &mut self.known)?;
             if block.is_ok() {
-                self.state = State::Pcapng(place);
+                self.state = State::Pcapng(context);
             }
             return Ok(block);
         }

@@ -13,7 +13,7 @@ use crate::{MAX_BLOCK, MAX_CAPTURED, MAX_METADATA};
 
 /// What the blocks before say about the next one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BlockContext {
     pub(crate) order: Order,
     /// Index of the section's interface 0.
     pub(crate) section: usize,
@@ -35,7 +35,7 @@ struct Frame<'a> {
     len: usize,
 }
 
-impl Place {
+impl BlockContext {
     /// Reads the block that `rest` begins with; gives it and its length in the file.
     pub(crate) fn block<'a>(
         &mut self,

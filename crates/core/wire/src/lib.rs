@@ -48,6 +48,7 @@ mod addresses;
 mod arp;
 pub mod checksum;
 mod ethernet;
+mod headers;
 mod icmp;
 mod ipv4;
 mod ipv6;
@@ -60,25 +61,24 @@ mod tag;
 mod tcp;
 mod udp;
 mod vlan;
-mod walk;
 
 pub use addresses::{Unclear, addresses};
 pub use arp::{Arp, ArpOperation, ArpView};
 pub use checksum::ChecksumPatch;
 pub use ethernet::{Ethernet, EthernetView, ethertype};
+pub use headers::{find_tag, headers_end};
 pub use icmp::{Echo, IcmpVersion, IcmpView, Neighbour, NeighbourView};
 pub use ipv4::{Ipv4, Ipv4View, protocol};
 pub use ipv6::{Ipv6, Ipv6View, multicast_mac, solicited_node};
 pub use mac::{MacAddr, ParseMacError};
 pub use mpls::{Label, LabelView};
-pub use neighbour::{AddrSet, Presence, arp_request, neighbour_solicitation};
+pub use neighbour::{AddrSet, NeighbourResponder, arp_request, neighbour_solicitation};
 pub use random::SplitMix64;
 pub use stack::{Fill, Layout, Network, Stack, Transport};
 pub use tag::{PktgenTag, PktgenTime, Tag, TagKind, is_tag_at, tag_at};
 pub use tcp::{Tcp, TcpView, tcp_flags};
 pub use udp::{Udp, UdpView};
 pub use vlan::{Vlan, VlanView};
-pub use walk::{find_tag, headers_end};
 
 /// The smallest frame on Ethernet, without FCS: IEEE 802.3 minFrameSize 64.
 pub const MIN_LEN: usize = 60;

@@ -135,14 +135,14 @@ fn covering<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> Option<(T, T)> {
 
 /// The addresses a port answers for, all at one Ethernet address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Presence {
+pub struct NeighbourResponder {
     /// The port's Ethernet address.
     pub mac: MacAddr,
     /// Its IP addresses.
     pub addresses: AddrSet,
 }
 
-impl Presence {
+impl NeighbourResponder {
     /// Answers for `addresses` at `mac`.
     pub fn new(mac: MacAddr, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl Presence {
         }
         let (kind, at) = behind_vlans(frame)?;
         let mut reply = Reply {
-            presence: self,
+            responder: self,
             link: &frame[..at],
             to: ethernet.src,
             out,
@@ -259,7 +259,7 @@ pub fn neighbour_solicitation(
 
 /// The reply under construction: to whom, under which tags, into which bytes.
 struct Reply<'a> {
-    presence: &'a Presence,
+    responder: &'a NeighbourResponder,
     link: &'a [u8],
     to: MacAddr,
     out: &'a mut [u8],
@@ -270,13 +270,13 @@ impl Reply<'_> {
         let (arp, _) = Arp::parse(packet)?;
         // The sender's own address announced is no question.
         let asks = arp.operation == ArpOperation::Request && arp.sender_ip != arp.target_ip;
-        if !asks || !self.presence.addresses.contains(arp.target_ip.into()) {
+        if !asks || !self.responder.addresses.contains(arp.target_ip.into()) {
             return None;
         }
         let at = self.link_header()?;
         let answer = Arp {
             operation: ArpOperation::Reply,
-            sender_mac: self.presence.mac,
+            sender_mac: self.responder.mac,
             sender_ip: arp.target_ip,
             target_mac: arp.sender_mac,
             target_ip: arp.sender_ip,
@@ -296,7 +296,7 @@ impl Reply<'_> {
         if next != protocol::ICMP
             || !intact
             || !answerable
-            || !self.presence.addresses.contains(ip.dst.into())
+            || !self.responder.addresses.contains(ip.dst.into())
         {
             return None;
         }
@@ -320,7 +320,7 @@ impl Reply<'_> {
         let answerable = !ip.src.is_unspecified() && !ip.src.is_multicast();
         if next != protocol::ICMPV6
             || !answerable
-            || !self.presence.addresses.contains(ip.dst.into())
+            || !self.responder.addresses.contains(ip.dst.into())
         {
             return None;
         }
@@ -358,7 +358,7 @@ impl Reply<'_> {
         target: Ipv6Addr,
         source: Option<MacAddr>,
     ) -> Option<usize> {
-        if !self.presence.addresses.contains(target.into()) || asker.src.is_multicast() {
+        if !self.responder.addresses.contains(target.into()) || asker.src.is_multicast() {
             return None;
         }
         // RFC 4861 section 7.2.4: who tests an address has none yet, so all nodes are told.
@@ -373,7 +373,7 @@ impl Reply<'_> {
         let at = self.link_header()?;
         let answer = Neighbour::Advertisement {
             target,
-            link: Some(self.presence.mac),
+            link: Some(self.responder.mac),
             router: false,
             solicited,
             overrides: true,
@@ -385,7 +385,7 @@ impl Reply<'_> {
     fn link_header(&mut self) -> Option<usize> {
         put(self.out, 0, self.link)?;
         put(self.out, 0, &self.to.0)?;
-        put(self.out, 6, &self.presence.mac.0)?;
+        put(self.out, 6, &self.responder.mac.0)?;
         Some(self.link.len())
     }
 }

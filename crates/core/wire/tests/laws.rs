@@ -305,20 +305,20 @@ fn parse_all(bytes: &[u8]) {
     if let Some(end) = headers_end(bytes) {
         assert!(end <= bytes.len());
     }
-    let mut presence = Presence::default();
-    presence
+    let mut responder = NeighbourResponder::default();
+    responder
         .addresses
         .insert_prefix(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    presence
+    responder
         .addresses
         .insert_prefix(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
     if let Some(first) = bytes.first_chunk() {
-        presence.mac = MacAddr(*first);
+        responder.mac = MacAddr(*first);
     }
-    let _ = presence.heard(bytes);
+    let _ = responder.heard(bytes);
     for room in [0, 20, 60, 200] {
         let mut out = vec![0; room];
-        if let Some(len) = presence.answer(bytes, &mut out) {
+        if let Some(len) = responder.answer(bytes, &mut out) {
             assert!((MIN_LEN..=room).contains(&len));
         }
     }

@@ -11,17 +11,17 @@ const THEIR_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const OUR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0x12, 0x3456);
 const THEIR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 
-fn us() -> Presence {
-    Presence::new(OURS, [OUR_V4.into(), OUR_V6.into()])
+fn us() -> NeighbourResponder {
+    NeighbourResponder::new(OURS, [OUR_V4.into(), OUR_V6.into()])
 }
 
-fn them() -> Presence {
-    Presence::new(THEIRS, [THEIR_V4.into(), THEIR_V6.into()])
+fn them() -> NeighbourResponder {
+    NeighbourResponder::new(THEIRS, [THEIR_V4.into(), THEIR_V6.into()])
 }
 
-fn answer(presence: &Presence, question: &[u8]) -> Option<Vec<u8>> {
+fn answer(responder: &NeighbourResponder, question: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0xee; 2000];
-    let len = presence.answer(question, &mut out)?;
+    let len = responder.answer(question, &mut out)?;
     out.truncate(len);
     Some(out)
 }

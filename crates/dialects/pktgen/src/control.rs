@@ -41,8 +41,8 @@ use crate::pgrx::{self, Receiver};
 use crate::result::Outcome;
 use crate::world::{Link, World};
 use wb_model::device::{Defaults, DeviceConfig, Flags};
-use wb_walk::Progress;
-use wb_walk::{Memory, Start, TimeForm, Walker};
+use wb_pktgen_device::Progress;
+use wb_pktgen_device::{Memory, Start, TimeForm, Walker};
 
 /// What a folder is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -168,20 +168,20 @@ impl Folder {
         std::mem::take(&mut self.warnings)
     }
 
-    fn locate(&self, file: &str) -> Result<Place, Errno> {
+    fn locate(&self, file: &str) -> Result<ControlFile, Errno> {
         match file {
-            "pgctrl" => return Ok(Place::Control),
-            "pgrx" => return Ok(Place::Receiver),
+            "pgctrl" => return Ok(ControlFile::Control),
+            "pgrx" => return Ok(ControlFile::Receiver),
             _ => {}
         }
         let file = lexis::text(file.as_bytes());
         if let Some(index) = self.devices.iter().position(|d| d.file == file) {
-            return Ok(Place::Device(index));
+            return Ok(ControlFile::Device(index));
         }
         self.threads
             .keys()
             .find(|cpu| file == format!("kpktgend_{cpu}"))
-            .map(|cpu| Place::Thread(*cpu))
+            .map(|cpu| ControlFile::Thread(*cpu))
             .ok_or(Errno::Enoent)
     }
 
@@ -193,12 +193,12 @@ impl Folder {
     /// [`Errno::Enoent`] if there is no such file.
     pub fn read(&self, file: &str, world: &dyn World, now_ns: u64) -> Result<Vec<u8>, Errno> {
         let text = match self.locate(file)? {
-            Place::Control => {
+            ControlFile::Control => {
                 "Packet Generator for packet performance testing. Version: 2.75\n".to_owned()
             }
-            Place::Receiver => self.receiver.show(),
-            Place::Thread(cpu) => self.show_thread(cpu),
-            Place::Device(index) => {
+            ControlFile::Receiver => self.receiver.show(),
+            ControlFile::Thread(cpu) => self.show_thread(cpu),
+            ControlFile::Device(index) => {
                 let device = &self.devices[index];
                 let interface = world.interface(&device.interface);
                 device.show(interface.as_ref(), now_ns)
@@ -236,10 +236,10 @@ impl Folder {
         world: &dyn World,
     ) -> Result<Effect, Errno> {
         match self.locate(file)? {
-            Place::Control => self.write_control(written, world),
-            Place::Receiver => self.write_receiver(written, world),
-            Place::Thread(cpu) => self.write_thread(cpu, written, world),
-            Place::Device(index) => self.write_device(index, written, world),
+            ControlFile::Control => self.write_control(written, world),
+            ControlFile::Receiver => self.write_receiver(written, world),
+            ControlFile::Thread(cpu) => self.write_thread(cpu, written, world),
+            ControlFile::Device(index) => self.write_device(index, written, world),
         }
     }
 
@@ -527,8 +527,9 @@ fn file_name(text: &str) -> String {
     String::from_utf8_lossy(&lexis::bytes(text)).into_owned()
 }
 
+/// Which of the control files.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ControlFile {
     Control,
     Receiver,
     Thread(u32),

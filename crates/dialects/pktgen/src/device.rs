@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use crate::address::show_ipv6;
 use wb_model::device::flags::FLAGS;
 use wb_model::device::{DeviceConfig, Flags, Interface, VlanTag, XmitMode};
-use wb_walk::{Memory, Progress};
+use wb_pktgen_device::{Memory, Progress};
 
 /// Names a device for as long as its folder lives; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

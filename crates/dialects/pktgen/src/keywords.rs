@@ -7,7 +7,7 @@ use crate::world::World;
 use wb_model::device::flags::{self, FLAGS};
 use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
 use wb_model::units::Span;
-use wb_walk::Progress;
+use wb_pktgen_device::Progress;
 
 /// How an argument is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

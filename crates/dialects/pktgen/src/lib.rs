@@ -7,7 +7,7 @@
 //! |---|---|
 //! | answer reads and writes of the control files | [`control`] |
 //! | add a command of a device file | the table in [`keywords`] |
-//! | make the packets of a device, one after another | [`wb_walk`] |
+//! | make the packets of a device, one after another | [`wb_pktgen_device`] |
 //! | write the report of a run | [`result`] |
 //! | count and time what arrives | [`pgrx`] |
 //!

@@ -1,7 +1,7 @@
 //! The report of a finished run, as `Result:` says it.
 
 use wb_model::device::DeviceConfig;
-use wb_walk::Progress;
+use wb_pktgen_device::Progress;
 
 /// What the report is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

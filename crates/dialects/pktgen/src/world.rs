@@ -1,7 +1,7 @@
 //! What the language must know of the machine, as questions to the caller.
 
 pub use wb_model::device::{Interface, Link};
-pub use wb_walk::Time;
+pub use wb_pktgen_device::Time;
 
 /// The machine, as far as the control files ask about it.
 pub trait World {

@@ -7,8 +7,8 @@ use wb_model::device::Flags;
 use wb_model::device::{Defaults, DeviceConfig};
 use wb_pktgen::world::{Interface, Time};
 use wb_pktgen::{fuzz, keywords};
-use wb_walk::sighting;
-use wb_walk::{Start, Walker};
+use wb_pktgen_device::classify_pktgen;
+use wb_pktgen_device::{Start, Walker};
 
 /// A line that has a command of a device file in it, more often than not.
 fn line() -> impl Strategy<Value = Vec<u8>> {
@@ -39,7 +39,7 @@ proptest! {
     #[test]
     fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz::exercise(&bytes);
-        let _ = sighting(&bytes);
+        let _ = classify_pktgen(&bytes);
     }
 
     #[test]
@@ -72,7 +72,7 @@ proptest! {
             let pseudo = wb_wire::checksum::pseudo_v4(quad(26).into(), quad(30).into(), 17, word(38));
             prop_assert!(wb_wire::checksum::is_right(pseudo, &frame[34..]));
             prop_assert!(wb_wire::checksum::is_right(0, &frame[14..34]));
-            let seen = sighting(&frame).unwrap();
+            let seen = classify_pktgen(&frame).unwrap();
             prop_assert_eq!(seen.bytes, frame.len() as u64);
         }
         prop_assert_eq!(walker.progress().sofar, 50);
@@ -158,7 +158,7 @@ fn a_call_cut_short_goes_on_and_refusals_count() {
 
 /// Frames as the kernel counts them: no tag, no padding.
 #[test]
-fn sightings() {
+fn generator_frames_are_classified() {
     let mut config = DeviceConfig::new("eth0", &Defaults::default());
     config.vlan.id = Some(5);
     config.svlan.id = Some(6);
@@ -172,11 +172,11 @@ fn sightings() {
         let (mut frame, _) = walker.next(Time::default()).unwrap();
         let bytes = if ipv6 { 78 } else { 58 };
         frame.extend([0; 10]);
-        let seen = sighting(&frame).unwrap();
+        let seen = classify_pktgen(&frame).unwrap();
         assert_eq!((seen.bytes, seen.tag.unwrap().sequence), (bytes, 1));
         let end = frame.len() - 10 - 16;
-        assert_eq!(sighting(&frame[..end + 8]).unwrap().tag, None);
+        assert_eq!(classify_pktgen(&frame[..end + 8]).unwrap().tag, None);
         frame[end] ^= 1;
-        assert_eq!(sighting(&frame), None);
+        assert_eq!(classify_pktgen(&frame), None);
     }
 }

@@ -29,7 +29,7 @@ use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
 use wb_pktgen::pgrx::Dialect;
 use wb_pktgen::world::{Interface, Link, Time, World};
-use wb_walk::TimeForm;
+use wb_pktgen_device::TimeForm;
 use wb_wire::PktgenTag;
 
 #[derive(Default)]

@@ -13,10 +13,10 @@
 //! while the tester was late, and by no more than that may have cost, is void and repeated; after a few of
 //! them the search ends without a limit.
 
-mod course;
 mod device;
 mod judge;
 mod plans;
+mod search_run;
 mod tuples;
 
 use wb_model::{
@@ -25,7 +25,7 @@ use wb_model::{
 };
 use wb_search::{Bound, Found, Purpose, Search, search};
 
-use self::course::{Course, Stop};
+use self::search_run::{SearchRun, Stop};
 use crate::{Bench, Event};
 
 pub use tuples::Tuples;
@@ -150,13 +150,13 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
         let now = bench.now_ns();
         let part = deadline.saturating_sub(now) * item.weight() / weight.max(1);
         weight -= item.weight();
-        let mut course = Course::new(bench, plan, item, &mut tuples, now + part, found_cps);
-        let found = search(&mut course, &item.search(plan));
+        let mut search_run = SearchRun::new(bench, plan, item, &mut tuples, now + part, found_cps);
+        let found = search(&mut search_run, &item.search(plan));
         let late = match &found {
             Err(Stop::Late(reason)) => Some(reason.clone()),
             _ => None,
         };
-        let result = course.conclude(found.as_ref().ok(), late);
+        let result = search_run.conclude(found.as_ref().ok(), late);
         if item.test.metric == LbMetric::Cps {
             found_cps = result.limit.or(found_cps);
         }

@@ -19,11 +19,11 @@ use crate::encode::Encoding;
 use crate::held::{Open, confirm};
 use crate::names::Names;
 use crate::output::Opening;
+use crate::output_pipe::OutputPipe;
 use crate::pool::{Buffer, Delivered};
 use crate::retention::Retention;
 use crate::rotation::Rotation;
 use crate::sink::{FrameSink, show};
-use crate::way::Way;
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
 
 /// The longest wait without a look at the flags.
@@ -35,7 +35,7 @@ const SETTLE_NS: u64 = 500_000_000;
 
 /// Which of the open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FileSlot {
     Current,
     Late(usize),
 }
@@ -61,7 +61,7 @@ pub(crate) struct Files {
     /// None: the system decides when a file is on the disk.
     sync_ns: Option<u64>,
     finished: Option<Sender<PathBuf>>,
-    way: Way,
+    pipe: OutputPipe,
     /// Takes the frames too, to show them.
     echo: Option<Echo>,
     /// None after an error.
@@ -113,7 +113,7 @@ impl Files {
             },
             sync_ns: output.sync.map(|span| span.as_nanos()),
             finished: spec.finished.clone(),
-            way: Way {
+            pipe: OutputPipe {
                 compresses,
                 retention: Retention::new(output, ring),
             },
@@ -179,8 +179,8 @@ impl Files {
         self.outcome.buffers_fewest = shared.pool.as_ref().map_or(0, |p| p.fewest() as u64);
         self.outcome.write_p50_ns = self.write_times.percentile(50.0).unwrap_or(0);
         self.outcome.write_p99_ns = self.write_times.percentile(99.0).unwrap_or(0);
-        self.outcome.files_removed = self.way.retention.removed;
-        self.outcome.room_short = self.way.retention.short;
+        self.outcome.files_removed = self.pipe.retention.removed;
+        self.outcome.room_short = self.pipe.retention.short;
         self.outcome
     }
 
@@ -205,7 +205,7 @@ impl Files {
                 .as_ref()
                 .is_some_and(|file| file.fill.frames > 0);
             if self.names.is_some() && begun {
-                self.rotate(Place::Current, clock.wall_ns(), control, clock);
+                self.rotate(FileSlot::Current, clock.wall_ns(), control, clock);
             }
         }
         let now_ns = clock.monotonic_ns();
@@ -235,7 +235,7 @@ impl Files {
                 .as_ref()
                 .map_or(Ok(()), |file| file.output.sync());
             if let Err(error) = synced {
-                self.fail(error, Place::Current, control, clock);
+                self.fail(error, FileSlot::Current, control, clock);
             }
         }
     }
@@ -246,23 +246,23 @@ impl Files {
             let settled = self.settle_file(&mut file);
             self.current = Some(file);
             if let Err(error) = settled {
-                return self.fail(error, Place::Current, control, clock);
+                return self.fail(error, FileSlot::Current, control, clock);
             }
         }
         for index in 0..self.late.len() {
             let Some(file) = self.late.get_mut(index) else {
                 return;
             };
-            let settled = self.way.settle(&mut file.output);
+            let settled = self.pipe.settle(&mut file.output);
             confirm(file, &mut self.outcome);
             if let Err(error) = settled {
-                return self.fail(error, Place::Late(index), control, clock);
+                return self.fail(error, FileSlot::Late(index), control, clock);
             }
         }
     }
 
     fn settle_file(&mut self, file: &mut Open) -> Result<(), OutputError> {
-        let settled = self.way.settle(&mut file.output);
+        let settled = self.pipe.settle(&mut file.output);
         confirm(file, &mut self.outcome);
         settled
     }
@@ -274,7 +274,7 @@ impl Files {
             (&slot.not_written_frames, outcome.not_written_frames),
             (&slot.file_octets, outcome.file_octets),
             (&slot.files, outcome.files),
-            (&slot.files_removed, self.way.retention.removed),
+            (&slot.files_removed, self.pipe.retention.removed),
             (&slot.longest_write_ns, outcome.longest_write_ns),
         ] {
             counter.store(value, Ordering::Relaxed);

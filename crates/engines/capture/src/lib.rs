@@ -46,6 +46,7 @@ mod held;
 mod names;
 mod open;
 mod output;
+mod output_pipe;
 mod pool;
 mod reader;
 mod retention;
@@ -53,7 +54,6 @@ mod rotation;
 mod shared;
 mod sink;
 mod spec;
-mod way;
 mod writer;
 
 pub use account::Account;

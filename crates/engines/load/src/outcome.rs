@@ -4,8 +4,8 @@ use wb_model::{lateness::Lateness, load::LoadEnd};
 use wb_port::{PortError, RxCounters, TxCounters};
 use wb_tcp::{Counters, Latencies};
 
+use crate::neighbour_responder::ResponderCounters;
 use crate::pace::LaunchCounters;
-use crate::presence::PresenceCounters;
 use crate::shared::{LoadPhase, add_rx};
 
 /// One phase of a run.
@@ -61,7 +61,7 @@ pub struct LoadOutcome {
     /// What became of requests that the rate asked for.
     pub asks: LaunchCounters,
     /// ARP, ICMP and the like.
-    pub presence: PresenceCounters,
+    pub responder: ResponderCounters,
     /// What the sending half of its queue pair counted.
     pub tx: TxCounters,
     /// What the receiving half counted.
@@ -118,7 +118,7 @@ pub struct LoadTotals {
     /// What became of requests that the rate asked for.
     pub asks: LaunchCounters,
     /// ARP, ICMP and the like.
-    pub presence: PresenceCounters,
+    pub responder: ResponderCounters,
     /// Sending halves.
     pub tx: TxCounters,
     /// Receiving halves.
@@ -138,7 +138,7 @@ impl LoadTotals {
             totals.counters.merge(&worker.counters);
             totals.launch += worker.launch;
             totals.asks += worker.asks;
-            totals.presence += worker.presence;
+            totals.responder += worker.responder;
             totals.tx += worker.tx;
             add_rx(&mut totals.rx, &worker.rx);
             for phase in &worker.phases {

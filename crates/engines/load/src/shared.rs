@@ -6,8 +6,8 @@ use crossbeam_utils::CachePadded;
 use wb_port::{RxCounters, TxCounters};
 use wb_tcp::Counters;
 
+use crate::neighbour_responder::ResponderCounters;
 use crate::pace::LaunchCounters;
-use crate::presence::PresenceCounters;
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,7 +79,7 @@ pub struct LoadSnapshot {
     /// What the machine counted.
     pub counters: Counters,
     /// ARP, ICMP and the like.
-    pub presence: PresenceCounters,
+    pub responder: ResponderCounters,
     /// What became of launches.
     pub launch: LaunchCounters,
     /// What became of requests that the rate asked for.
@@ -117,7 +117,7 @@ impl LoadSnapshot {
             n += 1;
             sum.at_ns = sum.at_ns.max(worker.at_ns);
             sum.counters.merge(&worker.counters);
-            sum.presence += worker.presence;
+            sum.responder += worker.responder;
             sum.launch += worker.launch;
             sum.asks += worker.asks;
             sum.tx += worker.tx;

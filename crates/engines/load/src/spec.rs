@@ -9,7 +9,7 @@ use wb_tcp::{
     Answer, Client, Close, Config, Destinations, Order, Pool, Reading, Retransmission, Role,
     Server, Steering, TimeWait, Transport, Tunnel, Tuples,
 };
-use wb_wire::{AddrSet, MacAddr, Presence};
+use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
 
 use crate::message::Making;
 use crate::pace::Grouping;
@@ -76,7 +76,7 @@ pub struct LoadSpec {
     /// The machine's configuration. May be changed before the start.
     pub config: Config,
     /// Whom the worker answers for; empty: somebody else does.
-    pub presence: Presence,
+    pub responder: NeighbourResponder,
     /// Which end it is.
     pub end: LoadEnd,
     /// Times. A server follows them too: see [`LoadSpec::until_stopped`].
@@ -128,7 +128,7 @@ impl LoadSpec {
         let limits = Limits::of(&job.rate, cost, place.worker, place.workers);
         let mut spec = Self {
             config,
-            presence: build.presence(),
+            responder: build.responder(),
             end: job.end,
             shape: job.shape.clone(),
             cost,
@@ -243,7 +243,7 @@ impl Build<'_> {
         self.ours().first().is_some_and(AddressRange::is_ipv6)
     }
 
-    fn presence(&self) -> Presence {
+    fn responder(&self) -> NeighbourResponder {
         let mut addresses = self.place.addresses.clone();
         // In a tunnel nobody asks for the addresses inside.
         let ours = match &self.job.vxlan {
@@ -257,7 +257,7 @@ impl Build<'_> {
                 _ => {}
             }
         }
-        Presence {
+        NeighbourResponder {
             mac: self.place.mac,
             addresses,
         }

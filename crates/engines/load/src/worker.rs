@@ -12,9 +12,9 @@ use wb_tcp::{
     Received, Role, Style, Transport,
 };
 
+use crate::neighbour_responder::{ResponderCounters, answer};
 use crate::outcome::{LoadOutcome, PhaseTotals};
 use crate::pace::{Grouping, LaunchCounters, Pace};
-use crate::presence::{PresenceCounters, attend};
 use crate::rates::Limits;
 use crate::shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
 use crate::sink::Sink;
@@ -90,7 +90,7 @@ pub struct LoadWorker {
     pace: Pace,
     /// Of requests over connections that stay.
     asks: Pace,
-    presence: PresenceCounters,
+    responder: ResponderCounters,
     /// Longer frames are not looked at: an answer to them would not fit a slot.
     longest: usize,
     /// The monotonic time that is 0 for the machine.
@@ -170,7 +170,7 @@ impl LoadWorker {
             machine,
             pace,
             asks,
-            presence: PresenceCounters::default(),
+            responder: ResponderCounters::default(),
             zero: None,
             phase: LoadPhase::Ready,
             drain_end: u64::MAX,
@@ -365,8 +365,8 @@ impl LoadWorker {
         now: u64,
         sink: &mut Sink<'_, T>,
     ) -> Result<usize, PortError> {
-        let (machine, presence, counters) =
-            (&mut self.machine, &self.spec.presence, &mut self.presence);
+        let (machine, responder, counters) =
+            (&mut self.machine, &self.spec.responder, &mut self.responder);
         let longest = self.longest;
         let result = rx.receive(self.spec.batch, |frame| {
             if frame.bytes.len() > longest {
@@ -379,7 +379,7 @@ impl LoadWorker {
                 ChecksumState::NotReady => Checksum::Left,
             };
             if machine.receive_known(now, frame.bytes, known, sink) == Received::NotOurs
-                && let Some(len) = attend(presence, counters, frame, || sink.lend())
+                && let Some(len) = answer(responder, counters, frame, || sink.lend())
             {
                 sink.commit(len);
             }
@@ -607,7 +607,7 @@ impl LoadWorker {
             phase: self.phase,
             at_ns: self.at,
             counters: *self.machine.counters(),
-            presence: self.presence,
+            responder: self.responder,
             launch: *self.pace.counters(),
             asks: *self.asks.counters(),
             tx: tx.counters(),
@@ -689,7 +689,7 @@ impl LoadWorker {
             phases: self.phases,
             launch: *self.pace.counters(),
             asks: *self.asks.counters(),
-            presence: self.presence,
+            responder: self.responder,
             tx: tx.counters(),
             rx: rx.counters(),
             turns: self.turns,

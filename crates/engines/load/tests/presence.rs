@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use common::{Lab, job, server_of};
 use wb_port::{QueuePair, RxQueue, TxQueue, memory};
 use wb_wire::{
-    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, Network, Presence, Stack, Transport,
-    arp_request, neighbour_solicitation,
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, NeighbourResponder, Network, Stack,
+    Transport, arp_request, neighbour_solicitation,
 };
 
 const ASKER: MacAddr = MacAddr([2, 9, 9, 9, 9, 9]);
@@ -103,10 +103,10 @@ fn arp_and_pings_are_answered_before_the_start_too() {
         (arp.operation, arp.sender_ip.to_string()),
         (ArpOperation::Reply, "198.18.1.1".to_owned())
     );
-    let presence = totals.presence;
-    assert_eq!((presence.arp_rx, presence.arp_tx), (2, 1));
+    let responder = totals.responder;
+    assert_eq!((responder.arp_rx, responder.arp_tx), (2, 1));
     assert_eq!(
-        (presence.icmp_rx, presence.icmp_tx, presence.other_rx),
+        (responder.icmp_rx, responder.icmp_tx, responder.other_rx),
         (1, 1, 1)
     );
     common::check(&totals);
@@ -126,7 +126,9 @@ fn neighbour_discovery_and_pings_of_ipv6() {
     let frames = [out[..len].to_vec(), ping("2001:2::1", "2001:2::9")];
     let (answers, totals) = answers("2001:2::9", "2001:2::1", &frames);
     assert_eq!(answers.len(), 2);
-    let heard = Presence::new(ASKER, []).heard(&answers[0]).unwrap();
+    let heard = NeighbourResponder::new(ASKER, [])
+        .heard(&answers[0])
+        .unwrap();
     assert_eq!(heard.0, "2001:2::9".parse::<IpAddr>().unwrap());
-    assert_eq!((totals.presence.icmp_rx, totals.presence.icmp_tx), (2, 2));
+    assert_eq!((totals.responder.icmp_rx, totals.responder.icmp_tx), (2, 2));
 }

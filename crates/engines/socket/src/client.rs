@@ -28,7 +28,7 @@ use figures::{add_datagrams, datagrams, judged, means, together};
 use role::Role;
 use round::{Round, Settings, Stream, Turn};
 use target::Target;
-use watch::Patience;
+use watch::Timeouts;
 use wb_wire::SplitMix64;
 use window::fairness;
 
@@ -41,12 +41,12 @@ mod failure;
 mod figures;
 mod grants;
 mod interval;
-mod lane;
 mod ports;
 mod prepare;
 mod request;
 mod role;
 mod round;
+mod shared_stream;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -76,16 +76,16 @@ pub fn run_job(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&SocketLive),
 ) -> SocketJobReport {
-    run_patiently(job, place, host, stop, observe, Patience::default())
+    run_with_timeouts(job, place, host, stop, observe, Timeouts::default())
 }
 
-fn run_patiently(
+fn run_with_timeouts(
     job: &SocketJob,
     place: JobPlace,
     host: &dyn Host,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&SocketLive),
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> SocketJobReport {
     let mut report = SocketJobReport {
         name: if job.name.is_empty() {
@@ -112,28 +112,28 @@ fn run_patiently(
         host,
         stop,
         target: &target,
-        patience,
+        timeouts,
     };
-    let mut course = Course {
+    let mut run = JobRun {
         settings,
         random: SplitMix64(place.seed),
         report,
         histogram: Histogram::new(),
         idle: Histogram::new(),
     };
-    match course.connect() {
+    match run.connect() {
         Ok(mut streams) => {
-            course.all(&mut streams, observe);
+            run.all(&mut streams, observe);
             let controls = streams.into_iter().filter_map(|stream| stream.control);
-            Control::close(controls.collect(), patience.drain, stop);
+            Control::close(controls.collect(), timeouts.drain, stop);
         }
-        Err(silence) => course.silent(silence),
+        Err(silence) => run.silent(silence),
     }
-    course.report
+    run.report
 }
 
-/// A job on its way.
-struct Course<'a> {
+/// A job while it runs.
+struct JobRun<'a> {
     settings: Settings<'a>,
     random: SplitMix64,
     report: SocketJobReport,
@@ -143,7 +143,7 @@ struct Course<'a> {
     idle: Histogram,
 }
 
-impl Course<'_> {
+impl JobRun<'_> {
     fn silent(&mut self, silence: Silence) {
         match silence {
             Silence::Stopped => self.warn("the test was ended before it had begun"),
@@ -487,7 +487,7 @@ impl Course<'_> {
 
     /// Asks the server how it measures its CPUs.
     fn calibrate(&mut self, streams: &mut [Stream]) -> Result<(), Silence> {
-        let Settings { stop, patience, .. } = self.settings;
+        let Settings { stop, timeouts, .. } = self.settings;
         let Some(control) = streams
             .first_mut()
             .and_then(|stream| stream.control.as_mut())
@@ -497,8 +497,8 @@ impl Course<'_> {
         };
         control.send(&Request::CpuCalibrate, stop)?;
         // netperf 2.7 waits longer for this one, as it took the machines of old a while.
-        let patience = patience.answer + patience.answer / 3;
-        let message = control.receive("calibration", patience, stop)?;
+        let wait = timeouts.answer + timeouts.answer / 3;
+        let message = control.receive("calibration", wait, stop)?;
         let said = Calibration::parse(&message)
             .map_err(|error| Silence::Failed(answer("calibration", &error)))?;
         let figures = SocketFigures {

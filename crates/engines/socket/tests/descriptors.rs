@@ -7,7 +7,7 @@ mod client;
 
 use std::{fs::File, time::Duration};
 
-use client::{House, word};
+use client::{TestServer, word};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 #[test]
@@ -15,8 +15,8 @@ fn a_server_without_descriptors_waits_for_some() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = Some(64);
     setrlimit(Resource::Nofile, limit).unwrap();
-    let house = House::new();
-    let mut early = house.client();
+    let test_server = TestServer::new();
+    let mut early = test_server.client();
     early
         .stream
         .set_read_timeout(Some(Duration::from_millis(500)))
@@ -30,7 +30,7 @@ fn a_server_without_descriptors_waits_for_some() {
     }
     // The kernel makes the connection; the server cannot take it.
     files.pop();
-    let mut late = house.client();
+    let mut late = test_server.client();
     late.say_words(&[(0, 600)]);
     late.stream
         .set_read_timeout(Some(Duration::from_millis(500)))
@@ -50,7 +50,7 @@ fn a_server_without_descriptors_waits_for_some() {
         .unwrap();
     assert_eq!(word(&late.hear(), 0), 601);
     drop((early, late));
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!(
         (report.clients, report.failed, report.turned_away),
         (2, 1, 0)

@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use wb_model::device::{Defaults, DeviceConfig, Flags, Interface, JitterRule, Mode};
+use wb_pktgen_device::{Start, Walker};
 use wb_port::memory;
 use wb_traffic::{
-    Clock, Control, DeviceHandle, Next, WatchHandle, WatchSettings, device_lane, run_watcher,
+    Clock, Control, DeviceHandle, Next, WatchHandle, WatchSettings, device_sender, run_watcher,
 };
-use wb_walk::{Start, Walker};
 
 /// The clocks of the standard library.
 #[derive(Clone)]
@@ -84,11 +84,11 @@ fn main() -> ExitCode {
     let control = Control::new();
     control.start_at_mono_ns.store(0, Ordering::Relaxed);
     let handle = Arc::new(DeviceHandle::new());
-    let mut lane = device_lane(near.queues.remove(0), walker, handle, clock.clone());
+    let mut sender = device_sender(near.queues.remove(0), walker, handle, clock.clone());
     let begin = Instant::now();
-    while lane.turn(&control) != Next::Done {}
+    while sender.turn(&control) != Next::Done {}
     let took = begin.elapsed();
-    let sent = lane.finish().offered_frames;
+    let sent = sender.finish().offered_frames;
     println!(
         "sent {sent}, {:.1} ns a frame",
         took.as_nanos() as f64 / sent as f64

@@ -57,7 +57,6 @@ mod control;
 mod device;
 mod error;
 mod frames;
-mod lane;
 mod modify;
 mod pacer;
 mod ramp;
@@ -65,13 +64,14 @@ mod random;
 mod receiver;
 mod sender;
 mod spec;
+mod stream_sender;
 mod watch;
 mod worker;
 
 pub use clock::{Clock, VirtualClock};
 pub use control::{Control, CounterValues, SharedCounters};
 pub use device::{
-    DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_lane, run_devices,
+    DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_sender, run_devices,
 };
 pub use error::CompileError;
 pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};

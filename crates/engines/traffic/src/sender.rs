@@ -7,8 +7,8 @@ use wb_model::lateness::{LATE_NS, Lateness, Turns};
 use wb_port::{PortError, TxCounters, TxQueue};
 
 use crate::frames::MOST_FRAMES;
-use crate::lane::{Batch, Claim, Departures, Lane, Return};
 use crate::pacer::share_out;
+use crate::stream_sender::{Batch, Claim, Departures, Return, StreamSender};
 use crate::{Clock, CompileError, SenderSpec};
 
 /// How long frames in flight may take to leave after the last was submitted, at least.
@@ -100,7 +100,7 @@ enum Phase {
 /// Call [`start`](Sender::start) once, then [`step`](Sender::step) until it says `done`, then
 /// [`finish`](Sender::finish). [`abort`](Sender::abort) makes the end come soon.
 pub struct Sender {
-    lanes: Vec<Lane>,
+    streams: Vec<StreamSender>,
     phase: Phase,
     /// When the ramp begins, or the counted schedule without one.
     begin_ns: u64,
@@ -117,7 +117,7 @@ pub struct Sender {
     /// Frames that may still be sent where no schedule limits them.
     budget: u64,
     by_count: bool,
-    /// The lane at full speed whose turn it is.
+    /// The stream at full speed whose turn it is.
     turn: usize,
     link_down: bool,
     departures: Option<Departures>,
@@ -154,13 +154,19 @@ impl Sender {
             });
         }
         let marks = 1 + SENDERS.fetch_add(1, Ordering::Relaxed) % ((1 << 20) - 1);
-        let mut lanes = Vec::with_capacity(spec.streams.len());
+        let mut streams = Vec::with_capacity(spec.streams.len());
         for (number, stream) in spec.streams.iter().enumerate() {
-            lanes.push(Lane::new(stream, spec, number, marks, frame_capacity)?);
+            streams.push(StreamSender::new(
+                stream,
+                spec,
+                number,
+                marks,
+                frame_capacity,
+            )?);
         }
-        let budget = share_count(&mut lanes, spec);
+        let budget = share_count(&mut streams, spec);
         Ok(Self {
-            lanes,
+            streams,
             phase: Phase::Ramp,
             begin_ns: u64::MAX,
             run_ns: u64::MAX,
@@ -244,8 +250,8 @@ impl Sender {
         }
         let since_end_ns = now_ns.checked_sub(self.end_ns);
         let mut burst = 0;
-        for lane in &mut self.lanes {
-            let (late, missed) = lane.was_away(now_ns - self.run_ns, away_ns, since_end_ns);
+        for stream in &mut self.streams {
+            let (late, missed) = stream.was_away(now_ns - self.run_ns, away_ns, since_end_ns);
             burst += late;
             self.lateness.missed_departures += missed;
         }
@@ -286,15 +292,15 @@ impl Sender {
             stamp_ns: 0,
             departures: None,
         };
-        for lane in &mut self.lanes {
-            lane.fill_ramp(&mut batch, now_ns - self.begin_ns);
+        for stream in &mut self.streams {
+            stream.fill_ramp(&mut batch, now_ns - self.begin_ns);
         }
         let (filled, stamp_ns) = (batch.filled, batch.stamp_ns);
         self.ramp_submitted += filled as u64;
         let next = self
-            .lanes
+            .streams
             .iter()
-            .map(Lane::ramp_due)
+            .map(StreamSender::ramp_due)
             .min()
             .unwrap_or(u64::MAX);
         self.wake_ns = self.begin_ns.saturating_add(next).min(self.run_ns);
@@ -311,12 +317,12 @@ impl Sender {
         self.phase = Phase::Run;
         if now_ns >= self.end_ns {
             // In this order: whoever gives up now makes up nothing beyond the end.
-            for lane in &mut self.lanes {
-                lane.give_up(now_ns - self.run_ns);
-                lane.end(now_ns - self.end_ns);
+            for stream in &mut self.streams {
+                stream.give_up(now_ns - self.run_ns);
+                stream.end(now_ns - self.end_ns);
             }
         }
-        if self.lanes.iter().all(Lane::is_done) {
+        if self.streams.iter().all(StreamSender::is_done) {
             return self.fly(tx, clock, now_ns, u64::MAX);
         }
         if self.link_down {
@@ -334,9 +340,9 @@ impl Sender {
             stamp_ns: 0,
             departures: self.departures.as_mut(),
         };
-        let late = fill_due(&mut self.lanes, &mut batch, elapsed_ns);
+        let late = fill_due(&mut self.streams, &mut batch, elapsed_ns);
         if batch.filled < room {
-            self.turn = fill_free(&mut self.lanes, &mut batch, self.turn);
+            self.turn = fill_free(&mut self.streams, &mut batch, self.turn);
         }
         let (filled, stamp_ns) = (batch.filled, batch.stamp_ns);
         self.note_backlog(late, filled == room, elapsed_ns);
@@ -347,14 +353,14 @@ impl Sender {
         };
         if self.budget == 0 {
             self.by_count = true;
-            self.lanes.iter_mut().for_each(Lane::cut);
+            self.streams.iter_mut().for_each(StreamSender::cut);
         }
         self.wake_ns = self.next_wake(now_ns);
         self.hand_over(tx, clock, now_ns, filled, stamp_ns)
     }
 
     fn next_wake(&self, now_ns: u64) -> u64 {
-        match self.lanes.iter().map(Lane::due).min() {
+        match self.streams.iter().map(StreamSender::due).min() {
             // All are done: what is in flight comes next.
             None | Some(u64::MAX) => now_ns,
             Some(due) => self.run_ns.saturating_add(due).min(self.end_ns),
@@ -363,7 +369,10 @@ impl Sender {
 
     fn note_backlog(&mut self, sent: u64, full: bool, elapsed_ns: u64) {
         let left = if full {
-            self.lanes.iter().map(|lane| lane.backlog(elapsed_ns)).sum()
+            self.streams
+                .iter()
+                .map(|stream| stream.backlog(elapsed_ns))
+                .sum()
         } else {
             0
         };
@@ -420,14 +429,14 @@ impl Sender {
             self.last_departure_ns = Some(clock.monotonic_ns());
         }
         self.link_down = matches!(result, Err(PortError::LinkDown { .. }));
-        let (lanes, ramp) = (&mut self.lanes, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(lanes, ramp, frame, Return::Refused));
+        let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
+        tx.take_refused(|frame| take_back(streams, ramp, frame, Return::Refused));
         result
     }
 
     /// Lets nothing more become due. Frames in flight are still flushed: go on taking turns.
     pub fn abort(&mut self) {
-        self.lanes.iter_mut().for_each(Lane::cut);
+        self.streams.iter_mut().for_each(StreamSender::cut);
         if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
             self.phase = Phase::Flight { until_ns: u64::MAX };
             self.wake_ns = 0;
@@ -437,16 +446,16 @@ impl Sender {
     /// Takes back what is still in flight and gives the final account.
     pub fn finish<T: TxQueue>(mut self, tx: &mut T) -> SenderOutcome {
         if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
-            self.lanes.iter_mut().for_each(Lane::cut);
+            self.streams.iter_mut().for_each(StreamSender::cut);
         }
-        let (lanes, ramp) = (&mut self.lanes, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(lanes, ramp, frame, Return::Refused));
-        tx.withdraw(|frame| take_back(lanes, ramp, frame, Return::Withdrawn));
+        let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
+        tx.take_refused(|frame| take_back(streams, ramp, frame, Return::Refused));
+        tx.withdraw(|frame| take_back(streams, ramp, frame, Return::Withdrawn));
         SenderOutcome {
             streams: self
-                .lanes
+                .streams
                 .iter()
-                .map(|lane| lane.outcome(self.by_count))
+                .map(|stream| stream.outcome(self.by_count))
                 .collect(),
             ramp_frames: self.ramp_submitted - self.ramp_returned,
             largest_catch_up_frames: self.largest_catch_up,
@@ -469,11 +478,11 @@ impl Sender {
     /// Counts so far; frames in flight are taken for not offered yet.
     pub(crate) fn progress(&self, in_flight: usize) -> Progress {
         let mut progress = Progress::default();
-        for lane in &self.lanes {
-            progress.offered_frames += lane.offered_frames();
-            progress.offered_octets += lane.offered_octets();
-            progress.refused_frames += lane.refused_frames();
-            progress.unsent_frames += lane.skipped_frames();
+        for stream in &self.streams {
+            progress.offered_frames += stream.offered_frames();
+            progress.offered_octets += stream.offered_octets();
+            progress.refused_frames += stream.refused_frames();
+            progress.unsent_frames += stream.skipped_frames();
         }
         progress.offered_frames = progress.offered_frames.saturating_sub(in_flight as u64);
         progress.ramp_frames = self.ramp_submitted - self.ramp_returned;
@@ -481,18 +490,21 @@ impl Sender {
     }
 }
 
-/// Deals the worker's part of the count out to the lanes with a schedule. What is left to be counted
-/// while sending, where lanes have none, is returned.
-fn share_count(lanes: &mut [Lane], spec: &SenderSpec) -> u64 {
+/// Deals the worker's part of the count out to the streams with a schedule. What is left to be counted
+/// while sending, where streams have none, is returned.
+fn share_count(streams: &mut [StreamSender], spec: &SenderSpec) -> u64 {
     let Some(count) = spec.count else {
         return u64::MAX;
     };
     let (worker, workers) = (u64::from(spec.worker), u64::from(spec.workers));
     let share = count / workers + u64::from(worker < count % workers);
-    if !lanes.iter().all(Lane::is_paced) {
+    if !streams.iter().all(StreamSender::is_paced) {
         return share;
     }
-    let mut pacers: Vec<_> = lanes.iter_mut().filter_map(Lane::pacer_mut).collect();
+    let mut pacers: Vec<_> = streams
+        .iter_mut()
+        .filter_map(StreamSender::pacer_mut)
+        .collect();
     share_out(&mut pacers, share);
     u64::MAX
 }
@@ -501,22 +513,24 @@ fn share_count(lanes: &mut [Lane], spec: &SenderSpec) -> u64 {
 /// up.
 #[inline]
 fn fill_due<T: TxQueue, C: Clock>(
-    lanes: &mut [Lane],
+    streams: &mut [StreamSender],
     batch: &mut Batch<'_, T, C>,
     elapsed_ns: u64,
 ) -> u64 {
     let mut late = 0;
-    lanes.iter_mut().for_each(|lane| lane.give_up(elapsed_ns));
+    streams
+        .iter_mut()
+        .for_each(|stream| stream.give_up(elapsed_ns));
     while batch.filled < batch.room {
-        let Some((lane, until_ns)) = earliest(lanes) else {
+        let Some((stream, until_ns)) = earliest(streams) else {
             break;
         };
-        if lane.due() > elapsed_ns {
+        if stream.due() > elapsed_ns {
             break;
         }
         let before = batch.filled;
-        lane.fill(batch, until_ns.min(elapsed_ns));
-        late += if lane.counts_as_catch_up() {
+        stream.fill(batch, until_ns.min(elapsed_ns));
+        late += if stream.counts_as_catch_up() {
             (batch.filled - before) as u64
         } else {
             0
@@ -525,31 +539,35 @@ fn fill_due<T: TxQueue, C: Clock>(
     late
 }
 
-/// The lane whose frame is due first, and until when it stays the first.
+/// The stream whose frame is due first, and until when it stays the first.
 #[inline]
-fn earliest(lanes: &mut [Lane]) -> Option<(&mut Lane, u64)> {
+fn earliest(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
     let (mut first, mut due, mut second) = (None, u64::MAX, u64::MAX);
-    for (i, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.is_paced()) {
-        if lane.due() < due {
-            (first, second, due) = (Some(i), due, lane.due());
+    for (i, stream) in streams
+        .iter()
+        .enumerate()
+        .filter(|(_, stream)| stream.is_paced())
+    {
+        if stream.due() < due {
+            (first, second, due) = (Some(i), due, stream.due());
         } else {
-            second = second.min(lane.due());
+            second = second.min(stream.due());
         }
     }
-    first.map(|i| (&mut lanes[i], second))
+    first.map(|i| (&mut streams[i], second))
 }
 
-/// Fills the rest of the batch from the next lane at full speed. Returns whose turn comes then.
+/// Fills the rest of the batch from the next stream at full speed. Returns whose turn comes then.
 #[inline]
 fn fill_free<T: TxQueue, C: Clock>(
-    lanes: &mut [Lane],
+    streams: &mut [StreamSender],
     batch: &mut Batch<'_, T, C>,
     turn: usize,
 ) -> usize {
-    for i in 0..lanes.len() {
-        let at = (turn + i) % lanes.len();
-        if !lanes[at].is_paced() && !lanes[at].is_done() {
-            lanes[at].fill(batch, 0);
+    for i in 0..streams.len() {
+        let at = (turn + i) % streams.len();
+        if !streams[at].is_paced() && !streams[at].is_done() {
+            streams[at].fill(batch, 0);
             return at + 1;
         }
     }
@@ -559,16 +577,16 @@ fn fill_free<T: TxQueue, C: Clock>(
 /// Finds out whose frame came back. Without a tag only its length or content can tell, which leaves
 /// the sum right if not always the stream.
 #[cold]
-fn take_back(lanes: &mut [Lane], ramp_frames: &mut u64, frame: &[u8], how: Return) {
-    let claimed = lanes
+fn take_back(streams: &mut [StreamSender], ramp_frames: &mut u64, frame: &[u8], how: Return) {
+    let claimed = streams
         .iter_mut()
-        .find_map(|lane| lane.claims(frame).map(|claim| (lane, claim)));
+        .find_map(|stream| stream.claims(frame).map(|claim| (stream, claim)));
     match claimed {
         Some((_, Claim::Ramp)) => *ramp_frames += 1,
-        Some((lane, Claim::Flow(flow))) => lane.take_back(flow, frame.len(), how),
+        Some((stream, Claim::Flow(flow))) => stream.take_back(flow, frame.len(), how),
         None => {
-            if let Some(lane) = lanes.iter_mut().find(|lane| lane.may_own(frame)) {
-                lane.take_back(0, frame.len(), how);
+            if let Some(stream) = streams.iter_mut().find(|stream| stream.may_own(frame)) {
+                stream.take_back(0, frame.len(), how);
             }
         }
     }

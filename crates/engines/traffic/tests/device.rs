@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use wb_model::device::{Defaults, Delay, DeviceConfig, Entry, Flags, Interface};
 use wb_model::units::Mac;
+use wb_pktgen_device::{Start, Walker};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue, memory};
 use wb_traffic::{
-    Clock, Control, DeviceHandle, DeviceOutcome, DeviceTurn, VirtualClock, device_lane, run_devices,
+    Clock, Control, DeviceHandle, DeviceOutcome, DeviceTurn, VirtualClock, device_sender,
+    run_devices,
 };
-use wb_walk::{Start, Walker};
 use wb_wire::PktgenTag;
 
 const START_NS: u64 = 1_000_000;
@@ -69,9 +70,9 @@ impl Lab {
         }
     }
 
-    fn lane(&mut self, config: DeviceConfig) -> Box<dyn DeviceTurn + Send> {
+    fn sender(&mut self, config: DeviceConfig) -> Box<dyn DeviceTurn + Send> {
         let pair = self.near.take().unwrap();
-        device_lane(
+        device_sender(
             pair,
             walker(config),
             Arc::clone(&self.handle),
@@ -85,8 +86,8 @@ impl Lab {
         let clock = Eventful::new(&self.clock, events, &self.handle, &self.link);
         let pair = self.near.take().unwrap();
         let handle = Arc::clone(&self.handle);
-        let lane = device_lane(pair, walker(config), handle, clock.clone());
-        let outcome = run_devices(vec![lane], &control, &clock).remove(0);
+        let sender = device_sender(pair, walker(config), handle, clock.clone());
+        let outcome = run_devices(vec![sender], &control, &clock).remove(0);
         assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
         assert!(self.handle.ended());
         check(&outcome);
@@ -300,16 +301,16 @@ fn a_rate_that_is_no_whole_delay_is_exact() {
 fn devices_of_a_worker_have_their_turns() {
     let clock = VirtualClock::ticking(TICK_NS);
     let mut labs: Vec<Lab> = (0..3).map(|_| Lab::new(&clock, |_| ())).collect();
-    let lanes = vec![
-        labs[0].lane(config(|c| c.count = 6400)),
-        labs[1].lane(config(|c| c.count = 6400)),
-        labs[2].lane(config(|c| {
+    let senders = vec![
+        labs[0].sender(config(|c| c.count = 6400)),
+        labs[1].sender(config(|c| c.count = 6400)),
+        labs[2].sender(config(|c| {
             c.count = 5;
             c.delay = Delay::whole(1000);
         })),
     ];
     let control = control(3);
-    let outcomes = run_devices(lanes, &control, &clock);
+    let outcomes = run_devices(senders, &control, &clock);
     assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
     let offered: Vec<u64> = outcomes.iter().map(|o| o.offered_frames).collect();
     assert_eq!(offered, [6400, 6400, 5]);
@@ -350,9 +351,9 @@ fn a_device_stopped_before_its_start_sends_nothing() {
     let mut lab = self::lab();
     let control = control(1);
     control.stop.store(true, Ordering::Relaxed);
-    let lane = lab.lane(config(|c| c.count = 0));
+    let sender = lab.sender(config(|c| c.count = 0));
     assert_eq!(
-        run_devices(vec![lane], &control, &lab.clock)[0].offered_frames,
+        run_devices(vec![sender], &control, &lab.clock)[0].offered_frames,
         0
     );
 }
@@ -564,12 +565,12 @@ fn late_calls_are_made_up_and_the_schedule_stays() {
         }
     }
     let mut lab = lab();
-    let lane = lab.lane(config(|c| {
+    let sender = lab.sender(config(|c| {
         c.count = 15;
         c.delay = Delay::whole(1_000_000);
     }));
     let clock = Stalling(lab.clock.clone(), false.into());
-    let outcome = run_devices(vec![lane], &control(1), &clock).remove(0);
+    let outcome = run_devices(vec![sender], &control(1), &clock).remove(0);
     check(&outcome);
     assert_eq!(outcome.largest_catch_up_frames, 4);
     let times: Vec<u64> = lab
@@ -620,19 +621,19 @@ fn refused_frames_are_made_up_by_later_ones() {
     let mut lab = Lab::new(&VirtualClock::ticking(TICK_NS), |o| {
         (o.depth, o.drop_when_full) = (256, true);
     });
-    let lane = lab.lane(config(|c| (c.count, c.burst) = (1001, 4)));
+    let sender = lab.sender(config(|c| (c.count, c.burst) = (1001, 4)));
     let mut arrived = Vec::new();
     let control = control(1);
-    let mut lane = lane;
+    let mut sender = sender;
     let mut turns = 0;
-    while lane.turn(&control) != wb_traffic::Next::Done {
+    while sender.turn(&control) != wb_traffic::Next::Done {
         turns += 1;
         if turns % 5 == 0 {
             arrived.extend(lab.numbers());
         }
     }
     arrived.extend(lab.numbers());
-    let outcome = lane.finish();
+    let outcome = sender.finish();
     check(&outcome);
     assert!(outcome.refused_frames > 0);
     let progress = outcome.walker.progress();
@@ -755,7 +756,7 @@ fn progress_is_shown_while_the_device_runs() {
     }
     let mut lab = lab();
     let handle = Arc::clone(&lab.handle);
-    let lane = lab.lane(config(|c| {
+    let sender = lab.sender(config(|c| {
         c.count = 5;
         c.imix = vec![Entry {
             size: 80,
@@ -763,7 +764,7 @@ fn progress_is_shown_while_the_device_runs() {
         }];
         c.delay = Delay::whole(50_000_000);
     }));
-    let outcome = run_devices(vec![lane], &control(1), &Looking(&lab.clock, &handle));
+    let outcome = run_devices(vec![sender], &control(1), &Looking(&lab.clock, &handle));
     assert_eq!(outcome[0].offered_frames, 5);
 }
 
@@ -783,8 +784,8 @@ fn a_worker_that_panics_leaves_nobody_waiting() {
     let mut lab = lab();
     let control = control(1);
     let clock = Panicking(START_NS + 100, VirtualClock::ticking(TICK_NS));
-    let lane = lab.lane(config(|c| c.delay = Delay::whole(1_000_000)));
-    let run = std::panic::AssertUnwindSafe(|| run_devices(vec![lane], &control, &clock));
+    let sender = lab.sender(config(|c| c.delay = Delay::whole(1_000_000)));
+    let run = std::panic::AssertUnwindSafe(|| run_devices(vec![sender], &control, &clock));
     assert!(std::panic::catch_unwind(run).is_err());
     assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
     assert!(lab.handle.ended());
@@ -907,8 +908,8 @@ fn frames_that_come_back_late_are_made_up_too() {
             sent: Arc::clone(&sent),
         };
         let walker = walker(config(|c| c.count = count));
-        let lane = device_lane(pair, walker, Arc::clone(&lab.handle), clock.clone());
-        let outcome = run_devices(vec![lane], &control(1), &clock).remove(0);
+        let sender = device_sender(pair, walker, Arc::clone(&lab.handle), clock.clone());
+        let outcome = run_devices(vec![sender], &control(1), &clock).remove(0);
         check(&outcome);
         let numbers = sent.lock().unwrap();
         assert_eq!(outcome.walker.progress().sofar, count);
@@ -961,14 +962,14 @@ proptest! {
                 (o.depth, o.batch, o.drop_when_full) = (depth, batch, drops);
             }))
             .collect();
-        let lanes: Vec<_> =
-            labs.iter_mut().zip(&configs).map(|(lab, c)| lab.lane(c.clone())).collect();
-        let control = control(lanes.len());
-        let mut arrived = vec![0; lanes.len()];
+        let senders: Vec<_> =
+            labs.iter_mut().zip(&configs).map(|(lab, c)| lab.sender(c.clone())).collect();
+        let control = control(senders.len());
+        let mut arrived = vec![0; senders.len()];
         let mut turns = 0;
-        for (i, mut lane) in lanes.into_iter().enumerate() {
+        for (i, mut sender) in senders.into_iter().enumerate() {
             let mut stopped = false;
-            while lane.turn(&control) != wb_traffic::Next::Done {
+            while sender.turn(&control) != wb_traffic::Next::Done {
                 turns += 1;
                 if turns % every == 0 {
                     arrived[i] += labs[i].arrived().len() as u64;
@@ -980,7 +981,7 @@ proptest! {
                 prop_assert!(turns < 4_000_000);
             }
             arrived[i] += labs[i].arrived().len() as u64;
-            let outcome = lane.finish();
+            let outcome = sender.finish();
             check(&outcome);
             let progress = outcome.walker.progress();
             prop_assert_eq!(progress.sofar, arrived[i]);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wb_model::device::{Defaults, Delay, DeviceConfig, Interface, JitterRule, Mode, TimeForm};
+use wb_pktgen_device::{Start, Walker};
 use wb_port::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
 };
 use wb_traffic::{
     Clock, Control, DeviceHandle, VirtualClock, WatchHandle, WatchOutcome, WatchSettings,
-    device_lane, run_devices, run_watcher,
+    device_sender, run_devices, run_watcher,
 };
-use wb_walk::{Start, Walker};
 
 /// A pair whose receiving half shows a list of frames, in batches, and then ends.
 struct Film {
@@ -120,7 +120,7 @@ fn film(form: TimeForm, times: &[(u64, u64)], change: impl FnOnce(&mut DeviceCon
     let frames = times
         .iter()
         .map(|(mono_ns, after_ns)| {
-            let time = wb_walk::Time {
+            let time = wb_pktgen_device::Time {
                 wall_ns: WALL_NS + mono_ns,
                 mono_ns: *mono_ns,
             };
@@ -158,7 +158,8 @@ fn times_of_both_forms_give_the_same_row() {
         let outcome = watch(film(form, &FOUR, |_| ()), everything());
         let row = outcome.row;
         assert_eq!((row.packets, row.bytes, row.work_us()), (4, 240, 7));
-        let figures = |s: &wb_walk::Sample| (s.average(), s.variance(), s.max, s.min, s.samples);
+        let figures =
+            |s: &wb_pktgen_device::Sample| (s.average(), s.variance(), s.max, s.min, s.samples);
         assert_eq!(
             figures(&row.inter_arrival),
             (2500, 3_166_666, 5000, 1000, 3)
@@ -388,7 +389,7 @@ impl QueuePair for Collecting {
 fn put(tx: &mut memory::MemoryTx, walker: &mut Walker, packets: usize) {
     assert_eq!(tx.lend(packets), packets);
     for i in 0..packets {
-        let (frame, _) = walker.next(wb_walk::Time::default()).unwrap();
+        let (frame, _) = walker.next(wb_pktgen_device::Time::default()).unwrap();
         let slot = tx.slot(i);
         slot.bytes[..frame.len()].copy_from_slice(&frame);
         *slot.len = frame.len() as u32;
@@ -471,7 +472,7 @@ fn a_watcher_in_its_thread_sees_all_that_devices_send() {
         (c.count, c.burst) = (20_001, 3);
         c.delay = Delay::whole(100);
     });
-    let lane = device_lane(
+    let sender = device_sender(
         near.queues.remove(0),
         walker,
         Arc::clone(&device),
@@ -480,7 +481,7 @@ fn a_watcher_in_its_thread_sees_all_that_devices_send() {
     let control = Control::new();
     control.senders_running.store(1, Ordering::Relaxed);
     control.start_at_mono_ns.store(0, Ordering::Relaxed);
-    let sent = run_devices(vec![lane], &control, &Real(epoch)).remove(0);
+    let sent = run_devices(vec![sender], &control, &Real(epoch)).remove(0);
     handle.stop();
     let seen = watcher.join().unwrap();
     assert_eq!((sent.offered_frames, seen.row.packets), (20_001, 20_001));

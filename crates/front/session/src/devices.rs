@@ -17,11 +17,11 @@ use wb_model::{
     JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
 };
+use wb_pktgen_device::{Start, Walker};
 use wb_port::QueuePair;
 use wb_traffic::{
-    Control, CounterValues, DeviceTurn, WatchOutcome, device_lane, run_devices, run_watcher,
+    Control, CounterValues, DeviceTurn, WatchOutcome, device_sender, run_devices, run_watcher,
 };
-use wb_walk::{Start, Walker};
 use wb_xdp::consume::Consumer;
 
 pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSettings};
@@ -404,7 +404,7 @@ impl OnQueue for Put {
     type Output = Box<dyn DeviceTurn + Send>;
 
     fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output {
-        device_lane(pair, self.walker, self.handle, SystemClock)
+        device_sender(pair, self.walker, self.handle, SystemClock)
     }
 }
 

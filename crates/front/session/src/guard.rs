@@ -15,8 +15,8 @@ use wb_model::{
     reach::{OUTSIDE, Reach, free_ranges, is_free, is_free_range},
     vary::Field,
 };
+use wb_pktgen_device::Walker;
 use wb_traffic::Recording;
-use wb_walk::Walker;
 use wb_wire::{
     AddrSet, Arp, ArpOperation, Label, MacAddr, Network, Stack, Transport, Udp, ethertype,
 };
@@ -129,7 +129,7 @@ impl Guard {
         })
     }
 
-    /// Whether an answer of a port's presence may leave. What neighbours tell each other of their
+    /// Whether an answer of the neighbour responder may leave. What neighbours tell each other of their
     /// addresses stays on the link.
     pub(crate) fn may_answer(self, frame: &[u8]) -> bool {
         self.consent

@@ -2,7 +2,7 @@
 //!
 //! In their account every connection has its place.
 //!
-//! **Who answers neighbours.** On a wire it is the attendant on a socket of its own; workers answer
+//! **Who answers neighbours.** On a wire it is the neighbour responder on a socket of its own; workers answer
 //! only where there is no wire (memory).
 //!
 //! **How answers find their worker.** A client worker opens only connections whose client port
@@ -30,10 +30,10 @@ use crate::{
     Environment, StartError,
     guard::{Guard, Source},
     load::{run::Loads, steering::Asked},
+    neighbour_responder::{Known, Path, Question, resolve},
     neighbours::{control_socket, next_hops, one_of},
     ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     prepare::Opening,
-    presence::{Known, Path, Question, resolve},
     sharing,
 };
 
@@ -288,8 +288,8 @@ fn specs(
                 )
             })?;
             if port.wire.is_some() {
-                // The attendant does.
-                spec.presence.addresses = AddrSet::default();
+                // The neighbour responder does.
+                spec.responder.addresses = AddrSet::default();
                 spec.config.answered = guard.answered();
             }
             Ok(if endless { spec.until_stopped() } else { spec })

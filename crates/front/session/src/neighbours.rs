@@ -15,11 +15,11 @@ use crate::{
     StartError,
     guard::Guard,
     load,
+    neighbour_responder::{ResponderThread, customary_router, start_responder},
     ports::OpenPort,
-    presence::{Attendant, attend, customary_router},
 };
 
-/// Who may know the way from an address of a port to another, best first.
+/// Next hops that may know the way from an address of a port to another, best first.
 pub(crate) fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) -> Vec<IpAddr> {
     let same = |gateway: &IpAddr| gateway.is_ipv6() == source.is_ipv6();
     if let Some(gateway) = port.plan.gateway.filter(same) {
@@ -28,9 +28,9 @@ pub(crate) fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) ->
     let mut hops = vec![destination];
     if let Some(wire) = &port.wire
         && !wire.host_addresses.is_empty()
-        && let Ok(Some(way)) = wire.netlink.way_to(destination)
-        && way.interface == wire.interface.index
-        && let Some(gateway) = way.gateway
+        && let Ok(Some(route)) = wire.netlink.route_to(destination)
+        && route.interface == wire.interface.index
+        && let Some(gateway) = route.gateway
     {
         hops.push(gateway);
     }
@@ -104,11 +104,11 @@ pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, S
 }
 
 /// Somebody who answers neighbours at each port.
-pub(crate) fn attend_all<'a>(
+pub(crate) fn start_responders<'a>(
     plan: &Plan,
     ports: impl Iterator<Item = &'a OpenPort>,
-) -> Result<Vec<Attendant>, StartError> {
-    let mut attendants = Vec::new();
+) -> Result<Vec<ResponderThread>, StartError> {
+    let mut responders = Vec::new();
     let mut attended = BTreeSet::new();
     for port in ports {
         // One for all who use it.
@@ -136,8 +136,14 @@ pub(crate) fn attend_all<'a>(
         if !addresses.is_empty() {
             let guard = Guard::of(plan);
             let mac = port.facts.mac;
-            attendants.push(attend(socket, mac, addresses, guard, &port.plan.name)?);
+            responders.push(start_responder(
+                socket,
+                mac,
+                addresses,
+                guard,
+                &port.plan.name,
+            )?);
         }
     }
-    Ok(attendants)
+    Ok(responders)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use wb_model::{JobKind, Plan, plan::PortPlan};
+use wb_pktgen_device::Walker;
 use wb_port::memory::Registry;
-use wb_walk::Walker;
 
 use crate::{
     Signals, StartError,
@@ -12,7 +12,7 @@ use crate::{
     devices::{self, Devices},
     engine::Engine,
     load,
-    neighbours::attend_all,
+    neighbours::start_responders,
     ports::{OpenPort, Sharing},
     probes::Probes,
     run::Prepared,
@@ -127,13 +127,13 @@ pub fn prepare(
     let streams = traffic::open(&plan, &mut opening)?;
     let loads = load::open(&plan, &mut opening)?;
     let attended = streams.ports.iter().chain(&loads);
-    let attendants = attend_all(&plan, attended)?;
+    let responders = start_responders(&plan, attended)?;
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let mut prepared = Prepared {
         devices: Vec::new(),
         watches: Vec::new(),
         addresses: Vec::new(),
-        _attendants: attendants,
+        _responders: responders,
         neighbours: BTreeMap::new(),
         warnings: Vec::new(),
         signals: environment.signals.clone(),

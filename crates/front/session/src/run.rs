@@ -18,9 +18,8 @@ use crate::{
     Signals, StartError,
     devices::WatchQueue,
     engine::{DeviceCounters, Ended, Engine, Launch, Observer, Request, Sample, State, Stop, View},
-    ports,
-    presence::Attendant,
-    report,
+    neighbour_responder::ResponderThread,
+    ports, report,
 };
 
 /// How often the controlling thread looks at signals and engines.
@@ -81,7 +80,7 @@ pub struct Prepared {
     /// In the order in which they fill the common part of snapshots and report.
     pub(crate) engines: Vec<Box<dyn Engine>>,
     /// They answer for as long as this lives.
-    pub(crate) _attendants: Vec<Attendant>,
+    pub(crate) _responders: Vec<ResponderThread>,
     /// Who answered at which hardware address, by port.
     pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) devices: Vec<Arc<DeviceHandle>>,
@@ -154,7 +153,7 @@ impl Prepared {
             engine.begin(start_ns);
         }
         observer.started();
-        let mut course = Course {
+        let mut state = RunState {
             start_ns,
             end: End::Completed,
             works: self.engines.iter().any(|e| !e.only_listens()),
@@ -162,7 +161,7 @@ impl Prepared {
             requests: self.signals.requests(),
             next_view: start_ns + self.plan.interval.as_nanos(),
         };
-        while !self.turn(&mut course, &faulted, observer) {
+        while !self.turn(&mut state, &faulted, observer) {
             std::thread::sleep(POLL_INTERVAL);
         }
         let broken = self
@@ -173,14 +172,14 @@ impl Prepared {
                 first.or(broken)
             });
         if let Some(text) = broken {
-            course.end = End::Fault(text);
+            state.end = End::Fault(text);
         }
         if let Some(mut view) = self.view(monotonic_ns()) {
             view.snapshot.phase = Phase::Done;
             view.done = true;
             observer.view(&view);
         }
-        Ok(self.finish(course, started_wall_ns, before, offset))
+        Ok(self.finish(state, started_wall_ns, before, offset))
     }
 
     /// Starts the workers of all engines; those that listen before those that send.
@@ -209,26 +208,26 @@ impl Prepared {
     /// Looks at everything once. Returns whether all is over.
     fn turn(
         &mut self,
-        course: &mut Course,
+        state: &mut RunState,
         faulted: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> bool {
         let now = monotonic_ns();
-        if course.end == End::Completed {
+        if state.end == End::Completed {
             if let Some(signal) = self.signals.interrupted() {
-                course.end = End::Signal(signal);
+                state.end = End::Signal(signal);
             } else if faulted.load(Ordering::Acquire) {
-                course.end = End::Fault(String::new());
+                state.end = End::Fault(String::new());
             }
-            if course.end != End::Completed {
-                self.stop(Stop::Drain, !course.works);
+            if state.end != End::Completed {
+                self.stop(Stop::Drain, !state.works);
             }
         }
         if self.signals.hurry() {
             self.stop(Stop::Now, true);
             self.stop(Stop::Now, false);
         }
-        let asked = self.pass_on(course, now);
+        let asked = self.pass_on(state, now);
         let mut all_over = true;
         let mut work_over = true;
         for engine in &mut self.engines {
@@ -236,22 +235,22 @@ impl Prepared {
             all_over &= over;
             work_over &= over || engine.only_listens();
         }
-        if course.works && work_over {
+        if state.works && work_over {
             // What was sent last is still on its way.
-            let since = *course.works_until.get_or_insert(now);
+            let since = *state.works_until.get_or_insert(now);
             if now.saturating_sub(since) >= RESIDUE_NS {
                 self.stop(Stop::Drain, true);
             }
         }
         self.tell_news(observer);
-        if now >= course.next_view || asked {
+        if now >= state.next_view || asked {
             if let Some(mut view) = self.view(now) {
                 view.asked = asked;
                 observer.view(&view);
             }
             let interval = self.plan.interval.as_nanos();
-            while course.next_view <= now {
-                course.next_view += interval;
+            while state.next_view <= now {
+                state.next_view += interval;
             }
         }
         all_over
@@ -266,9 +265,9 @@ impl Prepared {
     }
 
     /// Passes on what was asked for by signals. Returns whether the counts were.
-    fn pass_on(&mut self, course: &mut Course, now: u64) -> bool {
+    fn pass_on(&mut self, state: &mut RunState, now: u64) -> bool {
         let asked = self.signals.requests();
-        let changed = |at: usize| asked[at] != course.requests[at];
+        let changed = |at: usize| asked[at] != state.requests[at];
         let requests = [(1, Request::Flush), (2, Request::NextFile)];
         for (_, request) in requests.into_iter().filter(|(at, _)| changed(*at)) {
             self.engines
@@ -276,7 +275,7 @@ impl Prepared {
                 .for_each(|e| e.request(request, now));
         }
         let counts = changed(0);
-        course.requests = asked;
+        state.requests = asked;
         counts
     }
 
@@ -305,15 +304,15 @@ impl Prepared {
 
     fn finish(
         mut self,
-        course: Course,
+        state: RunState,
         started_wall_ns: u64,
         before: BTreeMap<String, DeviceCounters>,
         offset: ClockOffset,
     ) -> Finished {
         let offset_after = wall_minus_monotonic();
         let ended = Ended {
-            end: course.end,
-            elapsed_ns: monotonic_ns().saturating_sub(course.start_ns),
+            end: state.end,
+            elapsed_ns: monotonic_ns().saturating_sub(state.start_ns),
             clock_step_ns: clock_step(offset, offset_after),
             clock_error_ns: offset.error_ns.max(offset_after.error_ns),
             before,
@@ -335,7 +334,7 @@ impl Prepared {
 }
 
 /// A run between its start and its end.
-struct Course {
+struct RunState {
     start_ns: u64,
     end: End,
     /// Whether there is anything that does more than listen.

@@ -473,9 +473,9 @@ impl MachineHost {
         let address: std::net::SocketAddr = server.parse().ok()?;
         let known = self.known();
         let netlink = known.netlink.as_ref()?;
-        let way = netlink.way_to(address.ip()).ok()??;
+        let route = netlink.route_to(address.ip()).ok()??;
         let links = netlink.links().ok()?;
-        let interface = links.into_iter().find(|l| l.index == way.interface)?.name;
+        let interface = links.into_iter().find(|l| l.index == route.interface)?.name;
         let speed = Namespace::current()
             .and_then(|n| Ethtool::open(&n))
             .and_then(|ethtool| ethtool.speed(&interface))

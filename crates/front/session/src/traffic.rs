@@ -34,8 +34,8 @@ mod resolve;
 
 pub(crate) use resolve::vlans_of;
 
-/// One way of one job.
-struct Way {
+/// One direction of a job: streams and the ports they go between.
+struct Direction {
     job: usize,
     name: String,
     tx: Option<usize>,
@@ -60,7 +60,7 @@ pub(crate) struct Streams {
 /// Checks the streams of a plan against the machine and opens their ports.
 ///
 /// # Errors
-/// With the first thing that stands in the way; nothing is left open then.
+/// With the first thing that stands in the w; nothing is left open then.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
     checks::check_memory(plan)?;
@@ -138,9 +138,9 @@ struct WorkerSlot {
     port: usize,
     queue: u32,
     cpu: Option<u32>,
-    /// The way it sends for, as an index, if it does.
+    /// The direction it sends for, as an index, if it does.
     sends: Option<usize>,
-    /// The way it receives for, as an index, if it does.
+    /// The direction it receives for, as an index, if it does.
     receives: Option<usize>,
     shared: Arc<SharedCounters>,
     outcome: Option<WorkerOutcome>,
@@ -150,7 +150,7 @@ struct WorkerSlot {
 pub(crate) struct Traffic {
     plan: Plan,
     ports: Vec<OpenPort>,
-    ways: Vec<Way>,
+    directions: Vec<Direction>,
     slots: Vec<WorkerSlot>,
     control: Arc<Control>,
     workers: Workers<WorkerOutcome>,
@@ -170,11 +170,11 @@ impl Traffic {
         streams: Streams,
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
-        let ways = resolve::resolve_all(plan, &streams, opening)?;
+        let directions = resolve::resolve_all(plan, &streams, opening)?;
         Ok(Self {
             plan: plan.part(JobKind::Traffic),
             ports: streams.ports,
-            ways,
+            directions,
             slots: Vec::new(),
             control: Arc::new(Control::new()),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
@@ -195,11 +195,11 @@ fn planned_end_ns(run: &Traffic) -> Option<u64> {
     for job in run.jobs() {
         let length = job.duration.map(|d| d.as_nanos());
         let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
-            let way = run
-                .ways
+            let direction = run
+                .directions
                 .iter()
                 .find(|w| w.streams.iter().any(|s| s.pps.is_some()))?;
-            let pps: f64 = way
+            let pps: f64 = direction
                 .streams
                 .iter()
                 .filter_map(|s| s.pps)
@@ -228,14 +228,14 @@ fn drain_ns(run: &Traffic) -> u64 {
 
 fn sender_for(
     run: &Traffic,
-    way: &Way,
+    direction: &Direction,
     worker: u32,
     workers: u32,
     capacity: usize,
 ) -> Result<Sender, StartError> {
-    let job = &run.jobs()[way.job];
+    let job = &run.jobs()[direction.job];
     let spec = SenderSpec {
-        streams: way.streams.clone(),
+        streams: direction.streams.clone(),
         worker,
         workers,
         seed: run.plan.seed,
@@ -246,33 +246,34 @@ fn sender_for(
         catch_up_ns: job.catch_up.as_nanos(),
         departures: job.departures,
     };
-    Sender::new(&spec, capacity).map_err(|e| StartError::stream(way.name.clone(), e.to_string()))
+    Sender::new(&spec, capacity)
+        .map_err(|e| StartError::stream(direction.name.clone(), e.to_string()))
 }
 
-fn receiver_for(way: &Way, lanes: usize) -> Receiver {
-    let flows = if way.tx.is_some() {
+fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
+    let flows = if direction.tx.is_some() {
         FlowSpace::Planned {
-            first: way.first_flow,
-            count: way.flows,
+            first: direction.first_flow,
+            count: direction.flows,
         }
     } else {
         FlowSpace::Open { limit: 1 << 20 }
     };
-    let pktgen = way
+    let pktgen = direction
         .streams
         .iter()
         .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
     let spec = ReceiverSpec {
         flows,
-        untagged_is_ours: way.streams.iter().any(|s| !is_tagged(&s.stream)),
-        recordings: way
+        untagged_is_ours: direction.streams.iter().any(|s| !is_tagged(&s.stream)),
+        recordings: direction
             .streams
             .iter()
             .filter_map(|s| s.replay.clone())
             .collect(),
         // Who only receives takes either form of the tag.
-        pktgen_flow: match way.tx {
-            Some(_) => pktgen.map(|s| s.first_flow - way.first_flow),
+        pktgen_flow: match direction.tx {
+            Some(_) => pktgen.map(|s| s.first_flow - direction.first_flow),
             None => Some(PKTGEN_FLOW),
         },
     };
@@ -307,16 +308,16 @@ impl Traffic {
         for (port, cpus) in cpus.iter().enumerate() {
             let queues = std::mem::take(&mut self.ports[port].queues);
             let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
-            let sends = self.ways.iter().position(|w| w.tx == Some(port));
-            let receives = self.ways.iter().position(|w| w.rx == Some(port));
+            let sends = self.directions.iter().position(|w| w.tx == Some(port));
+            let receives = self.directions.iter().position(|w| w.rx == Some(port));
             for (queue, mut pair) in (0..).zip(queues) {
                 let capacity = pair.frame_capacity();
                 let sender = sends
-                    .map(|w| sender_for(self, &self.ways[w], queue, count, capacity))
+                    .map(|w| sender_for(self, &self.directions[w], queue, count, capacity))
                     .transpose()?;
                 let lanes = pair.lanes();
-                let receiver = receives.map(|w| receiver_for(&self.ways[w], lanes));
-                if receives.is_some_and(|w| self.ways[w].tx.is_some()) {
+                let receiver = receives.map(|w| receiver_for(&self.directions[w], lanes));
+                if receives.is_some_and(|w| self.directions[w].tx.is_some()) {
                     pair.discard_stale();
                 }
                 work.push((pair, Worker { sender, receiver }));
@@ -490,7 +491,10 @@ impl Live {
             whole_ns,
             sends: run.slots.iter().any(|s| s.sends.is_some()),
             receives: run.slots.iter().any(|s| s.receives.is_some()),
-            both: run.ways.iter().all(|w| w.tx.is_some() && w.rx.is_some()),
+            both: run
+                .directions
+                .iter()
+                .all(|w| w.tx.is_some() && w.rx.is_some()),
             last: CounterValues::default(),
             last_ns: start_ns,
         }

@@ -297,7 +297,7 @@ fn unexpected(
         "[0] = 1",
     ];
     // A name is looked up each time; a long expression of names must not take minutes.
-    const PATIENCE: Duration = Duration::from_millis(500);
+    const TIMEOUT: Duration = Duration::from_millis(500);
     if !message.contains("syntax error") {
         return None;
     }
@@ -329,7 +329,7 @@ fn unexpected(
             let end = expression.trim_end().len();
             return Some(tokens.get(count).cloned().unwrap_or(end..end));
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return None;
         }
     }

@@ -58,17 +58,17 @@ impl Netlink {
     pub fn way_out(&self, name: &str) -> Result<Option<WayOut>> {
         let world = World::around(self, name)?;
         let family = world.family(Reach::Wire)?;
-        for (place, at) in world.places.iter().enumerate() {
+        for (view, at) in world.views.iter().enumerate() {
             let members: BTreeMap<u32, &str> = family
                 .iter()
-                .filter(|(there, _)| *there == place)
+                .filter(|(there, _)| *there == view)
                 .filter_map(|(_, index)| Some((*index, at.link(*index)?.name.as_str())))
                 .collect();
             if members.is_empty() {
                 continue;
             }
             if let Some((route, by)) = widest(&at.netlink.all_routes()?, &members) {
-                let interface = by.map(|index| match place {
+                let interface = by.map(|index| match view {
                     0 => members[&index].to_owned(),
                     _ => format!("{}/{}", at.namespace.name().unwrap_or("?"), members[&index]),
                 });
@@ -110,7 +110,7 @@ impl Netlink {
         }
         let world = World::around(self, name)?;
         if let Some(index) = link.master_index {
-            let master = world.places[0].link(index);
+            let master = world.views[0].link(index);
             let master = master.map_or_else(|| format!("interface {index}"), |m| m.name.clone());
             return Ok(Some(format!("{name} is a port of {master}")));
         }
@@ -118,10 +118,10 @@ impl Netlink {
             .family(Reach::Above)?
             .into_iter()
             .find(|at| *at != world.start);
-        Ok(upper.map(|(place, index)| {
-            let at = &world.places[place];
+        Ok(upper.map(|(view, index)| {
+            let at = &world.views[view];
             let upper = at.link(index).map_or("an interface", |l| &l.name);
-            match place {
+            match view {
                 0 => format!("{upper} is on {name}"),
                 _ => format!("{upper} in {} is on {name}", at.namespace.place()),
             }
@@ -168,7 +168,7 @@ fn widest<'a>(
     Some((widest, leaves(widest).flatten()))
 }
 
-/// An interface: the number of its place, and its own there.
+/// An interface: the number of its view, and its own there.
 type At = (usize, u32);
 
 /// How far to look.
@@ -181,13 +181,13 @@ enum Reach {
 }
 
 /// A namespace and what is in it.
-struct Place {
+struct NamespaceView {
     namespace: Namespace,
     netlink: Netlink,
     links: Vec<Link>,
 }
 
-impl Place {
+impl NamespaceView {
     fn look(namespace: Namespace) -> Result<Self> {
         let netlink = Netlink::open(&namespace)?;
         Ok(Self {
@@ -218,41 +218,41 @@ impl Place {
 
 /// All namespaces that can be spoken of; the first is the one that is asked about.
 struct World {
-    places: Vec<Place>,
+    views: Vec<NamespaceView>,
     start: At,
 }
 
 impl World {
     fn around(netlink: &Netlink, name: &str) -> Result<Self> {
-        let own = Place::look(netlink.namespace().clone())?;
+        let own = NamespaceView::look(netlink.namespace().clone())?;
         let start = (0, netlink.link(name)?.index);
-        let mut places = vec![own];
+        let mut views = vec![own];
         for candidate in candidates()? {
-            if places.iter().any(|p| p.namespace == candidate) {
+            if views.iter().any(|p| p.namespace == candidate) {
                 continue;
             }
-            match Place::look_again(candidate) {
-                Ok(place) => places.push(place),
+            match NamespaceView::look_again(candidate) {
+                Ok(view) => views.push(view),
                 // Nobody without the right to enter a namespace can be told what is in it; most have
                 // nothing to do with this one.
                 Err(error) if error.is_permission() => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { places, start })
+        Ok(Self { views, start })
     }
 
-    /// Where an interface is that a link of `place` knows by its number, and the namespace's if that
+    /// Where an interface is that a link of `view` knows by its number, and the namespace's if that
     /// is another one.
-    fn find(&self, place: usize, link: &Link) -> Result<Option<At>> {
+    fn find(&self, view: usize, link: &Link) -> Result<Option<At>> {
         let Some(index) = link.peer_index else {
             return Ok(None);
         };
         let Some(id) = link.peer_netnsid else {
-            return Ok(Some((place, index)));
+            return Ok(Some((view, index)));
         };
-        for (other, there) in self.places.iter().enumerate() {
-            if other != place && self.places[place].netlink.id_of(&there.namespace)? == Some(id) {
+        for (other, there) in self.views.iter().enumerate() {
+            if other != view && self.views[view].netlink.id_of(&there.namespace)? == Some(id) {
                 return Ok(Some((other, index)));
             }
         }
@@ -261,8 +261,8 @@ impl World {
 
     /// The interface and its kin.
     fn family(&self, reach: Reach) -> Result<BTreeSet<At>> {
-        let links: Vec<&[Link]> = self.places.iter().map(|place| &*place.links).collect();
-        let find = |place: usize, link: &Link| self.find(place, link);
+        let links: Vec<&[Link]> = self.views.iter().map(|view| &*view.links).collect();
+        let find = |view: usize, link: &Link| self.find(view, link);
         Graph {
             links: &links,
             find: &find,
@@ -271,7 +271,7 @@ impl World {
     }
 }
 
-/// All links, by place.
+/// All links, by namespace.
 struct Graph<'a> {
     links: &'a [&'a [Link]],
     /// The interface that a link names beside itself.
@@ -296,26 +296,26 @@ impl Graph<'_> {
     }
 
     fn next_to(&self, at: At, reach: Reach) -> Result<Vec<At>> {
-        let (place, index) = at;
-        let here = self.links[place];
+        let (view, index) = at;
+        let here = self.links[view];
         let link = self.link(at).ok_or_else(|| lost(index))?;
         let mut next = self.uppers(at)?;
         if reach == Reach::Above {
             return Ok(next);
         }
-        next.extend(link.master_index.map(|master| (place, master)));
+        next.extend(link.master_index.map(|master| (view, master)));
         // The members of a VRF have a routing table in common, and no wire.
         if link.kind != LinkKind::Other("vrf".into()) {
             let ports = here.iter().filter(|l| l.master_index == Some(index));
-            next.extend(ports.map(|l| (place, l.index)));
+            next.extend(ports.map(|l| (view, l.index)));
         }
         // Which ports of Open vSwitch meet is the switch's own business.
         let open_vswitch = LinkKind::Other("openvswitch".into());
         if link.kind == open_vswitch {
             let others = here.iter().filter(|l| l.kind == open_vswitch);
-            next.extend(others.map(|l| (place, l.index)));
+            next.extend(others.map(|l| (view, l.index)));
         }
-        match (is_a_wire(link), (self.find)(place, link)?) {
+        match (is_a_wire(link), (self.find)(view, link)?) {
             (false, Some(below)) => next.push(below),
             (false, None) if link.peer_index.is_some() => return Err(lost(index)),
             // The other end is another interface, and ends the wire unless it is a port of something.
@@ -331,13 +331,13 @@ impl Graph<'_> {
     /// What stands on an interface: its VLANs, MACVLANs and the like, in any namespace.
     fn uppers(&self, at: At) -> Result<Vec<At>> {
         let mut uppers = Vec::new();
-        for (place, there) in self.links.iter().enumerate() {
+        for (view, there) in self.links.iter().enumerate() {
             for link in there.iter() {
                 let may_be = link.peer_index == Some(at.1)
                     && !is_a_wire(link)
-                    && (place == at.0) == link.peer_netnsid.is_none();
-                if may_be && (self.find)(place, link)? == Some(at) {
-                    uppers.push((place, link.index));
+                    && (view == at.0) == link.peer_netnsid.is_none();
+                if may_be && (self.find)(view, link)? == Some(at) {
+                    uppers.push((view, link.index));
                 }
             }
         }
@@ -437,14 +437,14 @@ mod tests {
         }
     }
 
-    /// The numbers of the interface's kin, of places 0 and 1: those of 1 from 100 on.
+    /// The numbers of the interface's kin, of views 0 and 1: those of 1 from 100 on.
     fn kin(links: &[Link], elsewhere: &[Link], start: u32, reach: Reach) -> Result<Vec<u32>> {
         // Whoever is in another namespace than what it names has 1 as its number.
-        let find = |place: usize, link: &Link| {
+        let find = |view: usize, link: &Link| {
             let there = if link.peer_netnsid == Some(1) {
-                1 - place
+                1 - view
             } else {
-                place
+                view
             };
             Ok(link.peer_index.map(|index| (there, index)))
         };
@@ -453,7 +453,7 @@ mod tests {
             find: &find,
         };
         let found = graph.family((0, start), reach)?;
-        let number = |(place, index): (usize, u32)| index + 100 * place as u32;
+        let number = |(view, index): (usize, u32)| index + 100 * view as u32;
         Ok(found
             .into_iter()
             .map(number)

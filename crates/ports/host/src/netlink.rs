@@ -23,7 +23,7 @@ use crate::netns::{Namespace, in_namespace};
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// The kernel answers while it is asked, but waits for other changes to links before.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the network configuration of one namespace.
 ///
@@ -97,7 +97,7 @@ impl Netlink {
             // know neither still give the number.
             let _ = socket.set_ext_ack(true);
             let _ = socket.set_cap_ack(true);
-            set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+            set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
             Ok(socket)
         };
         let socket = if namespace.is_current() {
@@ -208,7 +208,10 @@ impl Netlink {
                 // With a time limit the kernel does not take the call up again itself.
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let what = format!("the kernel did not answer within {} s", PATIENCE.as_secs());
+                    let what = format!(
+                        "the kernel did not answer within {} s",
+                        ANSWER_TIMEOUT.as_secs()
+                    );
                     return Err(io::Error::new(io::ErrorKind::TimedOut, what));
                 }
                 Err(e) => return Err(e),

@@ -25,9 +25,9 @@ pub struct Route {
     pub table: u32,
 }
 
-/// The way a packet to one destination takes.
+/// How the kernel would route a packet to one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ResolvedRoute {
     /// The index of the interface it leaves by.
     pub interface: u32,
     /// The router it is handed to; absent where the destination is on the link.
@@ -117,11 +117,11 @@ impl Netlink {
             .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
     }
 
-    /// The way a packet to `destination` would take now; nothing where there is none.
+    /// How a packet to `destination` would be routed now; `None` where there is no route.
     ///
     /// # Errors
     /// When the kernel refuses for another reason than having no route.
-    pub fn way_to(&self, destination: IpAddr) -> Result<Option<Way>> {
+    pub fn route_to(&self, destination: IpAddr) -> Result<Option<ResolvedRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
@@ -133,10 +133,12 @@ impl Netlink {
             Err(r) if matches!(r.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
                 return Ok(None);
             }
-            Err(refusal) => return Err(refusal.on("look up", format!("the way to {destination}"))),
+            Err(refusal) => {
+                return Err(refusal.on("look up", format!("the route to {destination}")));
+            }
         };
         Ok(answers.iter().find_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => way(message),
+            RouteNetlinkMessage::NewRoute(message) => resolved(message),
             _ => None,
         }))
     }
@@ -176,7 +178,7 @@ fn read(message: &RouteMessage, any: IpAddr) -> Option<Route> {
     })
 }
 
-fn way(message: &RouteMessage) -> Option<Way> {
+fn resolved(message: &RouteMessage) -> Option<ResolvedRoute> {
     let interface = message
         .attributes
         .iter()
@@ -191,7 +193,7 @@ fn way(message: &RouteMessage) -> Option<Way> {
             RouteAttribute::PrefSource(address) => ip(address),
             _ => None,
         });
-    Some(Way {
+    Some(ResolvedRoute {
         interface,
         gateway: gateway(&message.attributes),
         source,

@@ -196,7 +196,7 @@ fn addresses_routes_and_neighbours() {
     assert!(text.contains("2001:2::1/64 scope global nodad"), "{text}");
 
     assert!(at_a.way_out("a0").unwrap().is_none());
-    assert_eq!(at_a.way_to(ip("203.0.113.1")).unwrap(), None);
+    assert_eq!(at_a.route_to(ip("203.0.113.1")).unwrap(), None);
     at_a.add_route(ip("0.0.0.0"), 0, Some(ip("198.18.0.2")), None)
         .unwrap();
     at_a.add_route(ip("198.19.0.0"), 16, Some(ip("198.18.0.3")), Some("a0"))
@@ -221,10 +221,10 @@ fn addresses_routes_and_neighbours() {
         ("198.18.0.77", None, "198.18.0.1"),
         ("2001:2:1::9", Some("2001:2::2"), "2001:2::1"),
     ] {
-        let way = at_a.way_to(ip(destination)).unwrap().unwrap();
-        assert_eq!(way.interface, index);
+        let route = at_a.route_to(ip(destination)).unwrap().unwrap();
+        assert_eq!(route.interface, index);
         assert_eq!(
-            (way.gateway, way.source),
+            (route.gateway, route.source),
             (gateway.map(ip), Some(ip(source))),
             "{destination}"
         );

@@ -4,7 +4,7 @@
 // answers them, and leaves all others to whoever comes next. Packet sockets have seen a frame by
 // the time it comes here.
 //
-// Which frames these are is said by `wb_walk::sighting`; consume.rs tests that both agree.
+// Which frames these are is said by `wb_pktgen_device::classify_pktgen`; consume.rs tests that both agree.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -1,4 +1,4 @@
-//! Keeps the packet generator's frames from the host: those that `wb_walk::sighting` counts are
+//! Keeps the packet generator's frames from the host: those that `wb_pktgen_device::classify_pktgen` counts are
 //! dropped behind the packet sockets, all others pass on.
 //!
 //! The host then neither answers them (a closed UDP port would, with ICMP) nor gives them to its
@@ -322,7 +322,7 @@ mod with_bpf {
             verdicts.with(|is_consumed| {
                 let tally = [Cell::new(0), Cell::new(0)];
                 let law = |frame: Vec<u8>| {
-                    let counts = wb_walk::sighting(&frame).is_some();
+                    let counts = wb_pktgen_device::classify_pktgen(&frame).is_some();
                     tally[usize::from(counts)].update(|n| n + 1);
                     prop_assert_eq!(is_consumed(&frame), counts);
                     Ok(())
@@ -353,7 +353,7 @@ mod with_bpf {
                     assert!(!is_consumed(&frame));
                     frame.extend(MAGIC);
                     assert!(is_consumed(&frame), "{tags} tags");
-                    assert!(wb_walk::sighting(&frame).is_some());
+                    assert!(wb_pktgen_device::classify_pktgen(&frame).is_some());
                     frame.pop();
                     assert!(!is_consumed(&frame), "{tags} tags, cut");
                 }

@@ -20,14 +20,14 @@ struct EthtoolValue {
 }
 
 /// A device that resets itself is back after one to six seconds, by what it negotiates.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for a carrier, but no longer than [`PATIENCE`]; says whether there is one.
+/// Waits for a carrier, but no longer than [`CARRIER_TIMEOUT`]; says whether there is one.
 pub(crate) fn comes_back(may_carry: impl Fn() -> bool, mut sleep: impl FnMut(Duration)) -> bool {
     let mut waited = Duration::ZERO;
     while !may_carry() {
-        if waited >= PATIENCE {
+        if waited >= CARRIER_TIMEOUT {
             return false;
         }
         sleep(PAUSE);
@@ -91,7 +91,7 @@ mod tests {
             let may_carry = || asked.replace(asked.get() + 1) >= down_for;
             let came = comes_back(may_carry, |time| slept.set(slept.get() + time));
             assert_eq!(came, comes, "{down_for}");
-            let wanted = (PAUSE * down_for).min(PATIENCE);
+            let wanted = (PAUSE * down_for).min(CARRIER_TIMEOUT);
             assert_eq!(slept.get(), wanted, "{down_for}");
         }
     }

@@ -128,7 +128,7 @@ enum Attempt {
 /// A port of ours that was closed a moment ago may still have its program attached: a child of
 /// that process holds a copy of the link from its fork to its exec.
 #[cfg(feature = "bpf")]
-const DETACH_PATIENCE: Duration = Duration::from_millis(300);
+const DETACH_TIMEOUT: Duration = Duration::from_millis(300);
 #[cfg(feature = "bpf")]
 const DETACH_PAUSE: Duration = Duration::from_millis(10);
 
@@ -150,7 +150,7 @@ fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>,
         let Some(id) = abilities.attached else {
             return Ok(attempts);
         };
-        if start.elapsed() > DETACH_PATIENCE {
+        if start.elapsed() > DETACH_TIMEOUT {
             return Err(program::occupied(interface, Some(id)).error);
         }
         thread::sleep(DETACH_PAUSE);
@@ -287,7 +287,7 @@ impl Attempt {
         if carried && self != Self::Bare && !link::comes_back(|| link.may_carry(), thread::sleep) {
             facts.warnings.push(format!(
                 "the link has been down since the XDP program was attached, for {} s",
-                link::PATIENCE.as_secs()
+                link::CARRIER_TIMEOUT.as_secs()
             ));
         }
         Ok(XdpPort {

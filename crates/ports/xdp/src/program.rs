@@ -101,7 +101,7 @@ pub(crate) struct Gate {
 }
 
 /// Longer than the kernel works on a batch of frames.
-const BATCH_PATIENCE: Duration = Duration::from_millis(10);
+const BATCH_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl Gate {
     /// From now on the kernel gets the frames of `queue`. What had passed the program before is in
@@ -138,7 +138,7 @@ fn wait_for_batches() {
     let result = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
     if result != 0 {
         // Some kernels (nohz_full) and sandboxes refuse.
-        std::thread::sleep(BATCH_PATIENCE);
+        std::thread::sleep(BATCH_TIMEOUT);
     }
 }
 

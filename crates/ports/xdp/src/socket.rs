@@ -29,7 +29,7 @@ use crate::umem::{self, Area};
 
 /// The pool of a closed socket is freed by a kernel worker; for some 200 ms the queue still counts
 /// as taken. Any other holder would keep it for longer, so trying for one second is enough.
-const BIND_PATIENCE: Duration = Duration::from_secs(1);
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
 /// The kernel wants a fill ring even where nothing is received.
@@ -223,7 +223,7 @@ fn bind_first(
     loop {
         match bind(socket, &address) {
             Ok(()) => return Ok(()),
-            Err(Errno::BUSY) if start.elapsed() < BIND_PATIENCE => std::thread::sleep(BIND_PAUSE),
+            Err(Errno::BUSY) if start.elapsed() < BIND_TIMEOUT => std::thread::sleep(BIND_PAUSE),
             Err(cause) => return Err(fault::bind(interface, queue, zero_copy, cause)),
         }
     }

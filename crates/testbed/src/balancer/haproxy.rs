@@ -18,7 +18,7 @@ use crate::{LabState, Process, Result, TestbedError, state};
 /// Where its counters are, seen from within its node.
 const COUNTERS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8404);
 /// How long it may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where `haproxy` is.
 pub(super) fn program() -> Result<PathBuf> {
@@ -62,8 +62,11 @@ pub(super) fn start(
             // Not waited for by its handle: it is meant to live on.
             return Ok(process);
         }
-        if begin.elapsed() > PATIENCE {
-            break format!("haproxy does not listen after {} s", PATIENCE.as_secs());
+        if begin.elapsed() > START_TIMEOUT {
+            break format!(
+                "haproxy does not listen after {} s",
+                START_TIMEOUT.as_secs()
+            );
         }
         thread::sleep(Duration::from_millis(10));
     };

@@ -12,7 +12,7 @@ use wb_port::{Interface, PortError, QueuePair};
 
 use super::counters::Slot;
 use super::direction::{Direction, IDLE};
-use super::patience::{self, Patience};
+use super::wake_tuning::{self, WakeTuning};
 use crate::state::{self, LabState};
 use crate::{End, Result, TestbedError, process};
 
@@ -50,7 +50,7 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     let all = impairment.all;
     let direction = |from, to, treated, number| {
         let (from, to) = (receiver(from)?, sender(to)?);
-        Direction::new(from, to, treated, all, slot(number)?, Patience::new(cpus)).map_err(input)
+        Direction::new(from, to, treated, all, slot(number)?, WakeTuning::new(cpus)).map_err(input)
     };
     let there = direction(da, db, &there, 0)?;
     let back = direction(db, da, &back, 1)?;
@@ -137,7 +137,7 @@ where
     T: QueuePair + 'static,
 {
     let work = move || {
-        patience::settle();
+        wake_tuning::settle();
         loop {
             if let Err(error) = direction.round() {
                 // Nobody listens any more when the other direction ended first.

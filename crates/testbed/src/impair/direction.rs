@@ -9,8 +9,8 @@ use wb_port::{PortError, QueuePair, RxFrame, RxQueue, TxQueue};
 use wb_wire::find_tag;
 
 use super::counters::{DirectionCounters, Slot};
-use super::patience::Patience;
 use super::pool::{Handle, Pool};
+use super::wake_tuning::WakeTuning;
 
 /// Frames taken in between two looks at what is to leave.
 const BATCH: usize = 64;
@@ -47,7 +47,7 @@ pub(super) struct Direction<R, T> {
     offset: ClockOffset,
     offset_ns: u64,
     sent_ns: u64,
-    patience: Patience,
+    tuning: WakeTuning,
 }
 
 impl<R: QueuePair, T: QueuePair> Direction<R, T> {
@@ -57,7 +57,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         impairment: &Impairment,
         all: bool,
         slot: Slot,
-        patience: Patience,
+        tuning: WakeTuning,
     ) -> Result<Self, InvalidImpairment> {
         let now = clock::monotonic_ns();
         Ok(Self {
@@ -74,7 +74,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             offset: clock::wall_minus_monotonic(),
             offset_ns: now,
             sent_ns: 0,
-            patience,
+            tuning,
         })
     }
 
@@ -88,7 +88,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         if now - self.published_ns >= PUBLISH_NS {
             self.publish(now);
         }
-        self.patience.rest(now);
+        self.tuning.rest(now);
         if came == BATCH {
             return Ok(false);
         }
@@ -142,7 +142,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
     fn let_leave(&mut self, now: u64) {
         // Departures made together are early by half their time or late by half of it, so that
         // the median delay is what was asked.
-        let quantum_ns = self.patience.quantum_ns;
+        let quantum_ns = self.tuning.quantum_ns;
         let ahead_ns = if self.shortest_ns >= quantum_ns {
             quantum_ns / 2
         } else {
@@ -219,15 +219,15 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         };
         // What comes from now on leaves no sooner than this: until then nobody has to look.
         let blind_ns = self.shortest_ns.min(LOOK_NS);
-        if blind_ns >= self.patience.quantum_ns.max(SHORT_NS) {
-            let together_ns = self.sent_ns + self.patience.quantum_ns;
-            self.patience
+        if blind_ns >= self.tuning.quantum_ns.max(SHORT_NS) {
+            let together_ns = self.sent_ns + self.tuning.quantum_ns;
+            self.tuning
                 .sleep_until(due_ns.min(now + blind_ns).max(together_ns), now);
             return Ok(false);
         }
         // Frames may come that leave at once.
-        let alarm_ns = self.patience.alarm(due_ns);
-        if alarm_ns > now + self.patience.spin_ns {
+        let alarm_ns = self.tuning.alarm(due_ns);
+        if alarm_ns > now + self.tuning.spin_ns {
             self.wait_for_frames(Duration::from_nanos(alarm_ns - now))?;
         }
         Ok(false)
@@ -236,7 +236,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
     fn wait_for_frames(&mut self, at_most: Duration) -> Result<bool, PortError> {
         let before = clock::monotonic_ns();
         let came = self.rx.rx().wait(at_most)?;
-        self.patience.note_sleep(clock::monotonic_ns() - before);
+        self.tuning.note_sleep(clock::monotonic_ns() - before);
         Ok(came)
     }
 }

@@ -7,8 +7,8 @@ mod config;
 mod counters;
 mod device;
 mod direction;
-mod patience;
 mod pool;
+mod wake_tuning;
 
 pub use config::{ImpairOptions, Loss};
 pub use counters::{DeviceCounters, DirectionCounters};

@@ -1,14 +1,14 @@
 //! The receiver: commands, counters per CPU, and what its file says.
 //!
-//! Knows neither ports nor clocks: whoever receives looks for packets with [`sighting`] and tells
+//! Knows neither ports nor clocks: whoever receives looks for packets with [`classify_pktgen`] and tells
 //! each [`Row::arrival`] (of its own CPU, in its own worker) or [`Receiver::arrival`].
 
 mod display;
 
 use std::collections::BTreeMap;
 
-use wb_walk::Time;
-pub use wb_walk::{JitterRule, Mode, Row, Sample, Sighting, sighting};
+use wb_pktgen_device::Time;
+pub use wb_pktgen_device::{JitterRule, Mode, PktgenFrame, Row, Sample, classify_pktgen};
 use wb_wire::PktgenTag;
 
 /// Whose receiver it is.

@@ -2,7 +2,7 @@
 
 use wb_pcapng::{Block, Statistics};
 
-use super::{Files, Place};
+use super::{FileSlot, Files};
 use crate::encode::Encoding;
 use crate::held::{Open, confirm};
 use crate::names::Names;
@@ -25,10 +25,10 @@ impl Files {
             None => Output::standard(self.opening)?,
             Some(names) => {
                 let path = names.next(self.rotation.begin_ns(stamp_ns));
-                self.way.retention.forget(&path);
+                self.pipe.retention.forget(&path);
                 loop {
                     match Output::create(&path, self.opening) {
-                        Err(error) if error.is_full() && self.way.retention.make_room() => {}
+                        Err(error) if error.is_full() && self.pipe.retention.make_room() => {}
                         opened => break opened?,
                     }
                 }
@@ -38,8 +38,8 @@ impl Files {
         self.outcome.path = Some(output.path().to_owned());
         self.outcome.files += 1;
         self.outcome.direct_files += u64::from(output.is_direct());
-        self.way.retention.keep_free(|| output.free_bytes());
-        if let Err(error) = self.way.put(&mut output, &self.header, false, gives_up) {
+        self.pipe.retention.keep_free(|| output.free_bytes());
+        if let Err(error) = self.pipe.put(&mut output, &self.header, false, gives_up) {
             output.cut(0);
             self.outcome.file_octets += output.len();
             return Err(error);
@@ -51,7 +51,7 @@ impl Files {
             ..self.rotation.fill(stamp_ns)
         };
         file.hold(file.output.len(), 0, 0);
-        self.way.settle(&mut file.output)?;
+        self.pipe.settle(&mut file.output)?;
         confirm(&mut file, &mut self.outcome);
         Ok(file)
     }
@@ -59,7 +59,7 @@ impl Files {
     /// Begins the next file, then closes this one, or leaves it open for frames that are late.
     pub(super) fn rotate<C: Clock>(
         &mut self,
-        place: Place,
+        slot: FileSlot,
         stamp_ns: u64,
         control: &CaptureControl,
         clock: &C,
@@ -75,11 +75,11 @@ impl Files {
         }
         let next = match self.begin(stamp_ns, &|| control.hurried()) {
             Ok(next) => next,
-            Err(error) => return self.fail(error, place, control, clock),
+            Err(error) => return self.fail(error, slot, control, clock),
         };
-        let last = match place {
-            Place::Current => self.current.replace(next),
-            Place::Late(index) => self
+        let last = match slot {
+            FileSlot::Current => self.current.replace(next),
+            FileSlot::Late(index) => self
                 .late
                 .get_mut(index)
                 .map(|file| std::mem::replace(file, next)),
@@ -146,10 +146,10 @@ impl Files {
                     let _ = listener.send(finished.path.clone());
                 }
                 let open = usize::from(self.current.is_some()) + self.late.len();
-                self.way.retention.put(finished, open);
+                self.pipe.retention.put(finished, open);
             }
             Ok(_) => {}
-            Err(error) => self.fail(error, Place::Current, control, clock),
+            Err(error) => self.fail(error, FileSlot::Current, control, clock),
         }
     }
 
@@ -164,7 +164,7 @@ impl Files {
 
     fn put_end(&mut self, file: &mut Open, control: &CaptureControl) -> Result<(), OutputError> {
         let len_before = file.output.len();
-        let put = self.way.put_end(&mut file.output, || control.hurried());
+        let put = self.pipe.put_end(&mut file.output, || control.hurried());
         self.outcome.file_octets += file.output.len() - len_before;
         put
     }
@@ -179,7 +179,7 @@ impl Files {
             .and_then(|()| self.put_statistics(&mut file, control, clock));
         self.current = Some(file);
         if let Err(error) = result {
-            self.fail(error, Place::Current, control, clock);
+            self.fail(error, FileSlot::Current, control, clock);
         }
     }
 
@@ -198,7 +198,7 @@ impl Files {
         self.append_statistics(clock.wall_ns(), &mut blocks);
         let len_before = file.output.len();
         let gives_up = || control.hurried();
-        let result = self.way.put(&mut file.output, &blocks, false, gives_up);
+        let result = self.pipe.put(&mut file.output, &blocks, false, gives_up);
         file.fill.bytes += blocks.len() as u64;
         self.outcome.file_octets += file.output.len() - len_before;
         self.scratch = blocks;
@@ -233,13 +233,13 @@ impl Files {
     pub(super) fn fail<C: Clock>(
         &mut self,
         error: OutputError,
-        place: Place,
+        slot: FileSlot,
         control: &CaptureControl,
         clock: &C,
     ) {
-        let failed = match place {
-            Place::Current => self.current.take(),
-            Place::Late(index) => self.late.remove(index),
+        let failed = match slot {
+            FileSlot::Current => self.current.take(),
+            FileSlot::Late(index) => self.late.remove(index),
         };
         self.give_up(error, failed, control, clock);
     }
@@ -264,13 +264,13 @@ impl Files {
                 if self.encoding == Encoding::Pcapng {
                     self.append_statistics(clock.wall_ns(), &mut blocks);
                 }
-                let put = self.way.put(&mut file.output, &blocks, true, || true);
+                let put = self.pipe.put(&mut file.output, &blocks, true, || true);
                 let end = file.output.len();
                 if put.is_err() {
                     file.output.cut(file.whole);
                 }
                 let whole = if put.is_ok() { end } else { file.whole };
-                if self.way.put_end(&mut file.output, || true).is_err() {
+                if self.pipe.put_end(&mut file.output, || true).is_err() {
                     file.output.cut(whole);
                 }
             }

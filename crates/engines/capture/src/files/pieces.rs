@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wb_model::capture::DirectWrites;
 
-use super::{Files, Place};
+use super::{FileSlot, Files};
 use crate::held::{Open, confirm};
 use crate::pool::Buffer;
 use crate::{CaptureControl, Clock};
@@ -25,22 +25,22 @@ struct Piece {
     /// Where in the buffer.
     place: Range<usize>,
     records: u64,
-    file: Place,
+    file: FileSlot,
 }
 
 impl Files {
-    fn open_file(&mut self, place: Place) -> Option<&mut Open> {
-        match place {
-            Place::Current => self.current.as_mut(),
-            Place::Late(index) => self.late.get_mut(index),
+    fn open_file(&mut self, slot: FileSlot) -> Option<&mut Open> {
+        match slot {
+            FileSlot::Current => self.current.as_mut(),
+            FileSlot::Late(index) => self.late.get_mut(index),
         }
     }
 
     /// The file that a frame of this stamp belongs to, if it is not the next one.
-    fn place_of(&self, stamp_ns: u64) -> Place {
+    fn file_of(&self, stamp_ns: u64) -> FileSlot {
         let of_its_time = |file: &Open| !file.fill.is_past(stamp_ns);
         let late = self.late.iter().position(of_its_time);
-        late.map_or(Place::Current, Place::Late)
+        late.map_or(FileSlot::Current, FileSlot::Late)
     }
 
     /// Whether a frame of this stamp is for no file that there may be.
@@ -60,7 +60,7 @@ impl Files {
         let mut piece = Piece {
             place: buffer.start..buffer.start,
             records: 0,
-            file: Place::Current,
+            file: FileSlot::Current,
         };
         if self.rotation.is_off() {
             if let Some(file) = &mut self.current {
@@ -75,11 +75,11 @@ impl Files {
             .encoding
             .first_record(&buffer.memory[piece.place.end..buffer.end])
         {
-            let of = self.place_of(record.stamp_ns);
+            let of = self.file_of(record.stamp_ns);
             let rotation = self.rotation;
             let is_full = |file: &mut Open| rotation.is_due(&file.fill, record);
             let due = self.open_file(of).is_some_and(is_full);
-            if due && of == Place::Current && self.is_over(record.stamp_ns) {
+            if due && of == FileSlot::Current && self.is_over(record.stamp_ns) {
                 let behind = piece.place.end + record.len;
                 let next = Piece {
                     place: behind..behind,
@@ -105,8 +105,8 @@ impl Files {
                 self.rotate(of, record.stamp_ns, control, clock);
             }
             let file = match of {
-                Place::Current => self.current.as_mut(),
-                Place::Late(index) => self.late.get_mut(index),
+                FileSlot::Current => self.current.as_mut(),
+                FileSlot::Late(index) => self.late.get_mut(index),
             };
             if let Some(file) = file {
                 self.rotation.add(record, &mut file.fill);
@@ -131,8 +131,8 @@ impl Files {
         let begin_ns = clock.monotonic_ns();
         let stores = self.buffers_are_scarce(begin_ns);
         let file = match piece.file {
-            Place::Current => self.current.as_mut(),
-            Place::Late(index) => self.late.get_mut(index),
+            FileSlot::Current => self.current.as_mut(),
+            FileSlot::Late(index) => self.late.get_mut(index),
         };
         let Some(file) = file else {
             self.outcome.not_written_frames += piece.records;
@@ -144,7 +144,7 @@ impl Files {
             false => (piece.place.start, 0),
         };
         let near = (near.0 - piece.place.start, near.1);
-        let mut result = self.way.put_records(
+        let mut result = self.pipe.put_records(
             &mut file.output,
             &mut buffer.memory,
             &mut piece.place,
@@ -152,14 +152,14 @@ impl Files {
             || control.hurried(),
         );
         if result.is_ok() && piece.place.len() < FEW {
-            result = self.way.settle(&mut file.output);
+            result = self.pipe.settle(&mut file.output);
         }
         let took_ns = clock.monotonic_ns().saturating_sub(begin_ns);
         self.outcome.file_octets += file.output.len() - len_before;
         let taken = file.output.len();
         // Where records are looked at one by one: what is before is in the file, or put as one.
         let (at, mut records) = match &result {
-            Ok(()) if self.way.compresses || file.output.in_file() == taken => {
+            Ok(()) if self.pipe.compresses || file.output.in_file() == taken => {
                 (taken, piece.records)
             }
             Ok(()) => (len_before + near.0 as u64, near.1),
@@ -167,7 +167,7 @@ impl Files {
         };
         file.hold(at, buffer.interface, records);
         // A block of a compressor is worth nothing without its end.
-        if at < taken && !self.way.compresses {
+        if at < taken && !self.pipe.compresses {
             let skipped = (at - len_before) as usize;
             let rest = &buffer.memory[piece.place.start + skipped..piece.place.end];
             records += file.hold_each(self.encoding.records(rest), at, buffer.interface);
@@ -194,7 +194,7 @@ impl Files {
 
     /// Whether there is no time to compress.
     fn buffers_are_scarce(&mut self, now_ns: u64) -> bool {
-        let Some(pool) = self.shared.pool.as_ref().filter(|_| self.way.compresses) else {
+        let Some(pool) = self.shared.pool.as_ref().filter(|_| self.pipe.compresses) else {
             return false;
         };
         if pool.free() * 4 >= pool.total() {
@@ -234,7 +234,7 @@ impl Files {
     fn look_for_room(&mut self) {
         self.room_looked_octets = self.outcome.file_octets;
         if let Some(file) = &self.current {
-            self.way.retention.keep_free(|| file.output.free_bytes());
+            self.pipe.retention.keep_free(|| file.output.free_bytes());
         }
     }
 }

@@ -44,7 +44,7 @@ fn workers_share_rate_and_ports() {
     assert_eq!(client(&spec(0)).tuples.total(), 4 * 64512 / 2);
     assert!(
         spec(0)
-            .presence
+            .responder
             .addresses
             .contains("198.18.0.3".parse().unwrap())
     );
@@ -140,7 +140,7 @@ fn each_worker_has_its_end_of_a_tunnel() {
     assert_eq!((tunnel.vni, tunnel.dst_mac), (7, MacAddr([4; 6])));
     // Fifty bytes less.
     assert_eq!((spec.config.mss, spec.config.longest_frame()), (1410, 1514));
-    let known = |address: &str| spec.presence.addresses.contains(address.parse().unwrap());
+    let known = |address: &str| spec.responder.addresses.contains(address.parse().unwrap());
     assert!(known("192.0.2.1") && known("192.0.2.2") && !known("198.18.0.1"));
 }
 

@@ -192,7 +192,7 @@ pub(crate) fn check(totals: &LoadTotals) {
         tx.submitted_frames,
         tx.sent_frames + tx.refused_frames + tx.withdrawn_frames
     );
-    let ours = totals.counters.tx_frames + totals.presence.arp_tx + totals.presence.icmp_tx;
+    let ours = totals.counters.tx_frames + totals.responder.arp_tx + totals.responder.icmp_tx;
     assert_eq!(tx.submitted_frames, ours);
 }
 

@@ -163,7 +163,7 @@ fn results_of(
     settings: Settings<'_>,
 ) -> Result<RemoteResults, SocketFailure> {
     let never = AtomicBool::new(false);
-    let patience = settings.patience;
+    let timeouts = settings.timeouts;
     if control.trouble().is_none()
         && asked.end
         && !asked.ends_by_data
@@ -179,14 +179,14 @@ fn results_of(
         control.receive("results", due.left(Duration::from_secs(1)), &never)
     } else if asked.early {
         let limit = if knows {
-            patience.wished
+            timeouts.wished
         } else {
-            patience.untold
+            timeouts.untold
         };
         control.receive("results", due.left(limit), &never)
     } else {
-        match control.receive("results", patience.answer, settings.stop) {
-            Err(Silence::Stopped) => control.receive("results", due.left(patience.wished), &never),
+        match control.receive("results", timeouts.answer, settings.stop) {
+            Err(Silence::Stopped) => control.receive("results", due.left(timeouts.wished), &never),
             other => other,
         }
     };

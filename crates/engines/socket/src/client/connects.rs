@@ -39,7 +39,7 @@ pub(super) struct Connects<'a> {
 
 /// A socket of ours that has a port.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct BoundSocket {
     pub(super) fd: OwnedFd,
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: u32,
@@ -53,7 +53,7 @@ fn is_taken(error: &io::Error) -> bool {
 
 impl Connects<'_> {
     /// A socket bound to the next port that is free.
-    pub(super) fn seat(&mut self) -> io::Result<Seat> {
+    pub(super) fn bind_next(&mut self) -> io::Result<BoundSocket> {
         let mut last = io::Error::from_raw_os_error(libc::EADDRINUSE);
         for _ in 0..self.walk.len() {
             let bind = endpoint(self.from, self.walk.advance(), self.scope);
@@ -72,7 +72,7 @@ impl Connects<'_> {
             });
             match opened {
                 Ok(opened) => {
-                    return Ok(Seat {
+                    return Ok(BoundSocket {
                         fd: opened.fd,
                         send_buffer: opened.send_buffer,
                         receive_buffer: opened.receive_buffer,
@@ -86,24 +86,24 @@ impl Connects<'_> {
         Err(last)
     }
 
-    /// Transactions until it is stopped, the limit is reached or one cannot be done. `seat` is the
+    /// Transactions until it is stopped, the limit is reached or one cannot be done. `bound` is the
     /// first connection's. Gives too what was in effect on the last connection.
     pub(super) fn run(
         &mut self,
-        seat: OwnedFd,
+        bound: OwnedFd,
         mut requester: Option<&mut Requester>,
         run: &mut Run<'_>,
     ) -> (Tally, Option<Effective>) {
         let mut tally = Tally::default();
         let mut last = None;
-        let mut seat = Some(seat);
+        let mut bound = Some(bound);
         let bytes = match self.role {
             Role::Crr => (self.job.request_size.into(), self.job.response_size.into()),
             _ => (0_u64, 0_u64),
         };
         while !run.stop.stopped() && self.limit.is_none_or(|limit| tally.transactions < limit) {
             let began = Instant::now();
-            match self.transaction(seat.take(), requester.as_deref_mut(), run, &mut last) {
+            match self.transaction(bound.take(), requester.as_deref_mut(), run, &mut last) {
                 Ok(()) => {}
                 Err(ended) => {
                     tally.ended = ended;
@@ -127,12 +127,12 @@ impl Connects<'_> {
 
     fn transaction(
         &mut self,
-        seat: Option<OwnedFd>,
+        bound: Option<OwnedFd>,
         requester: Option<&mut Requester>,
         run: &mut Run<'_>,
         last: &mut Option<Effective>,
     ) -> Result<(), Ended> {
-        let fd = self.connected(seat, run.stop)?;
+        let fd = self.connected(bound, run.stop)?;
         if last.is_none() {
             *last = Some(effective(fd.as_fd()));
         }
@@ -144,13 +144,13 @@ impl Connects<'_> {
     }
 
     /// A connection from the next port from which one can be made.
-    fn connected(&mut self, mut seat: Option<OwnedFd>, stop: &Stopper) -> Result<OwnedFd, Ended> {
+    fn connected(&mut self, mut bound: Option<OwnedFd>, stop: &Stopper) -> Result<OwnedFd, Ended> {
         let until = Instant::now() + LOOKING;
         loop {
-            let fd = match seat.take() {
+            let fd = match bound.take() {
                 Some(fd) => fd,
-                None => match self.seat() {
-                    Ok(seat) => seat.fd,
+                None => match self.bind_next() {
+                    Ok(bound) => bound.fd,
                     // The whole range is taken at this moment.
                     Err(error) if is_taken(&error) && Instant::now() < until => {
                         if stop.stopped() {
@@ -261,8 +261,8 @@ mod tests {
             counters: &counters,
             recorder: Some(&mut recorder),
         };
-        let seat = connects.seat().unwrap();
-        let (tally, last) = connects.run(seat.fd, None, &mut run);
+        let bound = connects.bind_next().unwrap();
+        let (tally, last) = connects.run(bound.fd, None, &mut run);
         assert!(matches!(tally.ended, Ended::Limit), "{:?}", tally.ended);
         assert_eq!((tally.transactions, counters.transactions()), (5, 5));
         assert_eq!(recorder.histogram().count(), 5);
@@ -296,8 +296,8 @@ mod tests {
             counters: &counters,
             recorder: None,
         };
-        let seat = connects.seat().unwrap();
-        let (tally, _) = connects.run(seat.fd, None, &mut run);
+        let bound = connects.bind_next().unwrap();
+        let (tally, _) = connects.run(bound.fd, None, &mut run);
         let errno = tally.failure().and_then(errno);
         assert_eq!((errno, tally.transactions), (Some(libc::ECONNREFUSED), 0));
     }

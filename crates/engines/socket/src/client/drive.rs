@@ -14,8 +14,8 @@ use wb_model::socket::{SocketFailure, SocketStage};
 use super::{
     connects::{Connects, ended},
     failure::{failure, system},
-    lane::{Gate, Lane, Phase},
     role::Role,
+    shared_stream::{Gate, Phase, SharedStream},
 };
 use crate::{
     flow::{
@@ -44,7 +44,7 @@ pub(super) enum Task<'a> {
 /// All that a thread needs.
 pub(super) struct Drive<'a> {
     pub(super) task: Task<'a>,
-    pub(super) lane: &'a Lane,
+    pub(super) stream: &'a SharedStream,
     pub(super) gate: &'a Gate,
     pub(super) host: &'a dyn Host,
     pub(super) cpu: Option<u32>,
@@ -124,9 +124,9 @@ impl<'a> Loop<'a> {
             Task::SendDatagrams(plan) => Self::SendDatagrams(DatagramSender::new(&plan)?),
             Task::ReceiveDatagrams(plan) => Self::ReceiveDatagrams(DatagramReceiver::new(&plan)?),
             Task::Request(plan) => Self::Request(Requester::new(&plan)?),
-            Task::Connect(connects, seat, plan) => {
+            Task::Connect(connects, bound, plan) => {
                 let requester = plan.as_ref().map(Requester::new).transpose()?;
-                Self::Connect(connects, Some(seat), requester)
+                Self::Connect(connects, Some(bound), requester)
             }
             Task::Look => Self::Look,
         })
@@ -136,20 +136,20 @@ impl<'a> Loop<'a> {
 impl Drive<'_> {
     /// Runs it. Never fails as a function: the outcome says what went wrong.
     pub(super) fn run(self) -> Outcome {
-        let lane = self.lane;
+        let stream = self.stream;
         let outcome = self.all();
         if outcome.failure.is_some() {
-            lane.failed.store(true, Ordering::Relaxed);
+            stream.failed.store(true, Ordering::Relaxed);
         }
-        lane.enter(Phase::Done);
+        stream.enter(Phase::Done);
         outcome
     }
 
     fn all(mut self) -> Outcome {
-        let (lane, gate) = (self.lane, self.gate);
+        let (stream, gate) = (self.stream, self.gate);
         let mut outcome = Outcome::new();
-        let looping = lane.run.enter();
-        let _draining = lane.drain.enter();
+        let looping = stream.run.enter();
+        let _draining = stream.drain.enter();
         if let Some(cpu) = self.cpu
             && let Err(why) = self.host.bind_cpu(cpu)
         {
@@ -168,29 +168,29 @@ impl Drive<'_> {
         if self.connect == Some(When::BeforeStart) && !self.connected(&mut outcome) {
             return outcome;
         }
-        lane.enter(Phase::Ready);
+        stream.enter(Phase::Ready);
         if !gate.pass() {
             return outcome;
         }
         outcome.began = Instant::now();
-        lane.enter(Phase::Begun);
+        stream.enter(Phase::Begun);
         if self.connect == Some(When::AfterStart) && !self.connected(&mut outcome) {
             outcome.looped = Instant::now();
             outcome.ended = outcome.looped;
             return outcome;
         }
         outcome.connected = true;
-        lane.enter(Phase::Moving);
+        stream.enter(Phase::Moving);
         self.moves(&mut work, &mut outcome);
         outcome.looped = Instant::now();
         self.judge(&mut outcome);
         if outcome.failure.is_some() {
-            lane.failed.store(true, Ordering::Relaxed);
+            stream.failed.store(true, Ordering::Relaxed);
         }
         // What still interrupts calls is told to end the tear-down.
         drop(looping);
-        lane.enter(Phase::Looped);
-        if let Some(socket) = &lane.socket {
+        stream.enter(Phase::Looped);
+        if let Some(socket) = &stream.socket {
             outcome.effective = Some(effective(socket.as_fd()));
             if outcome.failure.is_none() {
                 self.take_down(&mut work, socket.as_fd(), &mut outcome);
@@ -210,13 +210,13 @@ impl Drive<'_> {
 
     /// Whether the data socket is connected now. Told to end meanwhile is no failure.
     fn connected(&self, outcome: &mut Outcome) -> bool {
-        let Some(socket) = &self.lane.socket else {
+        let Some(socket) = &self.stream.socket else {
             return true;
         };
-        match connect(socket.as_fd(), self.to, &self.lane.run) {
+        match connect(socket.as_fd(), self.to, &self.stream.run) {
             Ok(()) => true,
             Err(error) => {
-                if let Ended::Failed(error) = ended(error, &self.lane.run) {
+                if let Ended::Failed(error) = ended(error, &self.stream.run) {
                     let what = format!("cannot connect the data to {}", self.to);
                     outcome.failure = Some(system(SocketStage::Data, &what, &error));
                 }
@@ -227,21 +227,21 @@ impl Drive<'_> {
 
     fn moves(&mut self, work: &mut Loop<'_>, outcome: &mut Outcome) {
         let mut run = Run {
-            stop: &self.lane.run,
-            counters: &self.lane.counters,
+            stop: &self.stream.run,
+            counters: &self.stream.counters,
             recorder: self.recorder.as_mut(),
         };
         let unconnected = self.connect.is_none().then_some(self.to);
-        let socket = self.lane.socket.as_ref().map(AsFd::as_fd);
+        let socket = self.stream.socket.as_ref().map(AsFd::as_fd);
         outcome.tally = match (work, socket) {
             (Loop::Send(sender), Some(fd)) => sender.run(fd, &mut run),
             (Loop::Receive(receiver), Some(fd)) => receiver.run(fd, &mut run),
             (Loop::SendDatagrams(sender), Some(fd)) => sender.run(fd, unconnected, &mut run),
             (Loop::ReceiveDatagrams(receiver), Some(fd)) => receiver.run(fd, &mut run),
             (Loop::Request(requester), Some(fd)) => requester.run(fd, unconnected, &mut run),
-            (Loop::Connect(connects, seat, requester), _) => {
-                let seat = seat.take().expect("a loop is run once");
-                let (tally, last) = connects.run(seat, requester.as_mut(), &mut run);
+            (Loop::Connect(connects, bound, requester), _) => {
+                let bound = bound.take().expect("a loop is run once");
+                let (tally, last) = connects.run(bound, requester.as_mut(), &mut run);
                 outcome.effective = last;
                 tally
             }
@@ -252,7 +252,7 @@ impl Drive<'_> {
     /// Tells a fault from an end.
     fn judge(&self, outcome: &mut Outcome) {
         let to = self.to;
-        outcome.failure = match (&outcome.tally.ended, self.lane.role) {
+        outcome.failure = match (&outcome.tally.ended, self.stream.role) {
             (Ended::Failed(error), role) => {
                 let doing = match role {
                     Role::Up => format!("sending to {to}"),
@@ -262,7 +262,7 @@ impl Drive<'_> {
                 };
                 Some(system(SocketStage::Data, &doing, error))
             }
-            (Ended::Eof, Role::Rr | Role::Crr) if !self.lane.run.stopped() => {
+            (Ended::Eof, Role::Rr | Role::Crr) if !self.stream.run.stopped() => {
                 let what = format!("{to} ended the data connection before its time");
                 Some(failure(SocketStage::Data, what))
             }
@@ -271,28 +271,28 @@ impl Drive<'_> {
     }
 
     fn take_down(&self, work: &mut Loop<'_>, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
-        let lane = self.lane;
-        let stop = &lane.drain;
+        let stream = self.stream;
+        let stop = &stream.drain;
         match work {
             Loop::Send(sender) => sender.settle(fd, stop, &mut outcome.tally),
             Loop::SendDatagrams(sender) => sender.settle(fd, stop, &mut outcome.tally),
             _ => {}
         }
-        if lane.abort.load(Ordering::Relaxed) {
+        if stream.abort.load(Ordering::Relaxed) {
             // What still comes is answered with a reset, so a server that would send on ends.
             let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
             return;
         }
         if self.connectionless {
-            if lane.role != Role::Down {
+            if stream.role != Role::Down {
                 end_datagrams(fd, self.connect.is_none().then_some(self.to));
             }
             return;
         }
         match finish(fd, stop) {
-            Ok(rest) if lane.role == Role::Down => outcome.tally.bytes_received += rest,
+            Ok(rest) if stream.role == Role::Down => outcome.tally.bytes_received += rest,
             Ok(_) => {}
-            Err(_) if lane.abort.load(Ordering::Relaxed) => {}
+            Err(_) if stream.abort.load(Ordering::Relaxed) => {}
             // A server that counts is satisfied before the last whole send is: the original closes on
             // what is left of it. Its results say what it took.
             Err(error) if is_reset(&error) && matches!(outcome.tally.ended, Ended::Limit) => {}

@@ -5,12 +5,12 @@ use std::time::Instant;
 use wb_measure::Histogram;
 use wb_model::socket::{SocketInterval, SocketIntervalStream};
 
-use super::{lane::Lane, role::Role, window::Reading};
+use super::{role::Role, shared_stream::SharedStream, window::Reading};
 use crate::summary::summary;
 
-/// Between two readings of all lanes.
+/// Between two readings of all streams.
 pub(super) struct Between<'a> {
-    pub(super) lanes: &'a [Lane],
+    pub(super) streams: &'a [SharedStream],
     pub(super) names: &'a [String],
     pub(super) begin: &'a [Reading],
     pub(super) end: &'a [Reading],
@@ -21,23 +21,23 @@ pub(super) struct Between<'a> {
 impl Between<'_> {
     /// The interval but for its place in time. `transactions`: they are what the test counts.
     pub(super) fn interval(&self, transactions: bool, latency: &Histogram) -> SocketInterval {
-        let streams: Vec<SocketIntervalStream> = (0..self.lanes.len())
+        let streams: Vec<SocketIntervalStream> = (0..self.streams.len())
             .map(|index| self.stream(index))
             .collect();
         // A load is no part of what is measured.
         let sum = |of: fn(&SocketIntervalStream) -> f64, role: Option<Role>| {
-            let chosen = self.lanes.iter().zip(&streams);
+            let chosen = self.streams.iter().zip(&streams);
             let mut chosen = chosen
-                .filter(|(lane, _)| !lane.load && role.is_none_or(|role| lane.role == role))
+                .filter(|(stream, _)| !stream.load && role.is_none_or(|role| stream.role == role))
                 .map(|(_, stream)| of(stream))
                 .peekable();
             chosen.peek().is_some().then(|| chosen.sum::<f64>())
         };
         let bps = |role| sum(|stream| stream.throughput_bps, role);
-        let foreground = self.lanes.iter().zip(&streams);
+        let foreground = self.streams.iter().zip(&streams);
         SocketInterval {
             units: foreground
-                .filter(|(lane, _)| !lane.load)
+                .filter(|(stream, _)| !stream.load)
                 .map(|(_, stream)| stream.units)
                 .sum(),
             throughput_bps: bps(None).filter(|_| !transactions).unwrap_or(0.0),
@@ -54,8 +54,8 @@ impl Between<'_> {
     }
 
     fn stream(&self, index: usize) -> SocketIntervalStream {
-        let (lane, begin, end) = (&self.lanes[index], &self.begin[index], &self.end[index]);
-        let role = lane.role;
+        let (stream, begin, end) = (&self.streams[index], &self.begin[index], &self.end[index]);
+        let role = stream.role;
         let per_second = |units: u64| match self.seconds > 0.0 {
             true => units as f64 / self.seconds,
             false => 0.0,
@@ -91,7 +91,8 @@ impl Between<'_> {
             retransmissions: sender.map(|_| more(Reading::retransmissions)),
             cwnd: sender.map(|tcp| tcp.cwnd),
             rtt_us: sender.map(|tcp| tcp.rtt_us),
-            datagrams: (lane.datagrams && role.is_stream()).then(|| more(|reading| reading.calls)),
+            datagrams: (stream.datagrams && role.is_stream())
+                .then(|| more(|reading| reading.calls)),
             lost: numbers
                 .map(|(begin, end)| end.missing.cast_signed() - begin.missing.cast_signed()),
             jitter_rfc3550_ns: numbers.and_then(|(_, end)| end.jitter_ns),

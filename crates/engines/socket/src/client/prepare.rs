@@ -77,9 +77,9 @@ pub(super) fn prepare(
             limit: None,
             server_closes: true,
         };
-        let seat = connects.seat().map_err(|error| refused(&error))?;
-        (socket, send_buffer, receive_buffer) = (seat.fd, seat.send_buffer, seat.receive_buffer);
-        warnings = seat.warnings;
+        let bound = connects.bind_next().map_err(|error| refused(&error))?;
+        (socket, send_buffer, receive_buffer) = (bound.fd, bound.send_buffer, bound.receive_buffer);
+        warnings = bound.warnings;
         walk = Some(connects.walk);
     } else {
         // Streams beside the first have the ports that follow.

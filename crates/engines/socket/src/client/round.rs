@@ -27,12 +27,12 @@ use super::{
     failure::{answer, failure},
     figures::Measured,
     grants::{Grants, grants},
-    lane::{Gate, Lane, Phase},
     prepare::{Prepared, Terms, prepare},
     request::{Ask, unspeakable},
     role::Role,
+    shared_stream::{Gate, Phase, SharedStream},
     target::{DataEnds, Target},
-    watch::{Patience, Watch, Watched},
+    watch::{Timeouts, Watch, Watched},
 };
 use crate::{
     agreement::Length,
@@ -50,7 +50,7 @@ pub(super) struct Settings<'a> {
     pub(super) host: &'a dyn Host,
     pub(super) stop: &'a AtomicBool,
     pub(super) target: &'a Target,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
 }
 
 /// One stream of a job, with its control connection.
@@ -220,7 +220,7 @@ fn agree(
         let kind = ask.classic().map(|test| test.kind());
         let ready = match &mut stream.control {
             Some(control) => {
-                let message = control.receive("response", settings.patience.answer, stop)?;
+                let message = control.receive("response", settings.timeouts.answer, stop)?;
                 RemoteReady::parse(&message, kind)
                     .map_err(|error| Silence::Failed(answer("response", &error)))?
             }
@@ -354,7 +354,7 @@ fn moving(
         (false, _) => job.options.connect_local.then_some(When::BeforeStart),
     };
     let tell_end: Vec<bool> = agreed.iter().map(|one| one.grants.end).collect();
-    let mut lanes = Vec::with_capacity(agreed.len());
+    let mut shared = Vec::with_capacity(agreed.len());
     let mut rest = Vec::with_capacity(agreed.len());
     for (stream, one) in streams.iter().zip(agreed) {
         let recorder = (turn.record && !stream.load).then(|| Recorder::new(turn.interim.is_some()));
@@ -371,15 +371,15 @@ fn moving(
         };
         let (task, socket) = one.prepared.task(job, terms);
         let kind = (stream.load, job.protocol.is_datagram());
-        lanes.push(Lane::new(stream.role, kind, socket, meter, &waker));
+        shared.push(SharedStream::new(stream.role, kind, socket, meter, &waker));
         rest.push((task, recorder, one.to));
     }
     thread::scope(|scope| {
-        let mut handles = Vec::with_capacity(lanes.len());
-        for (lane, (task, recorder, to)) in lanes.iter().zip(rest) {
+        let mut handles = Vec::with_capacity(shared.len());
+        for (stream, (task, recorder, to)) in shared.iter().zip(rest) {
             let drive = Drive {
                 task,
-                lane,
+                stream,
                 gate: &gate,
                 host: settings.host,
                 cpu: job.local.cpu,
@@ -390,17 +390,17 @@ fn moving(
             };
             handles.push(scope.spawn(move || drive.run()));
         }
-        let ready = all_ready(settings, streams, &lanes, &waker);
+        let ready = all_ready(settings, streams, &shared, &waker);
         let go = ready.is_ok();
         let start = Instant::now();
         gate.open(go);
         if !go {
-            for lane in &lanes {
-                lane.run.stop();
+            for stream in &shared {
+                stream.run.stop();
             }
         }
         let watched = Watch {
-            lanes: &lanes,
+            streams: &shared,
             names: &round.names,
             controls: streams
                 .iter_mut()
@@ -414,7 +414,7 @@ fn moving(
             interim: turn.interim,
             stop: settings.stop,
             waker: &waker,
-            patience: settings.patience,
+            timeouts: settings.timeouts,
             live: SocketLive {
                 job: settings.place.index,
                 jobs: settings.place.count,
@@ -444,17 +444,17 @@ fn moving(
 fn all_ready(
     settings: Settings<'_>,
     streams: &mut [Stream],
-    lanes: &[Lane],
+    shared: &[SharedStream],
     waker: &Waker,
 ) -> Result<(), Silence> {
-    let until = Instant::now() + settings.patience.answer;
+    let until = Instant::now() + settings.timeouts.answer;
     loop {
         look_around(settings.stop, streams)?;
-        if lanes.iter().any(|lane| lane.phase() == Phase::Done) {
+        if shared.iter().any(|stream| stream.phase() == Phase::Done) {
             // Its outcome says why.
             return Err(Silence::Stopped);
         }
-        if lanes.iter().all(|lane| lane.phase() == Phase::Ready) {
+        if shared.iter().all(|stream| stream.phase() == Phase::Ready) {
             return Ok(());
         }
         if Instant::now() > until {

@@ -21,7 +21,7 @@ use wb_model::{
     units::Span,
 };
 
-use super::{JobPlace, run_patiently, watch::Patience};
+use super::{JobPlace, run_with_timeouts, watch::Timeouts};
 use crate::{
     host::{CpuTimes, Host, Resolved},
     server::Server,
@@ -181,13 +181,13 @@ fn run(job: &SocketJob) -> SocketJobReport {
         count: 1,
         seed: u64::from(std::process::id()),
     };
-    run_patiently(
+    run_with_timeouts(
         job,
         place,
         &Machine,
         &stop,
         &mut |_| {},
-        Patience::default(),
+        Timeouts::default(),
     )
 }
 
@@ -510,7 +510,7 @@ fn a_wish_ends_it_with_results() {
             let stop = AtomicBool::new(false);
             let mut ticks = 0;
             let place = JobPlace::default();
-            let report = run_patiently(
+            let report = run_with_timeouts(
                 &job,
                 place,
                 &Machine,
@@ -520,7 +520,7 @@ fn a_wish_ends_it_with_results() {
                     assert!(live.interval_s > 0.0);
                     stop.store(ticks >= 3, Ordering::Relaxed);
                 },
-                Patience::default(),
+                Timeouts::default(),
             );
             assert_eq!(report.failure, None, "{test:?} {:?}", report.warnings);
             assert_eq!(report.iterations.len(), 1, "{test:?}");

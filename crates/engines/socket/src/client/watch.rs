@@ -15,8 +15,8 @@ use super::{
     control::{Control, NOTICE, wait},
     failure::failure,
     interval::{Between, Tick},
-    lane::{Lane, Phase},
     role::Role,
+    shared_stream::{Phase, SharedStream},
     window::{Reading, Span},
 };
 use crate::waker::Waker;
@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long this end waits for what should come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// For a response, and for results.
     pub(super) answer: Duration,
     /// For the next byte while a connection is taken down.
@@ -47,7 +47,7 @@ pub(super) struct Patience {
     pub(super) wished: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             // netperf 2.7 has this one.
@@ -62,14 +62,14 @@ impl Default for Patience {
 
 /// What is watched, and for how long.
 pub(super) struct Watch<'a> {
-    pub(super) lanes: &'a [Lane],
-    /// Of each lane.
+    pub(super) streams: &'a [SharedStream],
+    /// Of each stream.
     pub(super) names: &'a [String],
-    /// Of each lane.
+    /// Of each stream.
     pub(super) controls: Vec<Option<&'a mut Control>>,
-    /// Whether the server of a lane is to be told the end.
+    /// Whether the server of a stream is to be told the end.
     pub(super) tell_end: &'a [bool],
-    /// The lanes move datagrams without connections.
+    /// The streams move datagrams without connections.
     pub(super) connectionless: bool,
     pub(super) time: Option<Duration>,
     /// It ends by a number of units.
@@ -78,7 +78,7 @@ pub(super) struct Watch<'a> {
     pub(super) interim: Option<Duration>,
     pub(super) stop: &'a AtomicBool,
     pub(super) waker: &'a Waker,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     /// What stays the same of what is shown.
     pub(super) live: SocketLive,
     pub(super) observe: &'a mut dyn FnMut(&SocketLive),
@@ -87,15 +87,15 @@ pub(super) struct Watch<'a> {
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Of each lane, if all were running together.
+    /// Of each stream, if all were running together.
     pub(super) spans: Option<Vec<Span>>,
-    /// Of each lane at the end of the time of `omit`, if that came.
+    /// Of each stream at the end of the time of `omit`, if that came.
     pub(super) omitted: Option<Vec<Reading>>,
     pub(super) intervals: Vec<SocketInterval>,
     pub(super) failure: Option<SocketFailure>,
     /// Somebody wished the end.
     pub(super) wished: bool,
-    /// How long nothing had moved when the lanes were told to end.
+    /// How long nothing had moved when the streams were told to end.
     pub(super) silence: Duration,
 }
 
@@ -104,7 +104,7 @@ struct State {
     begin: Option<Vec<Reading>>,
     end: Option<Vec<Reading>>,
     omitting: bool,
-    /// Since when the lanes are told to end.
+    /// Since when the streams are told to end.
     closing: Option<Instant>,
     /// Datagram receivers are told later.
     grace: bool,
@@ -118,7 +118,7 @@ struct State {
 }
 
 impl Watch<'_> {
-    /// Watches until all lanes are done.
+    /// Watches until all streams are done.
     pub(super) fn run(mut self, start: Instant) -> Watched {
         let mut state = State {
             start,
@@ -136,10 +136,14 @@ impl Watch<'_> {
         };
         if !state.omitting {
             // What went before anybody looked belongs to the first interval.
-            let nothing = self.lanes.iter().map(|_| Reading::none(start)).collect();
+            let nothing = self.streams.iter().map(|_| Reading::none(start)).collect();
             self.first_tick(&mut state, start, nothing);
         }
-        while self.lanes.iter().any(|lane| lane.phase() < Phase::Done) {
+        while self
+            .streams
+            .iter()
+            .any(|stream| stream.phase() < Phase::Done)
+        {
             self.step(&mut state);
             self.sleep(&state);
         }
@@ -156,7 +160,11 @@ impl Watch<'_> {
         let now = Instant::now();
         if state.omitting && now >= state.start + self.omit {
             state.omitting = false;
-            for meter in self.lanes.iter().filter_map(|lane| lane.meter.as_ref()) {
+            for meter in self
+                .streams
+                .iter()
+                .filter_map(|stream| stream.meter.as_ref())
+            {
                 meter.resume();
             }
             let begun = state.start + self.omit;
@@ -171,9 +179,9 @@ impl Watch<'_> {
         self.window(state);
         self.ticks(state, now);
         if self
-            .lanes
+            .streams
             .iter()
-            .all(|lane| lane.load || lane.phase() >= Phase::Looped)
+            .all(|stream| stream.load || stream.phase() >= Phase::Looped)
         {
             self.last_tick(state);
         }
@@ -194,41 +202,46 @@ impl Watch<'_> {
             }
         } else if state.begin.is_some()
             && state.end.is_none()
-            && self.lanes.iter().any(|lane| lane.phase() >= Phase::Looped)
+            && self
+                .streams
+                .iter()
+                .any(|stream| stream.phase() >= Phase::Looped)
         {
             state.end = Some(self.readings());
         }
     }
 
     fn all_move(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.phase() == Phase::Moving)
+        self.streams
+            .iter()
+            .all(|stream| stream.phase() == Phase::Moving)
     }
 
     fn readings(&self) -> Vec<Reading> {
-        self.lanes.iter().map(Lane::read).collect()
+        self.streams.iter().map(SharedStream::read).collect()
     }
 
     fn reasons_to_end(&mut self, state: &mut State, now: Instant) {
         let failed = self
-            .lanes
+            .streams
             .iter()
-            .any(|lane| lane.failed.load(Ordering::Relaxed));
+            .any(|stream| stream.failed.load(Ordering::Relaxed));
         let wished = self.stop.load(Ordering::Relaxed);
         let late = self.time.is_some_and(|time| now >= state.start + time);
         // A load has no end of its own that anybody waits for.
-        let foreground = |lane: &&Lane| !lane.load;
+        let foreground = |stream: &&SharedStream| !stream.load;
         let done = self
-            .lanes
+            .streams
             .iter()
             .filter(foreground)
-            .all(|lane| lane.phase() >= Phase::Looped);
+            .all(|stream| stream.phase() >= Phase::Looped);
         if failed || wished || late || done {
             state.seen.wished = wished;
             self.close(state, now, failed || wished, late && !wished && !failed);
         }
     }
 
-    /// Tells all lanes to end. `at_once`: without waiting for what the server wants to send.
+    /// Tells all streams to end. `at_once`: without waiting for what the server wants to send.
     fn close(&mut self, state: &mut State, now: Instant, at_once: bool, grace: bool) {
         if state.begin.is_some() && state.end.is_none() {
             state.end = Some(self.readings());
@@ -236,8 +249,8 @@ impl Watch<'_> {
         state.closing = Some(now);
         state.seen.silence = now.saturating_duration_since(state.moved_at);
         state.grace = grace;
-        for (index, lane) in self.lanes.iter().enumerate() {
-            if lane.role != Role::Down || lane.phase() >= Phase::Looped {
+        for (index, stream) in self.streams.iter().enumerate() {
+            if stream.role != Role::Down || stream.phase() >= Phase::Looped {
                 continue;
             }
             if self.tell_end[index] {
@@ -245,8 +258,8 @@ impl Watch<'_> {
                 if let Some(control) = &mut self.controls[index] {
                     let _ = control.send(&Request::End, &AtomicBool::new(false));
                 }
-            } else if at_once || lane.load && self.counted {
-                lane.abort.store(true, Ordering::Relaxed);
+            } else if at_once || stream.load && self.counted {
+                stream.abort.store(true, Ordering::Relaxed);
             }
         }
         self.insist(state, now);
@@ -255,12 +268,12 @@ impl Watch<'_> {
     /// Interrupts those that have not ended yet.
     fn insist(&self, state: &State, now: Instant) {
         let waits = state.grace && state.closing.is_some_and(|since| now < since + GRACE);
-        for lane in self.lanes {
-            let datagrams = self.connectionless && lane.role == Role::Down;
-            if lane.phase() < Phase::Looped && !(waits && datagrams) {
-                lane.run.stop();
+        for stream in self.streams {
+            let datagrams = self.connectionless && stream.role == Role::Down;
+            if stream.phase() < Phase::Looped && !(waits && datagrams) {
+                stream.run.stop();
             } else if state.seen.failure.is_some() {
-                lane.drain.stop();
+                stream.drain.stop();
             }
         }
     }
@@ -270,10 +283,10 @@ impl Watch<'_> {
         if state.seen.failure.is_some() {
             return;
         }
-        let lanes = self.lanes;
-        let undone = |index: usize| lanes[index].phase() < Phase::Done;
+        let streams = self.streams;
+        let undone = |index: usize| streams[index].phase() < Phase::Done;
         let mut trouble = None;
-        // Those of lanes that are done are read too: results that nobody takes would wake us again and again.
+        // Those of streams that are done are read too: results that nobody takes would wake us again and again.
         for (index, control) in self.controls.iter_mut().enumerate() {
             let said = control.as_mut().and_then(|control| control.trouble());
             trouble = trouble.or(said.filter(|_| undone(index)));
@@ -285,9 +298,9 @@ impl Watch<'_> {
 
     fn give_up(&mut self, state: &mut State, why: SocketFailure) {
         state.seen.failure = Some(why);
-        for lane in self.lanes {
-            lane.abort.store(true, Ordering::Relaxed);
-            lane.drain.stop();
+        for stream in self.streams {
+            stream.abort.store(true, Ordering::Relaxed);
+            stream.drain.stop();
         }
         if state.closing.is_none() {
             self.close(state, Instant::now(), true, false);
@@ -300,7 +313,7 @@ impl Watch<'_> {
             return;
         }
         state.looked_at = now;
-        let moved = self.lanes.iter().map(moved_by).sum();
+        let moved = self.streams.iter().map(moved_by).sum();
         if moved != state.moved {
             state.moved = moved;
             state.moved_at = now;
@@ -310,12 +323,12 @@ impl Watch<'_> {
                 state.moved_at = state.moved_at.max(since);
                 // The wish may have come when the time was up already.
                 let limit = match self.stop.load(Ordering::Relaxed) {
-                    true => self.patience.drain.min(self.patience.wished),
-                    false => self.patience.drain,
+                    true => self.timeouts.drain.min(self.timeouts.wished),
+                    false => self.timeouts.drain,
                 };
                 (limit, "while the server should end its data connection")
             }
-            None if self.counted => (self.patience.progress, "before all was done"),
+            None if self.counted => (self.timeouts.progress, "before all was done"),
             None => return,
         };
         if now.saturating_duration_since(state.moved_at) < limit {
@@ -335,13 +348,13 @@ impl Watch<'_> {
             .map(|length| Tick::new(from, from + length, begin));
     }
 
-    /// Of all lanes but loads.
+    /// Of all streams but loads.
     fn units(&self, readings: &[Reading]) -> u64 {
-        self.lanes
+        self.streams
             .iter()
             .zip(readings)
-            .filter(|(lane, _)| !lane.load)
-            .map(|(lane, reading)| match lane.role.is_stream() {
+            .filter(|(stream, _)| !stream.load)
+            .map(|(stream, reading)| match stream.role.is_stream() {
                 true => reading.bytes,
                 false => reading.transactions,
             })
@@ -376,7 +389,7 @@ impl Watch<'_> {
         state.tick = None;
     }
 
-    /// Readings of all lanes, and when that was.
+    /// Readings of all streams, and when that was.
     fn counted(&self) -> (Instant, Vec<Reading>) {
         let mut tries = 0;
         loop {
@@ -409,13 +422,13 @@ impl Watch<'_> {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let (begin, latency) = tick.held(joined);
-        for lane in self.lanes.iter().filter(|lane| !lane.load) {
-            if let Some(meter) = &lane.meter {
+        for stream in self.streams.iter().filter(|stream| !stream.load) {
+            if let Some(meter) = &stream.meter {
                 latency.merge(&meter.take());
             }
         }
         let between = Between {
-            lanes: self.lanes,
+            streams: self.streams,
             names: self.names,
             begin,
             end: &readings,
@@ -461,7 +474,7 @@ impl Watch<'_> {
         } else {
             Phase::Looped
         };
-        if state.closing.is_some() && self.lanes.iter().any(|lane| lane.phase() < last) {
+        if state.closing.is_some() && self.streams.iter().any(|stream| stream.phase() < last) {
             until = until.min(now + AGAIN);
         }
         let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
@@ -479,11 +492,11 @@ impl Watch<'_> {
     }
 }
 
-/// Something that grows as long as the lane gets on, whichever way.
-fn moved_by(lane: &Lane) -> u64 {
-    let tcp = lane
+/// Something that grows as long as the stream gets on, whichever way.
+fn moved_by(stream: &SharedStream) -> u64 {
+    let tcp = stream
         .sample()
         .map_or(0, |sample| sample.bytes_acked + sample.bytes_received);
-    let counters = &lane.counters;
-    counters.bytes() + counters.transactions() + tcp + lane.phase() as u64
+    let counters = &stream.counters;
+    counters.bytes() + counters.transactions() + tcp + stream.phase() as u64
 }

@@ -32,12 +32,12 @@ pub struct ReceivePlan {
 /// Takes streams.
 #[derive(Debug)]
 pub struct Receiver {
-    way: Way,
+    method: ReceiveMethod,
     limit: Option<u64>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum ReceiveMethod {
     Recv(Ring, RecvFlags),
     Splice(Drain),
 }
@@ -54,26 +54,28 @@ impl Receiver {
                 "a receive of no bytes",
             ));
         }
-        let way = match plan.by {
-            ReceiveBy::Copy => Way::Recv(Ring::empty(&plan.buffers)?, RecvFlags::empty()),
-            ReceiveBy::Discard => Way::Recv(Ring::empty(&plan.buffers)?, RecvFlags::TRUNC),
-            ReceiveBy::Splice => Way::Splice(Drain::new(plan.buffers.size as usize)?),
+        let method = match plan.by {
+            ReceiveBy::Copy => ReceiveMethod::Recv(Ring::empty(&plan.buffers)?, RecvFlags::empty()),
+            ReceiveBy::Discard => {
+                ReceiveMethod::Recv(Ring::empty(&plan.buffers)?, RecvFlags::TRUNC)
+            }
+            ReceiveBy::Splice => ReceiveMethod::Splice(Drain::new(plan.buffers.size as usize)?),
         };
         Ok(Self {
-            way,
+            method,
             limit: plan.limit,
         })
     }
 
     /// Takes what comes until the stream ends, until the limit, or until told to end.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
-        match &mut self.way {
-            Way::Recv(ring, flags) => stream(run, self.limit, || {
+        match &mut self.method {
+            ReceiveMethod::Recv(ring, flags) => stream(run, self.limit, || {
                 let got = recv(fd, ring.current_mut(), *flags);
                 ring.advance();
                 got.map(|(_, bytes)| bytes)
             }),
-            Way::Splice(drain) => stream(run, self.limit, || drain.once(fd)),
+            ReceiveMethod::Splice(drain) => stream(run, self.limit, || drain.once(fd)),
         }
     }
 }

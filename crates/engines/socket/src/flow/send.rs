@@ -34,13 +34,13 @@ pub struct SendPlan {
 /// Sends streams.
 #[derive(Debug)]
 pub struct Sender {
-    way: Way,
+    method: SendMethod,
     limit: Option<u64>,
     pace: Option<Pace>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum SendMethod {
     Copy(Ring),
     Write(Ring),
     File(Source),
@@ -61,15 +61,17 @@ impl Sender {
                 "a send of no bytes",
             ));
         }
-        let way = match plan.by {
-            SendBy::Copy => Way::Copy(Ring::new(&plan.buffers)?),
-            SendBy::Write => Way::Write(Ring::new(&plan.buffers)?),
-            SendBy::Sendfile => Way::File(Source::new(&plan.buffers)?),
-            SendBy::Zerocopy => Way::Zerocopy(Ring::new(&plan.buffers)?, Completions::default()),
-            SendBy::Uring => Way::Uring(Box::new(Uring::new(&plan.buffers)?)),
+        let method = match plan.by {
+            SendBy::Copy => SendMethod::Copy(Ring::new(&plan.buffers)?),
+            SendBy::Write => SendMethod::Write(Ring::new(&plan.buffers)?),
+            SendBy::Sendfile => SendMethod::File(Source::new(&plan.buffers)?),
+            SendBy::Zerocopy => {
+                SendMethod::Zerocopy(Ring::new(&plan.buffers)?, Completions::default())
+            }
+            SendBy::Uring => SendMethod::Uring(Box::new(Uring::new(&plan.buffers)?)),
         };
         Ok(Self {
-            way,
+            method,
             limit: plan.limit,
             pace: plan.pace,
         })
@@ -79,19 +81,19 @@ impl Sender {
     /// that part.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
         let (limit, pace) = (self.limit, self.pace);
-        match &mut self.way {
-            Way::Copy(ring) => stream(run, limit, pace, |most| {
+        match &mut self.method {
+            SendMethod::Copy(ring) => stream(run, limit, pace, |most| {
                 let sent = send(fd, shortened(ring.current(), most), SendFlags::NOSIGNAL);
                 ring.advance();
                 sent
             }),
-            Way::Write(ring) => stream(run, limit, pace, |most| {
+            SendMethod::Write(ring) => stream(run, limit, pace, |most| {
                 let sent = rustix::io::write(fd, shortened(ring.current(), most));
                 ring.advance();
                 sent
             }),
-            Way::File(source) => stream(run, limit, pace, |most| source.send(fd, most)),
-            Way::Zerocopy(ring, completions) => {
+            SendMethod::File(source) => stream(run, limit, pace, |most| source.send(fd, most)),
+            SendMethod::Zerocopy(ring, completions) => {
                 *completions = match Completions::begin(fd) {
                     Ok(fresh) => fresh,
                     Err(error) => return Tally::failed(error),
@@ -108,7 +110,7 @@ impl Sender {
                     }
                 })
             }
-            Way::Uring(uring) => uring.stream(fd, run, limit, pace),
+            SendMethod::Uring(uring) => uring.stream(fd, run, limit, pace),
         }
     }
 
@@ -116,17 +118,17 @@ impl Sender {
     /// down how they went; the other ways have nothing to wait for. Belongs after the last `run` on
     /// a socket, before it is closed. `stop` ends the waiting: then some are counted in neither way.
     pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
-        match &mut self.way {
-            Way::Zerocopy(_, completions) => completions.settle(fd, stop, tally),
-            Way::Uring(uring) => uring.settle(stop, tally),
-            Way::Copy(_) | Way::Write(_) | Way::File(_) => {}
+        match &mut self.method {
+            SendMethod::Zerocopy(_, completions) => completions.settle(fd, stop, tally),
+            SendMethod::Uring(uring) => uring.settle(stop, tally),
+            SendMethod::Copy(_) | SendMethod::Write(_) | SendMethod::File(_) => {}
         }
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if let Way::Zerocopy(ring, completions) = &mut self.way
+        if let SendMethod::Zerocopy(ring, completions) = &mut self.method
             && completions.pending() > 0
         {
             ring.leak();

@@ -34,7 +34,7 @@ use crate::{
 /// How long data is awaited that was under way when the client said that the test is over.
 const LATE: Duration = Duration::from_millis(300);
 /// How long a data thread may take to end. It only has to come back from a call.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a client may take to read what we sent.
 const FLUSH: Duration = Duration::from_secs(60);
 /// Stack of a data thread. Its buffers are elsewhere.
@@ -207,7 +207,7 @@ impl Running {
                 }
             }
         };
-        if end != End::Own && !inside.stop.stop_and_wait(PATIENCE) {
+        if end != End::Own && !inside.stop.stop_and_wait(STOP_TIMEOUT) {
             return Err(Gone);
         }
         let cpu_after = read_cpu();
@@ -276,7 +276,7 @@ impl Running {
 
     /// Ends a test whose results nobody will read.
     fn abandon(self) {
-        if self.inside.stop.stop_and_wait(PATIENCE) {
+        if self.inside.stop.stop_and_wait(STOP_TIMEOUT) {
             let _ = self.thread.join();
         }
     }

@@ -69,13 +69,13 @@ impl Host for Machine {
 }
 
 /// A server that runs.
-pub(crate) struct House {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<SocketServerReport>>,
 }
 
-impl House {
+impl TestServer {
     pub(crate) fn new() -> Self {
         Self::of(SocketServerJob::default())
     }
@@ -122,7 +122,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

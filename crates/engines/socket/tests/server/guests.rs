@@ -11,7 +11,7 @@ use wb_model::{socket::SocketServerJob, units::Span};
 use wb_omni::{Direction, Flags, OmniRequest, Request, SocketType, TestLength, WireAddress};
 use wb_socket::serve_one;
 
-use crate::client::{Client, FAULTY, House, Machine, is_free, until, word};
+use crate::client::{Client, FAULTY, Machine, TestServer, is_free, until, word};
 
 fn receives() -> OmniRequest {
     OmniRequest {
@@ -43,35 +43,35 @@ fn do_exchange(client: &mut Client, count: u32) {
 
 #[test]
 fn who_says_nothing_is_given_up() {
-    let house = House::with_idle(Duration::from_millis(200));
-    let mut silent = house.client();
+    let test_server = TestServer::with_idle(Duration::from_millis(200));
+    let mut silent = test_server.client();
     assert_eq!(silent.rest(), b"");
-    let mut half = house.client();
+    let mut half = test_server.client();
     half.stream.write_all(&[0; 300]).unwrap();
     assert_eq!(half.rest(), b"");
     // After a message too.
-    let mut once = house.client();
+    let mut once = test_server.client();
     once.say(&Request::CpuCalibrate);
     assert_eq!(once.rest().len(), 656);
     drop((silent, half, once));
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.clients, report.given_up, report.tests), (3, 3, 0));
 }
 
 #[test]
 fn who_leaves_in_a_message_is_given_up() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     client.stream.write_all(&[0; 100]).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.rest(), b"");
-    assert_eq!(house.end().given_up, 1);
+    assert_eq!(test_server.end().given_up, 1);
 }
 
 #[test]
 fn garbage_is_answered_while_it_has_the_length_of_messages() {
-    let house = House::with_idle(Duration::from_millis(500));
-    let mut client = house.client();
+    let test_server = TestServer::with_idle(Duration::from_millis(500));
+    let mut client = test_server.client();
     // A request for a page, and more of the same: three messages and a part.
     let garbage: Vec<u8> = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
         .iter()
@@ -85,17 +85,17 @@ fn garbage_is_answered_while_it_has_the_length_of_messages() {
     for answer in answers.chunks(656) {
         assert_eq!(crate::client::word(answer, 1), 998);
     }
-    let mut next = house.client();
+    let mut next = test_server.client();
     do_exchange(&mut next, 3);
     drop(next);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.given_up, report.completed), (1, 1));
 }
 
 #[test]
 fn pieces_make_a_message() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     for piece in Request::from(exchange(1))
         .encode(client.generation)
         .chunks(100)
@@ -129,8 +129,8 @@ fn a_client_that_vanishes_takes_its_test_along() {
         (sends.clone(), false),
         (sends, true),
     ] {
-        let house = House::new();
-        let mut client = house.client();
+        let test_server = TestServer::new();
+        let mut client = test_server.client();
         let response = client.omni(request);
         let mut data = connects.then(|| client.data(response.data_port));
         if let Some(data) = &mut data {
@@ -143,22 +143,22 @@ fn a_client_that_vanishes_takes_its_test_along() {
             let _ = std::io::copy(data, &mut std::io::sink());
         }
         drop(data);
-        let report = house.end();
+        let report = test_server.end();
         assert_eq!((report.tests, report.completed, report.failed), (1, 0, 1));
     }
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(datagrams);
     drop(client);
     until(|| std::net::UdpSocket::bind(("127.0.0.1", response.data_port)).is_ok());
-    assert_eq!(house.end().failed, 1);
+    assert_eq!(test_server.end().failed, 1);
 }
 
 #[test]
 fn the_port_of_a_vanished_clients_test_is_free() {
-    let house = House::new();
+    let test_server = TestServer::new();
     for connects in [false, true] {
-        let mut client = house.client();
+        let mut client = test_server.client();
         let response = client.omni(receives());
         assert!(!is_free(response.data_port));
         let data = connects.then(|| client.data(response.data_port));
@@ -174,19 +174,19 @@ fn the_port_of_a_vanished_clients_test_is_free() {
 
 #[test]
 fn who_talks_during_a_test_ends_it() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     client.omni(receives());
     client.say(&Request::CpuCalibrate);
     assert_eq!(client.rest(), b"");
     drop(client);
-    assert_eq!(house.end().failed, 1);
+    assert_eq!(test_server.end().failed, 1);
 }
 
 #[test]
 fn a_fault_of_ours_ends_one_test_only() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let in_data_thread = OmniRequest {
         cpu: Some(FAULTY),
         ..receives()
@@ -199,21 +199,21 @@ fn a_fault_of_ours_ends_one_test_only() {
     };
     client.say(&in_control_thread.into());
     assert!(matches!(client.stream.read(&mut [0]), Ok(0) | Err(_)));
-    let mut next = house.client();
+    let mut next = test_server.client();
     do_exchange(&mut next, 1);
     drop(next);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.tests, report.failed, report.completed), (3, 2, 1));
 }
 
 #[test]
 fn forty_clients_are_served_together() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let together = Arc::new(Barrier::new(40));
     let clients: Vec<_> = (0..40)
         .map(|n| {
             let together = Arc::clone(&together);
-            let address = house.address;
+            let address = test_server.address;
             std::thread::spawn(move || {
                 let mut client = Client::to(address);
                 let response = client.omni(exchange(20 + n));
@@ -231,7 +231,7 @@ fn forty_clients_are_served_together() {
     for client in clients {
         client.join().unwrap();
     }
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!(
         (report.clients, report.tests, report.completed),
         (40, 40, 40)
@@ -244,22 +244,22 @@ fn forty_clients_are_served_together() {
 
 #[test]
 fn there_is_a_limit_of_clients() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         clients: 2,
         ..SocketServerJob::default()
     });
-    let mut inside = [house.client(), house.client()];
+    let mut inside = [test_server.client(), test_server.client()];
     for client in &mut inside {
         do_exchange(client, 1);
     }
-    let mut third = house.client();
+    let mut third = test_server.client();
     // Closed at once, perhaps with a reset for what it said meanwhile.
     assert!(matches!(third.stream.read(&mut [0]), Ok(0) | Err(_)));
     let [first, mut second] = inside;
     drop(first);
     do_exchange(&mut second, 1);
     until(|| {
-        let mut client = house.client();
+        let mut client = test_server.client();
         client
             .stream
             .write_all(&Request::System.encode(client.generation))
@@ -267,20 +267,20 @@ fn there_is_a_limit_of_clients() {
             && client.stream.read_exact(&mut [0; 656]).is_ok()
     });
     drop(second);
-    let report = house.end();
+    let report = test_server.end();
     assert!(report.turned_away >= 1);
     assert_eq!(report.completed, 3);
 }
 
 #[test]
 fn clients_may_be_served_one_by_one() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         one_by_one: true,
         ..SocketServerJob::default()
     });
-    let mut first = house.client();
+    let mut first = test_server.client();
     do_exchange(&mut first, 1);
-    let mut second = house.client();
+    let mut second = test_server.client();
     second.say(&Request::System);
     second
         .stream
@@ -295,13 +295,13 @@ fn clients_may_be_served_one_by_one() {
         .unwrap();
     second.hear();
     drop(second);
-    assert_eq!(house.end().clients, 2);
+    assert_eq!(test_server.end().clients, 2);
 }
 
 #[test]
 fn the_end_of_the_server_ends_tests() {
-    let house = House::new();
-    let mut clients: Vec<_> = (0..5).map(|_| house.client()).collect();
+    let test_server = TestServer::new();
+    let mut clients: Vec<_> = (0..5).map(|_| test_server.client()).collect();
     let mut data: Vec<_> = clients
         .iter_mut()
         .map(|client| {
@@ -312,9 +312,9 @@ fn the_end_of_the_server_ends_tests() {
     for data in &mut data {
         data.write_all(&[1; 100]).unwrap();
     }
-    let idle = house.client();
-    until(|| TcpStream::connect(house.address).is_ok());
-    let report = house.end();
+    let idle = test_server.client();
+    until(|| TcpStream::connect(test_server.address).is_ok());
+    let report = test_server.end();
     assert_eq!((report.tests, report.failed, report.completed), (5, 5, 0));
     assert_eq!(report.given_up, 0);
     for client in &mut clients {
@@ -413,19 +413,19 @@ fn all_addresses_are_listened_at_unless_one_is_named() {
 
 #[test]
 fn a_server_for_one_client_ends_when_it_has_left() {
-    let mut house = House::of(SocketServerJob {
+    let mut test_server = TestServer::of(SocketServerJob {
         serves: Some(1),
         ..SocketServerJob::default()
     });
     // Who only asks has tested nothing.
-    let mut asks = house.client();
+    let mut asks = test_server.client();
     asks.say(&Request::CpuCalibrate);
     asks.hear();
     drop(asks);
-    let mut client = house.client();
+    let mut client = test_server.client();
     do_exchange(&mut client, 2);
     do_exchange(&mut client, 1);
     drop(client);
-    let report = house.wait();
+    let report = test_server.wait();
     assert_eq!((report.clients, report.completed), (2, 2));
 }

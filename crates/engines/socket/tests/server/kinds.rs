@@ -12,7 +12,7 @@ use wb_omni::{
     Name, OmniRequest, SocketType, StreamTest, TestLength, WireAddress,
 };
 
-use crate::client::{Client, House, PATIENCE, read_all};
+use crate::client::{Client, PATIENCE, TestServer, read_all};
 
 fn datagrams() -> OmniRequest {
     OmniRequest {
@@ -45,8 +45,8 @@ fn transact(mut data: &TcpStream, request: usize, response: usize) {
 
 #[test]
 fn the_server_sends_so_many_bytes() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         send_size: Some(3000),
@@ -70,13 +70,13 @@ fn the_server_sends_so_many_bytes() {
     assert_eq!((results.bytes_received, results.transactions), (0, 0));
     assert_eq!(results.retransmissions, Some(0));
     assert!(results.congestion_control.as_str().is_some());
-    assert_eq!(house.end().bytes_sent, 12_000);
+    assert_eq!(test_server.end().bytes_sent, 12_000);
 }
 
 #[test]
 fn the_server_sends_for_so_long() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         length: TestLength::Seconds(1),
@@ -92,8 +92,8 @@ fn the_server_sends_for_so_long() {
 
 #[test]
 fn a_client_that_waits_gets_its_time() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         length: TestLength::Seconds(1),
@@ -110,8 +110,8 @@ fn a_client_that_waits_gets_its_time() {
 
 #[test]
 fn a_timed_exchange_ends_with_the_stream() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::NO_DELAY | Flags::MEASURE_CPU | Flags::KEEPALIVE,
         ..exchange(128, 1024)
@@ -154,8 +154,8 @@ fn a_timed_exchange_ends_with_the_stream() {
 
 #[test]
 fn the_next_test_comes_on_the_same_connection() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     for count in 1..=3 {
         let response = client.omni(OmniRequest {
             length: TestLength::Units(count),
@@ -168,15 +168,15 @@ fn the_next_test_comes_on_the_same_connection() {
         assert_eq!(client.results().transactions, count);
     }
     drop(client);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.clients, report.tests, report.completed), (1, 3, 3));
     assert_eq!(report.given_up, 0);
 }
 
 #[test]
 fn connections_alone_are_transactions() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ConnectOnly,
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
@@ -194,9 +194,9 @@ fn connections_alone_are_transactions() {
 
 #[test]
 fn connections_may_go_one_way() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let flags = Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST;
-    let mut client = house.client();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags,
         length: TestLength::Units(2),
@@ -226,16 +226,16 @@ fn connections_may_go_one_way() {
 
 #[test]
 fn timed_connections_end_when_no_more_come() {
-    let house = House::new();
+    let test_server = TestServer::new();
     // As long, begun before, and without an end that shows: it takes four seconds more.
-    let mut other = house.client();
+    let mut other = test_server.client();
     let test = ClassicTest::UdpRr(sizes(1, 1));
     let (_, slow) = other.classic(classic(test, TestLength::Seconds(1)));
     socket()
         .send_to(&[1], ("127.0.0.1", slow.data_port))
         .unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let mut client = house.client();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
         length: TestLength::Seconds(1),
@@ -255,8 +255,8 @@ fn timed_connections_end_when_no_more_come() {
 
 #[test]
 fn a_client_that_leaves_in_a_transaction_ends_only_that() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
         length: TestLength::Units(1),
@@ -273,8 +273,8 @@ fn a_client_that_leaves_in_a_transaction_ends_only_that() {
 #[test]
 fn datagrams_are_answered_where_they_came_from() {
     for flags in [Flags::NONE, Flags::CONNECT_UDP, Flags::PKT_INFO] {
-        let house = House::new();
-        let mut client = house.client();
+        let test_server = TestServer::new();
+        let mut client = test_server.client();
         let response = client.omni(OmniRequest {
             flags: flags | Flags::ROUTING_ALLOWED,
             direction: Direction::Both,
@@ -301,8 +301,8 @@ fn datagrams_are_answered_where_they_came_from() {
 
 #[test]
 fn datagrams_come_to_the_client_unasked() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let data = socket();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
@@ -323,8 +323,8 @@ fn datagrams_come_to_the_client_unasked() {
 
 #[test]
 fn an_amount_of_bytes_needs_no_end_of_the_stream() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         length: TestLength::Units(5000),
         ..OmniRequest::default()
@@ -336,8 +336,8 @@ fn an_amount_of_bytes_needs_no_end_of_the_stream() {
 
 #[test]
 fn what_was_asked_for_is_in_effect_or_said_not_to_be() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         receive_buffer: Some(16_000),
         send_buffer: Some(131_072),
@@ -366,8 +366,8 @@ fn what_was_asked_for_is_in_effect_or_said_not_to_be() {
 
 #[test]
 fn the_data_port_is_the_one_asked_for() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let port = socket().local_addr().unwrap().port();
     let response = client.omni(OmniRequest {
         data_port: port,
@@ -386,7 +386,7 @@ fn version_6_addresses_are_read_in_both_orders() {
         wb_skip::skipped("no IPv6 here");
         return;
     }
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         listen: Some("::1".to_owned()),
         ..SocketServerJob::default()
     });
@@ -395,7 +395,7 @@ fn version_6_addresses_are_read_in_both_orders() {
     straight[15] = 1;
     for address in [swapped, WireAddress(straight)] {
         for request in [OmniRequest::default(), datagrams()] {
-            let mut client = house.client();
+            let mut client = test_server.client();
             let response = client.omni(OmniRequest {
                 family: Family::V6,
                 server_address: address,
@@ -438,14 +438,14 @@ fn classic(test: ClassicTest, length: TestLength) -> ClassicRequest {
 }
 
 /// Clients of both generations.
-fn generations(house: &House) -> [Client; 2] {
-    [house.client(), Client::old(house.address)]
+fn generations(test_server: &TestServer) -> [Client; 2] {
+    [test_server.client(), Client::old(test_server.address)]
 }
 
 #[test]
 fn a_classic_stream_is_answered_before_it_is_closed() {
-    let house = House::new();
-    for mut client in generations(&house) {
+    let test_server = TestServer::new();
+    for mut client in generations(&test_server) {
         let test = ClassicTest::TcpStream(StreamTest {
             alignment: 8,
             ..StreamTest::default()
@@ -466,8 +466,8 @@ fn a_classic_stream_is_answered_before_it_is_closed() {
 
 #[test]
 fn a_classic_server_sends() {
-    let house = House::new();
-    for mut client in generations(&house) {
+    let test_server = TestServer::new();
+    for mut client in generations(&test_server) {
         let test = ClassicTest::TcpMaerts(StreamTest {
             call_size: Some(1000),
             ..StreamTest::default()
@@ -494,8 +494,8 @@ fn sizes(request: u32, response: u32) -> ExchangeTest {
 
 #[test]
 fn a_classic_exchange_counts() {
-    let house = House::new();
-    for mut client in generations(&house) {
+    let test_server = TestServer::new();
+    for mut client in generations(&test_server) {
         let test = ClassicTest::TcpRr(sizes(10, 20));
         let (kind, response) = client.classic(classic(test, TestLength::Units(4)));
         assert!(response.no_delay);
@@ -511,8 +511,8 @@ fn a_classic_exchange_counts() {
 
 #[test]
 fn classic_connections_count() {
-    let house = House::new();
-    for mut client in generations(&house) {
+    let test_server = TestServer::new();
+    for mut client in generations(&test_server) {
         for test in [
             ClassicTest::TcpCrr(sizes(10, 20)),
             ClassicTest::TcpCc(sizes(1, 1)),
@@ -532,8 +532,8 @@ fn classic_connections_count() {
 
 #[test]
 fn a_datagram_of_another_size_ends_a_classic_stream() {
-    let house = House::new();
-    for (mut client, last) in generations(&house).into_iter().zip([99, 101]) {
+    let test_server = TestServer::new();
+    for (mut client, last) in generations(&test_server).into_iter().zip([99, 101]) {
         let test = ClassicTest::UdpStream(DatagramTest {
             message_size: 100,
             connect: last == 101,
@@ -552,8 +552,8 @@ fn a_datagram_of_another_size_ends_a_classic_stream() {
 
 #[test]
 fn a_timed_classic_exchange_ends_by_the_servers_clock() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let test = ClassicTest::UdpRr(sizes(10, 20));
     let (kind, response) = client.classic(classic(test, TestLength::Seconds(1)));
     let data = socket();
@@ -572,8 +572,8 @@ fn a_timed_classic_exchange_ends_by_the_servers_clock() {
 
 #[test]
 fn omni_tests_of_old_peers_work_with_short_messages() {
-    let house = House::new();
-    let mut client = Client::old(house.address);
+    let test_server = TestServer::new();
+    let mut client = Client::old(test_server.address);
     for _ in 0..2 {
         let response = client.omni(OmniRequest {
             length: TestLength::Units(2),

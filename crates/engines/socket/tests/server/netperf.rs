@@ -4,11 +4,11 @@ use std::process::Command;
 
 use wb_model::socket::SocketServerJob;
 
-use crate::client::House;
+use crate::client::TestServer;
 
 /// Runs netperf with these words against a server; its output, or nothing where there is no netperf.
-fn netperf(house: &House, words: &str) -> Option<String> {
-    let port = house.address.port().to_string();
+fn netperf(test_server: &TestServer, words: &str) -> Option<String> {
+    let port = test_server.address.port().to_string();
     let mut command = Command::new("timeout");
     command.args(["60", "netperf", "-H", "127.0.0.1", "-p", &port, "-P", "0"]);
     let output = match command.args(words.split_whitespace()).output() {
@@ -49,13 +49,13 @@ const KEYS: &str = "THROUGHPUT,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,R
     RSR_SIZE,RSS_SIZE,RSR_SIZE_END,RSS_SIZE_END,REMOTE_CPU_UTIL,REMOTE_CPU_COUNT,\
     REMOTE_CPU_PEAK_UTIL,REMOTE_TRANSPORT_RETRANS,REMOTE_NODELAY,TRANSACTION_RATE";
 
-fn with_keys(house: &House, words: &str, more: &str) -> Option<String> {
-    netperf(house, &format!("{words} -- -k {KEYS} {more}"))
+fn with_keys(test_server: &TestServer, words: &str, more: &str) -> Option<String> {
+    netperf(test_server, &format!("{words} -- -k {KEYS} {more}"))
 }
 
 #[test]
 fn timed_tests_of_each_kind_run() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let kinds = [
         "-t TCP_STREAM",
         "-t TCP_MAERTS",
@@ -67,20 +67,20 @@ fn timed_tests_of_each_kind_run() {
         "-t UDP_STREAM",
     ];
     for kind in kinds {
-        let Some(text) = netperf(&house, &format!("-l 1 -v 0 {kind}")) else {
+        let Some(text) = netperf(&test_server, &format!("-l 1 -v 0 {kind}")) else {
             return;
         };
         assert!(numbers(&text)[0] > 0.0, "{kind}: {text}");
     }
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.tests, report.completed, report.failed), (8, 8, 0));
     assert_eq!(report.given_up, 0);
 }
 
 #[test]
 fn counted_tests_give_the_right_counts() {
-    let house = House::new();
-    let Some(text) = with_keys(&house, "-l -1000000 -t TCP_STREAM -C", "-m 1000") else {
+    let test_server = TestServer::new();
+    let Some(text) = with_keys(&test_server, "-l -1000000 -t TCP_STREAM -C", "-m 1000") else {
         return;
     };
     let key = keys(&text);
@@ -96,7 +96,7 @@ fn counted_tests_give_the_right_counts() {
     assert_eq!(key("REMOTE_CPU_PEAK_UTIL"), 50.0);
     assert!(key("REMOTE_TRANSPORT_RETRANS") >= 0.0);
 
-    let text = with_keys(&house, "-l -1000000 -t TCP_MAERTS", "-m ,1000 -D").unwrap();
+    let text = with_keys(&test_server, "-l -1000000 -t TCP_MAERTS", "-m ,1000 -D").unwrap();
     let key = keys(&text);
     assert_eq!(key("REMOTE_BYTES_SENT"), 1_000_000.0);
     assert_eq!(key("LOCAL_BYTES_RECVD"), 1_000_000.0);
@@ -107,7 +107,7 @@ fn counted_tests_give_the_right_counts() {
 
     for (kind, retransmissions) in [("TCP_RR", 0.0), ("TCP_CRR", -1.0), ("UDP_RR", -1.0)] {
         let words = format!("-l -50 -t {kind}");
-        let text = with_keys(&house, &words, "-r 10,20 -D").unwrap();
+        let text = with_keys(&test_server, &words, "-r 10,20 -D").unwrap();
         let key = keys(&text);
         assert_eq!(key("REMOTE_BYTES_RECVD"), 500.0, "{kind}");
         assert_eq!(key("REMOTE_BYTES_SENT"), 1000.0, "{kind}");
@@ -118,22 +118,22 @@ fn counted_tests_give_the_right_counts() {
         assert_eq!(key("REMOTE_TRANSPORT_RETRANS"), retransmissions, "{kind}");
     }
 
-    let text = with_keys(&house, "-l -10000 -t UDP_STREAM", "-m 1000").unwrap();
+    let text = with_keys(&test_server, "-l -10000 -t UDP_STREAM", "-m 1000").unwrap();
     let key = keys(&text);
     assert_eq!(key("REMOTE_BYTES_RECVD"), 10_000.0);
     assert_eq!(key("REMOTE_RECV_CALLS"), 10.0);
 
     // Rows of the classic tests: the count over the time.
     for words in ["-l -100 -t TCP_CC", "-l -1000000 -t TCP_SENDFILE"] {
-        assert!(!netperf(&house, words).unwrap().is_empty());
+        assert!(!netperf(&test_server, words).unwrap().is_empty());
     }
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.tests, report.failed, report.completed), (8, 0, 8));
 }
 
 #[test]
 fn the_general_test_runs_in_all_directions() {
-    let house = House::new();
+    let test_server = TestServer::new();
     for words in [
         "-d send",
         "-d receive",
@@ -146,7 +146,7 @@ fn the_general_test_runs_in_all_directions() {
         "-T udp -d rr -B -n -N",
     ] {
         let Some(text) = netperf(
-            &house,
+            &test_server,
             &format!("-l -2000 -t omni -- -k THROUGHPUT {words}"),
         ) else {
             return;
@@ -154,21 +154,21 @@ fn the_general_test_runs_in_all_directions() {
         assert!(keys(&text)("THROUGHPUT") > 0.0, "{words}: {text}");
     }
     let text = netperf(
-        &house,
+        &test_server,
         "-l 1 -t omni -- -k THROUGHPUT -T udp -d receive -m ,1000",
     )
     .unwrap();
     assert!(keys(&text)("THROUGHPUT") > 0.0, "{text}");
-    assert_eq!(house.end().failed, 0);
+    assert_eq!(test_server.end().failed, 0);
 }
 
 #[test]
 fn what_was_asked_for_arrives() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let words = "-l -100000 -T 0,0 -y 3,4 -Y ef,0x10 -A 64,32 -O 3,4 -W 5,6 -S -- \
         -s 32K,64K -S 128K,16k -m 8K,4K -M 2K,1K \
         -k RSR_SIZE,RSS_SIZE,REMOTE_RECV_SIZE,REMOTE_SOCKET_PRIO,REMOTE_RECV_WIDTH";
-    let Some(text) = netperf(&house, words) else {
+    let Some(text) = netperf(&test_server, words) else {
         return;
     };
     let key = keys(&text);
@@ -181,46 +181,46 @@ fn what_was_asked_for_arrives() {
 
 #[test]
 fn a_wait_before_the_traffic_is_no_harm() {
-    let house = House::new();
+    let test_server = TestServer::new();
     for kind in ["TCP_STREAM", "TCP_MAERTS"] {
         // More than the padding, which breaks the original.
-        let Some(text) = netperf(&house, &format!("-l 1 -s 6 -v 0 -t {kind}")) else {
+        let Some(text) = netperf(&test_server, &format!("-l 1 -s 6 -v 0 -t {kind}")) else {
             return;
         };
         assert!(numbers(&text)[0] > 0.0, "{text}");
     }
-    assert_eq!(house.end().failed, 0);
+    assert_eq!(test_server.end().failed, 0);
 }
 
 #[test]
 fn several_iterations_share_a_connection() {
-    let house = House::new();
-    let Some(_) = netperf(&house, "-l 1 -I 95,99 -i 3,3 -t TCP_RR") else {
+    let test_server = TestServer::new();
+    let Some(_) = netperf(&test_server, "-l 1 -I 95,99 -i 3,3 -t TCP_RR") else {
         return;
     };
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.clients, report.completed), (1, 3));
 }
 
 #[test]
 fn the_passphrase_of_netperf_is_understood() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         passphrase: Some("s3cret".to_owned()),
         ..SocketServerJob::default()
     });
-    if netperf(&house, "-l -10 -t TCP_RR -Z s3cret").is_none() {
+    if netperf(&test_server, "-l -10 -t TCP_RR -Z s3cret").is_none() {
         return;
     }
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.completed, report.unauthorised), (1, 0));
 }
 
 #[test]
 fn small_tests_answer_small_questions() {
-    let house = House::new();
-    let Some(text) = netperf(&house, "-t REM_CPU") else {
+    let test_server = TestServer::new();
+    let Some(text) = netperf(&test_server, "-t REM_CPU") else {
         return;
     };
     assert_eq!(text.trim(), "100");
-    assert!(numbers(&netperf(&house, "-t TCP_MSS").unwrap())[0] > 500.0);
+    assert!(numbers(&netperf(&test_server, "-t TCP_MSS").unwrap())[0] > 500.0);
 }

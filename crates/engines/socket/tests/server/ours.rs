@@ -10,7 +10,7 @@ use wb_omni::{
     Direction, Features, Flags, OmniRequest, Request, RequestExtension, SocketType, TestLength,
 };
 
-use crate::client::{House, read_all};
+use crate::client::{TestServer, read_all};
 
 fn wants(features: Features) -> OmniRequest {
     OmniRequest {
@@ -33,8 +33,8 @@ fn datagrams(features: Features) -> OmniRequest {
 
 #[test]
 fn a_word_ends_timed_connections() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
         direction: Direction::ConnectOnly,
@@ -59,8 +59,8 @@ fn a_word_ends_timed_connections() {
 
 #[test]
 fn a_word_ends_what_the_server_sends() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         length: TestLength::UntilTold,
@@ -76,8 +76,8 @@ fn a_word_ends_what_the_server_sends() {
 
 #[test]
 fn what_came_before_the_word_counts() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(datagrams(Features::EXPLICIT_END | Features::GRO));
     assert!(
         response
@@ -98,8 +98,8 @@ fn what_came_before_the_word_counts() {
 
 #[test]
 fn only_what_fits_the_test_is_granted() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let all = Features::KNOWN | Features(0x8000_0000);
     let response = client.omni(OmniRequest {
         extension: Some(RequestExtension {
@@ -124,8 +124,8 @@ fn only_what_fits_the_test_is_granted() {
 
 #[test]
 fn bytes_may_be_counted_and_dropped() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(wants(Features::ZERO_COPY_RECEIVE));
     assert_eq!(
         response.extension.unwrap().features,
@@ -140,8 +140,8 @@ fn bytes_may_be_counted_and_dropped() {
 
 #[test]
 fn a_warm_up_does_not_count() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         length: TestLength::Seconds(600),
         extension: Some(RequestExtension {
@@ -164,8 +164,8 @@ fn a_warm_up_does_not_count() {
 
 #[test]
 fn a_test_that_ends_in_its_warm_up_counts_nothing() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         extension: Some(RequestExtension {
             omit_ms: 500_000,
@@ -182,8 +182,8 @@ fn a_test_that_ends_in_its_warm_up_counts_nothing() {
 
 #[test]
 fn the_clock_waits_for_the_first_connection() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         length: TestLength::Seconds(1),
@@ -201,8 +201,8 @@ fn the_clock_waits_for_the_first_connection() {
 
 #[test]
 fn numbers_in_datagrams_tell_what_was_lost() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(datagrams(Features::EXPLICIT_END | Features::UDP_TAGGED));
     let granted = response.extension.unwrap().features;
     assert_eq!(granted, Features::EXPLICIT_END | Features::UDP_TAGGED);
@@ -220,8 +220,8 @@ fn numbers_in_datagrams_tell_what_was_lost() {
 
 #[test]
 fn a_large_count_travels_beside() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         send_size: Some(1000),
@@ -237,8 +237,8 @@ fn a_large_count_travels_beside() {
 
 #[test]
 fn multipath_tcp_or_plain_tcp_and_the_client_knows_which() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(wants(Features::MPTCP));
     let granted = response.extension.unwrap().features;
     eprintln!("granted: {granted:?}");

@@ -4,17 +4,17 @@ use std::net::{IpAddr, TcpListener};
 
 use wb_omni::{Direction, Family, Flags, OmniRequest, Request, SocketType, WireAddress};
 
-use crate::client::{House, NOT_OURS, word};
+use crate::client::{NOT_OURS, TestServer, word};
 
 fn refused(request: OmniRequest) -> i32 {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let number = client.refused(&request.into());
     // The connection stays usable.
     client.say(&Request::System);
     assert_eq!(word(&client.hear(), 0), 601);
     drop(client);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!(report.completed, 0);
     assert_eq!(report.tests, report.failed);
     number
@@ -60,8 +60,8 @@ fn sizes_have_limits() {
 
 #[test]
 fn messages_that_make_no_sense_are_refused() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     // A direction that is none, and a port that is none.
     for words in [
         &[(0, 97), (24, 1), (25, 6), (26, 9)][..],
@@ -76,8 +76,8 @@ fn messages_that_make_no_sense_are_refused() {
 
 #[test]
 fn a_width_is_bounded() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         receive_size: Some(64 << 20),
         receive_width: u32::MAX >> 1,
@@ -88,17 +88,17 @@ fn a_width_is_bounded() {
 
 #[test]
 fn memory_is_bounded_and_comes_back() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let request = OmniRequest {
         receive_size: Some(60 << 20),
         receive_width: 1,
         ..OmniRequest::default()
     };
-    let mut clients: Vec<_> = (0..4).map(|_| house.client()).collect();
+    let mut clients: Vec<_> = (0..4).map(|_| test_server.client()).collect();
     for client in &mut clients {
         client.omni(request.clone());
     }
-    let mut late = house.client();
+    let mut late = test_server.client();
     assert_eq!(late.refused(&request.clone().into()), libc::ENOMEM);
     clients.pop();
     crate::client::until(|| {
@@ -136,8 +136,8 @@ fn the_kernels_refusal_of_a_protocol_is_told() {
         (33, SocketType::Dccp),
         (136, SocketType::Datagram),
     ] {
-        let house = House::new();
-        let mut client = house.client();
+        let test_server = TestServer::new();
+        let mut client = test_server.client();
         let request = OmniRequest {
             protocol,
             socket_type,
@@ -194,12 +194,12 @@ fn a_port_that_is_taken_is_refused() {
 #[test]
 fn files_are_not_read() {
     use std::io::Read;
-    let house = House::new();
+    let test_server = TestServer::new();
     for (name, fills) in [
         (&b"/etc/hostname"[..], "netperf\0"),
         (b"/dev/zero", "\0\0\0\0\0\0\0\0"),
     ] {
-        let mut client = house.client();
+        let mut client = test_server.client();
         let response = client.omni(OmniRequest {
             direction: Direction::ServerSends,
             length: wb_omni::TestLength::Units(8),

@@ -10,7 +10,7 @@ use std::{
 use wb_model::socket::SocketServerJob;
 use wb_omni::{Direction, Flags, OmniRequest, SocketType, TestLength, WireAddress};
 
-use crate::client::{Client, House, PATIENCE, until, word};
+use crate::client::{Client, PATIENCE, TestServer, until, word};
 
 /// Another host, as far as one machine has any.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -52,8 +52,8 @@ fn at(client: &Client, port: u16) -> SocketAddr {
 #[test]
 fn a_datagram_of_a_stranger_is_not_answered() {
     for flags in [Flags::NONE, Flags::CONNECT_UDP, Flags::PKT_INFO] {
-        let house = House::new();
-        let mut client = house.client();
+        let test_server = TestServer::new();
+        let mut client = test_server.client();
         let response = client.omni(OmniRequest {
             flags: flags | Flags::ROUTING_ALLOWED,
             ..udp_exchange(60_000)
@@ -81,8 +81,8 @@ fn a_datagram_of_a_stranger_is_not_answered() {
 
 #[test]
 fn datagrams_of_strangers_are_not_counted() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         protocol: 17,
         socket_type: SocketType::Datagram,
@@ -107,8 +107,8 @@ fn datagrams_of_strangers_are_not_counted() {
 
 #[test]
 fn a_stranger_does_not_take_a_stream() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         direction: Direction::ServerSends,
         send_size: Some(1000),
@@ -123,13 +123,13 @@ fn a_stranger_does_not_take_a_stream() {
     );
     assert_eq!(client.results().bytes_sent, 5000);
     drop(client);
-    assert_eq!(house.end().strangers, 1);
+    assert_eq!(test_server.end().strangers, 1);
 }
 
 #[test]
 fn connections_of_strangers_are_no_transactions() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::CONNECTION_TEST | Flags::ROUTING_ALLOWED,
         direction: Direction::Both,
@@ -147,13 +147,13 @@ fn connections_of_strangers_are_no_transactions() {
     }
     assert_eq!(client.results().transactions, 2);
     drop(client);
-    assert_eq!(house.end().strangers, 2);
+    assert_eq!(test_server.end().strangers, 2);
 }
 
 #[test]
 fn a_stream_may_come_from_an_address_that_the_client_named_and_answers_may_not_go_there() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let named = WireAddress::from(IpAddr::from(STRANGER));
     let response = client.omni(OmniRequest {
         client_address: named,
@@ -173,11 +173,11 @@ fn a_stream_may_come_from_an_address_that_the_client_named_and_answers_may_not_g
 
 #[test]
 fn the_owner_of_the_network_may_let_data_come_from_anywhere() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         any_source: true,
         ..SocketServerJob::default()
     });
-    let mut client = house.client();
+    let mut client = test_server.client();
     let response = client.omni(udp_exchange(10));
     let other = UdpSocket::bind((STRANGER, 0)).unwrap();
     other.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -192,8 +192,8 @@ fn the_owner_of_the_network_may_let_data_come_from_anywhere() {
 
 #[test]
 fn a_client_gets_no_privileged_port_and_no_privileged_priority() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     for port in [1, 53, 1023] {
         let request = OmniRequest {
             data_port: port,
@@ -210,13 +210,13 @@ fn a_client_gets_no_privileged_port_and_no_privileged_priority() {
 
 #[test]
 fn one_address_does_not_take_the_places_of_others() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         clients: 40,
         clients_per_address: 10,
         ..SocketServerJob::default()
     });
     let crowd: Vec<_> = (0..30)
-        .map(|_| connect_from(STRANGER, house.address))
+        .map(|_| connect_from(STRANGER, test_server.address))
         .collect();
     let turned_away = |stream: &TcpStream| {
         let mut one = stream;
@@ -225,23 +225,23 @@ fn one_address_does_not_take_the_places_of_others() {
         matches!(one.read(&mut [0]), Ok(0))
     };
     assert_eq!(crowd.iter().filter(|one| turned_away(one)).count(), 20);
-    let mut client = house.client();
+    let mut client = test_server.client();
     client.say(&wb_omni::Request::CpuCalibrate);
     assert_eq!(word(&client.hear(), 1), 0);
     // A place that becomes free is given again.
     drop(crowd);
-    until(|| !turned_away(&connect_from(STRANGER, house.address)));
+    until(|| !turned_away(&connect_from(STRANGER, test_server.address)));
 }
 
 #[test]
 fn one_address_does_not_take_the_memory_of_others() {
-    let house = House::new();
+    let test_server = TestServer::new();
     let request = OmniRequest {
         receive_size: Some(60 << 20),
         receive_width: 1,
         ..OmniRequest::default()
     };
-    let mut crowd: Vec<_> = (0..5).map(|_| house.client()).collect();
+    let mut crowd: Vec<_> = (0..5).map(|_| test_server.client()).collect();
     for client in &mut crowd {
         client.say(&request.clone().into());
     }
@@ -251,7 +251,7 @@ fn one_address_does_not_take_the_memory_of_others() {
         .collect();
     assert!(errors.contains(&libc::ENOMEM), "{errors:?}");
     let mut other = Client {
-        stream: connect_from(STRANGER, house.address),
+        stream: connect_from(STRANGER, test_server.address),
         generation: wb_omni::Generation::Words164,
     };
     other.omni(request);
@@ -259,8 +259,8 @@ fn one_address_does_not_take_the_memory_of_others() {
 
 #[test]
 fn a_byte_now_and_then_keeps_no_place() {
-    let house = House::with_idle(Duration::from_millis(500));
-    let mut slow = house.client();
+    let test_server = TestServer::with_idle(Duration::from_millis(500));
+    let mut slow = test_server.client();
     let mut sent = 0;
     // The server has closed when it answers with a reset.
     while sent < 600 && slow.stream.write_all(&[0]).is_ok() {
@@ -269,5 +269,5 @@ fn a_byte_now_and_then_keeps_no_place() {
     }
     assert!(sent < 600, "it was listened to for 12 s");
     drop(slow);
-    assert_eq!(house.end().given_up, 1);
+    assert_eq!(test_server.end().given_up, 1);
 }

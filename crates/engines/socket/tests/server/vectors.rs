@@ -7,7 +7,7 @@ use std::{
 
 use wb_model::socket::SocketServerJob;
 
-use crate::client::{Client, House, message, read_all, word};
+use crate::client::{Client, TestServer, message, read_all, word};
 
 const MINUS_1: u32 = u32::MAX;
 
@@ -52,8 +52,8 @@ fn begin(client: &mut Client, request: &[u8]) -> u16 {
 
 #[test]
 fn a_stream_is_counted_to_the_last_byte() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     client.stream.write_all(&stream_with(&[])).unwrap();
     let response = client.hear();
     assert_eq!(response[..8], [0, 0, 0, 0x62, 0, 0, 0, 0]);
@@ -78,15 +78,15 @@ fn a_stream_is_counted_to_the_last_byte() {
     assert_eq!(word(&results, 28), 0, "nothing was sent again");
     assert_ne!(results[276], 0, "congestion control has a name");
     drop(client);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!((report.tests, report.completed, report.failed), (1, 1, 0));
     assert_eq!((report.clients, report.bytes_received), (1, 1_000_000));
 }
 
 #[test]
 fn five_exchanges_end_a_test_of_five() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let request = stream_with(&[(7, 1), (13, 1), (16, -5_i32 as u32), (26, 6)]);
     let port = begin(&mut client, &request);
     let mut data = client.data(port);
@@ -102,8 +102,8 @@ fn five_exchanges_end_a_test_of_five() {
 
 #[test]
 fn the_server_closes_each_of_three_connections_first() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let changes = [(7, 1), (13, 1), (14, 0x24), (16, -3_i32 as u32), (26, 6)];
     let port = begin(&mut client, &stream_with(&changes));
     for _ in 0..3 {
@@ -119,8 +119,8 @@ fn the_server_closes_each_of_three_connections_first() {
 
 #[test]
 fn an_empty_datagram_ends_a_stream_of_datagrams() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     let changes = [(14, 0), (16, 1), (24, 2), (25, 17)];
     let port = begin(&mut client, &stream_with(&changes));
     let data = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -135,8 +135,8 @@ fn an_empty_datagram_ends_a_stream_of_datagrams() {
 
 #[test]
 fn calibration_tells_the_ticks_and_the_cpus() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     client.say_words(&[(0, 5), (1, MINUS_1)]);
     let answer = client.hear();
     assert_eq!(
@@ -147,8 +147,8 @@ fn calibration_tells_the_ticks_and_the_cpus() {
 
 #[test]
 fn an_unknown_request_is_refused_and_the_connection_stays() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     for _ in 0..2 {
         client.say_words(&[(0, 999), (1, MINUS_1)]);
         assert_eq!(word(&client.hear(), 1), 998);
@@ -158,8 +158,8 @@ fn an_unknown_request_is_refused_and_the_connection_stays() {
 
 #[test]
 fn small_questions_are_answered() {
-    let house = House::new();
-    let mut client = house.client();
+    let test_server = TestServer::new();
+    let mut client = test_server.client();
     for kind in [1, 2] {
         client.say_words(&[(0, kind)]);
         assert_eq!(word(&client.hear(), 0), 3);
@@ -175,27 +175,27 @@ fn small_questions_are_answered() {
 
 #[test]
 fn the_passphrase_comes_first() {
-    let house = House::of(SocketServerJob {
+    let test_server = TestServer::of(SocketServerJob {
         passphrase: Some("s3cret".to_owned()),
         ..SocketServerJob::default()
     });
     let right = message(&[(0, 6), (1, MINUS_1), (2, 0x7333_6372), (3, 0x6574_0000)]);
-    let mut client = house.client();
+    let mut client = test_server.client();
     client.stream.write_all(&right).unwrap();
     begin(&mut client, &stream_with(&[]));
 
-    let mut without = house.client();
+    let mut without = test_server.client();
     without.stream.write_all(&stream_with(&[])).unwrap();
     assert_eq!(without.rest(), b"");
     for wrong in [0x6574_7300, 0x6500_0000, 0x6578_0000] {
-        let mut client = house.client();
+        let mut client = test_server.client();
         let said = message(&[(0, 6), (1, MINUS_1), (2, 0x7333_6372), (3, wrong)]);
         client.stream.write_all(&said).unwrap();
         client.stream.write_all(&stream_with(&[])).unwrap();
         assert_eq!(client.rest(), b"");
     }
     drop(client);
-    let report = house.end();
+    let report = test_server.end();
     assert_eq!(
         (report.clients, report.unauthorised, report.tests),
         (5, 4, 1)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_model::device::DeviceConfig;
-use wb_walk::{Progress, Walker};
+use wb_pktgen_device::{Progress, Walker};
 
 use crate::SharedCounters;
 

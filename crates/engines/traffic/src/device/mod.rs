@@ -1,13 +1,13 @@
 //! Packet devices: walks that are carried out, many on one worker.
 //!
-//! Knows the walk of a device ([`wb_walk::Walker`]), queue pairs and clocks by trait; starts no thread. A
+//! Knows the walk of a device ([`wb_pktgen_device::Walker`]), queue pairs and clocks by trait; starts no thread. A
 //! device owns one queue pair of its port. Devices of one worker may be on ports of different kinds, so
 //! each is a [`DeviceTurn`] behind a pointer: the call through it is one per batch, and all below it is
 //! compiled for the kind of port.
 //!
 //! ```text
 //!  DeviceHandle (stop, reconfigure, progress) ──┐
-//!                                               ├─> turn: Walker ──frames──> TxQueue ─┐
+//!                                               ├─> sender: Walker ─frames─> TxQueue ─┐
 //!  run_devices ──round robin, waits for all─────┘            <──refused, withdrawn────┘
 //! ```
 //!
@@ -26,12 +26,12 @@
 //! like any other.
 
 mod handle;
-mod lane;
 mod outcome;
+mod sender;
 
 pub use handle::{DeviceEnd, DeviceHandle};
-pub use lane::device_lane;
 pub use outcome::DeviceOutcome;
+pub use sender::device_sender;
 
 use crate::{Clock, Control};
 
@@ -67,37 +67,39 @@ pub trait DeviceTurn {
 /// Each device is a sender of `control`: the session sets `senders_running` to their number, and
 /// `start_at_mono_ns`; `stop` ends all of them.
 pub fn run_devices<C: Clock>(
-    lanes: Vec<Box<dyn DeviceTurn + Send>>,
+    senders: Vec<Box<dyn DeviceTurn + Send>>,
     control: &Control,
     clock: &C,
 ) -> Vec<DeviceOutcome> {
-    let mut seats: Vec<_> = lanes
+    let mut slots: Vec<_> = senders
         .into_iter()
-        .map(|lane| Seat::new(lane, control))
+        .map(|sender| DeviceSlot::new(sender, control))
         .collect();
     loop {
         let mut running = false;
         let mut at_once = false;
         let mut pause = false;
         let mut until_ns = u64::MAX;
-        for seat in &mut seats {
-            let Some(lane) = &mut seat.lane else { continue };
+        for slot in &mut slots {
+            let Some(sender) = &mut slot.sender else {
+                continue;
+            };
             running = true;
-            match lane.turn(control) {
+            match sender.turn(control) {
                 Next::Turn => at_once = true,
                 Next::Pause => pause = true,
                 Next::Until(at_ns) => until_ns = until_ns.min(at_ns),
                 // Perhaps it was the last: then nobody waits.
                 Next::Done => {
-                    seat.end();
+                    slot.end();
                     at_once = true;
                 }
             }
         }
         if !running {
-            return seats
+            return slots
                 .into_iter()
-                .filter_map(|mut seat| seat.outcome.take())
+                .filter_map(|mut slot| slot.outcome.take())
                 .collect();
         }
         if at_once {
@@ -124,33 +126,33 @@ fn wait<C: Clock>(clock: &C, until_ns: u64) {
 }
 
 /// A device that the session waits for. Counts itself out also when the worker panics.
-struct Seat<'a> {
+struct DeviceSlot<'a> {
     control: &'a Control,
-    lane: Option<Box<dyn DeviceTurn + Send>>,
+    sender: Option<Box<dyn DeviceTurn + Send>>,
     outcome: Option<DeviceOutcome>,
 }
 
-impl<'a> Seat<'a> {
-    fn new(lane: Box<dyn DeviceTurn + Send>, control: &'a Control) -> Self {
+impl<'a> DeviceSlot<'a> {
+    fn new(sender: Box<dyn DeviceTurn + Send>, control: &'a Control) -> Self {
         Self {
             control,
-            lane: Some(lane),
+            sender: Some(sender),
             outcome: None,
         }
     }
 
     fn end(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            let outcome = lane.finish();
+        if let Some(sender) = self.sender.take() {
+            let outcome = sender.finish();
             self.control.sender_ended(outcome.last_departure_wall_ns);
             self.outcome = Some(outcome);
         }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for DeviceSlot<'_> {
     fn drop(&mut self) {
-        if self.lane.is_some() {
+        if self.sender.is_some() {
             self.control.sender_ended(0);
         }
     }

@@ -1,8 +1,8 @@
 //! The account of a device, in its own words and in those of streams.
 
 use wb_model::Lateness;
+use wb_pktgen_device::Walker;
 use wb_port::{PortError, RxCounters, TxCounters};
-use wb_walk::Walker;
 
 use crate::{SenderOutcome, StreamOutcome, WorkerOutcome};
 

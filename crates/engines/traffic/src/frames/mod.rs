@@ -11,10 +11,10 @@
 //!
 //! Knows no time and no schedule.
 
-mod place;
+mod field_slot;
+mod flow_cursor;
 mod sizes;
 mod stack;
-mod walk;
 
 use std::collections::BTreeMap;
 
@@ -29,9 +29,9 @@ use crate::modify::{Modifier, Share};
 use crate::random::Random;
 use crate::{CompileError, StreamSpec};
 
-use place::{Covered, Place, Sums, Values};
+use field_slot::{Covered, FieldSlot, Sums, Values};
+pub(crate) use flow_cursor::FlowCursor;
 use sizes::Sizes;
-pub(crate) use walk::Walk;
 
 const LEN_BITS: u32 = 15;
 const INDEX_BITS: u32 = 14;
@@ -78,7 +78,7 @@ pub(crate) struct Stamp {
 /// A field of the 5-tuple that goes with the flow.
 #[derive(Clone, Debug)]
 struct TupleField {
-    place: Place,
+    at: FieldSlot,
     first: u128,
     digit: usize,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Frames {
     templates: Box<[Template]>,
     sizes: Sizes,
     tuple: Box<[TupleField]>,
-    fields: Vec<(Place, Modifier)>,
+    fields: Vec<(FieldSlot, Modifier)>,
     tag: TagKind,
     tag_at: usize,
     /// Offsets of checksums that are not the same in all frames of a size.
@@ -144,18 +144,22 @@ pub(crate) struct Build {
 }
 
 /// The way of a worker through the flows of a stream.
-pub(crate) fn walk_of(spec: &StreamSpec, share: Share) -> Walk {
+pub(crate) fn cursor_of(spec: &StreamSpec, share: Share) -> FlowCursor {
     let flows = match spec.stream.tag {
         TagKind::Wirebench => spec.flows,
         TagKind::Pktgen | TagKind::None => spec.stream.flow_count(),
     };
-    stack::walk(&spec.stream, flows, share)
+    stack::cursor(&spec.stream, flows, share)
 }
 
 impl Frames {
-    pub(crate) fn new(spec: &StreamSpec, walk: &Walk, build: &Build) -> Result<Self, CompileError> {
+    pub(crate) fn new(
+        spec: &StreamSpec,
+        cursor: &FlowCursor,
+        build: &Build,
+    ) -> Result<Self, CompileError> {
         let stream = &spec.stream;
-        let stack = stack::stack(spec, walk)?;
+        let stack = stack::stack(spec, cursor)?;
         let random = |path: u64| Random::new(build.seed, &[build.number as u64, path]);
         let (sizes, order) = Sizes::new(&stream.sizes(), build.share, random(0));
 
@@ -172,17 +176,17 @@ impl Frames {
         let layout = stack.layout(smallest);
         let (ipv6, icmp) = (stream.is_ipv6(), stream.proto == Proto::Icmp);
         let find = |field| {
-            Place::of(field, &layout, ipv6, stream.proto == Proto::Tcp, icmp).ok_or_else(|| {
+            FieldSlot::of(field, &layout, ipv6, stream.proto == Proto::Tcp, icmp).ok_or_else(|| {
                 CompileError::NoField {
                     stream: spec.name.clone(),
                     field,
                 }
             })
         };
-        let mut tuple = tuple_fields(spec, walk, find)?;
+        let mut tuple = tuple_fields(spec, cursor, find)?;
         let mut fields = Vec::new();
         for (i, vary) in stream.vary.iter().enumerate() {
-            let place = find(vary.field)?.masked(vary.mask.unwrap_or(u128::MAX));
+            let slot = find(vary.field)?.masked(vary.mask.unwrap_or(u128::MAX));
             let path = 1 + i as u64 + (u64::from(build.share.worker) << 32);
             let modifier = Modifier::new(vary, build.share, random(path)).ok_or_else(|| {
                 CompileError::NoValues {
@@ -190,27 +194,27 @@ impl Frames {
                     field: vary.field,
                 }
             })?;
-            fields.push((place, modifier));
+            fields.push((slot, modifier));
         }
 
         let covered = Covered::new(&layout, ipv6, icmp);
         let mut taken: BTreeMap<usize, u8> = (tag_at..header_len).map(|at| (at, 0xff)).collect();
         // The last write of a bit wins, so the earlier ones need not be done.
         fields.reverse();
-        fields.retain_mut(|(place, _)| place.settle(&mut taken, &covered));
+        fields.retain_mut(|(slot, _)| slot.settle(&mut taken, &covered));
         fields.reverse();
-        tuple.retain_mut(|field| field.place.settle(&mut taken, &covered));
+        tuple.retain_mut(|field| field.at.settle(&mut taken, &covered));
 
-        let places = || {
+        let slots = || {
             fields
                 .iter()
                 .map(|f| &f.0)
-                .chain(tuple.iter().map(|f| &f.place))
+                .chain(tuple.iter().map(|f| &f.at))
         };
-        let ip_moves = places().any(Place::moves_ip);
-        let l4_moves = places().any(Place::moves_l4) || tag_len > 0;
+        let ip_moves = slots().any(FieldSlot::moves_ip);
+        let l4_moves = slots().any(FieldSlot::moves_l4) || tag_len > 0;
         // A checksum that a modifier writes is the modifier's.
-        let free = |at: &usize| !places().any(|place| place.hits(*at));
+        let free = |at: &usize| !slots().any(|slot| slot.hits(*at));
         let ip_checksum = layout.ip_checksum.filter(free);
         let l4_checksum = layout.l4_checksum.filter(free);
         let udp = stream.proto == Proto::Udp;
@@ -227,7 +231,7 @@ impl Frames {
             let (mut frame, layout) = stack.build_with_layout(size.len_without_fcs());
             frame[header_len..].copy_from_slice(&payload[..size.len_without_fcs() - header_len]);
             frame[tag_at..header_len].fill(0);
-            places().for_each(|place| place.clear(&mut frame));
+            slots().for_each(|slot| slot.clear(&mut frame));
             // The magic is the part of the tag that stays.
             match build.tag {
                 TagKind::Wirebench => {
@@ -257,7 +261,7 @@ impl Frames {
         // Bits of fields behind the tag are patched too, so the shared payload has them cleared.
         let mut whole = vec![0; header_len];
         whole.extend_from_slice(&payload);
-        places().for_each(|place| place.clear(&mut whole));
+        slots().for_each(|slot| slot.clear(&mut whole));
         payload.copy_from_slice(&whole[header_len..]);
 
         Ok(Self {
@@ -277,10 +281,10 @@ impl Frames {
         })
     }
 
-    /// Writes the next frame and returns its size, with FCS. The 5-tuple is that of `walk`.
+    /// Writes the next frame and returns its size, with FCS. The 5-tuple is that of `cursor`.
     // Always: a call would pass slot and stamp through memory, some 20 instructions of 150.
     #[inline(always)]
-    pub(crate) fn write(&mut self, slot: Slot<'_>, walk: &Walk, stamp: Stamp) -> u32 {
+    pub(crate) fn write(&mut self, slot: Slot<'_>, cursor: &FlowCursor, stamp: Stamp) -> u32 {
         let index = self.sizes.next();
         let template = &self.templates[index];
         let len = template.len as usize;
@@ -295,12 +299,12 @@ impl Frames {
         for field in &self.tuple {
             let mut value = Offset {
                 first: field.first,
-                offset: walk.digit(field.digit),
+                offset: cursor.digit(field.digit),
             };
-            field.place.write(frame, &mut value, &mut sums);
+            field.at.write(frame, &mut value, &mut sums);
         }
-        for (place, modifier) in &mut self.fields {
-            place.write(frame, modifier, &mut sums);
+        for (slot, modifier) in &mut self.fields {
+            slot.write(frame, modifier, &mut sums);
         }
         match self.tag {
             TagKind::Wirebench => {
@@ -410,8 +414,8 @@ fn check_sizes(
 
 fn tuple_fields(
     spec: &StreamSpec,
-    walk: &Walk,
-    find: impl Fn(Field) -> Result<Place, CompileError>,
+    cursor: &FlowCursor,
+    find: impl Fn(Field) -> Result<FieldSlot, CompileError>,
 ) -> Result<Vec<TupleField>, CompileError> {
     let stream = &spec.stream;
     let number = |ip| match ip {
@@ -426,9 +430,9 @@ fn tuple_fields(
     ];
     let mut fields = Vec::new();
     for (digit, (field, first)) in ranges.into_iter().enumerate() {
-        if walk.changing()[digit] {
+        if cursor.changing()[digit] {
             fields.push(TupleField {
-                place: find(field)?,
+                at: find(field)?,
                 first,
                 digit,
             });

@@ -11,15 +11,15 @@ use wb_wire::{
 use crate::modify::Share;
 use crate::{CompileError, StreamSpec};
 
-use super::walk::Walk;
+use super::flow_cursor::FlowCursor;
 
 /// The layers of the first frame of a worker.
-pub(crate) fn stack(spec: &StreamSpec, walk: &Walk) -> Result<Stack, CompileError> {
+pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, CompileError> {
     let stream = &spec.stream;
-    let src = stream.source().nth(walk.digit(2).into());
-    let dst = stream.destination().nth(walk.digit(3).into());
-    let sport = stream.source_ports().nth(walk.digit(0));
-    let dport = stream.destination_ports().nth(walk.digit(1));
+    let src = stream.source().nth(cursor.digit(2).into());
+    let dst = stream.destination().nth(cursor.digit(3).into());
+    let sport = stream.source_ports().nth(cursor.digit(0));
+    let dport = stream.destination_ports().nth(cursor.digit(1));
     let transport = match stream.proto {
         Proto::Tcp => {
             let mut tcp = Tcp::new(sport, dport);
@@ -78,10 +78,10 @@ pub(crate) fn stack(spec: &StreamSpec, walk: &Walk) -> Result<Stack, CompileErro
     })
 }
 
-/// The walk of a worker through the 5-tuples of a stream. Streams without a tag of ours have one
+/// A cursor of a worker through the 5-tuples of a stream. Streams without a tag of ours have one
 /// flow in the account, but use all their 5-tuples.
-pub(crate) fn walk(stream: &Stream, flows: u32, share: Share) -> Walk {
-    Walk::new(
+pub(crate) fn cursor(stream: &Stream, flows: u32, share: Share) -> FlowCursor {
+    FlowCursor::new(
         stream,
         flows.max(share.workers),
         share.worker,

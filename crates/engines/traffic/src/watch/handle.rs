@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_measure::{Counters, Summary};
-use wb_walk::{JitterRule, Mode, Row};
+use wb_pktgen_device::{JitterRule, Mode, Row};
 
 use crate::SharedCounters;
 

@@ -1,6 +1,6 @@
 //! Watches a port for packets of generators, as `pgrx` does, and a little closer.
 //!
-//! Knows what counts and how it is added up ([`wb_walk::sighting`], [`wb_walk::Row`]) and queue pairs and
+//! Knows what counts and how it is added up ([`wb_pktgen_device::classify_pktgen`], [`wb_pktgen_device::Row`]) and queue pairs and
 //! clocks by trait. One watcher is one worker is one row.
 //!
 //! Arrivals have the stamps of the port, which are of the wall clock. Their CLOCK_MONOTONIC is the stamp

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use wb_measure::{Analyser, Counters, Measurement};
 use wb_model::lateness::{Lateness, Turns};
+use wb_pktgen_device::{Mode, Row, Time, classify_pktgen};
 use wb_port::{
     PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
 };
-use wb_walk::{Mode, Row, Time, sighting};
 use wb_wire::{PktgenTag, PktgenTime};
 
 use super::sequence::Repetitions;
@@ -428,7 +428,7 @@ impl Sight {
         if !self.is_in_time(frame) {
             return;
         }
-        let Some(seen) = sighting(frame.bytes) else {
+        let Some(seen) = classify_pktgen(frame.bytes) else {
             return self.take_foreign(frame);
         };
         self.note(frame);
@@ -443,7 +443,7 @@ impl Sight {
         if !self.is_in_time(frame) {
             return;
         }
-        let Some(seen) = sighting(frame.bytes) else {
+        let Some(seen) = classify_pktgen(frame.bytes) else {
             return self.take_foreign(frame);
         };
         self.note(frame);

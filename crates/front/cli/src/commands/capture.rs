@@ -1,9 +1,9 @@
 //! `wirebench capture`: frames into files, without losing one; in the words of tcpdump.
 
-mod habits;
 mod lines;
 mod output;
 mod port;
+mod tcpdump_options;
 #[cfg(test)]
 mod tests;
 
@@ -91,7 +91,7 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'r', long, value_name = "FILE")]
     read: Vec<PathBuf>,
     #[command(flatten)]
-    habits: habits::HabitArgs,
+    tcpdump_options: tcpdump_options::TcpdumpOptions,
     #[command(flatten)]
     printing: PrintArgs,
     #[command(flatten)]
@@ -215,7 +215,7 @@ impl CaptureArgs {
 
     /// What prints the frames of this plan.
     fn lines(&self, plan: &Plan) -> Result<Lines> {
-        let nano = self.habits.nano();
+        let nano = self.tcpdump_options.nano();
         let options = self.printing.options(self.verbose, self.quiet, nano)?;
         let name = |p: &wb_model::PortPlan| p.locator.name.clone();
         let names = plan.ports.iter().map(name).collect();
@@ -253,11 +253,11 @@ impl CaptureArgs {
             count: self.most,
             duration: self.duration,
             overflow: self.output.overflow,
-            output: self.output.output(self.habits.micro()),
+            output: self.output.output(self.tcpdump_options.micro()),
             ..CaptureJob::default()
         };
         self.port.complete(&mut job);
-        self.habits.complete(&mut job)?;
+        self.tcpdump_options.complete(&mut job)?;
         let plan = Plan {
             kind: "capture".to_owned(),
             interval: self.interval,
@@ -280,7 +280,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
         return Ok(0);
     }
     if args.dump > 0 {
-        let optimize = !args.habits.no_optimize;
+        let optimize = !args.tcpdump_options.no_optimize;
         let program = compile(&args.expression()?, LINK_ETHERNET, args.snap(), optimize)
             .map_err(|e| anyhow::anyhow!("{}", e.render()))?;
         print(&match args.dump {
@@ -290,7 +290,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
         });
         return Ok(0);
     }
-    if let Some(text) = args.habits.lists(&args.port.locators()?.0)? {
+    if let Some(text) = args.tcpdump_options.lists(&args.port.locators()?.0)? {
         print(&text);
         return Ok(0);
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
 use wb_pktgen::{control::Folder, device::Device};
+use wb_pktgen_device::{Progress, Row, Sample};
 use wb_session::devices::{DeviceOutcome, Extra};
-use wb_walk::{Progress, Row, Sample};
 
 use super::{PlanOptions, rates::Rates, receive::Reception};
 

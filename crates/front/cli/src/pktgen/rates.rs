@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use wb_walk::Progress;
+use wb_pktgen_device::Progress;
 
 /// Where a device stood when it was last looked at, and how fast it went until then.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,12 +8,12 @@ use std::{
 };
 
 use wb_pktgen::pgrx::Receiver;
+use wb_pktgen_device::Row;
 use wb_session::{
     Environment, Extras, StartError, View,
     devices::{Extra, WatchHandle, WatchQueue, WatchSettings},
     prepare,
 };
-use wb_walk::Row;
 
 use super::{PlanOptions, world::Host};
 

@@ -30,7 +30,7 @@ use super::run::Loads;
 use crate::StartError;
 
 /// Whoever has not said a line after this time is sent away.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LINE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Lines beyond this limit are refused.
 const LONGEST: usize = 512;
 /// Callers that may be in the middle of a line at once; others wait at the door.
@@ -229,7 +229,7 @@ impl Callers {
             }
         }
         self.open
-            .retain(|caller| now.saturating_duration_since(caller.since) < PATIENCE);
+            .retain(|caller| now.saturating_duration_since(caller.since) < LINE_TIMEOUT);
         let mut at = 0;
         while at < self.open.len() {
             match self.open[at].read() {
@@ -326,7 +326,7 @@ mod tests {
         slow.write_all(b"s").unwrap();
         assert!(callers.next_line(now).is_none());
         assert_eq!(callers.open.len(), 1);
-        assert!(callers.next_line(now + PATIENCE).is_none());
+        assert!(callers.next_line(now + LINE_TIMEOUT).is_none());
         assert_eq!(callers.open.len(), 0);
         let mut endless = UnixStream::connect(&path).unwrap();
         endless.write_all(&[b'x'; LONGEST]).unwrap();

@@ -10,7 +10,7 @@ use wb_model::{
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
-use super::{Traffic, Way, WorkerSlot, is_tagged};
+use super::{Direction, Traffic, WorkerSlot, is_tagged};
 use crate::{
     End,
     engine::{Ended, Settled, Stamping, Times},
@@ -21,8 +21,8 @@ use crate::{
 /// Flows that are listed one by one; of more, those with most trouble.
 const LISTED_FLOWS: usize = 1024;
 
-/// One way, settled.
-struct SettledWay {
+/// One direction, settled.
+struct SettledDirection {
     job: JobReport,
     measurement: Option<Measurement>,
     /// Those with most trouble, no more than are listed.
@@ -33,21 +33,21 @@ struct SettledWay {
     at_max: bool,
 }
 
-fn senders(run: &Traffic, way: usize) -> impl Iterator<Item = (&WorkerSlot, &SenderOutcome)> {
+fn senders(run: &Traffic, direction: usize) -> impl Iterator<Item = (&WorkerSlot, &SenderOutcome)> {
     run.slots
         .iter()
-        .filter(move |s| s.sends == Some(way))
+        .filter(move |s| s.sends == Some(direction))
         .filter_map(|s| Some((s, s.outcome.as_ref()?.sender.as_ref()?)))
 }
 
-/// What the receivers of a way measured together, and the frames that their rings had no room for.
-fn measured(run: &mut Traffic, way: usize) -> (Option<Measurement>, u64) {
+/// What the receivers of a direction measured together, and the frames that their rings had no room for.
+fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64) {
     let mut sum: Option<Measurement> = None;
     let mut dropped = 0;
     let outcomes = run
         .slots
         .iter_mut()
-        .filter(|s| s.receives == Some(way))
+        .filter(|s| s.receives == Some(direction))
         .filter_map(|s| s.outcome.as_mut());
     for outcome in outcomes {
         let Some(receiver) = &mut outcome.receiver else {
@@ -64,10 +64,10 @@ fn measured(run: &mut Traffic, way: usize) -> (Option<Measurement>, u64) {
     (sum, dropped)
 }
 
-/// What the sending side of a way did, stream by stream.
+/// What the sending side of a direction did, stream by stream.
 fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
-    let way = &run.ways[index];
-    let mut streams: Vec<StreamReport> = way
+    let direction = &run.directions[index];
+    let mut streams: Vec<StreamReport> = direction
         .streams
         .iter()
         .map(|s| StreamReport {
@@ -78,7 +78,7 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
         })
         .collect();
     // Streams have their flows one behind the other: what is found by its place needs no map.
-    let mut flows: Vec<(u32, u64)> = way
+    let mut flows: Vec<(u32, u64)> = direction
         .streams
         .iter()
         .filter(|s| is_tagged(&s.stream))
@@ -88,7 +88,11 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
     let mut ramp = 0;
     for (_, outcome) in senders(run, index) {
         ramp += outcome.ramp_frames;
-        for ((report, spec), stream) in streams.iter_mut().zip(&way.streams).zip(&outcome.streams) {
+        for ((report, spec), stream) in streams
+            .iter_mut()
+            .zip(&direction.streams)
+            .zip(&outcome.streams)
+        {
             let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
             report.totals = report.totals.plus(&Totals {
                 intended_frames: Some(intended),
@@ -126,14 +130,14 @@ fn rates(
     totals: &Totals,
     measured: Option<&Measurement>,
 ) -> Rates {
-    let way = &run.ways[index];
+    let direction = &run.directions[index];
     let per = |n: Option<u64>, ns: Option<u64>| match (n, ns) {
         (Some(n), Some(ns)) if ns > 0 => Some(n as f64 * 1e9 / ns as f64),
         _ => None,
     };
     let start = senders(run, index).map(|(_, o)| o.start_ns).min();
     let last = senders(run, index).map(|(_, o)| o.last_departure_ns).max();
-    let job = &run.plan.traffic[way.job];
+    let job = &run.plan.traffic[direction.job];
     // A run that lasted as long as planned is divided by the plan's time: the last frame of an
     // even schedule leaves one gap before the end.
     let tx_time = match (start, last) {
@@ -161,18 +165,18 @@ fn rates(
         (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
         _ => None,
     };
-    let line = way.tx.and_then(|p| run.ports[p].line_rate());
-    let intended: Option<f64> = way
+    let line = direction.tx.and_then(|p| run.ports[p].line_rate());
+    let intended: Option<f64> = direction
         .streams
         .iter()
         .map(|s| s.pps.map(wb_model::units::Rational::as_f64))
         .sum();
-    let mean_size = way
+    let mean_size = direction
         .streams
         .first()
         .map(|s| s.stream.sizes().mean().as_f64());
     Rates {
-        intended_pps: intended.filter(|_| !way.streams.is_empty()),
+        intended_pps: intended.filter(|_| !direction.streams.is_empty()),
         offered_pps: per(totals.offered_frames, tx_time),
         received_pps: per(last_excluded(received), rx_time),
         offered_l1_bps: bits(l1(totals.offered_octets, totals.offered_frames), tx_time),
@@ -182,7 +186,7 @@ fn rates(
         line_rate_pps: line
             .zip(mean_size)
             .map(|(l, s)| l as f64 / ((s + f64::from(WIRE_OVERHEAD)) * 8.0)),
-        largest_catch_up_frames: (way.tx.is_some()).then(|| {
+        largest_catch_up_frames: (direction.tx.is_some()).then(|| {
             senders(run, index)
                 .map(|(_, o)| o.largest_catch_up_frames)
                 .max()
@@ -193,18 +197,18 @@ fn rates(
     }
 }
 
-fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledWay {
+fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirection {
     let (mut totals, streams, offered, untagged_offered) = sent(run, index);
     let (measurement, dropped) = measured(run, index);
-    let (run, way) = (&*run, &run.ways[index]);
-    if way.tx.is_none() {
+    let (run, direction) = (&*run, &run.directions[index]);
+    if direction.tx.is_none() {
         totals.ramp_frames = None;
     }
     let mut flows = Vec::new();
     let mut omitted = 0;
     if let Some(m) = &measurement {
         totals = totals.plus(&received(
-            way,
+            direction,
             m,
             &offered,
             untagged_offered,
@@ -212,14 +216,14 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledWay {
             &mut flows,
             &mut omitted,
         ));
-    } else if way.tx.is_some() {
+    } else if direction.tx.is_some() {
         omitted = offered.len().saturating_sub(LISTED_FLOWS);
         flows = offered
             .iter()
             .take(LISTED_FLOWS)
             .map(|(flow, frames)| FlowReport {
                 flow: *flow,
-                stream: stream_of(way, *flow),
+                stream: stream_of(direction, *flow),
                 totals: Totals {
                     offered_frames: Some(*frames),
                     ..Totals::default()
@@ -230,9 +234,9 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledWay {
     }
     let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
     let job = JobReport {
-        name: way.name.clone(),
-        tx: name_of(way.tx),
-        rx: name_of(way.rx),
+        name: direction.name.clone(),
+        tx: name_of(direction.tx),
+        rx: name_of(direction.rx),
         rates: rates(run, ended, index, &totals, measurement.as_ref()),
         latency_ns: measurement
             .as_ref()
@@ -241,31 +245,32 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledWay {
         totals,
         streams,
     };
-    SettledWay {
+    SettledDirection {
         job,
         measurement,
         flows,
         omitted,
-        at_max: way
+        at_max: direction
             .streams
             .iter()
             .any(|s| s.pps.is_none() && s.replay.is_none()),
     }
 }
 
-fn stream_of(way: &Way, flow: u32) -> Option<String> {
-    if way.tx.is_none() && flow == PKTGEN_FLOW {
+fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
+    if direction.tx.is_none() && flow == PKTGEN_FLOW {
         return Some("pktgen".to_owned());
     }
-    way.streams
+    direction
+        .streams
         .iter()
         .find(|s| (s.first_flow..s.first_flow + s.flows).contains(&flow))
         .map(|s| s.name.clone())
 }
 
-/// The receiving side of a way, settled against what was offered.
+/// The receiving side of a direction, settled against what was offered.
 fn received(
-    way: &Way,
+    direction: &Direction,
     m: &Measurement,
     offered: &[(u32, u64)],
     untagged_offered: u64,
@@ -284,7 +289,7 @@ fn received(
         let highest = seen.highest?;
         Some((highest + 1).saturating_sub(seen.unique()))
     };
-    let sends = way.tx.is_some();
+    let sends = direction.tx.is_some();
     *omitted = accounts.len().saturating_sub(LISTED_FLOWS);
     if *omitted > 0 {
         // Of millions only those are made a report of that are listed.
@@ -305,7 +310,7 @@ fn received(
         let seen = stats(*flow);
         flows.push(FlowReport {
             flow: *flow,
-            stream: stream_of(way, *flow),
+            stream: stream_of(direction, *flow),
             totals: Totals {
                 offered_frames: sends.then_some(account.offered),
                 received_frames: Some(if sends {
@@ -590,7 +595,7 @@ fn limited_by(
 
 /// The account of all traffic jobs.
 pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
-    let mut settled: Vec<SettledWay> = (0..run.ways.len())
+    let mut settled: Vec<SettledDirection> = (0..run.directions.len())
         .map(|i| settle_way(run, ended, i))
         .collect();
     let run = &*run;
@@ -711,7 +716,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     }
 }
 
-fn sum_rates(settled: &[SettledWay]) -> Rates {
+fn sum_rates(settled: &[SettledDirection]) -> Rates {
     let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
         settled
             .iter()

@@ -6,13 +6,13 @@ use wb_model::{Plan, Proto, Stream, TagKind, units::Mac};
 use wb_traffic::StreamSpec;
 use wb_wire::Vlan;
 
-use super::{Streams, Way, is_tagged};
+use super::{Direction, Streams, is_tagged};
 use crate::{
     StartError,
+    neighbour_responder::{Path, Question, multicast_mac, resolve},
     neighbours::{control_socket, next_hops, one_of},
     ports::OpenPort,
     prepare::Opening,
-    presence::{Path, Question, multicast_mac, resolve},
 };
 
 pub(crate) fn vlans_of(stream: &Stream) -> Vec<Vlan> {
@@ -109,14 +109,14 @@ pub(super) fn resolve_all(
     plan: &mut Plan,
     streams: &Streams,
     opening: &mut Opening<'_>,
-) -> Result<Vec<Way>, StartError> {
+) -> Result<Vec<Direction>, StartError> {
     let ports = &streams.ports;
     let index = |name: &Option<String>| {
         name.as_ref()
             .and_then(|n| ports.iter().position(|p| p.plan.name == *n))
     };
     let jobs = plan.traffic.len();
-    let (mut ways, mut next_flow) = (Vec::new(), 0);
+    let (mut directions, mut next_flow) = (Vec::new(), 0);
     for (number, job) in plan.traffic.iter_mut().enumerate() {
         let (tx, rx) = (index(&job.tx), index(&job.rx));
         let base = match (job.name.as_str(), jobs) {
@@ -130,7 +130,8 @@ pub(super) fn resolve_all(
             Vec::new()
         };
         let bidir = job.bidir;
-        let forward = resolve_way(tx, rx, &mut job.streams, streams, opening, &mut next_flow)?;
+        let forward =
+            resolve_direction(tx, rx, &mut job.streams, streams, opening, &mut next_flow)?;
         let name = |suffix: &str| {
             if bidir {
                 format!("{base} {suffix}")
@@ -138,7 +139,7 @@ pub(super) fn resolve_all(
                 base.clone()
             }
         };
-        ways.push(Way {
+        directions.push(Direction {
             job: number,
             name: name("forward"),
             tx,
@@ -147,27 +148,27 @@ pub(super) fn resolve_all(
         });
         if bidir {
             let mut back = back;
-            let way = resolve_way(rx, tx, &mut back, streams, opening, &mut next_flow)?;
-            ways.push(Way {
+            let direction = resolve_direction(rx, tx, &mut back, streams, opening, &mut next_flow)?;
+            directions.push(Direction {
                 job: number,
                 name: name("back"),
                 tx: rx,
                 rx: tx,
-                ..way
+                ..direction
             });
         }
     }
-    Ok(ways)
+    Ok(directions)
 }
 
-fn resolve_way(
+fn resolve_direction(
     tx: Option<usize>,
     rx: Option<usize>,
     streams: &mut [Stream],
     open: &Streams,
     opening: &mut Opening<'_>,
     next_flow: &mut u32,
-) -> Result<Way, StartError> {
+) -> Result<Direction, StartError> {
     let first_flow = *next_flow;
     let mut specs = Vec::new();
     let mut asked: Vec<(Vec<Vlan>, IpAddr, [u8; 6])> = Vec::new();
@@ -250,7 +251,7 @@ fn resolve_way(
     };
     let followed = number(true) - first_flow;
     number(false);
-    Ok(Way {
+    Ok(Direction {
         job: 0,
         name: String::new(),
         tx,

@@ -36,8 +36,8 @@ fn response(data_port: u16) -> Vec<u8> {
 }
 
 /// Waits for little, as these tests wait it out.
-fn impatient() -> Patience {
-    Patience {
+fn impatient() -> Timeouts {
+    Timeouts {
         answer: Duration::from_millis(800),
         drain: Duration::from_millis(800),
         progress: Duration::from_millis(800),
@@ -48,7 +48,7 @@ fn impatient() -> Patience {
 
 fn run_impatiently(job: &SocketJob) -> SocketJobReport {
     let stop = AtomicBool::new(false);
-    run_patiently(
+    run_with_timeouts(
         job,
         JobPlace::default(),
         &Machine,
@@ -143,13 +143,13 @@ fn a_wish_ends_the_wait_for_a_response() {
             stop.store(true, Ordering::Relaxed);
         });
         // A patience of two minutes: only the wish can end it.
-        run_patiently(
+        run_with_timeouts(
             &job,
             JobPlace::default(),
             &Machine,
             &stop,
             &mut |_| {},
-            Patience::default(),
+            Timeouts::default(),
         )
     });
     assert_eq!(report.failure, None);
@@ -233,7 +233,7 @@ fn a_control_connection_that_ends_while_data_moves() {
 /// Runs a job that nobody would end but a wish, which comes after `first`; panics if it goes on all the same.
 fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
     let hour = Duration::from_secs(3600);
-    let patience = Patience {
+    let patience = Timeouts {
         answer: hour,
         drain: hour,
         progress: hour,
@@ -245,7 +245,7 @@ fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
     let wish = Arc::clone(&stop);
     thread::spawn(move || {
         let place = JobPlace::default();
-        let report = run_patiently(&job, place, &Machine, &stop, &mut |_| {}, patience);
+        let report = run_with_timeouts(&job, place, &Machine, &stop, &mut |_| {}, patience);
         let _ = done.send(report);
     });
     thread::sleep(first);
@@ -335,7 +335,7 @@ fn the_original_killed_in_the_middle() {
         job.interim = Some(Span::from_millis(50));
         let stop = AtomicBool::new(false);
         let mut ticks = 0;
-        let report = run_patiently(
+        let report = run_with_timeouts(
             &job,
             JobPlace::default(),
             &Machine,

@@ -55,7 +55,7 @@ fn what_people_type_is_taken() {
     let args = typed("-c 5 -s 10 -w a -c 7 -w b -s 20 --micro --nano");
     assert_eq!((args.most, args.snap()), (Some(7), 20));
     assert_eq!(args.output.write.as_deref(), Some("b"));
-    assert!(args.habits.nano() && !args.habits.micro());
+    assert!(args.tcpdump_options.nano() && !args.tcpdump_options.micro());
 }
 
 #[test]

@@ -343,7 +343,7 @@ impl Printer {
     }
 
     fn counters(&self, s: &LoadSnapshot, interfaces: &[BTreeMap<String, u64>]) -> Counters {
-        let (c, p) = (&s.counters, &s.presence);
+        let (c, p) = (&s.counters, &s.responder);
         let nic = |key: &str| {
             interfaces
                 .iter()

@@ -64,8 +64,8 @@ impl Packet {
     }
 }
 
-/// One file on its way through.
-struct Lane {
+/// An input file with its next packet.
+struct InputFile {
     source: Source,
     head: Packet,
     /// The file's interfaces, by their index in the list of all.
@@ -111,10 +111,10 @@ impl Shared {
 
 /// The input files.
 pub(super) struct Input {
-    lanes: Vec<Lane>,
-    /// The heads that wait: stamp and lane. Equal stamps go in the order of the files.
+    files: Vec<InputFile>,
+    /// The heads that wait: stamp and file. Equal stamps go in the order of the files.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The lane whose head was given out.
+    /// The file whose head was given out.
     given: Option<usize>,
     shared: Shared,
 }
@@ -124,11 +124,11 @@ impl Input {
     ///
     /// # Errors
     /// If one cannot be opened. What is wrong inside is told by [`troubles`](Self::troubles).
-    pub(super) fn open(files: &[PathBuf]) -> Result<Self> {
-        let mut lanes = Vec::new();
-        for file in files {
-            lanes.push(Lane {
-                source: Source::open(file)?,
+    pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
+        let mut files = Vec::new();
+        for path in paths {
+            files.push(InputFile {
+                source: Source::open(path)?,
                 head: Packet::default(),
                 places: Vec::new(),
                 met: HashMap::new(),
@@ -137,38 +137,38 @@ impl Input {
             });
         }
         let mut input = Self {
-            lanes,
+            files,
             waiting: BinaryHeap::new(),
             given: None,
             shared: Shared::default(),
         };
-        for lane in 0..input.lanes.len() {
-            input.advance(lane);
+        for file in 0..input.files.len() {
+            input.advance(file);
         }
         Ok(input)
     }
 
     /// The next packet; none when all files have ended or broken off.
     pub(super) fn next(&mut self) -> Option<&Packet> {
-        if let Some(lane) = self.given.take() {
-            self.advance(lane);
+        if let Some(file) = self.given.take() {
+            self.advance(file);
         }
-        let Reverse((_, lane)) = self.waiting.pop()?;
-        self.given = Some(lane);
-        Some(&self.lanes[lane].head)
+        let Reverse((_, file)) = self.waiting.pop()?;
+        self.given = Some(file);
+        Some(&self.files[file].head)
     }
 
     /// The packet that [`next`](Self::next) gave last.
     pub(super) fn current(&self) -> Option<&Packet> {
-        Some(&self.lanes[self.given?].head)
+        Some(&self.files[self.given?].head)
     }
 
     fn advance(&mut self, at: usize) {
-        let lane = &mut self.lanes[at];
+        let file = &mut self.files[at];
         loop {
-            let (head, shared) = (&mut lane.head, &mut self.shared);
-            let (places, met, kept) = (&mut lane.places, &mut lane.met, &mut lane.statistics);
-            let step = lane.source.step(|item| {
+            let (head, shared) = (&mut file.head, &mut self.shared);
+            let (places, met, kept) = (&mut file.places, &mut file.met, &mut file.statistics);
+            let step = file.source.step(|item| {
                 while let Some(interface) = item.interfaces.get(places.len()) {
                     places.push(shared.place(interface, met));
                     kept.push(None);
@@ -187,12 +187,12 @@ impl Input {
             match step {
                 Ok(Some(false)) => {}
                 Ok(Some(true)) => {
-                    self.waiting.push(Reverse((lane.head.stamp_ns, at)));
+                    self.waiting.push(Reverse((file.head.stamp_ns, at)));
                     return;
                 }
                 Ok(None) => return,
                 Err(trouble) => {
-                    lane.trouble = Some(trouble);
+                    file.trouble = Some(trouble);
                     return;
                 }
             }
@@ -206,23 +206,23 @@ impl Input {
 
     /// The files, with the first interface of each.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Option<&Interface>)> {
-        self.lanes
+        self.files
             .iter()
-            .map(|lane| (&lane.source.name[..], lane.source.interfaces().first()))
+            .map(|file| (&file.source.name[..], file.source.interfaces().first()))
     }
 
     /// Which files could not be read to their end, and why.
     pub(super) fn troubles(&self) -> impl Iterator<Item = (&Source, &Trouble)> {
-        self.lanes
+        self.files
             .iter()
-            .filter_map(|lane| Some((&lane.source, lane.trouble.as_ref()?)))
+            .filter_map(|file| Some((&file.source, file.trouble.as_ref()?)))
     }
 
     /// Oddities met so far, with the file in front.
     pub(super) fn oddities(&self) -> impl Iterator<Item = String> {
-        self.lanes.iter().flat_map(|lane| {
-            let name = &lane.source.name;
-            let lines = lane.source.oddities();
+        self.files.iter().flat_map(|file| {
+            let name = &file.source.name;
+            let lines = file.source.oddities();
             lines.into_iter().map(move |line| format!("{name}: {line}"))
         })
     }
@@ -235,8 +235,8 @@ impl Input {
     /// The statistics that hold for each interface, numbered as [`interfaces`](Self::interfaces).
     pub(super) fn statistics(&self) -> Vec<Statistics> {
         let mut all: Vec<Option<Statistics>> = vec![None; self.interfaces().len()];
-        for lane in &self.lanes {
-            for (place, found) in lane.places.iter().zip(&lane.statistics) {
+        for file in &self.files {
+            for (place, found) in file.places.iter().zip(&file.statistics) {
                 let Some(found) = found else { continue };
                 let found = Statistics {
                     interface: *place as u32,

@@ -104,7 +104,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
         for driver in ["xdp", "packet"] {
             let line = format!("--server {driver}:{} {option}", lab.b0());
             let server = started(&words(&line));
-            // Its attendant is there before its workers, so some time is given to them.
+            // Its neighbour responder is there before its workers, so some time is given to them.
             begun(&server, "wb-load");
             std::thread::sleep(std::time::Duration::from_secs(1));
             let port = format!("packet:{}", lab.a0());

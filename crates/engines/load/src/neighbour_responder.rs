@@ -1,11 +1,11 @@
-//! A port's presence on its link, from within a worker: neighbours and pings are answered.
+//! ARP, neighbour discovery and pings, answered from within a worker.
 
 use wb_port::RxFrame;
-use wb_wire::{Ethernet, Presence, Vlan, ethertype, find_tag, protocol};
+use wb_wire::{Ethernet, NeighbourResponder, Vlan, ethertype, find_tag, protocol};
 
 /// Frames beside the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign)]
-pub struct PresenceCounters {
+pub struct ResponderCounters {
     /// ARP messages received.
     pub arp_rx: u64,
     /// ARP messages sent.
@@ -25,7 +25,7 @@ enum Kind {
     Other,
 }
 
-/// What a frame is to the presence.
+/// What kind of a frame it is.
 fn kind_of(frame: &[u8]) -> Kind {
     let parsed = || {
         let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
@@ -45,9 +45,9 @@ fn kind_of(frame: &[u8]) -> Kind {
 /// Counts a frame that is not the load's and writes its answer into `lend`'s buffer, if there is one
 /// to write: then its length.
 #[cold]
-pub(crate) fn attend<'a>(
-    presence: &Presence,
-    counters: &mut PresenceCounters,
+pub(crate) fn answer<'a>(
+    responder: &NeighbourResponder,
+    counters: &mut ResponderCounters,
     frame: &RxFrame<'_>,
     lend: impl FnOnce() -> Option<&'a mut [u8]>,
 ) -> Option<usize> {
@@ -65,7 +65,7 @@ pub(crate) fn attend<'a>(
         return None;
     }
     let out = lend()?;
-    let mut len = presence.answer(frame.bytes, out)?;
+    let mut len = responder.answer(frame.bytes, out)?;
     if let Some(tag) = frame.vlan {
         // The device took the tag out; the answer needs it.
         if out.len() < len + 4 {

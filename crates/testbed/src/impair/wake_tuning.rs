@@ -15,7 +15,7 @@ use wb_host::{clock, cpu};
 const LATEST_NS: u64 = 60_000;
 
 /// How a thread of the device waits.
-pub(crate) struct Patience {
+pub(crate) struct WakeTuning {
     /// Departures within this time are made together.
     pub(crate) quantum_ns: u64,
     /// The thread spins rather than sleeps for less than this.
@@ -33,7 +33,7 @@ const TURN_NS: u64 = 5_000_000;
 /// this much is slept, in small pieces if they come by themselves, else in one.
 const REST_NS: u64 = 500_000;
 
-impl Patience {
+impl WakeTuning {
     /// For the CPUs of this machine.
     pub(crate) fn new(cpus: usize) -> Self {
         // With a CPU to itself the device may spin. Where it shares one with the sender or the
@@ -167,16 +167,16 @@ mod tests {
 
     #[test]
     fn the_alarm_follows_the_timer() {
-        let mut patience = Patience::new(2);
+        let mut tuning = WakeTuning::new(2);
         for _ in 0..200 {
-            patience.learn(20_000);
+            tuning.learn(20_000);
         }
-        assert!(patience.alarm(1_000_000).abs_diff(980_000) < 100);
+        assert!(tuning.alarm(1_000_000).abs_diff(980_000) < 100);
         for _ in 0..200 {
-            patience.learn(3_000_000);
+            tuning.learn(3_000_000);
         }
         assert!(
-            patience.alarm(1_000_000).abs_diff(980_000) < 100,
+            tuning.alarm(1_000_000).abs_diff(980_000) < 100,
             "a busy scheduler is not the timer"
         );
     }

@@ -8,23 +8,23 @@
 //! |---|---|
 //! | make the packets of a device, one after another | [`Walker`] |
 //! | see where a device stands | [`Progress`] |
-//! | recognise packets of a generator | [`sighting`] |
+//! | recognise packets of a generator | [`classify_pktgen`] |
 //! | count and time them as `pgrx` does | [`Row`] |
 
 #![forbid(unsafe_code)]
 
+mod classify;
 mod flows;
 mod frame;
 mod progress;
 mod random;
 mod row;
-mod sighting;
 mod walker;
 
+pub use classify::{PktgenFrame, classify_pktgen};
 pub use flows::Flows;
 pub use progress::Progress;
 pub use row::{Row, Sample};
-pub use sighting::{Sighting, sighting};
 pub use walker::{Call, Memory, Start, TooLong, Walker};
 pub use wb_model::device::{JitterRule, Mode, TimeForm};
 

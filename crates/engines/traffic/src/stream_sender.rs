@@ -10,7 +10,7 @@ use wb_measure::Histogram;
 use wb_model::TagKind;
 use wb_port::{Slot, TxQueue};
 
-use crate::frames::{Build, Frames, Mark, Stamp, Walk, walk_of};
+use crate::frames::{Build, FlowCursor, Frames, Mark, Stamp, cursor_of};
 use crate::modify::Share;
 use crate::pacer::{Pacer, Schedule};
 use crate::ramp::Ramp;
@@ -75,7 +75,7 @@ impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
 enum Source {
     Built {
         frames: Box<Frames>,
-        walk: Walk,
+        cursor: FlowCursor,
         tag: TagKind,
         first_flow: u32,
     },
@@ -113,7 +113,7 @@ impl Replay {
 struct Rise {
     ramp: Ramp,
     frames: Box<Frames>,
-    walk: Walk,
+    cursor: FlowCursor,
     sequence: u32,
 }
 
@@ -133,12 +133,12 @@ pub(crate) enum Claim {
 }
 
 /// See the module.
-pub(crate) struct Lane {
+pub(crate) struct StreamSender {
     source: Source,
     /// `None`: as fast as it goes.
     pacer: Option<Pacer>,
     rise: Option<Rise>,
-    /// What this lane may be late by before it gives events up, or puts them off.
+    /// What this stream may be late by before it gives events up, or puts them off.
     allowance_ns: u64,
     /// It ends with a number of frames and not at a time, so all of them are sent, if later.
     patient: bool,
@@ -155,7 +155,7 @@ pub(crate) struct Lane {
     returned: HashMap<u32, u64>,
 }
 
-impl Lane {
+impl StreamSender {
     pub(crate) fn new(
         spec: &StreamSpec,
         sender: &SenderSpec,
@@ -356,41 +356,41 @@ impl Lane {
             Source::Recorded(replay) => batch.pour(next, |slot, _| replay.write(slot)),
             Source::Built {
                 frames,
-                walk,
+                cursor,
                 tag: TagKind::Pktgen,
                 ..
             } => batch.pour(next, |slot, time_ns| {
                 // Flows are of no account here: one sequence, from 1, dealt out to the workers.
-                let sequence = walk.pktgen_sequence();
+                let sequence = cursor.pktgen_sequence();
                 let size = frames.write(
                     slot,
-                    walk,
+                    cursor,
                     Stamp {
                         flow: 0,
                         sequence,
                         time_ns,
                     },
                 );
-                walk.advance();
+                cursor.advance();
                 size
             }),
             Source::Built {
                 frames,
-                walk,
+                cursor,
                 first_flow,
                 ..
             } => batch.pour(next, |slot, time_ns| {
-                let (flow, sequence) = (*first_flow + walk.flow(), walk.sequence());
+                let (flow, sequence) = (*first_flow + cursor.flow(), cursor.sequence());
                 let size = frames.write(
                     slot,
-                    walk,
+                    cursor,
                     Stamp {
                         flow,
                         sequence,
                         time_ns,
                     },
                 );
-                walk.advance();
+                cursor.advance();
                 size
             }),
         };
@@ -412,7 +412,7 @@ impl Lane {
         let Some(Rise {
             ramp,
             frames,
-            walk,
+            cursor,
             sequence,
         }) = &mut self.rise
         else {
@@ -433,13 +433,13 @@ impl Lane {
                 time_ns,
             };
             *sequence = sequence.wrapping_add(1);
-            let size = frames.write(slot, walk, stamp);
-            walk.advance();
+            let size = frames.write(slot, cursor, stamp);
+            cursor.advance();
             size
         });
     }
 
-    /// Whether a frame that came back is of this lane, as far as its tag tells.
+    /// Whether a frame that came back is of this stream, as far as its tag tells.
     pub(crate) fn claims(&self, frame: &[u8]) -> Option<Claim> {
         if let Some(rise) = &self.rise
             && rise.frames.flow_of(frame) == Some(RAMP_FLOW)
@@ -465,7 +465,7 @@ impl Lane {
         }
     }
 
-    /// Whether a frame without a tag may be of this lane.
+    /// Whether a frame without a tag may be of this stream.
     pub(crate) fn may_own(&self, frame: &[u8]) -> bool {
         match &self.source {
             Source::Built {
@@ -478,7 +478,7 @@ impl Lane {
         }
     }
 
-    /// Takes note that a frame of this lane was not sent.
+    /// Takes note that a frame of this stream was not sent.
     pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: Return) {
         match how {
             Return::Refused => self.refused_frames += 1,
@@ -514,10 +514,10 @@ impl Lane {
         };
         let mut flow_frames = match &self.source {
             Source::Built {
-                walk,
+                cursor,
                 tag: TagKind::Wirebench,
                 ..
-            } => walk.frames_per_flow(),
+            } => cursor.frames_per_flow(),
             _ => {
                 let mut flows = vec![0; self.flows as usize];
                 flows
@@ -592,10 +592,10 @@ fn recorded(recording: &Recording, speed: f64) -> Schedule {
 }
 
 fn built(spec: &StreamSpec, build: &Build) -> Result<Source, CompileError> {
-    let walk = walk_of(spec, build.share);
+    let cursor = cursor_of(spec, build.share);
     Ok(Source::Built {
-        frames: Box::new(Frames::new(spec, &walk, build)?),
-        walk,
+        frames: Box::new(Frames::new(spec, &cursor, build)?),
+        cursor,
         tag: spec.stream.tag,
         first_flow: spec.first_flow,
     })
@@ -663,8 +663,8 @@ fn rise(spec: &StreamSpec, length_ns: u64, build: &Build) -> Result<Rise, Compil
         mark,
         ..*build
     };
-    let walk = walk_of(spec, build.share);
-    let frames = Frames::new(spec, &walk, &build).map_err(|e| match e {
+    let cursor = cursor_of(spec, build.share);
+    let frames = Frames::new(spec, &cursor, &build).map_err(|e| match e {
         CompileError::TooShort { .. } => {
             error("its frames have no room for the tag that would tell them apart")
         }
@@ -673,7 +673,7 @@ fn rise(spec: &StreamSpec, length_ns: u64, build: &Build) -> Result<Rise, Compil
     Ok(Rise {
         ramp: Ramp::new(pps, length_ns, build.share.worker, build.share.workers),
         frames: Box::new(frames),
-        walk,
+        cursor,
         sequence: 0,
     })
 }

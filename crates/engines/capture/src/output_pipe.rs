@@ -10,13 +10,13 @@ use crate::retention::Retention;
 
 /// What bytes go through on their way into a file.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct OutputPipe {
     /// Whether files are compressed.
     pub(crate) compresses: bool,
     pub(crate) retention: Retention,
 }
 
-impl Way {
+impl OutputPipe {
     /// Puts a place of a buffer, and makes room for it if that is wanted. `stores`: there is no time to
     /// compress. What is put as it is may be moved; then its place is another one.
     pub(crate) fn put_records(

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use wb_model::device::{Defaults, DeviceConfig, Interface};
-//! use wb_walk::{Start, Time, Walker};
+//! use wb_pktgen_device::{Start, Time, Walker};
 //!
 //! let mut config = DeviceConfig::new("eth0", &Defaults::default());
 //! (config.count, config.min_size) = (3, 60);
@@ -16,7 +16,7 @@
 //!     walker.sent(all);
 //! }
 //! assert_eq!(walker.progress().sofar, 3);
-//! # Ok::<(), wb_walk::TooLong>(())
+//! # Ok::<(), wb_pktgen_device::TooLong>(())
 //! ```
 
 use wb_model::device::{Delay, DeviceConfig, Flags, Interface, TimeForm, mix};

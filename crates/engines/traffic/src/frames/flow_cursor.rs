@@ -8,7 +8,7 @@ pub(crate) const DIGITS: usize = 4;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct FlowCursor {
     flow: u32,
     round: u64,
     digits: [u32; DIGITS],
@@ -22,7 +22,7 @@ pub(crate) struct Walk {
     moves: bool,
 }
 
-impl Walk {
+impl FlowCursor {
     /// The flows `worker, worker + workers, …` below `flows`, of which there is at least one.
     pub(crate) fn new(stream: &Stream, flows: u32, worker: u32, workers: u32) -> Self {
         let radix = radices(stream);
@@ -71,7 +71,7 @@ impl Walk {
         self.digits[i]
     }
 
-    /// Which offsets change during the walk.
+    /// Which offsets change from flow to flow.
     pub(crate) fn changing(&self) -> [bool; DIGITS] {
         self.radix.map(|radix| self.moves && radix > 1)
     }
@@ -161,11 +161,16 @@ mod tests {
 
     #[test]
     fn ports_run_fastest() {
-        let mut walk = Walk::new(&stream("10-12", "10.0.0.1-10.0.0.2", None), 6, 0, 1);
+        let mut cursor = FlowCursor::new(&stream("10-12", "10.0.0.1-10.0.0.2", None), 6, 0, 1);
         let seen: Vec<_> = (0..7)
             .map(|_| {
-                let now = (walk.flow(), walk.sequence(), walk.digit(0), walk.digit(2));
-                walk.advance();
+                let now = (
+                    cursor.flow(),
+                    cursor.sequence(),
+                    cursor.digit(0),
+                    cursor.digit(2),
+                );
+                cursor.advance();
                 now
             })
             .collect();
@@ -181,16 +186,16 @@ mod tests {
                 (0, 1, 0, 0)
             ]
         );
-        assert_eq!(walk.frames_per_flow(), [2, 1, 1, 1, 1, 1]);
-        assert_eq!(walk.changing(), [true, false, true, false]);
+        assert_eq!(cursor.frames_per_flow(), [2, 1, 1, 1, 1, 1]);
+        assert_eq!(cursor.changing(), [true, false, true, false]);
     }
 
     #[test]
     fn more_workers_than_flows_share_the_tuple() {
         for worker in 0..4 {
-            let walk = Walk::new(&stream("10-19", "10.0.0.1", Some(1)), 4, worker, 4);
+            let cursor = FlowCursor::new(&stream("10-19", "10.0.0.1", Some(1)), 4, worker, 4);
             assert_eq!(
-                (walk.flow(), walk.digit(0), walk.changing()),
+                (cursor.flow(), cursor.digit(0), cursor.changing()),
                 (worker, 0, [false; 4])
             );
         }
@@ -203,16 +208,16 @@ mod tests {
             let stream = stream(&format!("1-{ports}"), &format!("10.0.0.1-10.0.0.{addresses}"), Some(flows));
             let mut tuples = BTreeSet::new();
             for worker in 0..workers {
-                let mut walk = Walk::new(&stream, flows, worker, workers);
+                let mut cursor = FlowCursor::new(&stream, flows, worker, workers);
                 let ours = (flows - worker).div_ceil(workers);
                 for i in 0..ours * 2 {
                     let flow = worker + (i % ours) * workers;
-                    prop_assert_eq!((walk.flow(), walk.sequence()), (flow, i / ours));
+                    prop_assert_eq!((cursor.flow(), cursor.sequence()), (flow, i / ours));
                     let number = flow % (u32::from(ports) * u32::from(addresses));
-                    prop_assert_eq!(walk.digit(0), number % u32::from(ports));
-                    prop_assert_eq!(walk.digit(2), number / u32::from(ports));
-                    tuples.insert((walk.digit(0), walk.digit(2)));
-                    walk.advance();
+                    prop_assert_eq!(cursor.digit(0), number % u32::from(ports));
+                    prop_assert_eq!(cursor.digit(2), number / u32::from(ports));
+                    tuples.insert((cursor.digit(0), cursor.digit(2)));
+                    cursor.advance();
                 }
             }
             prop_assert_eq!(tuples.len(), usize::from(ports) * usize::from(addresses));

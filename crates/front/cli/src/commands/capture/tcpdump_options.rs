@@ -11,7 +11,7 @@ use wb_model::{
 
 /// What tcpdump and dumpcap have too.
 #[derive(Args, Debug)]
-pub(crate) struct HabitArgs {
+pub(crate) struct TcpdumpOptions {
     /// Become this user as soon as the ports are open; the files are his.
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER", conflicts_with_all = ["rt", "offloads"])]
     user: Option<String>,
@@ -115,7 +115,7 @@ const fn kilobytes(n: u64) -> u64 {
     n.saturating_mul(1000)
 }
 
-impl HabitArgs {
+impl TcpdumpOptions {
     /// Whether stamps are to be microseconds, in files too.
     pub(crate) fn micro(&self) -> bool {
         self.micro || self.time_stamp_precision.as_deref() == Some("micro")

@@ -4,7 +4,7 @@ use wb_wire::{PktgenTag, ethertype};
 
 /// A frame that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct PktgenFrame {
     /// Ethernet header and IP packet: neither FCS nor VLAN tags nor padding.
     pub bytes: u64,
     /// The tag, unless the frame ends within it.
@@ -14,7 +14,7 @@ pub struct Sighting {
 /// Whether this frame (without FCS) counts: IPv4 whose bytes 8 after the transport header begins are
 /// the magic, or IPv6 with the magic 48 after its header begins. Protocol and port are not looked
 /// at; VLAN tags are passed over.
-pub fn sighting(frame: &[u8]) -> Option<Sighting> {
+pub fn classify_pktgen(frame: &[u8]) -> Option<PktgenFrame> {
     let mut at = 12;
     let kind = loop {
         match word(frame, at)? {
@@ -39,7 +39,7 @@ pub fn sighting(frame: &[u8]) -> Option<Sighting> {
     if payload.first_chunk()? != &PktgenTag::MAGIC.to_be_bytes() {
         return None;
     }
-    Some(Sighting {
+    Some(PktgenFrame {
         bytes: 14 + len,
         tag: PktgenTag::read(payload),
     })

@@ -67,7 +67,7 @@ impl Covered {
 
 /// A field of the frames of one stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FieldSlot {
     at: usize,
     shift: u32,
     bits: Bits,
@@ -201,7 +201,7 @@ impl Narrow {
     }
 }
 
-impl Place {
+impl FieldSlot {
     fn narrow(at: usize, width: u8, shift: u32, bits: u32) -> Self {
         let mask = (u64::MAX >> (64 - bits)) << shift;
         Self {
@@ -380,27 +380,27 @@ mod tests {
         }
     }
 
-    fn settled(fields: &[(Field, u128)]) -> Vec<Place> {
+    fn settled(fields: &[(Field, u128)]) -> Vec<FieldSlot> {
         let layout = Stack::udp4([1, 2, 3, 4], [5, 6, 7, 8], 9, 10).layout(60);
         let covered = Covered::new(&layout, false, false);
         let mut taken = BTreeMap::new();
-        let mut places: Vec<Place> = fields
+        let mut slots: Vec<FieldSlot> = fields
             .iter()
             .map(|(field, mask)| {
-                Place::of(*field, &layout, false, false, false)
+                FieldSlot::of(*field, &layout, false, false, false)
                     .unwrap()
                     .masked(*mask)
             })
             .collect();
-        for place in places.iter_mut().rev() {
-            place.settle(&mut taken, &covered);
+        for slot in slots.iter_mut().rev() {
+            slot.settle(&mut taken, &covered);
         }
-        places
+        slots
     }
 
     #[test]
     fn the_later_of_two_writes_wins_bit_by_bit() {
-        let places = settled(&[
+        let slots = settled(&[
             (Field::Sport, u128::MAX),
             (Field::Sport, 0x0ff0),
             (
@@ -413,9 +413,9 @@ mod tests {
         ]);
         let mut frame = vec![0xee; 60];
         let mut sums = Sums { ip: 0, l4: 0 };
-        for (place, value) in places.iter().zip([0x1234u128, 0xabcd, 0xff]) {
-            place.clear(&mut frame);
-            place.write(&mut frame, &mut Always(value), &mut sums);
+        for (slot, value) in slots.iter().zip([0x1234u128, 0xabcd, 0xff]) {
+            slot.clear(&mut frame);
+            slot.write(&mut frame, &mut Always(value), &mut sums);
         }
         assert_eq!(frame[34..36], [0x1b, 0xcf]);
         assert_eq!(wb_wire::checksum::fold(sums.l4), 0x1bcf);
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn odd_and_straddling_bytes_count_where_they_lie() {
         // The last byte of the destination address and the first of the source port.
-        let places = settled(&[(
+        let slots = settled(&[(
             Field::At {
                 offset: 33,
                 width: 2,
@@ -434,7 +434,7 @@ mod tests {
         )]);
         let mut frame = vec![0; 60];
         let mut sums = Sums { ip: 0, l4: 0 };
-        places[0].write(&mut frame, &mut Always(0x12_34), &mut sums);
+        slots[0].write(&mut frame, &mut Always(0x12_34), &mut sums);
         let sum = |range: Range<usize>| wb_wire::checksum::sum(&frame[range]);
         assert_eq!(u64::from(wb_wire::checksum::fold(sums.ip)), sum(14..34));
         assert_eq!(u64::from(wb_wire::checksum::fold(sums.l4)), sum(26..60));

@@ -1,4 +1,4 @@
-//! A port's presence on its link: finds neighbours, answers those who ask for ours.
+//! ARP and neighbour discovery of a port: finds neighbours, answers those who ask for ours, and pings.
 //!
 //! Runs beside the workers on a socket of its own that sees only ARP, neighbour discovery and
 //! echo, so the hot loops never look at such frames.
@@ -16,14 +16,14 @@ use std::{
 
 use wb_packet::ControlSocket;
 use wb_wire::{
-    AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, Network, Presence, Stack, Transport,
-    Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
+    AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, NeighbourResponder, Network, Stack,
+    Transport, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
 use crate::{StartError, guard::Guard};
 
 /// How long neighbours have to answer.
-const PATIENCE: Duration = Duration::from_millis(1200);
+const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);
 /// Time between two requests for the same address.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a better answer is waited for once there is one.
@@ -45,12 +45,12 @@ pub(crate) struct Question {
 }
 
 /// Answers on one link until it is dropped.
-pub(crate) struct Attendant {
+pub(crate) struct ResponderThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Attendant {
+impl Drop for ResponderThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -60,16 +60,16 @@ impl Drop for Attendant {
 }
 
 /// Starts answering for `addresses` at `mac`.
-pub(crate) fn attend(
+pub(crate) fn start_responder(
     mut socket: ControlSocket,
     mac: [u8; 6],
     addresses: AddrSet,
     guard: Guard,
     name: &str,
-) -> Result<Attendant, StartError> {
+) -> Result<ResponderThread, StartError> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    let presence = Presence {
+    let responder = NeighbourResponder {
         mac: MacAddr(mac),
         addresses,
     };
@@ -82,7 +82,7 @@ pub(crate) fn attend(
                 let seen = socket.receive(Duration::from_millis(50), |frame| {
                     // A test frame may be an echo request; it is measured, not answered.
                     if wb_wire::find_tag(frame.bytes).is_none()
-                        && let Some(len) = presence.answer(frame.bytes, &mut out)
+                        && let Some(len) = responder.answer(frame.bytes, &mut out)
                         && guard.may_answer(&out[..len])
                     {
                         answers.push(out[..len].to_vec());
@@ -102,7 +102,7 @@ pub(crate) fn attend(
             operation: "start a thread",
             cause,
         })?;
-    Ok(Attendant {
+    Ok(ResponderThread {
         stop,
         thread: Some(thread),
     })
@@ -134,7 +134,7 @@ pub(crate) fn resolve(
     question: &Question,
 ) -> (Option<[u8; 6]>, Known) {
     let mut known = Known::new();
-    let presence = Presence {
+    let responder = NeighbourResponder {
         mac: MacAddr(mac),
         addresses: AddrSet::default(),
     };
@@ -143,7 +143,7 @@ pub(crate) fn resolve(
     loop {
         let best = question.targets.iter().position(|t| known.contains_key(t));
         let waited = first_answer.is_some_and(|t: Instant| t.elapsed() >= BETTER);
-        if best == Some(0) || (best.is_some() && waited) || begin.elapsed() >= PATIENCE {
+        if best == Some(0) || (best.is_some() && waited) || begin.elapsed() >= RESOLVE_TIMEOUT {
             let found = best.map(|i| known[&question.targets[i]]);
             return (found, known);
         }
@@ -156,7 +156,7 @@ pub(crate) fn resolve(
             next_ask = Instant::now() + RETRY;
         }
         let _ = socket.receive(Duration::from_millis(5), |frame| {
-            if let Some((address, mac)) = presence.heard(frame.bytes)
+            if let Some((address, mac)) = responder.heard(frame.bytes)
                 && question.targets.contains(&address)
             {
                 known.insert(address, mac.0);

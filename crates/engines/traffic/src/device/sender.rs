@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use wb_model::device::TimeForm;
 use wb_model::lateness::{Lateness, Turns};
+use wb_pktgen_device::{Time, Walker};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxQueue};
-use wb_walk::{Time, Walker};
 
 use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next};
 use crate::{Clock, Control, CounterValues};
@@ -20,13 +20,13 @@ const PUBLISH_NS: u64 = 1_000_000;
 
 /// Puts a device on a queue pair, for [`run_devices`](super::run_devices). Frames of the walk that the
 /// queue cannot hold end the device with a fault.
-pub fn device_lane<Q: QueuePair + 'static, C: Clock + Send + 'static>(
+pub fn device_sender<Q: QueuePair + 'static, C: Clock + Send + 'static>(
     pair: Q,
     walker: Walker,
     handle: Arc<DeviceHandle>,
     clock: C,
 ) -> Box<dyn DeviceTurn + Send> {
-    Box::new(DeviceLane::new(pair, walker, handle, clock))
+    Box::new(DeviceSender::new(pair, walker, handle, clock))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Drop for Ending {
     }
 }
 
-struct DeviceLane<Q, C> {
+struct DeviceSender<Q, C> {
     pair: Q,
     clock: C,
     walker: Walker,
@@ -116,7 +116,7 @@ struct Flushed {
     at_ns: u64,
 }
 
-impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
+impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     fn new(pair: Q, walker: Walker, handle: Arc<DeviceHandle>, clock: C) -> Self {
         let clears = walker.config().clears;
         Self {
@@ -508,7 +508,7 @@ impl<Q: QueuePair, C: Clock> DeviceLane<Q, C> {
     }
 }
 
-impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceLane<Q, C> {
+impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
     fn turn(&mut self, control: &Control) -> Next {
         let now_ns = self.clock.monotonic_ns();
         if self.turns == 0 {

@@ -26,7 +26,7 @@ pub(super) enum Stop<E> {
 }
 
 /// Measures loads of one metric, and keeps what was measured.
-pub(super) struct Course<'a, B: Bench> {
+pub(super) struct SearchRun<'a, B: Bench> {
     bench: &'a mut B,
     plan: &'a LbPlan,
     item: &'a Item,
@@ -38,7 +38,7 @@ pub(super) struct Course<'a, B: Bench> {
     trials: Vec<LbTrial>,
 }
 
-impl<'a, B: Bench> Course<'a, B> {
+impl<'a, B: Bench> SearchRun<'a, B> {
     pub(super) fn new(
         bench: &'a mut B,
         plan: &'a LbPlan,
@@ -230,7 +230,7 @@ fn in_unit(metric: LbMetric, size: Option<u16>, load: f64) -> f64 {
     }
 }
 
-impl<B: Bench> Measurer for Course<'_, B> {
+impl<B: Bench> Measurer for SearchRun<'_, B> {
     type Error = Stop<B::Error>;
 
     fn measure(&mut self, load: f64, why: Purpose) -> Result<Option<Trial>, Self::Error> {

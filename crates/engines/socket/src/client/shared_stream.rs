@@ -48,7 +48,7 @@ const PHASES: [Phase; 6] = [
 
 /// What both threads see of a stream.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct SharedStream {
     pub(super) role: Role,
     /// Whether it only loads the path.
     pub(super) load: bool,
@@ -70,7 +70,7 @@ pub(super) struct Lane {
     waker: Arc<Waker>,
 }
 
-impl Lane {
+impl SharedStream {
     pub(super) fn new(
         role: Role,
         (load, datagrams): (bool, bool),
