@@ -1,8 +1,8 @@
 //! A test that cannot do its work on a machine says so here. The test runner would count it as passed and
 //! hide why.
 //!
-//! `make test` names a file in `WB_SKIPPED`, which gets a line for each: program, test and reason, with tabs
-//! between. At the end it is counted and shown.
+//! `make test` names a file in `WB_SKIPPED`, which gets a line for each: package and program, test, and reason, with
+//! tabs between. At the end it is counted and shown.
 
 use std::{
     fmt::Display,
@@ -28,7 +28,10 @@ fn note(file: &Path, test: &str, reason: &str) {
     let program = program.file_stem().unwrap_or_default().to_string_lossy();
     // Behind the dash is cargo's number for the build.
     let program = program.rsplit_once('-').map_or(&*program, |(name, _)| name);
-    let line = format!("{program}\t{test}\t{}\n", reason.replace(['\n', '\t'], " "));
+    // Most crates have one that is called `all`.
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let reason = reason.replace(['\n', '\t'], " ");
+    let line = format!("{package} {program}\t{test}\t{reason}\n");
     // In one piece, as other tests write too.
     let written = OpenOptions::new().create(true).append(true).open(file);
     written
@@ -49,7 +52,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert_eq!(
             text,
-            "wb_skip\ta_test\tno root\nwb_skip\tanother\tno tool\n"
+            "wb-skip wb_skip\ta_test\tno root\nwb-skip wb_skip\tanother\tno tool\n"
         );
     }
 }

@@ -1,0 +1,4 @@
+//! Measurements through the public face of the crate.
+
+mod laws;
+mod vectors;

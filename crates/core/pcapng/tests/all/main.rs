@@ -1,0 +1,7 @@
+//! Files through the public face of the crate.
+
+mod judges;
+mod laws;
+mod mutations;
+mod reference;
+mod vectors;

@@ -1,0 +1,12 @@
+//! Machines through the public face of the crate.
+
+mod behaviour;
+mod common;
+mod datagrams;
+mod http;
+mod long;
+mod paced;
+mod path;
+mod retransmission;
+mod vectors;
+mod wild;

@@ -1,0 +1,4 @@
+//! tcpdump's lines through the public face of the crate.
+
+mod laws;
+mod vectors;

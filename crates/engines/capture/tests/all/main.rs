@@ -1,0 +1,8 @@
+//! Captures through the public face of the crate.
+
+mod common;
+mod direct;
+mod failures;
+mod files;
+mod rotation;
+mod sink;

@@ -1,0 +1,9 @@
+//! Workers through the public face of the crate.
+
+mod common;
+mod conservation;
+mod device;
+mod schedule;
+mod watch;
+mod wire;
+mod worker;

@@ -1,0 +1,428 @@
+//! The loop of a worker, by itself and between threads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::common::{Lab, count};
+use wb_model::{Stream, units::Rational};
+use wb_port::{PortError, QueuePair, RxCounters, RxFrame, RxQueue, TxQueue, memory};
+use wb_traffic::{
+    Clock, Control, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters,
+    StreamSpec, VirtualClock, Worker, run_worker,
+};
+
+fn paced(pps: u64, ms: u64) -> SenderSpec {
+    SenderSpec {
+        streams: vec![StreamSpec {
+            pps: Some(Rational::whole(pps)),
+            ..StreamSpec::default()
+        }],
+        duration_ns: Some(ms * 1_000_000),
+        ..SenderSpec::default()
+    }
+}
+
+fn control(senders: usize) -> Control {
+    let control = Control::new();
+    control.senders_running.store(senders, Ordering::Relaxed);
+    control.start_at_mono_ns.store(1_000_000, Ordering::Relaxed);
+    control
+}
+
+fn receiver() -> Receiver {
+    Receiver::new(&ReceiverSpec {
+        flows: FlowSpace::Planned { first: 0, count: 1 },
+        ..ReceiverSpec::default()
+    })
+}
+
+#[test]
+fn a_sender_sleeps_between_frames_and_publishes() {
+    let mut lab = Lab::new(|_| ());
+    let sender = lab.sender(&paced(1000, 100));
+    let (control, shared) = (control(1), SharedCounters::default());
+    let worker = Worker {
+        sender: Some(sender),
+        receiver: None,
+    };
+    let outcome = run_worker(
+        &mut lab.near.queues[0],
+        worker,
+        &control,
+        &shared,
+        &lab.clock,
+    );
+    let sent = outcome.sender.unwrap();
+    assert_eq!(sent.streams[0].offered_frames, 100);
+    // Awake for 60 us of every millisecond, at 40 ns a turn.
+    assert!(sent.turns < 100 * 2200, "{}", sent.turns);
+    assert_eq!(shared.read().offered_frames, 100);
+    assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
+    assert_eq!(
+        control.drain_since_wall_ns.load(Ordering::Relaxed),
+        sent.last_departure_wall_ns
+    );
+    assert_eq!(
+        (outcome.tx.sent_frames, outcome.fault.is_none()),
+        (100, true)
+    );
+}
+
+/// Says finish when the time has come, as a session does.
+struct Finishing<'a> {
+    clock: &'a VirtualClock,
+    control: &'a Control,
+    at_ns: u64,
+}
+
+impl Clock for Finishing<'_> {
+    fn monotonic_ns(&self) -> u64 {
+        let now = self.clock.monotonic_ns();
+        if now >= self.at_ns {
+            self.control.finish.store(true, Ordering::Relaxed);
+        }
+        now
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.clock.wall_ns()
+    }
+}
+
+#[test]
+fn one_worker_sends_and_receives() {
+    let clock = VirtualClock::ticking(40);
+    let mut options = memory::LinkOptions::new("loop", clock.stamps());
+    options.forward.delay_ns = 300_000;
+    let mut port = memory::looped(&options).unwrap();
+    let sender = Sender::new(&paced(10_000, 10), port.queues[0].tx().frame_capacity()).unwrap();
+    let (control, shared) = (control(1), SharedCounters::default());
+    let clock = Finishing {
+        clock: &clock,
+        control: &control,
+        at_ns: 13_000_000,
+    };
+    let worker = Worker {
+        sender: Some(sender),
+        receiver: Some(receiver()),
+    };
+    let outcome = run_worker(&mut port.queues[0], worker, &control, &shared, &clock);
+    let counters = outcome.receiver.unwrap().measurement.counters;
+    assert_eq!(
+        (
+            outcome.sender.unwrap().streams[0].offered_frames,
+            counters.received_frames
+        ),
+        (100, 100)
+    );
+    // The last frame left at 10.9 ms, those of the last 0.3 ms arrived after it.
+    assert!(
+        (3..=4).contains(&counters.late_frames),
+        "{}",
+        counters.late_frames
+    );
+    let shown = shared.read();
+    assert_eq!((shown.received_frames, shown.latency_samples), (100, 100));
+    assert!(shown.latency_sum_ns >= 100 * 300_000);
+}
+
+#[test]
+fn stop_ends_the_sender_and_finish_the_receiver() {
+    let mut lab = Lab::new(|_| ());
+    let sender = lab.sender(&SenderSpec {
+        duration_ns: None,
+        ..paced(1000, 0)
+    });
+    let control = control(1);
+    control.stop.store(true, Ordering::Relaxed);
+    let worker = Worker {
+        sender: Some(sender),
+        receiver: None,
+    };
+    let outcome = run_worker(
+        &mut lab.near.queues[0],
+        worker,
+        &control,
+        &SharedCounters::default(),
+        &lab.clock,
+    );
+    assert_eq!(outcome.sender.unwrap().streams[0].intended_frames, Some(0));
+
+    lab.send(&count(Stream::default(), 50));
+    let mut lab = Lab::new(|_| ());
+    let mut sender = lab.sender(&count(Stream::default(), 50));
+    sender.start(0);
+    while !sender
+        .step(lab.near.queues[0].tx(), &lab.clock)
+        .unwrap()
+        .done
+    {}
+    control.finish.store(true, Ordering::Relaxed);
+    let worker = Worker {
+        sender: None,
+        receiver: Some(receiver()),
+    };
+    let outcome = run_worker(
+        &mut lab.far.queues[0],
+        worker,
+        &control,
+        &SharedCounters::default(),
+        &lab.clock,
+    );
+    // What has arrived by then counts.
+    assert_eq!(
+        outcome
+            .receiver
+            .unwrap()
+            .measurement
+            .counters
+            .received_frames,
+        50
+    );
+}
+
+/// Shows nothing before a time, like a device that collects frames.
+struct Collecting {
+    tx: memory::MemoryTx,
+    rx: CollectingRx,
+}
+
+struct CollectingRx {
+    inner: memory::MemoryRx,
+    clock: VirtualClock,
+    until_wall_ns: u64,
+}
+
+impl RxQueue for CollectingRx {
+    fn receive<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        max: usize,
+        on_frame: F,
+    ) -> Result<usize, PortError> {
+        match self.clock.wall_ns() < self.until_wall_ns {
+            true => Ok(0),
+            false => self.inner.receive(max, on_frame),
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        self.clock.advance(timeout.as_nanos() as u64);
+        Ok(false)
+    }
+
+    fn longest_hold(&self) -> Duration {
+        Duration::from_millis(25)
+    }
+
+    fn counters(&mut self) -> RxCounters {
+        self.inner.counters()
+    }
+}
+
+impl QueuePair for Collecting {
+    type Tx = memory::MemoryTx;
+    type Rx = CollectingRx;
+
+    fn split(&mut self) -> (&mut memory::MemoryTx, &mut CollectingRx) {
+        (&mut self.tx, &mut self.rx)
+    }
+}
+
+#[test]
+fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
+    let mut lab = Lab::new(|_| ());
+    let send = |lab: &mut Lab, frames| {
+        let mut sender = lab.sender(&count(Stream::default(), frames));
+        sender.start(0);
+        while !sender
+            .step(lab.near.queues[0].tx(), &lab.clock)
+            .unwrap()
+            .done
+        {}
+    };
+    let control = control(0);
+    send(&mut lab, 300);
+    control
+        .end_wall_ns
+        .store(lab.clock.wall_ns(), Ordering::Relaxed);
+    lab.clock.advance(1000);
+    send(&mut lab, 500);
+    control.finish.store(true, Ordering::Relaxed);
+
+    let (tx, inner) = lab.far.queues.remove(0).into_halves();
+    let mut pair = Collecting {
+        tx,
+        rx: CollectingRx {
+            inner,
+            clock: lab.clock.clone(),
+            until_wall_ns: lab.clock.wall_ns() + 24_000_000,
+        },
+    };
+    let worker = Worker {
+        sender: None,
+        receiver: Some(receiver()),
+    };
+    let shared = SharedCounters::default();
+    let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
+    let counters = outcome.receiver.unwrap().measurement.counters;
+    assert_eq!(
+        (counters.received_frames, counters.duplicate_frames),
+        (300, 0)
+    );
+}
+
+#[test]
+fn a_port_that_vanishes_ends_the_worker_with_its_counts() {
+    struct Vanishing<'a>(&'a VirtualClock, memory::LinkControl);
+
+    impl Clock for Vanishing<'_> {
+        fn monotonic_ns(&self) -> u64 {
+            let now = self.0.monotonic_ns();
+            match now {
+                0..10_000_000 => {}
+                10_000_000..20_000_000 => self.1.set_up(false),
+                20_000_000..30_000_000 => self.1.set_up(true),
+                _ => self.1.remove(),
+            }
+            now
+        }
+
+        fn wall_ns(&self) -> u64 {
+            self.0.wall_ns()
+        }
+
+        fn sleep_until(&self, monotonic_ns: u64) {
+            self.0.sleep_until(monotonic_ns);
+        }
+    }
+
+    let mut lab = Lab::new(|_| ());
+    let sender = lab.sender(&paced(1000, 100));
+    let control = control(1);
+    let clock = Vanishing(&lab.clock, lab.near.control.clone());
+    let worker = Worker {
+        sender: Some(sender),
+        receiver: Some(receiver()),
+    };
+    let outcome = run_worker(
+        &mut lab.near.queues[0],
+        worker,
+        &control,
+        &SharedCounters::default(),
+        &clock,
+    );
+    assert!(
+        matches!(outcome.fault, Some(wb_port::PortError::Gone { .. })),
+        "{:?}",
+        outcome.fault
+    );
+    assert!(
+        (8_000_000..=11_000_000).contains(&outcome.link_down_ns),
+        "{}",
+        outcome.link_down_ns
+    );
+    assert_eq!(outcome.link_downs, 1);
+    let stream = &outcome.sender.unwrap().streams[0];
+    assert!((28..=30).contains(&stream.offered_frames), "{stream:?}");
+    assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
+}
+
+struct Real(std::time::Instant);
+
+impl Clock for Real {
+    fn monotonic_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+
+    fn wall_ns(&self) -> u64 {
+        wall_ns()
+    }
+}
+
+fn wall_ns() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64
+}
+
+#[test]
+fn workers_in_threads_lose_nothing() {
+    let mut options = memory::LinkOptions::new("threads", wb_port::clock::Clock::Real(wall_ns));
+    options.queues = 2;
+    let (near, far) = memory::link(&options).unwrap();
+    let control = Arc::new(control(2));
+    let epoch = std::time::Instant::now();
+    let spec = |worker| SenderSpec {
+        worker,
+        workers: 2,
+        streams: vec![StreamSpec {
+            flows: 4,
+            stream: Stream {
+                flows: Some(4),
+                ..Stream::default()
+            },
+            ..StreamSpec::default()
+        }],
+        count: Some(20_001),
+        ..SenderSpec::default()
+    };
+    let run = |mut pair: memory::MemoryQueue, worker: Worker| {
+        let control = Arc::clone(&control);
+        std::thread::spawn(move || {
+            run_worker(
+                &mut pair,
+                worker,
+                &control,
+                &SharedCounters::default(),
+                &Real(epoch),
+            )
+        })
+    };
+    let mut threads = Vec::new();
+    for (worker, mut pair) in (0..).zip(near.queues) {
+        let sender = Sender::new(&spec(worker), pair.tx().frame_capacity()).unwrap();
+        threads.push(run(
+            pair,
+            Worker {
+                sender: Some(sender),
+                receiver: None,
+            },
+        ));
+    }
+    let receivers: Vec<_> = far
+        .queues
+        .into_iter()
+        .map(|pair| {
+            let receiver = Receiver::new(&ReceiverSpec {
+                flows: FlowSpace::Planned { first: 0, count: 4 },
+                ..ReceiverSpec::default()
+            });
+            run(
+                pair,
+                Worker {
+                    sender: None,
+                    receiver: Some(receiver),
+                },
+            )
+        })
+        .collect();
+    let offered: u64 = threads
+        .into_iter()
+        .map(|t| t.join().unwrap().sender.unwrap().streams[0].offered_frames)
+        .sum();
+    control.finish.store(true, Ordering::Release);
+    let mut all = wb_measure::Measurement::default();
+    for thread in receivers {
+        all.merge(&thread.join().unwrap().receiver.unwrap().measurement);
+    }
+    assert_eq!(
+        (
+            offered,
+            all.counters.received_frames,
+            all.counters.missing_frames
+        ),
+        (20_001, 20_001, 0)
+    );
+}

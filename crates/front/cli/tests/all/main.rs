@@ -1,0 +1,5 @@
+//! What needs no lab: the sources, texts, files.
+
+mod architecture;
+mod help;
+mod read;

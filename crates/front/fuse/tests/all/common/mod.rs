@@ -1,0 +1,216 @@
+//! A toy folder, and shells that use it, none of them for longer than a test may take.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use wb_fuse::{Answer, ControlFiles, MountError, MountOptions, Mounted, Writer, mount};
+
+/// After this a test has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `log` tells what was written to it, `ctl` blocks on `start` until `stop`, `refuse` fails with
+/// the number written to it, `rest` can only be read and is long, `gone` exists and cannot be read.
+#[derive(Default)]
+pub(crate) struct Toy {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) written: Vec<String>,
+    pub(crate) writers: Vec<Writer>,
+    pub(crate) blocked: Vec<Answer>,
+    pub(crate) interrupts: Vec<(String, Writer)>,
+    extra: BTreeMap<String, String>,
+    reads: u64,
+}
+
+pub(crate) const LONG: usize = 300_000;
+
+impl Toy {
+    /// A failed test must still be able to let its writers go.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something holds.
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&State) -> bool) {
+        let state = self.lock();
+        let (_state, timeout) = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, |state| !holds(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "{what}");
+    }
+
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let value = f(&mut self.lock());
+        self.changed.notify_all();
+        value
+    }
+
+    pub(crate) fn written(&self) -> Vec<String> {
+        self.with(|state| std::mem::take(&mut state.written))
+    }
+
+    pub(crate) fn add(&self, name: &str, content: &str) {
+        self.with(|state| state.extra.insert(name.into(), content.into()));
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.with(|state| state.extra.remove(name));
+    }
+
+    /// Lets everybody go who blocks.
+    pub(crate) fn release(&self) {
+        let blocked = self.with(|state| std::mem::take(&mut state.blocked));
+        blocked.into_iter().for_each(Answer::taken);
+    }
+}
+
+const NAMES: [&str; 5] = ["log", "ctl", "refuse", "rest", "gone"];
+
+impl ControlFiles for Toy {
+    fn names(&self) -> Vec<String> {
+        let own = NAMES.iter().map(ToString::to_string);
+        self.with(|state| own.chain(state.extra.keys().cloned()).collect())
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.names().iter().any(|existing| existing == name)
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        if name == "rest" { 0o400 } else { 0o600 }
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
+        self.with(|state| {
+            state.reads += 1;
+            match name {
+                "log" => Ok(format!("Reads: {}\nResult: OK: log\n", state.reads).into()),
+                "ctl" => Ok(format!("Blocked: {}\n", state.blocked.len()).into()),
+                "rest" => Ok((0..LONG).map(|n| b'a' + (n / 1000 % 26) as u8).collect()),
+                "gone" => Err(libc::ENODEV),
+                other => state
+                    .extra
+                    .get(other)
+                    .map(|t| t.clone().into())
+                    .ok_or(libc::ENOENT),
+            }
+        })
+    }
+
+    fn write(&self, name: &str, command: &[u8], writer: Writer, answer: Answer) {
+        let text = String::from_utf8_lossy(command).into_owned();
+        let word = text.trim_end().to_owned();
+        self.with(|state| {
+            state.written.push(text);
+            state.writers.push(writer);
+        });
+        match (name, word.as_str()) {
+            ("ctl", "start") => self.with(|state| state.blocked.push(answer)),
+            ("ctl", "stop") => {
+                self.release();
+                answer.taken();
+            }
+            ("ctl", _) => answer.refused(libc::EINVAL),
+            ("refuse", number) => answer.refused(number.parse().unwrap()),
+            ("gone", _) => drop(answer),
+            _ => answer.taken(),
+        }
+    }
+
+    fn interrupted(&self, name: &str, writer: Writer) {
+        self.with(|state| state.interrupts.push((name.to_owned(), writer)));
+        self.release();
+    }
+}
+
+/// A mounted toy. The mount goes before the folder it is on.
+pub(crate) struct Playground {
+    pub(crate) mounted: Mounted,
+    pub(crate) toy: Arc<Toy>,
+    pub(crate) dir: tempfile::TempDir,
+    _watchdog: mpsc::Sender<()>,
+}
+
+impl Playground {
+    pub(crate) fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let toy = Arc::new(Toy::default());
+        let mounted = mount_or_skip(dir.path(), &toy)?;
+        let (watchdog, life) = mpsc::channel::<()>();
+        // A shell that hangs behind a blocked write could not even be killed.
+        let watched = Arc::clone(&toy);
+        std::thread::spawn(move || {
+            if life.recv_timeout(2 * PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("the test takes too long: all writers are released");
+                watched.release();
+            }
+        });
+        Some(Playground {
+            mounted,
+            toy,
+            dir,
+            _watchdog: watchdog,
+        })
+    }
+
+    /// What a shell in the folder prints, errors included, and then how it ended.
+    pub(crate) fn bash(&self, script: &str) -> String {
+        told(&bash_in(self.dir.path(), script).output().unwrap())
+    }
+}
+
+impl Drop for Playground {
+    fn drop(&mut self) {
+        // Nobody stays blocked where a test has failed.
+        self.toy.release();
+    }
+}
+
+/// Mounts, or says why a test that needs it is skipped.
+pub(crate) fn mount_or_skip(dir: &Path, toy: &Arc<Toy>) -> Option<Mounted> {
+    match mount(
+        dir,
+        Arc::clone(toy) as Arc<dyn ControlFiles>,
+        &MountOptions::default(),
+    ) {
+        Ok(mounted) => Some(mounted),
+        Err(e @ MountError::NoFuse { .. }) => {
+            wb_skip::skipped(e);
+            None
+        }
+        Err(e) if !rustix::process::geteuid().is_root() => {
+            wb_skip::skipped(e);
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+pub(crate) fn bash_in(dir: &Path, script: &str) -> Command {
+    let mut command = Command::new("timeout");
+    // In the foreground the signals sent to the shell are its own.
+    command.args(["--foreground", "-k", "1", "20", "bash", "-c", script]);
+    command
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .env("LC_ALL", "C");
+    command
+}
+
+pub(crate) fn told(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text += &String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        writeln!(text, "({})", output.status).unwrap();
+    }
+    text
+}

@@ -1,0 +1,4 @@
+//! Runs through the public face of the crate.
+
+mod ends;
+mod threads;

@@ -1,0 +1,8 @@
+//! The machine, in namespaces of the tests where something is changed.
+
+mod common;
+mod devices;
+mod filters;
+mod links;
+mod namespaces;
+mod peers;

@@ -1,0 +1,6 @@
+//! Ports without a kernel through the public face of the crate.
+
+mod conformance;
+mod file;
+mod impairer;
+mod memory;
