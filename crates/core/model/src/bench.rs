@@ -10,9 +10,8 @@ use crate::{
     criteria::parse_share,
     load::LoadTransport,
     locator::Locator,
-    text::PlanTextError,
+    plan::{Plan, Procedure},
     units::{AddressRange, ParseUnitError, PortRange, Span, parse_count, string_serde},
-    validate::PlanProblem,
 };
 
 mod problems;
@@ -20,27 +19,20 @@ mod report;
 
 pub(crate) use problems::check_probe;
 pub use report::{
-    CounterPair, LB_REPORT_SCHEMA, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbReport,
-    LbResult, LbTrial, ProbeReport,
+    BenchLive, CounterPair, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbResult,
+    LbTrial, ProbeReport,
 };
 
-/// The value of `schema` in plans of this version.
+/// The value of `schema` in files that hold nothing but such a benchmark ([`LbFile`]).
 pub const LB_PLAN_SCHEMA: &str = "wirebench.lb/1";
+
+/// What reports of such a benchmark are called.
+pub const LB_KIND: &str = "bench lb";
 
 /// A benchmark of a load balancer: its two sides, where it counts, and what is searched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbPlan {
-    /// Version of this format; must be `wirebench.lb/1`.
-    #[serde(default = "default_schema")]
-    pub schema: String,
-    /// Where all random choices come from.
-    #[serde(default = "default_seed")]
-    pub seed: u64,
-    /// Says that sending outside the benchmark address ranges, or out of the interface with the
-    /// default route, is meant: you own the network.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub i_own_this_network: bool,
     /// The side that opens connections.
     pub client: LbSide,
     /// The side that answers them.
@@ -53,6 +45,60 @@ pub struct LbPlan {
     /// What is searched, in this order. Empty: all six metrics.
     #[serde(default, rename = "test", skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<LbTest>,
+}
+
+/// A file that holds such a benchmark and nothing else: the short form of a plan with this procedure.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LbFile {
+    /// Version of this format; must be `wirebench.lb/1`.
+    #[serde(default = "default_schema")]
+    pub schema: String,
+    /// Where all random choices come from.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Says that sending outside the benchmark address ranges, or out of the interface with the
+    /// default route, is meant: you own the network.
+    #[serde(default)]
+    pub i_own_this_network: bool,
+    /// The side that opens connections.
+    pub client: LbSide,
+    /// The side that answers them.
+    pub server: LbSide,
+    /// The device between them.
+    pub device: LbDevice,
+    /// How long trials take.
+    #[serde(default)]
+    pub times: LbTimes,
+    /// What is searched, in this order. Empty: all six metrics.
+    #[serde(default, rename = "test")]
+    pub tests: Vec<LbTest>,
+}
+
+impl From<LbFile> for Plan {
+    fn from(file: LbFile) -> Self {
+        Self {
+            seed: file.seed,
+            i_own_this_network: file.i_own_this_network,
+            ..Self::from(LbPlan {
+                client: file.client,
+                server: file.server,
+                device: file.device,
+                times: file.times,
+                tests: file.tests,
+            })
+        }
+    }
+}
+
+impl From<LbPlan> for Plan {
+    fn from(lb: LbPlan) -> Self {
+        Self {
+            kind: LB_KIND.to_owned(),
+            procedure: Some(Procedure::Lb(Box::new(lb))),
+            ..Self::default()
+        }
+    }
 }
 
 /// One side of the device.
@@ -432,43 +478,6 @@ const fn is_one(n: &u32) -> bool {
 }
 
 impl LbPlan {
-    /// Whether a text says that it is such a plan.
-    #[must_use]
-    pub fn is_schema_of(text: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: String,
-        }
-        let head: Option<Head> = toml::from_str(text).ok();
-        head.is_some_and(|head| head.schema == LB_PLAN_SCHEMA)
-    }
-
-    /// Reads a plan. `file` is used in messages only.
-    ///
-    /// # Errors
-    /// On malformed TOML, unknown keys, values that do not parse, or another schema version.
-    pub fn from_toml(file: &str, text: &str) -> Result<Self, PlanTextError> {
-        let error = |message: String| PlanTextError {
-            file: file.to_owned(),
-            message,
-        };
-        let plan: Self =
-            toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?;
-        if plan.schema != LB_PLAN_SCHEMA {
-            return Err(error(format!(
-                "schema is {:?}; this command reads {LB_PLAN_SCHEMA:?}",
-                plan.schema
-            )));
-        }
-        Ok(plan)
-    }
-
-    /// Writes a plan so that [`LbPlan::from_toml`] reads the same one.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).expect("a plan has only types that TOML can hold")
-    }
-
     /// The tests to run: those of the plan, or all six metrics.
     #[must_use]
     pub fn tests(&self) -> Vec<LbTest> {

@@ -38,6 +38,7 @@ impl Plan {
             JobKind::Devices => self.devices_measure(),
             JobKind::Traffic => self.traffic_measures(),
             JobKind::Probe => ("a probe", Vec::new()),
+            JobKind::Bench => ("a benchmark", Vec::new()),
         }
     }
 

@@ -22,17 +22,20 @@ pub enum JobKind {
     Socket,
     /// `[[probe]]`.
     Probe,
+    /// `[procedure]`.
+    Bench,
 }
 
 impl JobKind {
     /// All, in the order in which they fill the common part of a report.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Traffic,
         Self::Devices,
         Self::Load,
         Self::Capture,
         Self::Socket,
         Self::Probe,
+        Self::Bench,
     ];
 
     /// As criteria and messages call it.
@@ -45,6 +48,7 @@ impl JobKind {
             Self::Capture => "capture",
             Self::Socket => "socket",
             Self::Probe => "probe",
+            Self::Bench => "bench",
         }
     }
 }
@@ -60,6 +64,7 @@ impl Plan {
             JobKind::Capture => !self.captures.is_empty(),
             JobKind::Socket => !self.sockets.is_empty() || self.socket_server.is_some(),
             JobKind::Probe => !self.probes.is_empty(),
+            JobKind::Bench => self.procedure.is_some(),
         }
     }
 
@@ -93,6 +98,9 @@ impl Plan {
         if !own(JobKind::Probe) {
             part.probes.clear();
         }
+        if !own(JobKind::Bench) {
+            part.procedure = None;
+        }
         let criteria = std::mem::take(&mut part.criteria).into_iter();
         part.criteria = criteria.filter(|c| self.judges(c) == Ok(kind)).collect();
         part
@@ -111,7 +119,7 @@ impl Plan {
             }
             JobKind::Load => self.loads.iter().any(|l| is(&l.port)),
             JobKind::Capture => self.captures.iter().any(|c| c.ports.iter().any(|p| is(p))),
-            JobKind::Socket | JobKind::Probe => false,
+            JobKind::Socket | JobKind::Probe | JobKind::Bench => false,
         };
         JobKind::ALL.into_iter().filter(uses)
     }
@@ -124,6 +132,7 @@ impl Plan {
         let works = sends
             || !self.devices.is_empty()
             || !self.sockets.is_empty()
+            || self.procedure.is_some()
             || self.loads.iter().any(|l| l.end == LoadEnd::Client);
         let endless = |kind: JobKind| {
             let listens = match kind {
@@ -132,6 +141,7 @@ impl Plan {
                 JobKind::Load => !self.loads.iter().any(|l| l.end == LoadEnd::Client),
                 JobKind::Capture | JobKind::Probe => true,
                 JobKind::Socket => self.sockets.is_empty(),
+                JobKind::Bench => false,
             };
             !(works && listens) && self.part_is_endless(kind)
         };

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bench::ProbePlan,
+    bench::{LbPlan, ProbePlan},
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
@@ -73,10 +73,21 @@ pub struct Plan {
     /// the last.
     #[serde(default, rename = "probe", skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbePlan>,
+    /// A benchmark that makes its jobs itself, trial by trial. A plan has it instead of ports and jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub procedure: Option<Procedure>,
     /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
     /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture or socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
+}
+
+/// A benchmark of many trials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Procedure {
+    /// The limits of a load balancer.
+    Lb(Box<LbPlan>),
 }
 
 /// A port of the plan.
@@ -397,6 +408,24 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Plan {
+    /// Its benchmark of a load balancer, if it is one.
+    #[must_use]
+    pub fn lb(&self) -> Option<&LbPlan> {
+        match &self.procedure {
+            Some(Procedure::Lb(lb)) => Some(lb),
+            None => None,
+        }
+    }
+
+    /// Where its frames go out and come in, those of a benchmark's trials too.
+    pub fn locators(&self) -> impl Iterator<Item = &Locator> {
+        let sides = self
+            .lb()
+            .into_iter()
+            .flat_map(|lb| [&lb.client.port, &lb.server.port]);
+        self.ports.iter().map(|port| &port.locator).chain(sides)
+    }
+
     /// Whether nothing of a kind ends by itself.
     pub(crate) fn part_is_endless(&self, kind: JobKind) -> bool {
         let receives = |job: &TrafficJob| job.tx.is_none() && job.duration.is_none();
@@ -420,6 +449,7 @@ impl Plan {
             }
             JobKind::Socket => self.socket_server.is_some(),
             JobKind::Probe => !self.probes.is_empty(),
+            JobKind::Bench => false,
         }
     }
 }
@@ -441,6 +471,7 @@ impl Default for Plan {
             sockets: Vec::new(),
             socket_server: None,
             probes: Vec::new(),
+            procedure: None,
             criteria: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bench::ProbeReport,
+    bench::{LbResult, ProbeReport},
     lateness::{Lateness, LatenessReport},
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
@@ -20,7 +20,7 @@ use crate::{
 pub const REPORT_SCHEMA: &str = "wirebench.report/1";
 
 /// The final account of one run.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Version of this format: `wirebench.report/1`.
     pub schema: String,
@@ -88,6 +88,9 @@ pub struct Report {
     /// What socket tests measured, test by test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,
+    /// The limits that a benchmark found, one for each test and frame size, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<LbResult>,
     /// What the probes of the device read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeReport>,
@@ -102,7 +105,7 @@ pub struct Report {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It ran, and all criteria held.
@@ -112,6 +115,7 @@ pub enum Verdict {
     /// The tester, not the device, was the limit, or the run was broken off by a fault.
     Invalid,
     /// A signal ended it before its time, so it is no result of what was planned.
+    #[default]
     Incomplete,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{load::LoadLive, report::Totals, socket::SocketLive};
+use crate::{bench::BenchLive, load::LoadLive, report::Totals, socket::SocketLive};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +57,9 @@ pub struct Snapshot {
     /// Frames into files, in runs that capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureLive>,
+    /// The trial that the rest is about, in benchmarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<BenchLive>,
     /// What the probes of the device read last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeLive>,
@@ -81,6 +84,7 @@ impl Snapshot {
             load: None,
             socket: None,
             capture: None,
+            bench: None,
             probes: Vec::new(),
         }
     }

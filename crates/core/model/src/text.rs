@@ -1,6 +1,14 @@
 //! Plans as text: TOML in and out, errors with a caret under the word; JSON, as it stands in reports, in.
 
-use crate::plan::{PLAN_SCHEMA, Plan};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+
+use crate::{
+    bench::{LB_PLAN_SCHEMA, LbFile},
+    plan::{PLAN_SCHEMA, Plan},
+};
 
 /// A plan file could not be read. The text names line and column and marks the place.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +20,8 @@ pub struct PlanTextError {
     pub message: String,
 }
 
-/// Reads a plan: JSON if it begins with a brace, else TOML. `file` is used in messages only.
+/// Reads a plan: JSON if it begins with a brace, else TOML; also the short form of a benchmark
+/// ([`LbFile`]). `file` is used in messages only.
 ///
 /// # Errors
 /// On malformed text, unknown keys, values that do not parse, or another schema version.
@@ -21,17 +30,39 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
         file: file.to_owned(),
         message,
     };
-    let plan: Plan = match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(text).map_err(|e| error(format!("JSON: {e}")))?,
-        false => toml::from_str(text).map_err(|e| error(e.to_string().trim_end().to_owned()))?,
-    };
+    let head = read::<Head>(text).unwrap_or_default();
+    if head.client.is_some() || head.schema.as_deref() == Some(LB_PLAN_SCHEMA) {
+        let file: LbFile = read(text).map_err(error)?;
+        if file.schema != LB_PLAN_SCHEMA {
+            return Err(error(format!(
+                "schema is {:?}; this program reads {LB_PLAN_SCHEMA:?}",
+                file.schema
+            )));
+        }
+        return Ok(file.into());
+    }
+    let plan: Plan = read(text).map_err(error)?;
     if plan.schema != PLAN_SCHEMA {
         return Err(error(format!(
-            "schema is {:?}; this program reads {PLAN_SCHEMA:?}",
+            "schema is {:?}; this program reads {PLAN_SCHEMA:?} and {LB_PLAN_SCHEMA:?}",
             plan.schema
         )));
     }
     Ok(plan)
+}
+
+/// What tells the two forms of a plan apart.
+#[derive(Default, Deserialize)]
+struct Head {
+    schema: Option<String>,
+    client: Option<IgnoredAny>,
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(text).map_err(|e| format!("JSON: {e}")),
+        false => toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned()),
+    }
 }
 
 /// Writes a plan so that [`plan_from_toml`] reads the same one.

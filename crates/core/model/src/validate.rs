@@ -132,6 +132,11 @@ impl Plan {
             self.captures.len() > 1 => "plan", "it has several captures; name all ports in one";
             !self.sockets.is_empty() && self.socket_server.is_some() =>
                 "plan", "it is client and server; make two plans of it";
+            self.procedure.is_some() && (!self.ports.is_empty() || self.kinds().count() > 1) =>
+                "plan", "a benchmark makes its own ports and jobs; take out the others";
+        }
+        if let Some(plan) = self.lb() {
+            plan.check(self.i_own_this_network, &mut found);
         }
         self.check_sharing(&mut found);
         for (n, probe) in self.probes.iter().enumerate() {

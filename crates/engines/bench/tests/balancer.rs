@@ -7,10 +7,10 @@ use wb_bench::{
     lb::{self, LbEnd},
 };
 use wb_model::{
-    Lateness, LatenessReport, Plan, Report, Summary, Totals, Verdict,
+    Lateness, LatenessReport, Plan, Report, Verdict,
     bench::{LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
     load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
-    report::{ClockReport, Rates},
+    text::plan_from_toml,
 };
 
 const PLAN: &str = r#"
@@ -181,33 +181,9 @@ impl Bench for Paper {
         let readings = vec![before, self.reading(held), self.reading(0)];
         Ok(Ran {
             report: Report {
-                schema: String::new(),
                 kind: plan.kind.clone(),
                 verdict: Verdict::Pass,
-                reason: String::new(),
-                limited_by: String::new(),
-                started: String::new(),
-                elapsed_ns: 0,
                 plan,
-                totals: Totals::default(),
-                rates: Rates::default(),
-                latency_ns: Summary::default(),
-                jitter_ns: Summary::default(),
-                jitter_rfc3550_ns: None,
-                ipdv_ns: Summary::default(),
-                pdv_ns: Summary::default(),
-                inter_arrival_ns: Summary::default(),
-                inter_departure_ns: None,
-                percentile_error: 0.0,
-                jobs: Vec::new(),
-                flows: Vec::new(),
-                flows_omitted: 0,
-                workers: Vec::new(),
-                ports: Vec::new(),
-                criteria: Vec::new(),
-                capture: None,
-                socket: None,
-                probes: Vec::new(),
                 lateness: LatenessReport {
                     all: self.lateness,
                     may_have_caused: None,
@@ -215,8 +191,7 @@ impl Bench for Paper {
                 load: Some(LoadReport {
                     jobs: vec![client, server],
                 }),
-                clock: ClockReport::default(),
-                warnings: Vec::new(),
+                ..Report::default()
             },
             readings,
             cut: (self.runs > self.breaks_after).then(|| Cut::Fault("gone".to_owned())),
@@ -243,8 +218,12 @@ impl Bench for Paper {
 }
 
 fn plan(more: &str) -> LbPlan {
-    let plan = LbPlan::from_toml("plan", &format!("{PLAN}{more}")).unwrap();
-    assert_eq!(plan.problems(), []);
+    let plan = plan_from_toml("plan", &format!("{PLAN}{more}"))
+        .unwrap()
+        .lb()
+        .unwrap()
+        .clone();
+    assert!(Plan::from(plan.clone()).validate().is_ok());
     plan
 }
 
@@ -392,7 +371,11 @@ fn short_reuse_is_warned_of() {
     let text = PLAN
         .replace("198.18.2.1-198.18.2.250", "198.18.2.1")
         .replace("\"1s\"", "\"7s\"");
-    let plan = LbPlan::from_toml("p", &format!("{text}[[test]]\nmetric = \"cps\"\n")).unwrap();
+    let plan = plan_from_toml("p", &format!("{text}[[test]]\nmetric = \"cps\"\n"))
+        .unwrap()
+        .lb()
+        .unwrap()
+        .clone();
     let run = lb::run(&mut Paper::new(), &plan);
     let reuse = run.results[0].reuse_s.unwrap();
     assert!(reuse > 2.0 && reuse < 2.4, "{reuse}");

@@ -4,10 +4,11 @@ use std::{
     io::{ErrorKind, IsTerminal, Write},
     path::PathBuf,
     sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 use anyhow::Result;
-use wb_model::{JobKind, Plan, Report, Snapshot, text::plan_to_toml};
+use wb_model::{JobKind, Plan, Report, Snapshot, bench::BenchLive, text::plan_to_toml};
 use wb_session::{
     Environment, Extras, Finished, PortHint, Signals, View, capture::CaptureExtras, prepare,
 };
@@ -20,13 +21,12 @@ use crate::{
 
 /// What is known about lab ends, by place.
 pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
-    plan.ports
-        .iter()
-        .filter_map(|port| {
-            let node = port.locator.node.as_ref()?;
-            let hint = wb_testbed::find_port(node, &port.locator.name)?;
+    plan.locators()
+        .filter_map(|locator| {
+            let node = locator.node.as_ref()?;
+            let hint = wb_testbed::find_port(node, &locator.name)?;
             Some((
-                port.locator.place(),
+                locator.place(),
                 PortHint {
                     peer_mac: Some(hint.peer_mac),
                 },
@@ -53,6 +53,15 @@ pub(crate) fn unicode() -> bool {
 /// Shows a snapshot as a live line.
 pub(crate) fn show(snapshot: &Snapshot) {
     say_in_passing(wb_render::live::line(snapshot, width(), unicode()));
+}
+
+/// How long a trial of a benchmark goes on without a line of its own.
+const QUIET_TRIAL: Duration = Duration::from_secs(2);
+
+/// Whether a snapshot says how a trial goes that began a moment ago: there will be a line when it has ended.
+fn is_brief(snapshot: &Snapshot, since: Instant) -> bool {
+    let running = |bench: &BenchLive| bench.trial > 0 && bench.ended.is_none();
+    snapshot.bench.as_ref().is_some_and(running) && since.elapsed() < QUIET_TRIAL
 }
 
 /// Whether standard output is a terminal that wants colours (<https://no-color.org>).
@@ -206,11 +215,13 @@ pub(crate) fn carry_out(
     for address in prepared.addresses().iter().filter(|_| !quiet) {
         say(format_args!("listening at {address}"));
     }
+    let mut shown = Instant::now();
     let finished = prepared.run(&mut |view: &View| {
         if live_json {
             print(&wb_render::json::snapshot(&view.snapshot));
-        } else if !quiet {
+        } else if !quiet && !is_brief(&view.snapshot, shown) {
             show(&view.snapshot);
+            shown = Instant::now();
         }
     })?;
     if let wb_session::End::Fault(text) = &finished.end {

@@ -7,10 +7,13 @@ use std::fmt::Display;
 
 use wb_model::{
     Report, Summary, Totals, Verdict,
+    bench::LbResult,
     load::{LoadEnd, LoadJobReport, LoadTransport},
-    report::{JobReport, Rates},
+    report::{CaptureReport, JobReport, Rates},
     socket::SocketJobReport,
 };
+
+use crate::lb;
 
 /// One record under construction: names and values side by side, so that they cannot drift apart.
 #[derive(Default)]
@@ -94,12 +97,26 @@ fn field(text: &str) -> String {
     }
 }
 
-/// The header (of `empty`, which names the columns even where there is no row) and the rows.
+/// The header (of `empty`, which names the columns even where there is no row) and the rows. A row has
+/// nothing in columns that others have alone.
 fn document(empty: Record, records: impl IntoIterator<Item = Record>) -> String {
-    let mut text = empty.names.join(",");
+    let records: Vec<Record> = records.into_iter().collect();
+    let mut columns = empty.names;
+    for record in &records {
+        for name in &record.names {
+            if !columns.contains(name) {
+                columns.push(name.clone());
+            }
+        }
+    }
+    let mut text = columns.join(",");
     text.push('\n');
-    for record in records {
-        text.push_str(&record.values.join(","));
+    for record in &records {
+        let of = |column: &String| record.names.iter().position(|name| name == column);
+        let values = columns
+            .iter()
+            .map(|column| of(column).map_or("", |at| record.values[at].as_str()));
+        text.push_str(&values.collect::<Vec<_>>().join(","));
         text.push('\n');
     }
     text
@@ -114,35 +131,73 @@ const fn verdict(v: Verdict) -> &'static str {
     }
 }
 
-/// One row for each job: totals, rates, latency; and delay variation where there is one job only,
-/// because it is known for the whole run. A run that ended before any job has one row, too.
+/// One row for each job, with the columns of its kind; in a mix of kinds `job_kind` tells which. A run that
+/// ended before any job has one row, too.
 #[must_use]
 pub fn report(report: &Report) -> String {
+    let mut kinds: Vec<(&str, (Record, Vec<Record>))> = Vec::new();
     if let Some(socket) = &report.socket {
-        return tests(report, &socket.jobs);
+        kinds.push(("socket", tests(report, &socket.jobs)));
     }
     if let Some(load) = &report.load {
-        return loads(report, &load.jobs);
+        kinds.push(("load", loads(report, &load.jobs)));
     }
-    let whole;
-    let jobs: &[JobReport] = if report.jobs.is_empty() {
-        whole = [JobReport {
-            totals: report.totals,
-            rates: report.rates,
-            latency_ns: report.latency_ns,
-            ..JobReport::default()
-        }];
-        &whole
-    } else {
-        &report.jobs
+    if report.plan.procedure.is_some() {
+        kinds.push(("bench", limits(report)));
+    }
+    let others = report.socket.is_some() || report.load.is_some();
+    let kind = match report.plan.traffic.is_empty() {
+        true => "devices",
+        false => "traffic",
     };
+    match report.jobs.as_slice() {
+        [] if kinds.is_empty() => kinds.push(("", jobs(report, &[whole(report)]))),
+        [] => {}
+        all => kinds.push((kind, jobs(report, all))),
+    }
+    if let (Some(capture), true) = (&report.capture, others || !report.jobs.is_empty()) {
+        kinds.push(("capture", captures(report, capture)));
+    }
+    if let [_] = kinds.as_slice() {
+        let (_, (empty, rows)) = kinds.remove(0);
+        return document(empty, rows);
+    }
+    let mut named = Vec::new();
+    for (kind, (_, rows)) in kinds {
+        for mut row in rows {
+            row.names.insert(0, "job_kind".to_owned());
+            row.values.insert(0, kind.to_owned());
+            named.push(row);
+        }
+    }
+    document(Record::default(), named)
+}
+
+fn whole(report: &Report) -> JobReport {
+    JobReport {
+        totals: report.totals,
+        rates: report.rates,
+        latency_ns: report.latency_ns,
+        ..JobReport::default()
+    }
+}
+
+/// What each row begins with.
+fn begin(report: &Report) -> Record {
+    let mut r = Record::default();
+    r.value("kind", &report.kind);
+    r.value("started", &report.started);
+    r.value("elapsed_ns", report.elapsed_ns);
+    r.value("verdict", verdict(report.verdict));
+    r
+}
+
+/// Totals, rates, latency; and delay variation where there is one job only, because it is known for the
+/// whole run.
+fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
     let single = jobs.len() == 1;
     let row = |job: &JobReport| {
-        let mut r = Record::default();
-        r.value("kind", &report.kind);
-        r.value("started", &report.started);
-        r.value("elapsed_ns", report.elapsed_ns);
-        r.value("verdict", verdict(report.verdict));
+        let mut r = begin(report);
         r.value("job", &job.name);
         r.known("tx", job.tx.as_ref());
         r.known("rx", job.rx.as_ref());
@@ -159,17 +214,47 @@ pub fn report(report: &Report) -> String {
         r.summary("inter_arrival", single.then_some(&report.inter_arrival_ns));
         r
     };
-    document(row(&jobs[0]), jobs.iter().map(row))
+    (Record::default(), jobs.iter().map(row).collect())
+}
+
+/// Where the frames of a capture went.
+fn captures(report: &Report, capture: &CaptureReport) -> (Record, Vec<Record>) {
+    let mut r = begin(report);
+    r.value("job", "capture");
+    r.known("file", capture.last_file.as_ref());
+    r.value("filter_accept_frames", capture.filter_accept_frames);
+    r.value("captured_frames", capture.captured_frames);
+    r.value("kernel_drop_frames", capture.kernel_drop_frames);
+    r.value("not_written_frames", capture.not_written_frames);
+    r.value("interface_drop_frames", capture.interface_drop_frames);
+    r.value("file_octets", capture.file_octets);
+    (Record::default(), vec![r])
+}
+
+/// One row for each limit of a benchmark.
+fn limits(report: &Report) -> (Record, Vec<Record>) {
+    let row = |result: Option<&LbResult>| {
+        let mut r = begin(report);
+        r.known("metric", result.map(|r| r.metric.name()));
+        r.known("size", result.and_then(|r| r.size));
+        r.known("flows", result.and_then(|r| r.flows));
+        r.known("unit", result.map(|r| &r.unit));
+        r.known("limit", result.and_then(|r| r.limit));
+        r.known("limited_by", result.map(|r| lb::limited_by(r.limited_by)));
+        r.known("confirmed", result.map(|r| r.confirmed));
+        r.known("beyond", result.and_then(|r| r.beyond));
+        r.known("l2_bps", result.and_then(|r| r.l2_bps));
+        r.known("trials", result.map(|r| r.trials.len()));
+        r
+    };
+    let rows = report.results.iter().map(|result| row(Some(result)));
+    (row(None), rows.collect())
 }
 
 /// One row for each end of each load. Rates are those of the duration, without ramp and drain.
-fn loads(report: &Report, jobs: &[LoadJobReport]) -> String {
+fn loads(report: &Report, jobs: &[LoadJobReport]) -> (Record, Vec<Record>) {
     let row = |job: &LoadJobReport| {
-        let mut r = Record::default();
-        r.value("kind", &report.kind);
-        r.value("started", &report.started);
-        r.value("elapsed_ns", report.elapsed_ns);
-        r.value("verdict", verdict(report.verdict));
+        let mut r = begin(report);
         r.value("job", &job.name);
         r.value("port", &job.port);
         r.value(
@@ -228,7 +313,10 @@ fn loads(report: &Report, jobs: &[LoadJobReport]) -> String {
         r.summary("request_due", Some(&job.request_due_ns));
         r
     };
-    document(row(&LoadJobReport::default()), jobs.iter().map(row))
+    (
+        row(&LoadJobReport::default()),
+        jobs.iter().map(row).collect(),
+    )
 }
 
 /// Causes of failures, as reports name them.
@@ -245,7 +333,7 @@ const FAILURES: [&str; 9] = [
 ];
 
 /// One row for each socket test; what varies in a sweep is a column of its own.
-fn tests(report: &Report, jobs: &[SocketJobReport]) -> String {
+fn tests(report: &Report, jobs: &[SocketJobReport]) -> (Record, Vec<Record>) {
     let row = |job: &SocketJobReport| {
         let mut r = Record::default();
         r.value("kind", &report.kind);
@@ -290,7 +378,7 @@ fn tests(report: &Report, jobs: &[SocketJobReport]) -> String {
         Some(job) => row(job),
         None => row(&SocketJobReport::default()),
     };
-    document(first, jobs.iter().map(row))
+    (first, jobs.iter().map(row).collect())
 }
 
 /// One row for each worker.

@@ -1,33 +1,22 @@
-//! The limits of a load balancer as text and JSON.
+//! The limits of a load balancer as text.
 
 use wb_model::{
-    Verdict,
-    bench::{LbLimit, LbMetric, LbReport, LbResult, LbTrial},
+    Report,
+    bench::{LbLimit, LbMetric, LbResult, LbTrial},
 };
 
 use crate::{
     figures::{count, exact_pps, rate_bps},
+    page::{Page, Tone},
     table::Table,
 };
 
 /// Words of counters that should not rise, whatever the probe.
 const TROUBLE: [&str; 6] = ["drop", "miss", "fail", "err", "invalid", "nombuf"];
 
-/// The report as one indented JSON document.
-///
-/// # Panics
-/// Never: a report has only types that JSON can hold.
-#[must_use]
-pub fn json(report: &LbReport) -> String {
-    let mut text =
-        serde_json::to_string_pretty(report).expect("a report has only types that JSON can hold");
-    text.push('\n');
-    text
-}
-
 /// A metric as the table and live lines call it.
 #[must_use]
-pub fn title(metric: LbMetric, size: Option<u16>) -> String {
+pub(crate) fn title(metric: LbMetric, size: Option<u16>) -> String {
     match size {
         Some(size) => format!("{} {size} B", metric.name()),
         None => metric.name().to_owned(),
@@ -36,7 +25,7 @@ pub fn title(metric: LbMetric, size: Option<u16>) -> String {
 
 /// A load in the unit of its metric, with `pps` for all metrics of frames.
 #[must_use]
-pub fn load(metric: LbMetric, load: f64) -> String {
+pub(crate) fn load(metric: LbMetric, load: f64) -> String {
     let n = count(load.round().max(0.0) as u64);
     match metric {
         LbMetric::Cps => format!("{n} cps"),
@@ -47,7 +36,7 @@ pub fn load(metric: LbMetric, load: f64) -> String {
 
 /// A trial as a live line.
 #[must_use]
-pub fn trial(metric: LbMetric, trial: &LbTrial) -> String {
+pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
     use wb_model::bench::{LbOutcome, LbPurpose};
     let outcome = match trial.outcome {
         LbOutcome::Held => "held",
@@ -100,15 +89,22 @@ fn other_words(result: &LbResult) -> Option<String> {
     }
 }
 
-fn by(result: &LbResult) -> String {
-    let by = match result.limited_by {
-        _ if result.late.is_some() => "tester: it was late",
+/// As the JSON has it.
+pub(crate) const fn limited_by(limit: LbLimit) -> &'static str {
+    match limit {
         LbLimit::Device => "device",
-        LbLimit::Tester => "tester: at least",
-        LbLimit::Plan => "plan: at least",
-        LbLimit::Time => "time: at least",
-    };
-    by.to_owned()
+        LbLimit::Tester => "tester",
+        LbLimit::Plan => "plan",
+        LbLimit::Time => "time",
+    }
+}
+
+fn by(result: &LbResult) -> String {
+    match result.limited_by {
+        _ if result.late.is_some() => "tester: it was late".to_owned(),
+        LbLimit::Device => "device".to_owned(),
+        other => format!("{}: at least", limited_by(other)),
+    }
 }
 
 /// What we counted beside what the device did: counter, ours, device's, ratio.
@@ -183,41 +179,28 @@ fn table(results: &[LbResult]) -> Table {
     table
 }
 
-/// The report for people.
-#[must_use]
-pub fn text(report: &LbReport) -> String {
-    let verdict = match report.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-        Verdict::Invalid => "INVALID",
-        Verdict::Incomplete => "INCOMPLETE",
-    };
-    let mut text = format!(
-        "{verdict}  {}\n  {}, started {}, took {:.1} s\n\n",
-        report.reason,
-        report.kind,
-        report.started,
-        report.elapsed_ns as f64 / 1e9
-    );
-    text.push_str(&table(&report.results).text(2));
-    text.push_str(
-        "  ours and device's: in the trial that shows the limit; packets of both sides together\n",
-    );
+/// The limits, and beside each what we and the device counted in the trial that shows it.
+pub(crate) fn section(page: &mut Page, report: &Report) {
+    if report.results.is_empty() {
+        return;
+    }
+    page.head("limits");
+    // Wider than some terminals: its rows belong together.
+    for line in table(&report.results).text(2).lines() {
+        page.line(Tone::Plain, line);
+    }
+    let ours =
+        "ours and device's: in the trial that shows the limit; packets of both sides together";
+    page.item(Tone::Plain, "  ", Tone::Plain, ours);
     for probe in &report.probes {
-        text.push_str(&format!("  probe {}: {}", probe.name, probe.command));
+        let label = format!("  probe {}  ", probe.name);
+        page.item(Tone::Plain, &label, Tone::Plain, &probe.command);
         if let Some(failure) = &probe.last_failure {
-            text.push_str(&format!(
-                "\n    {} of {} readings failed, the last one: {failure}",
+            let text = format!(
+                "{} of {} readings failed, the last one: {failure}",
                 probe.failures, probe.readings
-            ));
-        }
-        text.push('\n');
-    }
-    if !report.warnings.is_empty() {
-        text.push_str("\nwarnings\n");
-        for warning in &report.warnings {
-            text.push_str(&format!("  {warning}\n"));
+            );
+            page.item(Tone::Doubt, "    ", Tone::Plain, &text);
         }
     }
-    text
 }

@@ -11,7 +11,7 @@ pub mod figures;
 pub mod findings;
 pub mod html;
 pub mod json;
-pub mod lb;
+mod lb;
 pub mod linerate;
 pub mod live;
 pub mod table;

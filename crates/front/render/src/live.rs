@@ -1,8 +1,11 @@
 //! One line for each snapshot, for a terminal or a log.
 
-use wb_model::{Phase, Snapshot, load::LoadLive, socket::SocketLive};
+use wb_model::{Phase, Snapshot, bench::BenchLive, load::LoadLive, socket::SocketLive};
 
-use crate::figures::{count, rate_bps, rate_pps, time_ns};
+use crate::{
+    figures::{count, rate_bps, rate_pps, time_ns},
+    lb,
+};
 
 /// What of a snapshot is shown, from all to little.
 #[derive(Clone, Copy)]
@@ -58,9 +61,18 @@ const LAYOUTS: [Layout; 9] = {
 
 /// The snapshot in at most `width` columns: elapsed time, phase, progress, rates of the last
 /// interval, frames missing (or lost, once that is known), mean latency. What does not fit is left
-/// out, the least important first. `unicode` draws the bar with block characters.
+/// out, the least important first. Of a benchmark what is searched, and how each trial ended. `unicode` draws the bar with block characters.
 #[must_use]
 pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
+    match &snapshot.bench {
+        Some(bench) if bench.trial == 0 => return lb::title(bench.metric, bench.size),
+        Some(BenchLive {
+            metric,
+            ended: Some(trial),
+            ..
+        }) => return lb::trial(*metric, trial),
+        _ => {}
+    }
     let mut text = String::new();
     for layout in LAYOUTS {
         text = with(snapshot, layout, unicode);

@@ -1,53 +1,40 @@
 //! Benchmarks: the procedures of `wb_bench` on real ports, with the device's own counters.
 //!
-//! Each trial is a load of its own ([`crate::load`]). The device is read before it, at an interval
-//! while it runs, from a thread of its own, and after it. A reading that fails is counted and ends
-//! nothing.
+//! A benchmark is an engine like the others. Its one worker makes the trials: each is a run of its own, by
+//! the same door ([`crate::prepare`]). The device is read before it, at an interval while it runs, from a
+//! thread of its own, and after it. A reading that fails is counted and ends nothing.
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
     time::{Duration, Instant},
 };
 
 use wb_bench::{
     Bench, Cut, Event, Ran, Reading,
-    lb::{self, LbEnd},
+    lb::{self, LbEnd, LbRun},
 };
-use wb_host::clock::{monotonic_ns, wall_ns};
+use wb_host::clock::monotonic_ns;
 use wb_model::{
-    Plan, PlanError, Verdict,
-    bench::{LB_REPORT_SCHEMA, LbLimit, LbPlan, LbReport, LbResult},
+    JobKind, Phase, Plan, Snapshot, Verdict,
+    bench::{BenchLive, LbLimit, LbPlan, LbResult},
 };
 
-use crate::{End, Environment, Extras, StartError, View, prepare, probes::Watched, rfc3339};
+use crate::{
+    End, Environment, Extras, StartError, View,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    ports::OpenPort,
+    prepare,
+    probes::Watched,
+    workers::Workers,
+};
 
 /// How often a pause looks for signals.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// A benchmark that is over.
-#[derive(Debug)]
-pub struct LbFinished {
-    /// What was found.
-    pub report: LbReport,
-    /// How it ended.
-    pub end: End,
-}
-
-impl LbFinished {
-    /// 0: every test found a limit. 1: one found none. 3: the tester was the limit of all. 4: a fault.
-    /// 128 + n after signal n.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match (&self.end, self.report.verdict) {
-            (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
-            (End::Fault(_), _) => 4,
-            (_, Verdict::Pass | Verdict::Incomplete) => 0,
-            (_, Verdict::Fail) => 1,
-            (_, Verdict::Invalid) => 3,
-        }
-    }
-}
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn read_all(probes: &[Watched]) -> Reading {
     let mut reading = Reading::default();
@@ -64,12 +51,20 @@ fn read_all(probes: &[Watched]) -> Reading {
 }
 
 /// Trials on real ports.
-struct Ports<'a> {
-    environment: &'a Environment,
-    probes: Vec<Watched>,
+struct Ports {
+    environment: Environment,
+    /// What all trials have of the plan.
+    base: Plan,
+    probes: Arc<Vec<Watched>>,
     every: Duration,
     warnings: BTreeSet<String>,
-    observe: &'a mut dyn FnMut(&Event<'_>),
+    /// Told once, when the first trial could be prepared.
+    ready: Option<Sender<()>>,
+    news: Sender<Snapshot>,
+    start_ns: u64,
+    stop: Arc<AtomicBool>,
+    /// The trial that runs.
+    live: Option<BenchLive>,
 }
 
 /// Reads the device at an interval until `over`.
@@ -81,24 +76,64 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<Reading
             readings.push(read_all(probes));
             next = Instant::now() + every;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     readings
 }
 
-impl Bench for Ports<'_> {
+impl Ports {
+    fn elapsed_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.start_ns)
+    }
+
+    /// Tells what is searched, and the trial that has ended, if one has.
+    fn tell_of(&self, live: BenchLive) {
+        let interval = self.base.interval.as_nanos();
+        let snapshot = Snapshot {
+            bench: Some(live),
+            ..Snapshot::at(self.elapsed_ns(), interval, Phase::Running)
+        };
+        // Nobody listens any more at the end of a run that broke.
+        let _ = self.news.send(snapshot);
+    }
+}
+
+impl Bench for Ports {
     type Error = StartError;
 
     fn run(&mut self, plan: Plan) -> Result<Ran, StartError> {
-        let prepared = prepare(plan, self.environment, Extras::default())?;
+        let plan = Plan {
+            seed: self.base.seed,
+            interval: self.base.interval,
+            i_own_this_network: self.base.i_own_this_network,
+            ..plan
+        };
+        let prepared = prepare(plan, &self.environment, Extras::default())?;
+        if let Some(ready) = self.ready.take() {
+            let _ = ready.send(());
+        }
+        if let Some(live) = &mut self.live {
+            live.trial += 1;
+        }
         self.warnings.extend(prepared.warnings().iter().cloned());
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
         let (probes, every) = (&self.probes, self.every);
+        let (start_ns, live, news) = (self.start_ns, &self.live, &self.news);
+        let mut pass_on = |view: &View| {
+            if !view.done {
+                let _ = news.send(Snapshot {
+                    elapsed_ns: monotonic_ns().saturating_sub(start_ns),
+                    progress: None,
+                    bench: live.clone(),
+                    ..view.snapshot.clone()
+                });
+            }
+        };
         let finished = std::thread::scope(|scope| {
             let follower =
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
-            let finished = prepared.run(&mut |_: &View| {});
+            let finished = prepared.run(&mut pass_on);
             over.store(true, Ordering::Release);
             if let Some(Ok(during)) = follower.map(std::thread::ScopedJoinHandle::join) {
                 readings.extend(during);
@@ -124,7 +159,7 @@ impl Bench for Ports<'_> {
     fn pause(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.is_stopped() {
-            std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+            std::thread::sleep(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now())));
         }
     }
 
@@ -133,61 +168,229 @@ impl Bench for Ports<'_> {
     }
 
     fn is_stopped(&mut self) -> bool {
-        self.environment.signals.received().is_some()
+        self.stop.load(Ordering::Acquire) || self.environment.signals.received().is_some()
     }
 
     fn tell(&mut self, event: &Event<'_>) {
-        (self.observe)(event);
+        match event {
+            Event::Begin { metric, size } => {
+                let live = BenchLive {
+                    metric: *metric,
+                    size: *size,
+                    trial: 0,
+                    ended: None,
+                };
+                self.tell_of(live.clone());
+                self.live = Some(live);
+            }
+            Event::Trial { trial, .. } => {
+                if let Some(live) = self.live.clone() {
+                    self.tell_of(BenchLive {
+                        ended: Some((*trial).clone()),
+                        ..live
+                    });
+                }
+            }
+            Event::End(_) => {}
+        }
     }
 }
 
-/// Finds the limits of a load balancer.
-///
-/// # Errors
-/// When nothing could be started: a plan that is wrong, a port that is not there, a missing privilege.
-/// What breaks later is in [`LbFinished::end`].
-pub fn run_lb(
-    plan: &LbPlan,
-    environment: &Environment,
-    observe: &mut dyn FnMut(&Event<'_>),
-) -> Result<LbFinished, StartError> {
-    let problems = plan.problems();
-    if !problems.is_empty() {
-        return Err(PlanError(problems).into());
+/// A benchmark with its worker.
+pub(crate) struct Benchmark {
+    plan: LbPlan,
+    base: Plan,
+    environment: Environment,
+    probes: Arc<Vec<Watched>>,
+    worker: Workers<Outcome>,
+    stop: Arc<AtomicBool>,
+    start_ns: u64,
+    news: Option<Receiver<Snapshot>>,
+    /// The last snapshot has been told.
+    told: bool,
+    outcome: Option<Outcome>,
+}
+
+/// What the worker leaves.
+struct Outcome {
+    run: LbRun<StartError>,
+    warnings: BTreeSet<String>,
+}
+
+impl Benchmark {
+    /// Opens the probes of the device.
+    ///
+    /// # Errors
+    /// With the first that cannot be.
+    pub(crate) fn open(plan: &Plan, environment: &Environment) -> Result<Option<Self>, StartError> {
+        let Some(lb) = plan.lb() else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            plan: lb.clone(),
+            base: plan.clone(),
+            environment: environment.clone(),
+            probes: Arc::new(Watched::open(&lb.device.probes, "device.probe")?),
+            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
+            stop: Arc::new(AtomicBool::new(false)),
+            start_ns: 0,
+            news: None,
+            told: false,
+            outcome: None,
+        }))
     }
-    let (begin, started) = (monotonic_ns(), rfc3339(wall_ns()));
-    let mut ports = Ports {
-        environment,
-        probes: Watched::open(&plan.device.probes, "device.probe")?,
-        every: plan.device.every.0,
-        warnings: BTreeSet::new(),
-        observe,
-    };
-    let run = lb::run(&mut ports, plan);
-    let end = match run.end {
-        LbEnd::Completed => End::Completed,
-        LbEnd::Interrupted => End::Signal(environment.signals.received().unwrap_or(2)),
-        // What was measured before is worth telling.
-        LbEnd::Failed(error) if run.results.iter().all(|r| r.trials.is_empty()) => {
-            return Err(error);
+
+    /// Takes over what the worker leaves; whether it left something.
+    fn collect(&mut self) -> bool {
+        for outcome in self.worker.join() {
+            self.outcome = outcome;
         }
-        LbEnd::Failed(error) => End::Fault(error.to_string()),
-        LbEnd::Broken(text) => End::Fault(text),
-    };
-    let (verdict, reason) = verdict(plan, &run.results, &end);
-    let report = LbReport {
-        schema: LB_REPORT_SCHEMA.to_owned(),
-        kind: "bench lb".to_owned(),
-        verdict,
-        reason,
-        started,
-        elapsed_ns: monotonic_ns().saturating_sub(begin),
-        plan: plan.clone(),
-        results: run.results,
-        probes: ports.probes.iter().map(Watched::report).collect(),
-        warnings: ports.warnings.into_iter().chain(run.warnings).collect(),
-    };
-    Ok(LbFinished { report, end })
+        self.outcome.is_some()
+    }
+}
+
+impl Engine for Benchmark {
+    fn kind(&self) -> JobKind {
+        JobKind::Bench
+    }
+
+    fn ports(&self) -> &[OpenPort] {
+        &[]
+    }
+
+    fn only_listens(&self) -> bool {
+        false
+    }
+
+    /// Returns when the first trial is prepared: what stands in its way stands in the way of all.
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.worker = Workers::new(launch.faulted);
+        self.start_ns = monotonic_ns();
+        let (ready, is_ready) = channel();
+        let (news, listener) = channel();
+        self.news = Some(listener);
+        let mut ports = Ports {
+            environment: self.environment.clone(),
+            base: self.base.clone(),
+            probes: Arc::clone(&self.probes),
+            every: self.plan.device.every.0,
+            warnings: BTreeSet::new(),
+            ready: Some(ready),
+            news,
+            start_ns: self.start_ns,
+            stop: Arc::clone(&self.stop),
+            live: None,
+        };
+        let plan = self.plan.clone();
+        let work = move || {
+            let run = lb::run(&mut ports, &plan);
+            Outcome {
+                run,
+                warnings: ports.warnings,
+            }
+        };
+        self.worker.spawn_plain("wb-bench".to_owned(), work)?;
+        if is_ready.recv().is_ok() {
+            return Ok(());
+        }
+        // It ended without a trial.
+        self.collect();
+        match self.outcome.take() {
+            Some(Outcome {
+                run:
+                    LbRun {
+                        end: LbEnd::Failed(error),
+                        ..
+                    },
+                ..
+            }) => Err(error),
+            outcome => {
+                self.outcome = outcome;
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, _start_ns: u64) {}
+
+    fn stop(&mut self, _how: Stop) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    fn state(&mut self, _now: u64) -> State {
+        match self.worker.all_over() {
+            true => State::Over,
+            false => State::Running,
+        }
+    }
+
+    fn has_own_times(&self) -> bool {
+        true
+    }
+
+    fn news(&mut self) -> Vec<Snapshot> {
+        let over = self.worker.all_over();
+        let mut news: Vec<Snapshot> = self.news.iter().flat_map(Receiver::try_iter).collect();
+        if over && !self.told {
+            self.told = true;
+            let elapsed_ns = monotonic_ns().saturating_sub(self.start_ns);
+            let interval_ns = self.base.interval.as_nanos();
+            news.push(Snapshot::at(elapsed_ns, interval_ns, Phase::Done));
+        }
+        news
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let elapsed_ns = now.saturating_sub(self.start_ns);
+        Snapshot::at(elapsed_ns, self.base.interval.as_nanos(), Phase::Running).into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        if !self.collect() {
+            return Some("the thread that makes the trials panicked".to_owned());
+        }
+        match &self.outcome.as_ref()?.run.end {
+            LbEnd::Completed | LbEnd::Interrupted => None,
+            // What was measured before is worth telling.
+            LbEnd::Failed(error) => Some(error.to_string()),
+            LbEnd::Broken(text) => Some(text.clone()),
+        }
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        let (results, warnings) = match self.outcome.take() {
+            Some(Outcome { run, warnings }) => {
+                let warnings = warnings.into_iter().chain(run.warnings).collect();
+                (run.results, warnings)
+            }
+            None => (Vec::new(), Vec::new()),
+        };
+        Settled {
+            judged: Some(verdict(&self.plan, &results, &ended.end)),
+            limited_by: limited_by(&results),
+            probes: self.probes.iter().map(Watched::report).collect(),
+            results,
+            warnings,
+            ..Settled::default()
+        }
+    }
+}
+
+/// Who was the limit of what.
+fn limited_by(results: &[LbResult]) -> String {
+    let named = [
+        (LbLimit::Device, "the device"),
+        (LbLimit::Tester, "the tester"),
+        (LbLimit::Plan, "the plan"),
+        (LbLimit::Time, "time"),
+    ];
+    let parts = named.into_iter().filter_map(|(limit, name)| {
+        let of_it = results.iter().filter(|r| r.limited_by == limit);
+        let metrics: BTreeSet<&str> = of_it.map(|r| r.metric.name()).collect();
+        let metrics: Vec<&str> = metrics.into_iter().collect();
+        (!metrics.is_empty()).then(|| format!("{name}: {}", metrics.join(", ")))
+    });
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {

@@ -8,7 +8,7 @@ use std::{
 
 use wb_model::{
     JobKind, Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
-    bench::ProbeReport,
+    bench::{LbResult, ProbeReport},
     load::LoadReport,
     report::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
@@ -132,6 +132,7 @@ pub(crate) struct Settled {
     pub(crate) load: Option<LoadReport>,
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
+    pub(crate) results: Vec<LbResult>,
     /// The criteria that judge it, and how each came out.
     pub(crate) criteria: Vec<CriterionReport>,
     pub(crate) lateness: LatenessReport,

@@ -8,6 +8,7 @@ use wb_port::memory::Registry;
 
 use crate::{
     Signals, StartError,
+    bench::Benchmark,
     capture::{CaptureExtras, Captures},
     devices::{self, Devices},
     engine::Engine,
@@ -167,6 +168,9 @@ pub fn prepare(
     }
     if plan.has(JobKind::Probe) {
         engines.push(Box::new(Probes::open(&plan)?));
+    }
+    if let Some(benchmark) = Benchmark::open(&plan, environment)? {
+        engines.push(Box::new(benchmark));
     }
     // Last, as it may give up the privileges of the process.
     if plan.has(JobKind::Capture) {

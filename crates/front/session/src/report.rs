@@ -45,6 +45,7 @@ pub(crate) fn report(
         sum.load = sum.load.or(other.load);
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);
+        sum.results.append(&mut other.results);
         warnings.append(&mut other.warnings);
     }
     for port in &mut sum.ports {
@@ -79,6 +80,7 @@ pub(crate) fn report(
         load: sum.load,
         socket: sum.socket,
         probes: sum.probes,
+        results: sum.results,
         lateness,
         clock,
         warnings,

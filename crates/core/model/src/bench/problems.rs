@@ -1,6 +1,6 @@
 //! Finds everything wrong with a plan, as far as the plan alone shows it.
 
-use super::{AddressRange, LbMetric, LbPlan, LbTest, PlanProblem, ProbeKind, ProbePlan, Span};
+use super::{AddressRange, LbMetric, LbPlan, LbTest, ProbeKind, ProbePlan, Span};
 use crate::{
     load::LoadTransport,
     reach::{OUTSIDE, is_free_range},
@@ -14,9 +14,7 @@ const LARGEST: u16 = 9_216;
 
 impl LbPlan {
     /// Everything wrong with it, each with its place.
-    #[must_use]
-    pub fn problems(&self) -> Vec<PlanProblem> {
-        let mut found = Findings::default();
+    pub(crate) fn check(&self, i_own_this_network: bool, found: &mut Findings) {
         for (place, ranges) in [
             ("client.hosts", &self.client.hosts),
             ("server.hosts", &self.server.hosts),
@@ -31,7 +29,7 @@ impl LbPlan {
                 "they are not of the family of device.service",
             );
         }
-        if !self.i_own_this_network {
+        if !i_own_this_network {
             for (place, ranges) in [
                 ("client.hosts", &self.client.hosts),
                 ("server.hosts", &self.server.hosts),
@@ -56,13 +54,12 @@ impl LbPlan {
             rules! { found: time < least => place, "{time}; at least {least}"; }
         }
         for (n, probe) in self.device.probes.iter().enumerate() {
-            check_probe(probe, &format!("device.probe {}", n + 1), &mut found);
+            check_probe(probe, &format!("device.probe {}", n + 1), found);
         }
         for (n, test) in self.tests.iter().enumerate() {
             let place = format!("test {} ({})", n + 1, test.metric.name());
-            check_test(test, &place, &mut found);
+            check_test(test, &place, found);
         }
-        found.problems
     }
 }
 
@@ -130,6 +127,11 @@ fn check_test(test: &LbTest, place: &str, found: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::super::*;
+    use crate::{
+        plan::PortPlan,
+        text::{plan_from_toml, plan_to_toml},
+        validate::PlanError,
+    };
 
     const PLAN: &str = r#"
         [client]
@@ -160,15 +162,20 @@ mod tests {
         resolution = 0
     "#;
 
+    fn read(text: &str) -> LbPlan {
+        plan_from_toml("p", text).unwrap().lb().unwrap().clone()
+    }
+
     #[test]
     fn a_plan_survives_the_trip() {
         let text = PLAN.replace("resolution = 0", "resolution = \"2%\"");
-        let plan = LbPlan::from_toml("p", &text).unwrap();
-        assert_eq!(plan.problems(), []);
+        let whole = plan_from_toml("p", &text).unwrap();
+        assert!(whole.validate().is_ok());
+        assert_eq!(plan_from_toml("p", &plan_to_toml(&whole)).unwrap(), whole);
+        let plan = read(&text);
         assert_eq!(plan.tests[0].max, Some(Count(1_500_000)));
         assert_eq!(plan.tests[0].loss, Some(Share(1e-5)));
         assert_eq!(plan.tuples(), 250 * 64_512);
-        assert_eq!(LbPlan::from_toml("p", &plan.to_toml()).unwrap(), plan);
         let all = LbPlan {
             tests: Vec::new(),
             ..plan
@@ -179,14 +186,19 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_said_at_once() {
-        let mut plan = LbPlan::from_toml("p", PLAN).unwrap();
+        let mut plan = read(PLAN);
         plan.device.service = vec!["8.8.8.8".parse().unwrap()];
         plan.server.port = plan.client.port.clone();
         plan.device.probes[0].ssh = Some("-oProxyCommand=x".to_owned());
         plan.device.probes[1].counters.clear();
         plan.tests[0].sizes = vec![64];
         plan.tests[0].trials = 0;
-        let said: Vec<String> = plan.problems().iter().map(ToString::to_string).collect();
+        let whole = Plan {
+            ports: vec![PortPlan::new("a", "memory:a".parse().unwrap())],
+            ..Plan::from(plan)
+        };
+        let PlanError(problems) = whole.validate().unwrap_err();
+        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
         for part in [
             "8.8.8.8 is outside",
             "is the client's too",
@@ -196,18 +208,19 @@ mod tests {
             "sizes are for frames",
             "trials is 0",
             "resolution 0",
+            "makes its own ports and jobs",
         ] {
             assert!(said.iter().any(|s| s.contains(part)), "{part}: {said:#?}");
         }
-        assert_eq!(said.len(), 8, "{said:#?}");
+        assert_eq!(said.len(), 9, "{said:#?}");
     }
 
     #[test]
     fn other_versions_and_words_are_refused() {
         let text = format!("schema = \"wirebench.lb/9\"\n{PLAN}");
-        assert!(LbPlan::from_toml("p", &text).is_err());
+        assert!(plan_from_toml("p", &text).is_err());
         let text = PLAN.replace("metric = \"cps\"", "metric = \"cpss\"");
-        let said = LbPlan::from_toml("p", &text).unwrap_err().to_string();
+        let said = plan_from_toml("p", &text).unwrap_err().to_string();
         assert!(said.contains("oneway-pps") && said.contains('^'), "{said}");
     }
 }

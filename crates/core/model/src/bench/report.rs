@@ -5,36 +5,21 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LbMetric, LbPlan};
-use crate::{lateness::Lateness, load::LoadTransport, report::Verdict};
+use super::LbMetric;
+use crate::{lateness::Lateness, load::LoadTransport};
 
-/// The value of `schema` in reports of this version.
-pub const LB_REPORT_SCHEMA: &str = "wirebench.lb-report/1";
-
-/// The limits of a device.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct LbReport {
-    /// Version of this format: `wirebench.lb-report/1`.
-    pub schema: String,
-    /// `bench lb`.
-    pub kind: String,
-    /// `pass` when every test found a limit; `fail` when one found none; `invalid` when the tester was
-    /// the limit of all, or the run was broken off.
-    pub verdict: Verdict,
-    /// Why, in a sentence.
-    pub reason: String,
-    /// When it began, wall clock, RFC 3339 in UTC.
-    pub started: String,
-    /// How long all of it took.
-    pub elapsed_ns: u64,
-    /// The plan as it was run.
-    pub plan: LbPlan,
-    /// One for each test and frame size, in order.
-    pub results: Vec<LbResult>,
-    /// How the device's counters could be read.
-    pub probes: Vec<ProbeReport>,
-    /// What the reader must know to trust the figures, a sentence each.
-    pub warnings: Vec<String>,
+/// How a benchmark goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BenchLive {
+    /// What is searched.
+    pub metric: LbMetric,
+    /// Frame size with FCS, of metrics of frames.
+    pub size: Option<u16>,
+    /// The trial that runs or has just ended, counted from 1 in each search; 0 before the first.
+    pub trial: u32,
+    /// The trial that has just ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<LbTrial>,
 }
 
 /// One limit.
@@ -116,7 +101,7 @@ pub enum LbOutcome {
 }
 
 /// One trial.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LbTrial {
     /// What for.
     pub purpose: LbPurpose,

@@ -342,7 +342,7 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
 
 #[cfg(test)]
 mod tests {
-    use wb_model::report::PortReport;
+    use wb_model::{report::PortReport, text::plan_from_toml};
 
     use super::*;
 
@@ -352,7 +352,11 @@ mod tests {
              [server]\nport = \"s/s0\"\nhosts = [\"198.19.2.1\"]\n\
              [device]\nservice = [\"198.18.1.100\"]\n[[test]]\nmetric = \"{metric}\"\n"
         );
-        let plan = LbPlan::from_toml("plan", &text).expect("a plan");
+        let plan = plan_from_toml("plan", &text)
+            .expect("a plan")
+            .lb()
+            .expect("a plan")
+            .clone();
         Item::of(&plan).remove(0)
     }
 

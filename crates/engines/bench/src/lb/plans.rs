@@ -184,9 +184,6 @@ pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<Addre
     };
     Plan {
         kind: "bench lb".to_owned(),
-        seed: plan.seed,
-        interval: plan.device.every,
-        i_own_this_network: plan.i_own_this_network,
         ports: vec![port("client", &plan.client), port("server", &plan.server)],
         loads: vec![client, server],
         ..Plan::default()

@@ -6,20 +6,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use wb_bench::Event;
 use wb_model::{
-    Plan, PortPlan,
+    Plan,
     bench::{Count, LbMetric, LbPlan, LbTest},
+    plan::Procedure,
+    text::plan_from_toml,
     units::Span,
 };
-use wb_render::lb;
-use wb_session::{End, Environment, Signals, bench::run_lb};
 
-use crate::{
-    args::OutputArgs,
-    run::{deliver, deliver_document, lab_hints, print},
-    say::{say, say_in_passing},
-};
+use crate::{args::OutputArgs, run::run_plan};
 
 /// Find the limits of a device.
 #[derive(Subcommand, Debug)]
@@ -62,33 +57,31 @@ pub(crate) struct LbArgs {
     /// No load above it is tried, whatever the metric: frames or connections per second, connections.
     #[arg(long, value_name = "N")]
     max: Option<Count>,
-    /// Print the report as one JSON document on standard output.
-    #[arg(long)]
-    json: bool,
-    /// Print the plan (TOML) instead of running it.
-    #[arg(long)]
-    print_plan: bool,
-    /// No line for each trial.
-    #[arg(short, long)]
-    quiet: bool,
-    /// Allow destinations outside the benchmark ranges, and interfaces with the default route.
-    #[arg(long)]
-    i_own_this_network: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl LbArgs {
-    fn plan(&self) -> Result<LbPlan> {
+    fn plan(&self) -> Result<Plan> {
         let mut plan = match (&self.file, &self.lab) {
             (Some(file), _) => {
                 let name = file.display().to_string();
                 let text =
                     std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-                LbPlan::from_toml(&name, &text)?
+                plan_from_toml(&name, &text)?
             }
-            (None, Some(name)) => lab::plan(name)?,
+            (None, Some(name)) => lab::plan(name)?.into(),
             (None, None) => bail!("give a plan, or --lab NAME"),
         };
-        plan.i_own_this_network |= self.i_own_this_network;
+        match &mut plan.procedure {
+            Some(Procedure::Lb(lb)) => self.apply(lb),
+            None => bail!("the plan has no [procedure.lb]; `wirebench run` runs it"),
+        }
+        Ok(plan)
+    }
+
+    /// Puts what was said on the command line in place of what the plan says.
+    fn apply(&self, plan: &mut LbPlan) {
         for (time, told) in [
             (&mut plan.times.trial, self.trial),
             (&mut plan.times.confirm, self.confirm),
@@ -115,7 +108,6 @@ impl LbArgs {
                 test.max = Some(max);
             }
         }
-        Ok(plan)
     }
 }
 
@@ -126,73 +118,6 @@ pub(crate) fn run(command: &BenchCommand) -> Result<u8> {
 }
 
 fn run_balancer(args: &LbArgs) -> Result<u8> {
-    let plan = args.plan()?;
-    if args.print_plan {
-        print(&plan.to_toml());
-        return Ok(0);
-    }
-    search(&plan, args.json, args.quiet)
-}
-
-/// Runs the plan of a benchmark from a file of `wirebench run`.
-pub(crate) fn run_file(mut plan: LbPlan, output: &OutputArgs) -> Result<u8> {
-    let unfit = [
-        ("--csv", output.csv),
-        ("--live-json", output.live_json),
-        ("--max-loss", output.max_loss.is_some()),
-        ("--criteria", !output.criteria.is_empty()),
-        ("--interval", output.interval.is_some()),
-    ];
-    if let Some((option, _)) = unfit.into_iter().find(|(_, given)| *given) {
-        bail!(
-            "{option}: not for the plan of a benchmark; there are --json, --print-plan, --quiet, --seed, --i-own-this-network"
-        );
-    }
-    plan.seed = output.seed.unwrap_or(plan.seed);
-    plan.i_own_this_network |= output.i_own_this_network;
-    if output.print_plan {
-        print(&plan.to_toml());
-        return Ok(0);
-    }
-    search(&plan, output.json, output.quiet)
-}
-
-/// Finds the limits and tells them.
-fn search(plan: &LbPlan, json: bool, quiet: bool) -> Result<u8> {
-    let of_hints = Plan {
-        ports: [("client", &plan.client), ("server", &plan.server)]
-            .map(|(name, side)| PortPlan::new(name, side.port.clone()))
-            .to_vec(),
-        ..Plan::default()
-    };
-    let environment = Environment {
-        hints: lab_hints(&of_hints),
-        signals: Signals::install()?,
-        ..Environment::default()
-    };
-    let mut observe = |event: &Event<'_>| {
-        if !quiet {
-            show(event);
-        }
-    };
-    let finished = run_lb(plan, &environment, &mut observe)?;
-    let delivered = match json {
-        true => deliver_document(&lb::json(&finished.report)),
-        false => deliver(&lb::text(&finished.report)),
-    };
-    if let End::Fault(text) = &finished.end {
-        say(format_args!(
-            "wirebench: the benchmark ended by a fault: {text}"
-        ));
-    }
-    delivered?;
-    Ok(finished.exit_code())
-}
-
-fn show(event: &Event<'_>) {
-    match event {
-        Event::Begin { metric, size } => say_in_passing(lb::title(*metric, *size)),
-        Event::Trial { metric, trial } => say_in_passing(lb::trial(*metric, trial)),
-        Event::End(_) => {}
-    }
+    let base = args.file.as_ref().and_then(|f| f.parent());
+    run_plan(args.plan()?, &args.output, base.map(PathBuf::from))
 }

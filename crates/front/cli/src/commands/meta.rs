@@ -6,10 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use serde_json::Value;
-use wb_model::{
-    Plan, Report, Snapshot,
-    bench::{LbPlan, LbReport},
-};
+use wb_model::{Plan, Report, Snapshot, bench::LbFile};
 
 use crate::run::print;
 
@@ -71,13 +68,12 @@ enum Document {
     /// Plans of `wirebench run`.
     Plan,
     /// What --json prints.
+    #[value(alias = "bench-report")]
     Report,
     /// A line of --live-json.
     Snapshot,
-    /// Plans of `bench lb`.
+    /// The short form of a plan for `bench lb`.
     BenchPlan,
-    /// What `bench lb --json` prints.
-    BenchReport,
 }
 
 pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
@@ -85,8 +81,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Plan => schemars::schema_for!(Plan),
         Document::Report => schemars::schema_for!(Report),
         Document::Snapshot => schemars::schema_for!(Snapshot),
-        Document::BenchPlan => schemars::schema_for!(LbPlan),
-        Document::BenchReport => schemars::schema_for!(LbReport),
+        Document::BenchPlan => schemars::schema_for!(LbFile),
     };
     print(&serde_json::to_string_pretty(&schema)?);
     Ok(0)
@@ -119,7 +114,12 @@ pub(crate) fn plan_reference() -> String {
         ("SocketOptions", "[socket.options]"),
         ("Confidence", "[socket.confidence]"),
         ("SocketServerJob", "[socket_server]"),
-        ("ProbePlan", "[[probe]]"),
+        ("ProbePlan", "[[probe]], [[procedure.lb.device.probe]]"),
+        ("LbPlan", "[procedure.lb]"),
+        ("LbSide", "[procedure.lb.client], [procedure.lb.server]"),
+        ("LbDevice", "[procedure.lb.device]"),
+        ("LbTimes", "[procedure.lb.times]"),
+        ("LbTest", "[[procedure.lb.test]]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }

@@ -6,12 +6,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_model::{
     Plan,
-    bench::LbPlan,
     text::plan_from_toml,
     units::{Rate, Span},
 };
 
-use super::bench;
 use crate::{
     args::OutputArgs,
     run::{print, run_plan},
@@ -48,6 +46,9 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// Puts what was said on the command line in place of what the plan says.
     fn apply(&self, plan: &mut Plan) -> Result<()> {
+        if plan.procedure.is_some() && (self.rate.is_some() || self.duration.is_some()) {
+            bail!("--rate and --duration: not for a benchmark, which searches the load");
+        }
         if let Some(rate) = self.rate {
             let streams = plan.traffic.iter_mut().flat_map(|job| &mut job.streams);
             let mut changed = 0;
@@ -105,14 +106,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     } else {
         std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?
     };
-    if LbPlan::is_schema_of(&text) {
-        if args.rate.is_some() || args.duration.is_some() {
-            bail!(
-                "--rate and --duration: not for the plan of a benchmark, which searches the load"
-            );
-        }
-        return bench::run_file(LbPlan::from_toml(&name, &text)?, &args.output);
-    }
     let mut plan = plan_from_toml(&name, &text)?;
     args.apply(&mut plan)?;
     run_plan(plan, &args.output, path.parent().map(PathBuf::from))

@@ -67,8 +67,12 @@ pub fn report(report: &Report, options: &Options) -> String {
         }
     }
     capture::section(&mut page, report.capture.as_ref());
-    probes::section(&mut page, &report.probes, options.verbose);
-    let others = report.load.is_some()
+    crate::lb::section(&mut page, report);
+    if report.results.is_empty() {
+        probes::section(&mut page, &report.probes, options.verbose);
+    }
+    let others = report.plan.procedure.is_some()
+        || report.load.is_some()
         || report.socket.is_some()
         || report.capture.is_some()
         || !report.probes.is_empty();

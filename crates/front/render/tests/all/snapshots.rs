@@ -257,6 +257,12 @@ fn csv_of_a_load_has_a_row_for_each_end() {
     report.load = Some(LoadReport {
         jobs: vec![client, server],
     });
+    let mixed = csv::report(&report);
+    let lines: Vec<Vec<&str>> = mixed.lines().map(|l| l.split(',').collect()).collect();
+    let kinds: Vec<&str> = lines.iter().map(|line| line[0]).collect();
+    assert_eq!(kinds, ["job_kind", "load", "load", "traffic"]);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    report.jobs.clear();
     let text = csv::report(&report);
     let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
     assert_eq!(lines.len(), 3);

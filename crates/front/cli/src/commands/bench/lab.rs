@@ -4,10 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use wb_model::{
-    bench::{
-        Count, LB_PLAN_SCHEMA, LbDevice, LbMetric, LbPlan, LbSide, LbTest, LbTimes, ProbeKind,
-        ProbePlan,
-    },
+    bench::{Count, LbDevice, LbMetric, LbPlan, LbSide, LbTest, LbTimes, ProbeKind, ProbePlan},
     units::{AddressRange, PortRange, Span},
 };
 use wb_testbed::{Balancer, BalancerMode, BalancerSide};
@@ -62,9 +59,6 @@ fn of(balancer: &Balancer, node: &str, wires: &[String]) -> Result<LbPlan> {
         ..of_kind(ProbeKind::Netdev)
     });
     Ok(LbPlan {
-        schema: LB_PLAN_SCHEMA.to_owned(),
-        seed: 1,
-        i_own_this_network: false,
         client: side(&balancer.client)?,
         server,
         device: LbDevice {

@@ -246,6 +246,7 @@ pub(crate) fn lossy() -> Report {
         load: None,
         socket: None,
         probes: Vec::new(),
+        results: Vec::new(),
         lateness: Default::default(),
         clock: clock(),
         warnings: vec![
