@@ -2,7 +2,7 @@
 //! branch go by way of an unconditional jump.
 
 use crate::check::Invalid;
-use crate::instruction::{Instruction, JA, JGT, JMP, K, RET};
+use crate::instruction::{Instruction, JA, JEQ, JGT, JMP, K, RET};
 use crate::operation::Operation;
 use crate::program::Program;
 
@@ -122,6 +122,31 @@ impl Layout {
         reversed.reverse();
         Program::new(reversed)
     }
+}
+
+/// The program that keeps `snap_len` bytes of a frame of which none of `programs` keeps any.
+pub(crate) fn none_of(programs: &[Program], snap_len: u32) -> Result<Program, Invalid> {
+    let mut layout = Layout::default();
+    for program in programs {
+        let next = layout.label();
+        layout.copy(program, |layout, _, operation| {
+            match operation {
+                Operation::Return(0) => layout.jump(next),
+                Operation::Return(_) => layout.put(Instruction::of(RET | K, 0)),
+                Operation::ReturnA => {
+                    let kept = layout.label();
+                    layout.branch(JMP | JEQ | K, 0, next, kept);
+                    layout.here(kept);
+                    layout.put(Instruction::of(RET | K, 0));
+                }
+                _ => return false,
+            }
+            true
+        });
+        layout.here(next);
+    }
+    layout.put(Instruction::of(RET | K, snap_len));
+    layout.finish()
 }
 
 /// The program with no returned length above `snap_len`, which is not 0.

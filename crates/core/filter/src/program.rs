@@ -48,6 +48,15 @@ impl Program {
         &self.instructions
     }
 
+    /// The program that keeps `snap_len` bytes of the frames of which none of `programs` keeps any. A frame
+    /// that is too short for one of them is not kept.
+    ///
+    /// # Errors
+    /// More than [`MAX_INSTRUCTIONS`] together are refused.
+    pub fn none_of(programs: &[Self], snap_len: u32) -> Result<Self, Invalid> {
+        layout::none_of(programs, snap_len)
+    }
+
     /// The same choice of frames, but never more than `snap_len` bytes of one. 0 rejects all.
     ///
     /// # Errors

@@ -1,10 +1,8 @@
-//! The kinds of jobs that a plan may mix, and which of them may share a port.
+//! The kinds of jobs that a plan may mix.
 
 use crate::{
-    load::{LoadEnd, LoadJob, LoadTransport},
-    plan::{Plan, PortPlan, Proto, Stream, TagKind},
-    units::PortRange,
-    validate::Findings,
+    load::LoadEnd,
+    plan::{Plan, PortPlan},
 };
 
 /// A kind of jobs: those that one engine carries out.
@@ -147,103 +145,12 @@ impl Plan {
         };
         self.kinds().any(endless)
     }
-
-    /// Jobs of several kinds at one port: whether what comes in by it can be told apart.
-    pub(crate) fn check_sharing(&self, found: &mut Findings) {
-        for port in &self.ports {
-            let users: Vec<JobKind> = self.users(port).collect();
-            let [first, second, ..] = users[..] else {
-                continue;
-            };
-            let place = format!("port {}", port.name);
-            if !port.locator.is_interface() {
-                let what = format!(
-                    "it is used by {} and {}; a memory or file port has one user",
-                    first.name(),
-                    second.name()
-                );
-                found.problem(&place, what);
-            }
-            if port.locator.driver == Some(crate::Driver::Xdp) {
-                let what = format!(
-                    "it is used by {} and {}, and the xdp driver hands frames to one only; leave the driver open, or take packet:",
-                    first.name(),
-                    second.name()
-                );
-                found.problem(&place, what);
-            }
-            let others = users
-                .iter()
-                .find(|k| !matches!(k, JobKind::Devices | JobKind::Capture));
-            if let (true, Some(other)) = (users.contains(&JobKind::Devices), others) {
-                let what = format!(
-                    "it is used by devices and {}, which both set its workers; take a port for each",
-                    other.name()
-                );
-                found.problem(&place, what);
-            }
-            if users.contains(&JobKind::Traffic) && users.contains(&JobKind::Load) {
-                self.check_traffic_beside_load(port, found);
-            }
-        }
-    }
-
-    /// Streams beside a load: frames without a tag could be of either.
-    fn check_traffic_beside_load(&self, port: &PortPlan, found: &mut Findings) {
-        let load = self.loads.iter().find(|l| l.port == port.name);
-        let name = load.map_or("", |l| l.name.as_str());
-        for (number, job) in self.traffic.iter().enumerate() {
-            let receives = |p: &Option<String>| p.as_deref() == Some(port.name.as_str());
-            let here = receives(&job.rx) || (job.bidir && receives(&job.tx));
-            if here && load.is_some_and(|load| job.streams.iter().any(|s| load.takes(s))) {
-                let what = format!(
-                    "frames of traffic job {} ({:?}) may have the ports of load {name:?}; take other ports, or a port for each",
-                    number + 1,
-                    job.name
-                );
-                found.problem(format!("port {}", port.name), what);
-            }
-            let untagged = job
-                .streams
-                .iter()
-                .any(|s| s.tag == TagKind::None || s.replay.is_some());
-            if here && untagged {
-                let what = format!(
-                    "frames of traffic job {} ({:?}) have no tag and cannot be told from those of load {name:?}; tag them, or take a port for each",
-                    number + 1,
-                    job.name
-                );
-                found.problem(format!("port {}", port.name), what);
-            }
-        }
-    }
-}
-
-impl LoadJob {
-    /// Whether frames of a stream may look like those that come in for the load: by what they carry, and
-    /// by the port that names the server.
-    fn takes(&self, stream: &Stream) -> bool {
-        let same = match (self.transport, self.vxlan.is_some()) {
-            (_, true) | (LoadTransport::Udp, _) => stream.proto == Proto::Udp,
-            (LoadTransport::Tcp, _) => stream.proto == Proto::Tcp,
-        };
-        let own = match self.vxlan.is_some() {
-            true => PortRange::single(4789),
-            false => self.server_ports,
-        };
-        let of_stream = match self.end {
-            LoadEnd::Client => stream.source_ports(),
-            LoadEnd::Server => stream.destination_ports(),
-        };
-        let apart = of_stream.last < own.first || own.last < of_stream.first;
-        same && (!apart || !stream.vary.is_empty())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{capture::CaptureJob, load::LoadRate, plan::TrafficJob};
+    use crate::{LoadJob, Stream, TagKind, capture::CaptureJob, load::LoadRate, plan::TrafficJob};
 
     fn mix(tag: TagKind) -> Plan {
         let port = |name: &str| PortPlan::new(name, format!("n/{name}").parse().unwrap());
@@ -281,20 +188,6 @@ mod tests {
     fn problems(plan: &Plan) -> String {
         let error = plan.validate().err();
         error.map(|e| e.to_string()).unwrap_or_default()
-    }
-
-    #[test]
-    fn kinds_mix_where_their_frames_can_be_told_apart() {
-        let mut plan = mix(TagKind::Wirebench);
-        assert_eq!(problems(&plan), "");
-        assert!(problems(&mix(TagKind::None)).contains("have no tag"));
-        let mut like = plan.clone();
-        like.traffic[0].streams[0].proto = Proto::Tcp;
-        assert_eq!(problems(&like), "");
-        like.traffic[0].streams[0].dport = Some(PortRange::single(80));
-        assert!(problems(&like).contains("may have the ports of load"));
-        plan.ports[1].locator = "xdp:n/b".parse().unwrap();
-        assert!(problems(&plan).contains("used by traffic and load"));
     }
 
     #[test]

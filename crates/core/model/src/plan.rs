@@ -90,7 +90,8 @@ pub enum Procedure {
     Lb(Box<LbPlan>),
 }
 
-/// A port of the plan.
+/// A port of the plan. Several jobs may use it where what comes in for each can be told apart: by transport and
+/// ports, VLAN, addresses, or a test tag.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortPlan {

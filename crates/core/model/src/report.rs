@@ -362,10 +362,28 @@ pub struct PortReport {
     pub timestamp_source: String,
     /// Neighbours that were resolved: address → hardware address.
     pub neighbours: BTreeMap<String, String>,
+    /// Where several jobs have opened it, each with sockets of its own: how. The first is what is said above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<PortUser>,
     /// The device's counters before the run.
     pub before: BTreeMap<String, u64>,
     /// The device's counters after the run.
     pub after: BTreeMap<String, u64>,
+}
+
+/// How some of the jobs that share a port have opened it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PortUser {
+    /// Which: their kind, and the name of one that has opened it for itself alone.
+    pub jobs: String,
+    /// Locator with the driver that was taken.
+    pub locator: String,
+    /// How the driver works here.
+    pub mode: String,
+    /// Why this driver.
+    pub chosen_because: String,
+    /// Who took the receive stamps.
+    pub timestamp_source: String,
 }
 
 /// Where the frames of a capture went: F = W + K + E + Q + C + U.

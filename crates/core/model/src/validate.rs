@@ -336,10 +336,6 @@ impl Plan {
                 rules! { found: !job.port.is_empty() => &place, "no port is named {:?}", job.port; }
                 continue;
             };
-            rules! { found:
-                self.loads[..i].iter().any(|other| other.port == job.port) =>
-                    &place, "port {:?} has a load already", job.port;
-            }
             let answers = job.worker_answers.len();
             rules! { found:
                 answers != 0 && answers != port.workers as usize =>

@@ -63,17 +63,16 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
     }
 }
 
-/// Opens the ports of the plan's loads.
+/// Opens the ports of the plan's loads: one for each of these, in their order.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
-    let used = |port: &&PortPlan| plan.loads.iter().any(|job| job.port == port.name);
-    let ports: Vec<&PortPlan> = plan.ports.iter().filter(used).collect();
-    let wires = ports
-        .iter()
-        .map(|port| find_own_wire(plan, port))
-        .collect::<Result<Vec<_>, _>>()?;
+    let port = |job: &LoadJob| plan.ports.iter().find(|port| port.name == job.port);
+    let jobs = plan.loads.iter().filter_map(|job| Some((job, port(job)?)));
+    let wires = jobs
+        .map(|(job, port)| Ok((job, port, find_own_wire(plan, job, port)?)))
+        .collect::<Result<Vec<_>, StartError>>()?;
     let mut open = Vec::new();
-    for (port, wire) in ports.into_iter().zip(wires) {
-        let port = open_port(plan, port, wire, opening)?;
+    for (job, port, wire) in wires {
+        let port = open_port(plan, job, port, wire, opening)?;
         opening.note(&port);
         open.push(port);
     }
@@ -91,9 +90,7 @@ pub(crate) fn resolve_jobs(
     let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
     let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
     let environment = opening.environment;
-    for job in &mut plan.loads {
-        let port = ports.iter().position(|p| p.plan.name == job.port);
-        let port = port.expect("the plan was checked");
+    for (port, job) in plan.loads.iter_mut().enumerate() {
         let mut finder = NextHop {
             ports: &ports,
             port,
@@ -133,22 +130,15 @@ const fn end_name(end: LoadEnd) -> &'static str {
     }
 }
 
-/// The job of a port.
-fn job_of<'a>(plan: &'a Plan, port: &PortPlan) -> &'a LoadJob {
-    let job = plan.loads.iter().find(|j| j.port == port.name);
-    job.expect("ports without a job were left out")
-}
-
 /// The interface of a port, and that it may be used for a load.
-fn find_own_wire(plan: &Plan, port: &PortPlan) -> Result<Option<Wire>, StartError> {
+fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<Wire>, StartError> {
     if !port.locator.is_interface() {
         return Ok(None);
     }
     let wire = find_wire(port)?;
     let place = port.locator.to_string();
-    let sources = [Source::Neighbours(port), Source::Load(job_of(plan, port))];
+    let sources = [Source::Neighbours(port), Source::Load(job)];
     Guard::of(plan).admit(port, &wire, &sources)?;
-    let job = job_of(plan, port);
     let own = own_addresses(job);
     let shared = wire
         .host_addresses
@@ -179,6 +169,7 @@ pub(crate) fn own_addresses(job: &LoadJob) -> Vec<AddressRange> {
 
 fn open_port(
     plan: &Plan,
+    job: &LoadJob,
     port: &PortPlan,
     wire: Option<Wire>,
     opening: &mut Opening<'_>,
@@ -192,33 +183,38 @@ fn open_port(
     let Some(wire) = wire else {
         return open_virtual(port, used, &mut opening.memory);
     };
-    let which = match job_of(plan, port).end {
+    let which = match job.end {
         LoadEnd::Client => PortSteering::Destination,
         LoadEnd::Server => PortSteering::Source,
     };
     let filter = match used.sharing {
         Sharing::Alone => None,
-        _ => sharing::load_filter(job_of(plan, port))?,
+        _ => Some(sharing::load_filter(plan, job)?),
     };
+    // An interface has one XDP program: that of its first load.
+    let first = plan.loads_at(&port.name).next();
+    let selects = first.is_some_and(|first| std::ptr::eq(first, job)) && plan.leaves_the_rest(port);
+    let selected = filter.as_ref().filter(|_| selects).map(|f| &f.whole);
+    let attach = filter.as_ref().and_then(|f| f.attach.as_ref().ok());
     let packet = PacketOptions {
-        filter,
+        filter: attach.map(sharing::operations),
         rx_mode: RxMode::LowLatency,
         fanout: Fanout::Port(which),
         promiscuous: false,
         ..packet_options(port, used)
     };
     let longest = wire.interface.mtu as usize + 18;
-    let ours = plan
-        .loads
-        .iter()
-        .any(|job| job.end != job_of(plan, port).end);
+    let ours = plan.loads.iter().any(|other| other.end != job.end);
     let cut = !ours && has_large_frames(&wire);
-    let mut open = open_wire_as(port, used, wire, longest, &packet)?;
+    let mut open = open_wire_as(port, used, wire, longest, &packet, selected)?;
     if cut && open.facts.driver == "packet" {
         open.facts.warnings.push(
             "a kernel at the other end of a veth pair may send segments that are longer than the MTU, which are cut here; `ethtool -K IF tso off gso off` there prevents it, the xdp driver too"
                 .to_owned(),
         );
+    }
+    if plan.loads_at(&port.name).count() > 1 {
+        open.job.clone_from(&job.name);
     }
     Ok(open)
 }

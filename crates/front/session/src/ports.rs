@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use wb_filter::Program;
 use wb_host::{
     Namespace, Netlink,
     cpu::Cpu,
@@ -13,7 +14,7 @@ use wb_host::{
 use wb_model::{
     Driver,
     plan::{Plan, PortPlan, SendWay, XdpMode},
-    report::PortReport,
+    report::{PortReport, PortUser},
     units::Mac,
 };
 use wb_packet::{Fanout, PacketOptions, PacketQueue, QdiscDrops, RxMode};
@@ -37,15 +38,15 @@ pub(crate) struct Use {
     /// Frames of the test are among those that a host must see, as ARP, so they cannot be taken away
     /// from it and are looked at beside it.
     pub(crate) shares: bool,
-    /// Whether jobs of other kinds use the interface too.
+    /// Whether other jobs use the interface too.
     pub(crate) sharing: Sharing,
 }
 
-/// Whether jobs of several kinds use an interface. Then each looks at it beside the others, and takes what
+/// Whether several jobs use an interface. Then each looks at it beside the others, and takes what
 /// is its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// One kind only.
+    /// One job, or several of one engine that share its sockets.
     #[default]
     Alone,
     /// Several; this is the first to open it, and locks it for all.
@@ -120,6 +121,8 @@ pub(crate) struct OpenPort {
     pub(crate) wire: Option<Wire>,
     pub(crate) queues: Vec<AnyQueue>,
     pub(crate) chosen_because: String,
+    /// The job that has opened it for itself alone; empty where it is all of its kind.
+    pub(crate) job: String,
     /// Bytes of its receive rings together, where a capture has chosen them.
     pub(crate) ring_bytes: u64,
     /// The filter that the capture has runs in the kernel.
@@ -160,6 +163,13 @@ impl OpenPort {
             speed_nominal: self.facts.speed.is_some_and(|s| s.nominal),
             timestamp_source: self.facts.stamp_source.to_string(),
             neighbours: BTreeMap::new(),
+            users: vec![PortUser {
+                jobs: self.job.clone(),
+                locator: self.facts.locator.clone(),
+                mode: self.facts.mode.clone(),
+                chosen_because: self.chosen_because.clone(),
+                timestamp_source: self.facts.stamp_source.to_string(),
+            }],
             before,
             after,
         }
@@ -305,7 +315,12 @@ fn xdp_rx_frames(queues: u32) -> u32 {
         .max(64)
 }
 
-fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions {
+fn xdp_options(
+    port: &PortPlan,
+    used: Use,
+    interface: &Interface,
+    filter: Option<&Program>,
+) -> XdpOptions {
     let queues = xdp_queues(port, used, interface);
     XdpOptions {
         queues,
@@ -319,6 +334,7 @@ fn xdp_options(port: &PortPlan, used: Use, interface: &Interface) -> XdpOptions 
             XdpMode::Native => wb_xdp::Mode::NativeCopy,
             XdpMode::Generic => wb_xdp::Mode::Generic,
         },
+        filter: filter.cloned(),
         ..XdpOptions::default()
     }
 }
@@ -433,13 +449,20 @@ fn candidates(
     port: &PortPlan,
     used: Use,
     wire: &Wire,
+    selects: bool,
 ) -> Result<(Vec<Driver>, String), StartError> {
-    if let Some((driver, why)) = asked_driver(port)? {
-        return Ok((vec![driver], why.to_owned()));
-    }
-    if used.sharing != Sharing::Alone {
-        let why = "jobs of several kinds use this interface, and each takes what is its own beside the others";
+    let asked = asked_driver(port)?;
+    if used.sharing != Sharing::Alone && !(selects && asked.is_none_or(|(d, _)| d == Driver::Xdp)) {
+        let why =
+            "several jobs use this interface, and each takes what is its own beside the others";
         return Ok((vec![Driver::Packet], why.to_owned()));
+    }
+    let selected = match selects {
+        true => "; its XDP program takes the frames of this load and leaves the rest to the others",
+        false => "",
+    };
+    if let Some((driver, why)) = asked {
+        return Ok((vec![driver], format!("{why}{selected}")));
     }
     if used.watch {
         let why = "the tap that shows what the host sees, and on which CPU";
@@ -460,7 +483,8 @@ fn candidates(
     } else {
         "the fastest that works"
     };
-    Ok((vec![Driver::Xdp, Driver::Packet], reason.to_owned()))
+    let reason = format!("{reason}{selected}");
+    Ok((vec![Driver::Xdp, Driver::Packet], reason))
 }
 
 fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
@@ -500,9 +524,10 @@ fn open_xdp(
     interface: &Interface,
     longest: usize,
     fanout: Fanout,
+    filter: Option<&Program>,
 ) -> Result<Opened, PortError> {
     check_xdp_workers(port, used, interface)?;
-    let mut opened = wb_xdp::open(interface, &xdp_options(port, used, interface))?;
+    let mut opened = wb_xdp::open(interface, &xdp_options(port, used, interface, filter))?;
     let capacity = opened
         .queues
         .first_mut()
@@ -552,25 +577,28 @@ pub(crate) fn open_wire(
     wire: Wire,
     longest: usize,
 ) -> Result<OpenPort, StartError> {
-    open_wire_as(port, used, wire, longest, &packet_options(port, used))
+    let packet = packet_options(port, used);
+    open_wire_as(port, used, wire, longest, &packet, None)
 }
 
-/// The same, with the options of the packet driver given.
+/// The same, with the options of the packet driver given, and, for who may take frames of a shared
+/// interface by XDP, which those are.
 pub(crate) fn open_wire_as(
     port: &PortPlan,
     used: Use,
     wire: Wire,
     longest: usize,
     packet: &PacketOptions,
+    selected: Option<&Program>,
 ) -> Result<OpenPort, StartError> {
     check_ring(port)?;
-    let (drivers, mut because) = candidates(port, used, &wire)?;
+    let (drivers, mut because) = candidates(port, used, &wire, selected.is_some())?;
     let locks = lock_queues(port, used, &wire)?;
     let last = drivers.len() - 1;
     for (i, driver) in drivers.into_iter().enumerate() {
         let interface = &wire.interface;
         let opened = netns::in_namespace(&wire.namespace, || match driver {
-            Driver::Xdp => open_xdp(port, used, interface, longest, packet.fanout),
+            Driver::Xdp => open_xdp(port, used, interface, longest, packet.fanout, selected),
             _ => wb_packet::open(interface, packet).map(|p| {
                 (
                     p.facts,
@@ -590,6 +618,7 @@ pub(crate) fn open_wire_as(
                     wire: Some(wire),
                     queues,
                     chosen_because: because,
+                    job: String::new(),
                     ring_bytes: 0,
                     filters: false,
                     _locks: locks,
@@ -659,6 +688,7 @@ pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<Ope
         wire: Some(wire),
         queues,
         chosen_because: because.to_owned(),
+        job: String::new(),
         ring_bytes,
         filters,
         _locks: Vec::new(),
@@ -774,6 +804,7 @@ pub(crate) fn capture_xdp_options(
                     ..Use::default()
                 },
                 interface,
+                None,
             )
         }
     };
@@ -866,6 +897,7 @@ pub(crate) fn open_virtual(
         wire: None,
         queues,
         chosen_because: "asked for".to_owned(),
+        job: String::new(),
         ring_bytes: 0,
         filters: false,
         _locks: Vec::new(),

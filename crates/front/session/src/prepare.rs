@@ -61,13 +61,13 @@ pub(crate) struct Opening<'a> {
     /// Who answered at which hardware address, by port.
     pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) warnings: Vec<String>,
-    /// Ports that several kinds of jobs use, and whether one of them has opened it.
+    /// Ports that several jobs use, each with sockets of its own, and whether one of them has opened it.
     shared: BTreeMap<String, bool>,
 }
 
 impl<'a> Opening<'a> {
     fn new(plan: &Plan, environment: &'a Environment, warnings: Vec<String>) -> Self {
-        let shared = plan.ports.iter().filter(|p| plan.users(p).count() > 1);
+        let shared = plan.ports.iter().filter(|p| plan.parties(p) > 1);
         Self {
             environment,
             memory: Registry::default(),

@@ -1,8 +1,10 @@
 //! The one report of a run, from the accounts of its engines.
 
+use std::collections::BTreeMap;
+
 use wb_model::{
     JobKind, LatenessReport, REPORT_SCHEMA, Report, Verdict,
-    report::{ClockReport, CriterionReport},
+    report::{ClockReport, CriterionReport, PortReport},
 };
 
 use crate::{
@@ -20,6 +22,7 @@ pub(crate) fn report(
     engines: Vec<(JobKind, Settled)>,
 ) -> Report {
     let limited_by = limited_by(&engines);
+    let ports = ports(&engines, &run.neighbours);
     let all: Vec<Settled> = engines.into_iter().map(|(_, settled)| settled).collect();
     let endless = run.plan.is_endless();
     let criteria = in_order(&run, &all);
@@ -28,7 +31,6 @@ pub(crate) fn report(
     let clock = clock(ended, &all);
     let mut warnings = run.warnings;
     warnings.extend(stepped(ended, &all));
-    let neighbours = run.neighbours;
     let mut rest = all.into_iter();
     let mut sum = rest.next().unwrap_or_default();
     warnings.append(&mut sum.warnings);
@@ -38,18 +40,12 @@ pub(crate) fn report(
         sum.flows.append(&mut other.flows);
         sum.flows_omitted += other.flows_omitted;
         sum.workers.append(&mut other.workers);
-        let known = |p: &str| sum.ports.iter().any(|port| port.name == p);
-        other.ports.retain(|port| !known(&port.name));
-        sum.ports.append(&mut other.ports);
         sum.capture = sum.capture.or(other.capture);
         sum.load = sum.load.or(other.load);
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);
         sum.results.append(&mut other.results);
         warnings.append(&mut other.warnings);
-    }
-    for port in &mut sum.ports {
-        port.neighbours = neighbours.get(&port.name).cloned().unwrap_or_default();
     }
     Report {
         schema: REPORT_SCHEMA.to_owned(),
@@ -74,7 +70,7 @@ pub(crate) fn report(
         flows: sum.flows,
         flows_omitted: sum.flows_omitted,
         workers: sum.workers,
-        ports: sum.ports,
+        ports,
         criteria,
         capture: sum.capture,
         load: sum.load,
@@ -85,6 +81,35 @@ pub(crate) fn report(
         clock,
         warnings,
     }
+}
+
+/// Each port once, as the first who opened it found it; of several, how each has.
+fn ports(
+    engines: &[(JobKind, Settled)],
+    neighbours: &BTreeMap<String, BTreeMap<String, String>>,
+) -> Vec<PortReport> {
+    let mut ports: Vec<PortReport> = Vec::new();
+    let all = engines.iter();
+    for (kind, port) in all.flat_map(|(kind, s)| s.ports.iter().map(move |port| (kind, port))) {
+        let mut users = port.users.clone();
+        for user in &mut users {
+            user.jobs = format!("{} {}", kind.name(), user.jobs)
+                .trim_end()
+                .to_owned();
+        }
+        match ports.iter_mut().find(|known| known.name == port.name) {
+            Some(known) => known.users.append(&mut users),
+            None => ports.push(PortReport {
+                neighbours: neighbours.get(&port.name).cloned().unwrap_or_default(),
+                users,
+                ..port.clone()
+            }),
+        }
+    }
+    for port in ports.iter_mut().filter(|port| port.users.len() == 1) {
+        port.users.clear();
+    }
+    ports
 }
 
 /// The criteria in the plan's order; each was judged by the engine that measures it.

@@ -91,7 +91,8 @@ fn open_ports(
         if let Some(wire) = &wire {
             checks::check_leaving(plan, port, used, wire, recordings)?;
         }
-        if used.shares && port.locator.driver == Some(Driver::Xdp) {
+        let by_load = plan.leaves_the_rest(port);
+        if used.shares && port.locator.driver == Some(Driver::Xdp) && !by_load {
             return Err(StartError::stream(
                 port.locator.to_string(),
                 "XDP leaves ARP, echo and frames to group addresses to the host, and untagged ones among the streams could not be counted; take packet: for this port",
@@ -118,7 +119,7 @@ fn open_ports(
                         ..packet_options(port, used)
                     },
                 };
-                open_wire_as(port, used, wire, longest, &packet)?
+                open_wire_as(port, used, wire, longest, &packet, None)?
             }
             None => open_virtual(port, used, &mut opening.memory)?,
         };

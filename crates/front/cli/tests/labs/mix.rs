@@ -13,21 +13,18 @@ use crate::kit::{Lab, Running, assert_adds_up, privileged, run, system};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The plan for a lab; the capture goes into `folder`.
-fn plan(lab: &Lab, folder: &TempDir, seconds: u32, criteria: &str) -> String {
-    let (near, far, dut) = (lab.a0(), lab.b0(), lab.node("dut"));
-    let file = folder.path().join("far.pcap");
-    let text = format!(
+/// A stream and a load from one port to the other, each opened by `driver`.
+fn jobs(lab: &Lab, driver: &str, seconds: u32) -> String {
+    let (near, far) = (lab.a0(), lab.b0());
+    format!(
         r#"
-criteria = [{criteria}]
-
 [[port]]
 name = "near"
-locator = "{near}"
+locator = "{driver}{near}"
 
 [[port]]
 name = "far"
-locator = "{far}"
+locator = "{driver}{far}"
 
 [[traffic]]
 name = "stream"
@@ -55,7 +52,24 @@ port = "far"
 end = "server"
 servers = ["198.19.1.10"]
 answer = {{ http = 200 }}
+"#
+    )
+}
 
+fn write(folder: &TempDir, text: &str) -> String {
+    let path = folder.path().join("mix.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The plan for a lab; the capture goes into `folder`.
+fn plan(lab: &Lab, folder: &TempDir, seconds: u32, criteria: &str) -> String {
+    let (jobs, dut) = (jobs(lab, "", seconds), lab.node("dut"));
+    let file = folder.path().join("far.pcap");
+    let text = format!(
+        r#"
+criteria = [{criteria}]
+{jobs}
 [[capture]]
 ports = ["far"]
 direction = "in"
@@ -66,9 +80,7 @@ kind = "netdev"
 node = "{dut}"
 "#
     );
-    let path = folder.path().join("mix.toml");
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    write(folder, &text)
 }
 
 /// Frames of a capture with this protocol and destination port.
@@ -87,19 +99,26 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Every section is there and adds up, and the file holds what both jobs say arrived.
-fn check(report: &Value, folder: &TempDir) {
+/// All of every job adds up.
+fn check_sums(report: &Value) {
     assert_adds_up(report);
-    let stream = &report["jobs"][0]["totals"];
-    let received = number(&stream["received_frames"]);
-    let missing = number(&stream["lost_frames"]);
-    assert_eq!(number(&stream["offered_frames"]), received + missing);
-    assert_eq!(received, kept(folder, protocol::UDP, 7), "{stream}");
+    for job in report["jobs"].as_array().unwrap() {
+        let of = |key: &str| number(&job["totals"][format!("{key}_frames")]);
+        assert_eq!(of("offered"), of("received") + of("lost"), "{job}");
+    }
     for job in report["load"]["jobs"].as_array().unwrap() {
         let of = |key: &str| number(&job["totals"][format!("{key}_connections")]);
         let ended = of("completed") + of("failed") + of("open");
         assert_eq!(of("attempted"), ended, "{job}");
     }
+}
+
+/// Every section is there and adds up, and the file holds what both jobs say arrived.
+fn check(report: &Value, folder: &TempDir) {
+    check_sums(report);
+    let stream = &report["jobs"][0]["totals"];
+    let received = number(&stream["received_frames"]);
+    assert_eq!(received, kept(folder, protocol::UDP, 7), "{stream}");
     let servers = &report["load"]["jobs"][1];
     assert_eq!(servers["end"], "server");
     let arrived = number(&servers["frames"]["received_frames"]);
@@ -224,4 +243,134 @@ fn a_mix_whose_link_goes_down_adds_up() {
     });
     check(&report, &folder);
     assert!(number(&report["totals"]["lost_frames"]) > 0, "{report}");
+}
+
+/// Which jobs of a port were opened by which driver.
+fn drivers(report: &Value) -> Vec<(String, String)> {
+    let users = report["ports"][1]["users"].as_array().unwrap().iter();
+    let word = |user: &Value, key: &str| user[key].as_str().unwrap().to_owned();
+    let driver = |locator: String| locator.split(':').next().unwrap().to_owned();
+    users
+        .map(|user| (word(user, "jobs"), driver(word(user, "locator"))))
+        .collect()
+}
+
+/// What one end of a load sent the other received, all of it and nothing else.
+fn assert_ends_agree(client: &Value, server: &Value) {
+    let frames = |job: &Value, key: &str| number(&job["frames"][key]);
+    for (sender, receiver) in [(client, server), (server, client)] {
+        let offered = frames(sender, "offered_frames");
+        assert_eq!(
+            offered,
+            frames(receiver, "received_frames"),
+            "{sender} {receiver}"
+        );
+        assert!(offered > 0, "{sender}");
+    }
+}
+
+#[test]
+fn a_load_by_xdp_leaves_the_rest_to_streams() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let folder = TempDir::new().unwrap();
+    for driver in ["xdp:", ""] {
+        let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%"]"#;
+        // Both ports send and receive streams, without a tag in one run.
+        let jobs = jobs(&lab, driver, 2).replace("tx = \"near\"", "bidir = true\ntx = \"near\"");
+        let jobs = match driver {
+            "" => jobs.replace("size = 128", "size = 128\ntag = \"none\""),
+            _ => jobs,
+        };
+        let path = write(&folder, &format!("{criteria}{jobs}"));
+        let output = run(&["run", &path, "--json", "-q"]);
+        let report = report_of(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", report["reason"]);
+        check_sums(&report);
+        let expected = [("traffic", "packet"), ("load", "xdp")];
+        let expected = expected.map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
+        for job in report["jobs"].as_array().unwrap() {
+            assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
+            // Connections are a thousand, of many frames; neighbours say a few words.
+            assert!(number(&job["totals"]["foreign_frames"]) < 100, "{job}");
+        }
+        let loads = &report["load"]["jobs"];
+        assert_ends_agree(&loads[0], &loads[1]);
+    }
+    let output = run(&["run", &write(&folder, &jobs(&lab, "", 1)), "-q", "-v"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in ["several jobs use this interface", "its XDP program takes"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+/// Three loads from each end of a pair to the other, and a stream at the port of one.
+#[test]
+fn loads_and_streams_share_a_port_by_what_tells_them_apart() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("pair", &[]);
+    let folder = TempDir::new().unwrap();
+    let load = |name: &str, own: &str, server: &str| {
+        let client = r#"requests = 1
+rate = { cps = 200 }
+shape = { duration = "1s" }"#;
+        let ends = [("near", "client", client), ("far", "server", "")];
+        ends.map(|(port, end, more)| {
+            format!(
+                r#"
+[[load]]
+name = "{name} {end}"
+port = "{port}"
+end = "{end}"
+clients = ["198.18.1.10"]
+servers = ["{server}"]
+{own}
+{more}
+"#
+            )
+        })
+        .concat()
+    };
+    let udp = r#"transport = "udp"
+server_ports = "7"
+reading = "segment"
+answer = "echo"
+request = { bytes = 40 }"#;
+    for driver in ["", "xdp:", "packet:"] {
+        let ports = jobs(&lab, driver, 1);
+        let ports = ports.split("[[load]]").next().unwrap();
+        let text = [
+            ports.to_owned(),
+            load("tagged", "vlan = 5", "198.18.1.30"),
+            load("web", "", "198.18.1.30"),
+            load("other", "", "198.18.1.31"),
+            load("datagrams", udp, "198.18.1.30"),
+        ];
+        let output = run(&["run", &write(&folder, &text.concat()), "--json", "-q"]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{error}");
+        let report = report_of(&output.stdout);
+        check_sums(&report);
+        assert_eq!(report["jobs"][0]["totals"]["received_frames"], 5_000);
+        let loads = report["load"]["jobs"].as_array().unwrap();
+        assert_eq!(loads.len(), 8);
+        for ends in loads.chunks(2) {
+            assert_ends_agree(&ends[0], &ends[1]);
+            assert_eq!(ends[0]["totals"]["completed_connections"], 200, "{ends:?}");
+        }
+        let of_first = if driver == "packet:" { "packet" } else { "xdp" };
+        let opened = drivers(&report);
+        assert_eq!(opened.len(), 5, "{opened:?}");
+        assert_eq!(opened[0].1, "packet", "{opened:?}");
+        assert_eq!(
+            opened[1],
+            ("load tagged server".to_owned(), of_first.to_owned())
+        );
+        assert!(opened[2..].iter().all(|(_, d)| d == "packet"), "{opened:?}");
+    }
 }

@@ -41,7 +41,13 @@ fn one(page: &mut Page, port: &PortReport, verbose: bool) {
             page.item(Tone::Plain, &format!("    {name:<11} "), Tone::Plain, body);
         }
     };
-    detail("because", &port.chosen_because);
+    for user in &port.users {
+        let how = format!("{}, {}; {}", user.locator, user.mode, user.chosen_because);
+        detail(&user.jobs, &how);
+    }
+    if port.users.is_empty() {
+        detail("because", &port.chosen_because);
+    }
     detail("link", &link(port));
     detail("stamps", &port.timestamp_source);
     detail("neighbours", &neighbours(&port.neighbours, verbose));

@@ -1,0 +1,483 @@
+//! Jobs that use one port together: how what comes in for each is told from the rest.
+
+use crate::{
+    Driver,
+    kinds::JobKind,
+    load::{LoadEnd, LoadJob, LoadTransport},
+    plan::{Plan, PortPlan, Proto, Stream, TagKind, TrafficJob},
+    units::{AddressRange, PortRange},
+    validate::Findings,
+};
+
+/// Port of VXLAN (RFC 7348 section 5).
+const VXLAN_PORT: u16 = 4789;
+const ANY_PORT: PortRange = PortRange {
+    first: 0,
+    last: u16::MAX,
+};
+
+/// What the frames that come in for a load have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming {
+    /// VLAN id; `None`: no tag.
+    pub vlan: Option<u16>,
+    /// Of the outermost packet.
+    pub transport: LoadTransport,
+    /// Source ports.
+    pub from_ports: PortRange,
+    /// Destination ports.
+    pub to_ports: PortRange,
+    /// Source addresses; empty: any.
+    pub from: Vec<AddressRange>,
+    /// Destination addresses; empty: any.
+    pub to: Vec<AddressRange>,
+}
+
+/// What beside transport and ports tells the frames of two jobs apart, where that does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// Nothing is needed.
+    #[default]
+    None,
+    /// Their addresses.
+    Addresses,
+    /// The test tag of a stream.
+    Tag,
+}
+
+impl Incoming {
+    /// Those of a load.
+    #[must_use]
+    pub fn of(job: &LoadJob) -> Self {
+        let plain = Self {
+            vlan: job.vlan,
+            transport: job.transport,
+            from_ports: ANY_PORT,
+            to_ports: job.server_ports,
+            from: job.clients.clone(),
+            to: job.servers.clone(),
+        };
+        match (&job.vxlan, job.end) {
+            (Some(tunnel), _) => Self {
+                transport: LoadTransport::Udp,
+                to_ports: PortRange::single(VXLAN_PORT),
+                from: Vec::new(),
+                to: vec![tunnel.local],
+                ..plain
+            },
+            (None, LoadEnd::Server) => plain,
+            (None, LoadEnd::Client) => Self {
+                from_ports: job.server_ports,
+                to_ports: job.client_ports,
+                from: match job.destinations.is_empty() {
+                    true => job.servers.clone(),
+                    // They answer, or whoever is on the way to them.
+                    false => Vec::new(),
+                },
+                to: job.clients.clone(),
+                ..plain
+            },
+        }
+    }
+
+    /// Those of a stream of a load's transport; fields that change from frame to frame may have any value.
+    fn of_stream(stream: &Stream, transport: LoadTransport, vlan: Option<u16>) -> Self {
+        let fixed = stream.vary.is_empty();
+        let ports = |ports| if fixed { ports } else { ANY_PORT };
+        let addresses = |range| if fixed { vec![range] } else { Vec::new() };
+        Self {
+            vlan,
+            transport,
+            from_ports: ports(stream.source_ports()),
+            to_ports: ports(stream.destination_ports()),
+            from: addresses(stream.source()),
+            to: addresses(stream.destination()),
+        }
+    }
+
+    /// What has to be looked at to tell them from others; `None` where that is not enough.
+    fn apart_from(&self, other: &Self) -> Option<Mark> {
+        let apart = |a: PortRange, b: PortRange| a.last < b.first || b.last < a.first;
+        if self.vlan != other.vlan
+            || self.transport != other.transport
+            || apart(self.from_ports, other.from_ports)
+            || apart(self.to_ports, other.to_ports)
+        {
+            return Some(Mark::None);
+        }
+        let disjoint = disjoint(&self.from, &other.from) || disjoint(&self.to, &other.to);
+        disjoint.then_some(Mark::Addresses)
+    }
+}
+
+/// Whether no address is in both; an empty list is all addresses.
+fn disjoint(some: &[AddressRange], others: &[AddressRange]) -> bool {
+    let apart = |a: &AddressRange, b: &AddressRange| a.last() < b.first() || b.last() < a.first();
+    let known = !some.is_empty() && !others.is_empty();
+    known && some.iter().all(|a| others.iter().all(|b| apart(a, b)))
+}
+
+impl LoadJob {
+    /// How its frames are told from those of another load; `None` where they cannot.
+    fn apart_from_load(&self, other: &Self) -> Option<Mark> {
+        Incoming::of(self).apart_from(&Incoming::of(other))
+    }
+
+    /// The same for a stream.
+    fn apart_from_stream(&self, stream: &Stream) -> Option<Mark> {
+        let own = Incoming::of(self);
+        let same = match own.transport {
+            LoadTransport::Udp => stream.proto == Proto::Udp,
+            LoadTransport::Tcp => stream.proto == Proto::Tcp,
+        };
+        if !same {
+            return Some(Mark::None);
+        }
+        // A device may tag frames anew.
+        let theirs = Incoming::of_stream(stream, own.transport, own.vlan);
+        let tagged = stream.is_tagged() && own.transport == LoadTransport::Udp;
+        own.apart_from(&theirs).or(tagged.then_some(Mark::Tag))
+    }
+}
+
+impl Stream {
+    /// Whether its frames carry a test tag.
+    fn is_tagged(&self) -> bool {
+        self.tag != TagKind::None && self.replay.is_none()
+    }
+
+    /// Whether its frames are told from others by their transport, ports and addresses alone.
+    fn is_plain(&self) -> bool {
+        matches!(self.proto, Proto::Udp | Proto::Tcp)
+            && self.replay.is_none()
+            && self.vlan.is_empty()
+            && self.mpls.is_empty()
+            && self.vary.is_empty()
+    }
+}
+
+impl Plan {
+    /// The loads at a port.
+    pub fn loads_at<'a>(&'a self, port: &'a str) -> impl Iterator<Item = &'a LoadJob> {
+        self.loads.iter().filter(move |load| load.port == port)
+    }
+
+    /// How many use a port, each with sockets of its own.
+    #[must_use]
+    pub fn parties(&self, port: &PortPlan) -> usize {
+        let others = self.users(port).filter(|kind| *kind != JobKind::Load);
+        others.count() + self.loads_at(&port.name).count()
+    }
+
+    /// What arrives by a port for streams, with the number of their job.
+    fn streams_into<'a>(
+        &'a self,
+        port: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a TrafficJob, Stream)> {
+        let is = move |end: &Option<String>| end.as_deref() == Some(port);
+        let jobs = self.traffic.iter().enumerate();
+        jobs.flat_map(move |(number, job)| {
+            let there = job.streams.iter().filter(move |_| is(&job.rx)).cloned();
+            let back = job.streams.iter().filter(move |_| job.bidir && is(&job.tx));
+            let streams = there.chain(back.map(Stream::reversed));
+            streams.map(move |stream| (number, job, stream))
+        })
+    }
+
+    /// What a load's filter has to look at beside transport and ports, so that it takes none of what the
+    /// others at its port are for.
+    #[must_use]
+    pub fn marks(&self, load: &LoadJob) -> (bool, bool) {
+        let loads = self.loads_at(&load.port);
+        let others = loads.filter(|other| !std::ptr::eq(*other, load));
+        let of_loads = others.filter_map(|other| load.apart_from_load(other));
+        let streams = self.streams_into(&load.port);
+        let of_streams = streams.filter_map(|(_, _, stream)| load.apart_from_stream(&stream));
+        let marks: Vec<Mark> = of_loads.chain(of_streams).collect();
+        (marks.contains(&Mark::Addresses), marks.contains(&Mark::Tag))
+    }
+
+    /// What comes in for streams without a tag that use a port beside a load; empty where all have one.
+    #[must_use]
+    pub fn untagged_into(&self, port: &str) -> Vec<Incoming> {
+        let streams: Vec<Stream> = self.streams_into(port).map(|(_, _, s)| s).collect();
+        if streams.iter().all(Stream::is_tagged) {
+            return Vec::new();
+        }
+        let transport = |stream: &Stream| match stream.proto {
+            Proto::Tcp => LoadTransport::Tcp,
+            _ => LoadTransport::Udp,
+        };
+        let streams = streams.iter();
+        streams
+            .map(|stream| Incoming::of_stream(stream, transport(stream), None))
+            .collect()
+    }
+
+    /// Whether a load may take its frames at a shared port by XDP, and leave the rest to the others: not
+    /// where somebody looks at all that arrives.
+    #[must_use]
+    pub fn leaves_the_rest(&self, port: &PortPlan) -> bool {
+        self.loads_at(&port.name).next().is_some() && self.onlooker(port).is_none()
+    }
+
+    /// Who looks at all that arrives at a port.
+    fn onlooker(&self, port: &PortPlan) -> Option<&'static str> {
+        let captures = self.users(port).any(|kind| kind == JobKind::Capture);
+        let watches = self.watches.iter().any(|w| w.port == port.name);
+        match (captures, watches) {
+            (true, _) => Some("a capture"),
+            (false, true) => Some("a watch"),
+            (false, false) => None,
+        }
+    }
+
+    /// Several jobs at one port: whether what comes in by it can be told apart.
+    pub(crate) fn check_sharing(&self, found: &mut Findings) {
+        for port in &self.ports {
+            let users: Vec<JobKind> = self.users(port).collect();
+            if self.parties(port) < 2 {
+                continue;
+            }
+            let place = format!("port {}", port.name);
+            let two = match users[..] {
+                [first, second, ..] => format!("{} and {}", first.name(), second.name()),
+                _ => "several loads".to_owned(),
+            };
+            if !port.locator.is_interface() {
+                let what = format!("it is used by {two}; a memory or file port has one user");
+                found.problem(&place, what);
+            }
+            if port.locator.driver == Some(Driver::Xdp) && !self.leaves_the_rest(port) {
+                let what = match self.onlooker(port) {
+                    Some(who) => format!(
+                        "it is used by {two}, and {who} does not see what the xdp driver takes; leave the driver open, or take packet:"
+                    ),
+                    None => format!(
+                        "it is used by {two}, and the xdp driver hands frames to one only; leave the driver open, or take packet:"
+                    ),
+                };
+                found.problem(&place, what);
+            }
+            let others = users
+                .iter()
+                .find(|k| !matches!(k, JobKind::Devices | JobKind::Capture));
+            if let (true, Some(other)) = (users.contains(&JobKind::Devices), others) {
+                let what = format!(
+                    "it is used by devices and {}, which both set its workers; take a port for each",
+                    other.name()
+                );
+                found.problem(&place, what);
+            }
+            self.check_loads_apart(port, found);
+        }
+    }
+
+    /// Loads beside others: frames that could be of either are refused.
+    fn check_loads_apart(&self, port: &PortPlan, found: &mut Findings) {
+        let place = format!("port {}", port.name);
+        let loads: Vec<(String, &LoadJob)> = self.numbered_loads(&port.name).collect();
+        for (i, (name, load)) in loads.iter().enumerate() {
+            for (other_name, other) in &loads[..i] {
+                if load.apart_from_load(other).is_none() {
+                    let what = format!(
+                        "frames for {other_name} and {name} cannot be told apart; give them other server ports, addresses, VLANs or transports, or a port for each"
+                    );
+                    found.problem(&place, what);
+                }
+            }
+        }
+        let mut refused = std::collections::BTreeSet::new();
+        for (number, job, stream) in self.streams_into(&port.name) {
+            for (name, load) in &loads {
+                let what = if load.apart_from_stream(&stream).is_none() {
+                    "may have the ports of"
+                } else if !stream.is_tagged() && !stream.is_plain() {
+                    "have no tag and cannot be told from those of"
+                } else {
+                    continue;
+                };
+                let advice = match stream.is_tagged() {
+                    true => "take other ports",
+                    false => "tag them, take other ports",
+                };
+                let what = format!(
+                    "frames of traffic job {} ({:?}) {what} {name}; {advice}, or a port for each",
+                    number + 1,
+                    job.name
+                );
+                if refused.insert(what.clone()) {
+                    found.problem(&place, what);
+                }
+            }
+        }
+    }
+
+    /// The loads of a port with what messages call them.
+    fn numbered_loads<'a>(
+        &'a self,
+        port: &'a str,
+    ) -> impl Iterator<Item = (String, &'a LoadJob)> + 'a {
+        let loads = self.loads.iter().enumerate();
+        let here = loads.filter(move |(_, load)| load.port == port);
+        here.map(|(number, load)| match load.name.as_str() {
+            "" => (format!("load {}", number + 1), load),
+            name => (format!("load {name:?}"), load),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{capture::CaptureJob, load::LoadRate, units::Span};
+
+    fn load(end: LoadEnd, port: &str) -> LoadJob {
+        LoadJob {
+            end,
+            port: port.to_owned(),
+            clients: vec!["198.18.1.2".parse().unwrap()],
+            servers: vec!["198.19.1.2".parse().unwrap()],
+            rate: LoadRate {
+                cps: Some(10),
+                ..LoadRate::default()
+            },
+            ..LoadJob::default()
+        }
+    }
+
+    fn mix(stream: Stream) -> Plan {
+        let port = |name: &str| PortPlan::new(name, format!("n/{name}").parse().unwrap());
+        Plan {
+            ports: vec![port("a"), port("b")],
+            traffic: vec![TrafficJob {
+                tx: Some("a".to_owned()),
+                rx: Some("b".to_owned()),
+                duration: Some(Span::from_secs(1)),
+                streams: vec![stream],
+                ..TrafficJob::default()
+            }],
+            loads: vec![load(LoadEnd::Client, "a"), load(LoadEnd::Server, "b")],
+            ..Plan::default()
+        }
+    }
+
+    fn problems(plan: &Plan) -> String {
+        let mut found = Findings::default();
+        plan.check_sharing(&mut found);
+        let problems = found.problems.iter().map(ToString::to_string);
+        problems.collect::<Vec<_>>().join("\n")
+    }
+
+    fn stream(change: fn(&mut Stream)) -> Stream {
+        let mut stream = Stream::default();
+        change(&mut stream);
+        stream
+    }
+
+    #[test]
+    fn streams_beside_a_load_are_told_apart_or_refused() {
+        let refused = |change: fn(&mut Stream)| problems(&mix(stream(change)));
+        for apart in [
+            |_: &mut Stream| {},
+            |s: &mut Stream| s.tag = TagKind::None,
+            |s: &mut Stream| s.proto = Proto::Tcp,
+            |s: &mut Stream| s.proto = Proto::Icmp,
+            |s: &mut Stream| {
+                s.proto = Proto::Tcp;
+                s.dport = Some(PortRange::single(80));
+                s.dst = Some("198.19.1.3".parse().unwrap());
+            },
+        ] {
+            assert_eq!(refused(apart), "");
+        }
+        let same = refused(|s| {
+            s.proto = Proto::Tcp;
+            s.dport = Some(PortRange::single(80));
+        });
+        assert!(
+            same.contains("traffic job 1") && same.contains("may have the ports of load 2"),
+            "{same}"
+        );
+        let untagged = refused(|s| {
+            s.tag = TagKind::None;
+            s.proto = Proto::Icmp;
+        });
+        assert!(untagged.contains("have no tag"), "{untagged}");
+    }
+
+    #[test]
+    fn datagrams_at_the_ports_of_a_load_are_told_by_their_tag() {
+        let like = |tag| {
+            let mut plan = mix(Stream {
+                tag,
+                dport: Some(PortRange::single(80)),
+                ..Stream::default()
+            });
+            for job in &mut plan.loads {
+                job.transport = LoadTransport::Udp;
+            }
+            plan
+        };
+        let plan = like(TagKind::Wirebench);
+        assert_eq!(problems(&plan), "");
+        assert_eq!(plan.marks(&plan.loads[0]), (false, false));
+        assert_eq!(plan.marks(&plan.loads[1]), (false, true));
+        let refused = problems(&like(TagKind::None));
+        assert!(refused.contains("tag them"), "{refused}");
+    }
+
+    #[test]
+    fn two_loads_at_a_port_are_told_apart_or_refused() {
+        let with = |change: fn(&mut LoadJob)| {
+            let mut plan = mix(Stream::default());
+            plan.traffic.clear();
+            let mut second = plan.loads[1].clone();
+            second.name = "second".to_owned();
+            change(&mut second);
+            plan.loads.push(second);
+            plan
+        };
+        for (change, addresses) in [
+            (
+                (|l| l.server_ports = PortRange::single(81)) as fn(&mut LoadJob),
+                false,
+            ),
+            (|l| l.transport = LoadTransport::Udp, false),
+            (|l| l.vlan = Some(7), false),
+            (|l| l.servers = vec!["198.19.1.3".parse().unwrap()], true),
+        ] {
+            let plan = with(change);
+            assert_eq!(problems(&plan), "");
+            assert_eq!(plan.marks(&plan.loads[1]), (addresses, false));
+        }
+        let same = problems(&with(|_| {}));
+        assert!(same.contains("load 2 and load \"second\""), "{same}");
+        // A client beside a server: what it is answered has other ports than what the server is asked.
+        let other = with(|l| l.end = LoadEnd::Client);
+        assert_eq!(problems(&other), "");
+        let same = problems(&with(|l| {
+            l.end = LoadEnd::Client;
+            l.client_ports.first = 80;
+            l.servers = vec!["198.18.1.2".parse().unwrap()];
+            l.clients = vec!["198.19.1.2".parse().unwrap()];
+        }));
+        assert!(same.contains("cannot be told apart"), "{same}");
+    }
+
+    #[test]
+    fn xdp_serves_a_load_where_nobody_looks_at_all() {
+        let mut plan = mix(Stream::default());
+        plan.ports[1].locator = "xdp:n/b".parse().unwrap();
+        assert_eq!(problems(&plan), "");
+        plan.captures.push(CaptureJob {
+            ports: vec!["b".to_owned()],
+            ..CaptureJob::default()
+        });
+        let refused = problems(&plan);
+        assert!(refused.contains("a capture does not see"), "{refused}");
+        plan.loads.clear();
+        plan.traffic[0].tx = None;
+        assert!(problems(&plan).contains("traffic and capture"), "{plan:?}");
+    }
+}
