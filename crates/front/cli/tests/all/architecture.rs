@@ -1,7 +1,7 @@
 //! The drawing in ARCHITECTURE.md stays true by itself: this reads the dependencies of every crate
-//! and checks that knowledge flows one way.
+//! and checks that knowledge flows one way, and the sources for who may do what.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
@@ -31,7 +31,8 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
         // The control folder watches its writers through the host.
         "front" => matches!(to, "core" | "dialects" | "session") || to_name == "wb-host",
         "testbed" => matches!(to, "core" | "ports"),
-        "binary" => true,
+        // What engines do, it asks the session for.
+        "binary" => to != "engines",
         _ => false,
     }
 }
@@ -109,34 +110,143 @@ fn working_lines(text: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.starts_with("//"))
 }
 
-/// `println!` and its like panic where nobody listens, and only the binary prints at all.
-#[test]
-fn nothing_prints_but_by_best_effort() {
+/// All sources but those of tests and examples: place under `crates`, text.
+fn sources() -> Vec<(String, String)> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../crates");
-    let mut folders = vec![std::path::PathBuf::from(root)];
-    let (mut seen, mut wrong) = (0, Vec::new());
+    let mut folders = vec![PathBuf::from(root)];
+    let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
+        for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() && !matches!(&*name, "tests" | "examples" | "target") {
                 folders.push(path);
             } else if name.ends_with(".rs") && !matches!(&*name, "tests.rs" | "build.rs") {
-                seen += 1;
-                let text = std::fs::read_to_string(&path).unwrap();
-                let prints = |line: &&str| {
-                    ["println!(", "print!(", "dbg!("]
-                        .iter()
-                        .any(|word| line.contains(word))
-                };
-                wrong.extend(
-                    working_lines(&text)
-                        .filter(prints)
-                        .map(|line| format!("{}: {line}", path.display())),
-                );
+                let place = path.strip_prefix(root).unwrap().to_string_lossy();
+                found.push((place.into_owned(), fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    assert!(seen > 200, "found only {seen} files");
+    assert!(found.len() > 200, "found only {} files", found.len());
+    found
+}
+
+/// Files outside of `allowed`, by how their places begin, with lines that contain one of these words. Each place that
+/// is allowed needs it.
+fn only(allowed: &[&str], words: &[&str]) {
+    let (mut wrong, mut unused) = (Vec::new(), allowed.to_vec());
+    for (place, text) in sources() {
+        for line in working_lines(&text).filter(|line| words.iter().any(|w| line.contains(w))) {
+            if allowed.iter().any(|start| place.starts_with(start)) {
+                unused.retain(|start| !place.starts_with(start));
+            } else {
+                wrong.push(format!("{place}: {line}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(unused, [""; 0], "allowed for nothing");
+}
+
+/// `println!` and its like panic where nobody listens, and only the binary prints at all.
+#[test]
+fn nothing_prints_but_by_best_effort() {
+    only(&[], &["println!(", "print!(", "dbg!("]);
+    only(
+        &[
+            "front/cli/",
+            // A capture whose output is the standard one.
+            "engines/capture/src/output.rs",
+            // What programs that run after a file of a capture say.
+            "front/session/src/commands.rs",
+            // The device is a process; it tells who started it that it is ready.
+            "testbed/src/impair/device.rs",
+            "skip/",
+        ],
+        &["stdout()", "stderr()"],
+    );
+}
+
+#[test]
+fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges() {
+    only(
+        &[
+            "front/session/src/signals.rs",
+            // Passes signals on to the command in a lab.
+            "testbed/src/run.rs",
+            // One real-time signal whose handler does nothing.
+            "engines/socket/src/stop.rs",
+        ],
+        &["signal_hook", "sigaction", "libc::signal("],
+    );
+    only(
+        &[
+            "front/session/",
+            "ports/host/src/cpu.rs",
+            // The impairing device, a process of its own.
+            "testbed/src/impair/wake_tuning.rs",
+        ],
+        &["cpu::pin", "sched_setaffinity"],
+    );
+    only(
+        &[
+            "ports/host/",
+            "front/session/",
+            // Whether labs can be made, and as whom.
+            "testbed/",
+            "front/cli/src/commands/lab.rs",
+            "front/cli/src/commands/demo.rs",
+            // Whose the control files are.
+            "front/fuse/",
+        ],
+        &["Privileges", "geteuid", "capget"],
+    );
+}
+
+#[test]
+fn only_the_host_reads_proc_sys_and_netlink() {
+    only(
+        &[
+            "ports/host/",
+            // Processes in labs, and what a user namespace needs to begin.
+            "testbed/",
+            // Its own standard output, opened anew.
+            "engines/capture/src/output.rs",
+            "front/cli/src/commands/capture/lines.rs",
+            // What the tools that it compares took, and what the machine dropped meanwhile.
+            "front/cli/src/commands/selftest",
+        ],
+        &["\"/proc", "\"/sys"],
+    );
+    only(&["ports/host/"], &["netlink_", "AF_NETLINK"]);
+}
+
+/// Module by module, with a reason; `core` has none.
+#[test]
+fn unsafe_code_is_where_it_says_why() {
+    let mut wrong = Vec::new();
+    for (place, text) in sources() {
+        let root = place.ends_with("src/lib.rs") || place.ends_with("src/main.rs");
+        if root && place.starts_with("core/") && !text.contains("\n#![forbid(unsafe_code)]\n") {
+            wrong.push(format!("{place} does not forbid it"));
+        }
+        for line in text.lines().filter(|l| l.contains("allow(unsafe_code")) {
+            if root || !(line.contains("reason = \"") || line.contains("] // ")) {
+                wrong.push(format!("{place}: {line}"));
+            }
+        }
+    }
+    // What the workspace denies, it denies to who asks it.
+    for package in packages() {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        let text = fs::read_to_string(manifest).unwrap();
+        if !text.contains("[lints]\nworkspace = true\n") {
+            wrong.push(format!("{manifest} has not the workspace's lints"));
+        }
+    }
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../Cargo.toml"));
+    if !text.unwrap().contains("\nunsafe_code = \"deny\"\n") {
+        wrong.push("the workspace does not deny it".to_owned());
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
