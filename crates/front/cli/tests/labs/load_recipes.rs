@@ -21,6 +21,9 @@ const ALONE: [(&str, &str, &str, u32); 3] = [
     ("37-kni-ipv6-server", "2001:2::1 20", "2001:2::27 1", 1),
 ];
 
+const DATAGRAMS: &str = "07-udp-cps-ipv6-server";
+const QUARTERS: usize = 4;
+
 fn folder() -> PathBuf {
     PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -69,29 +72,8 @@ impl Bench {
         load(&arguments, 0)
     }
 
-    /// The file with another text in place of one that is there.
-    fn changed(&self, stem: &str, from: &str, to: &str) -> String {
-        let text = fs::read_to_string(file(stem)).expect("the file");
-        assert!(text.contains(from), "{stem} has no {from}");
-        let path = self.dir.path().join(format!("{stem}-changed.conf"));
-        fs::write(&path, text.replace(from, to)).expect("a file");
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-#[test]
-fn every_recipe_runs_between_two_nodes() {
-    if !privileged() {
-        return;
-    }
-    let bench = Bench {
-        lab: Lab::up("pair", &["--links", "2"]),
-        dir: tempfile::tempdir().unwrap(),
-    };
-    let stems = stems();
-    assert_eq!(stems.len(), 47);
-    let mut left = stems.clone();
-    for (stem, clients, servers, cpus) in ALONE {
+    /// A server with a client made for it.
+    fn run_server(&self, (stem, clients, servers, cpus): (&str, &str, &str, u32)) {
         let (own, gateway) = if clients.contains(':') {
             ("2001:2::1:1", "2001:2::1:27")
         } else {
@@ -102,12 +84,42 @@ fn every_recipe_runs_between_two_nodes() {
              client {clients}\nserver {servers}\n",
             cpus - 1
         );
-        let path = bench.dir.path().join(format!("{stem}-client.conf"));
+        let path = self.dir.path().join(format!("{stem}-client.conf"));
         fs::write(&path, text).expect("a file");
         println!("{stem}");
-        let report = bench.run(path.to_str().unwrap(), Some(&file(stem)));
+        let report = self.run(path.to_str().unwrap(), Some(&file(stem)));
         assert_recipe(&report, stem, true);
+    }
+
+    /// The file with another text in place of one that is there.
+    fn changed(&self, stem: &str, from: &str, to: &str) -> String {
+        let text = fs::read_to_string(file(stem)).expect("the file");
+        assert!(text.contains(from), "{stem} has no {from}");
+        let path = self.dir.path().join(format!("{stem}-changed.conf"));
+        fs::write(&path, text.replace(from, to)).expect("a file");
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+/// A run: its name, and the files of its two ends.
+enum Recipe {
+    /// A client of the folder, and the server that belongs to it, if there is one.
+    Pair(String, Option<String>),
+    /// A server of `ALONE`.
+    Server(usize),
+    /// A server without a client of its own.
+    Datagrams,
+}
+
+/// All runs, in whose files every one of the folder is.
+fn recipes() -> Vec<Recipe> {
+    let stems = stems();
+    assert_eq!(stems.len(), 47);
+    let mut left = stems.clone();
+    let mut recipes = Vec::new();
+    for (number, (stem, ..)) in ALONE.into_iter().enumerate() {
         left.remove(stem);
+        recipes.push(Recipe::Server(number));
     }
     for client in stems.iter().filter(|s| s.ends_with("-client")) {
         left.remove(client);
@@ -116,17 +128,62 @@ fn every_recipe_runs_between_two_nodes() {
         if let Some(server) = server {
             left.remove(server);
         }
-        let server = server.map(|stem| file(stem));
-        println!("{client}");
-        let report = bench.run(&file(client), server.as_deref());
-        assert_recipe(&report, client, server.is_some());
+        recipes.push(Recipe::Pair(client.clone(), server.cloned()));
     }
-    // A server without a client of its own.
-    let client = bench.changed("03-http-cps-ipv6-client", "protocol http", "protocol udp");
-    left.remove("07-udp-cps-ipv6-server");
-    let report = bench.run(&client, Some(&file("07-udp-cps-ipv6-server")));
-    assert_recipe(&report, "07-udp-cps-ipv6", true);
-    assert_eq!(left, BTreeSet::new(), "recipes that nobody ran");
+    left.remove(DATAGRAMS);
+    recipes.push(Recipe::Datagrams);
+    assert_eq!(left, BTreeSet::new(), "recipes that nobody runs");
+    recipes
+}
+
+/// Runs each fourth recipe, from this one on.
+fn a_quarter(from: usize) {
+    if !privileged() {
+        return;
+    }
+    let bench = Bench {
+        lab: Lab::up("pair", &["--links", "2"]),
+        dir: tempfile::tempdir().unwrap(),
+    };
+    for recipe in recipes().iter().skip(from).step_by(QUARTERS) {
+        match recipe {
+            Recipe::Pair(client, server) => {
+                println!("{client}");
+                let path = server.as_deref().map(file);
+                let report = bench.run(&file(client), path.as_deref());
+                assert_recipe(&report, client, server.is_some());
+            }
+            Recipe::Server(number) => bench.run_server(ALONE[*number]),
+            Recipe::Datagrams => {
+                let client =
+                    bench.changed("03-http-cps-ipv6-client", "protocol http", "protocol udp");
+                let report = bench.run(&client, Some(&file(DATAGRAMS)));
+                assert_recipe(&report, DATAGRAMS, true);
+            }
+        }
+    }
+}
+
+// In parts, which run side by side.
+
+#[test]
+fn recipes_run_between_two_nodes_first_quarter() {
+    a_quarter(0);
+}
+
+#[test]
+fn recipes_run_between_two_nodes_second_quarter() {
+    a_quarter(1);
+}
+
+#[test]
+fn recipes_run_between_two_nodes_third_quarter() {
+    a_quarter(2);
+}
+
+#[test]
+fn recipes_run_between_two_nodes_last_quarter() {
+    a_quarter(3);
 }
 
 fn assert_recipe(report: &Value, name: &str, answered: bool) {

@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::process::CommandExt,
     path::Path,
-    process::{Command, id},
+    process::{Command, Stdio, id},
 };
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
@@ -110,17 +110,26 @@ fn threads_that_run_end_when_a_later_one_cannot_start() {
         ("load and capture", 9),
     ];
     for (number, (kind, most)) in kinds.into_iter().enumerate() {
-        for more in 0..=most {
-            // A user that has no other processes, as the kernel counts those of a user.
-            let user = 1_000_000_000 + id() % 100_000 * 100 + number as u32 * 10 + more;
-            let output = Command::new(&program)
-                .args(["--exact", "threads::child", "--ignored", "--nocapture"])
-                .env(KIND, format!("{kind} {more}"))
-                .current_dir("/")
-                .uid(user)
-                .gid(user)
-                .output()
-                .expect("it starts");
+        // Side by side, as each of them waits for a second.
+        let children: Vec<_> = (0..=most)
+            .map(|more| {
+                // A user that has no other processes, as the kernel counts those of a user.
+                let user = 1_000_000_000 + id() % 100_000 * 100 + number as u32 * 10 + more;
+                Command::new(&program)
+                    .args(["--exact", "threads::child", "--ignored", "--nocapture"])
+                    .env(KIND, format!("{kind} {more}"))
+                    .current_dir("/")
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .uid(user)
+                    .gid(user)
+                    .spawn()
+                    .expect("it starts")
+            })
+            .collect();
+        for (more, child) in (0..=most).zip(children) {
+            let output = child.wait_with_output().expect("it ends");
             let text = String::from_utf8_lossy(&output.stdout).into_owned()
                 + &String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{kind}, {more} more: {text}");
