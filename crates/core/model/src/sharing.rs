@@ -4,7 +4,7 @@ use crate::{
     Driver,
     kinds::JobKind,
     load::{LoadEnd, LoadJob, LoadTransport},
-    plan::{Plan, PortPlan, Proto, Stream, TagKind, TrafficJob},
+    plan::{Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob},
     units::{AddressRange, PortRange},
     validate::Findings,
 };
@@ -259,17 +259,15 @@ impl Plan {
                 };
                 found.problem(&place, what);
             }
-            let others = users
-                .iter()
-                .find(|k| !matches!(k, JobKind::Devices | JobKind::Capture));
-            if let (true, Some(other)) = (users.contains(&JobKind::Devices), others) {
+            let devices = users.contains(&JobKind::Devices);
+            if devices && port.way == SendWay::Receive {
                 let what = format!(
-                    "it is used by devices and {}, which both set its workers; take a port for each",
-                    other.name()
+                    "it is used by {two}, and frames of its devices go inwards; take a port for each"
                 );
                 found.problem(&place, what);
             }
             self.check_loads_apart(port, found);
+            self.check_watch_apart(port, found);
         }
     }
 
@@ -310,6 +308,23 @@ impl Plan {
                     found.problem(&place, what);
                 }
             }
+        }
+    }
+
+    /// A watch counts all packets with the header of the packet generator, and takes them for its devices'.
+    fn check_watch_apart(&self, port: &PortPlan, found: &mut Findings) {
+        if !self.watches.iter().any(|watch| watch.port == port.name) {
+            return;
+        }
+        let mut streams = self.streams_into(&port.name);
+        let like = streams.find(|(_, _, s)| s.tag == TagKind::Pktgen && s.is_tagged());
+        if let Some((number, job, _)) = like {
+            let what = format!(
+                "frames of traffic job {} ({:?}) have the same header as the packets that its watch counts; take tag = \"wirebench\", or a port for each",
+                number + 1,
+                job.name
+            );
+            found.problem(format!("port {}", port.name), what);
         }
     }
 
@@ -463,6 +478,18 @@ mod tests {
             l.clients = vec!["198.19.1.2".parse().unwrap()];
         }));
         assert!(same.contains("cannot be told apart"), "{same}");
+    }
+
+    #[test]
+    fn a_watch_and_a_stream_with_the_same_header_are_refused() {
+        let mut plan = mix(Stream::default());
+        plan.watches.push(crate::device::WatchJob {
+            port: "b".to_owned(),
+            ..crate::device::WatchJob::default()
+        });
+        assert_eq!(problems(&plan), "");
+        plan.traffic[0].streams[0].tag = TagKind::Pktgen;
+        assert!(problems(&plan).contains("its watch counts"));
     }
 
     #[test]

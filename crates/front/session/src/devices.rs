@@ -233,10 +233,14 @@ fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, S
     }
 }
 
-/// Gives each port of devices or watches as many queues as they need.
+/// Gives each port of devices or watches as many queues as they need. At ports where streams or loads have
+/// workers too, these keep theirs: devices and watches have queues of their own beside them.
 pub(crate) fn settle_ports(plan: &mut Plan) {
     let cpus = online_cpus();
-    for port in &mut plan.ports {
+    let works = |kind| matches!(kind, JobKind::Traffic | JobKind::Load);
+    let own = plan.ports.iter().map(|port| !plan.users(port).any(works));
+    let own: Vec<bool> = own.collect();
+    for (port, _) in plan.ports.iter_mut().zip(own).filter(|(_, own)| *own) {
         settle_port(port, &plan.devices, &plan.watches, &cpus);
     }
 }

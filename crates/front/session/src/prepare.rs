@@ -146,7 +146,9 @@ pub fn prepare(
         engines.push(Box::new(traffic));
     }
     if plan.has(JobKind::Devices) {
-        let part = plan.part(JobKind::Devices);
+        let mut part = plan.part(JobKind::Devices);
+        devices::settle_ports(&mut part);
+        check_cpus(&part)?;
         let devices = Devices::open(&part, extras.walkers, &mut opening)?;
         prepared.devices.clone_from(&devices.handles);
         prepared.watches.clone_from(&devices.watches);

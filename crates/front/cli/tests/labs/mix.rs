@@ -374,3 +374,46 @@ request = { bytes = 40 }"#;
         assert!(opened[2..].iter().all(|(_, d)| d == "packet"), "{opened:?}");
     }
 }
+
+#[test]
+fn devices_and_a_watch_share_the_ports_of_a_load_and_a_stream() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("pair", &[]);
+    let folder = TempDir::new().unwrap();
+    let devices = r#"
+[[device]]
+port = "near"
+cpu = 0
+settings = { name = "a0", count = 2000, delay = "500000", dst_min = "198.18.1.2" }
+[[watch]]
+port = "far"
+mode = "time"
+"#;
+    let text = jobs(&lab, "", 1).replace("198.19.1.10", "198.18.1.30");
+    let path = write(&folder, &format!("{text}{devices}"));
+    let output = run(&["run", &path, "--json", "-q"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report = report_of(&output.stdout);
+    assert!(report["totals"]["lost_frames"] == 0, "{}", report["totals"]);
+    let jobs = report["jobs"].as_array().unwrap();
+    let found = |name: &str, key: &str| {
+        let named = |job: &&Value| job["name"].as_str().unwrap().contains(name);
+        let job = jobs.iter().find(named);
+        number(&job.unwrap_or_else(|| panic!("{jobs:?}"))["totals"][key])
+    };
+    assert_eq!(found("stream", "offered_frames"), 5_000);
+    assert_eq!(found("stream", "received_frames"), 5_000);
+    assert_eq!(found("a0", "offered_frames"), 2_000);
+    assert_eq!(found("a0", "received_frames"), 2_000);
+    let loads = report["load"]["jobs"].as_array().unwrap();
+    assert_ends_agree(&loads[0], &loads[1]);
+    assert_eq!(loads[0]["totals"]["completed_connections"], 500);
+    // The load and the stream keep the workers that the plan gave them.
+    assert_eq!(report["plan"]["port"][1]["workers"], Value::Null);
+    let users = report["ports"][0]["users"].as_array().unwrap();
+    let names: Vec<_> = users.iter().map(|user| &user["jobs"]).collect();
+    assert_eq!(names, ["traffic", "devices", "load"], "{users:?}");
+}
