@@ -9,6 +9,9 @@ use crate::units::Span;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureJob {
+    /// What the report calls it, where a plan has several.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Names of the ports. Their frames go into one output, each port an interface of its own.
     pub ports: Vec<String>,
     /// Which frames, in the language of pcap-filter(7). Empty: all.
@@ -237,6 +240,7 @@ impl Default for CaptureOutput {
 impl Default for CaptureJob {
     fn default() -> Self {
         Self {
+            name: String::new(),
             ports: Vec::new(),
             filter: String::new(),
             snap_len: 262_144,

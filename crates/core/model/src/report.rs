@@ -82,6 +82,9 @@ pub struct Report {
     /// Where the frames of a capture went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReport>,
+    /// The same by name, in runs of several captures.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub captures: BTreeMap<String, CaptureReport>,
     /// What became of connections, job by job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,

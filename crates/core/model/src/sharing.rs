@@ -165,8 +165,13 @@ impl Plan {
     /// How many use a port, each with sockets of its own.
     #[must_use]
     pub fn parties(&self, port: &PortPlan) -> usize {
-        let others = self.users(port).filter(|kind| *kind != JobKind::Load);
-        others.count() + self.loads_at(&port.name).count()
+        let own = |kind: &JobKind| matches!(kind, JobKind::Load | JobKind::Capture);
+        let others = self.users(port).filter(|kind| !own(kind));
+        let captures = self
+            .captures
+            .iter()
+            .filter(|c| c.ports.contains(&port.name));
+        others.count() + self.loads_at(&port.name).count() + captures.count()
     }
 
     /// What arrives by a port for streams, with the number of their job.
@@ -242,7 +247,8 @@ impl Plan {
             let place = format!("port {}", port.name);
             let two = match users[..] {
                 [first, second, ..] => format!("{} and {}", first.name(), second.name()),
-                _ => "several loads".to_owned(),
+                [only] => format!("several jobs of {}", only.name()),
+                [] => continue,
             };
             if !port.locator.is_interface() {
                 let what = format!("it is used by {two}; a memory or file port has one user");

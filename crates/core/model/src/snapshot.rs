@@ -57,6 +57,9 @@ pub struct Snapshot {
     /// Frames into files, in runs that capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureLive>,
+    /// The same by name, in runs of several captures.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub captures: BTreeMap<String, CaptureLive>,
     /// The trial that the rest is about, in benchmarks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchLive>,
@@ -84,6 +87,7 @@ impl Snapshot {
             load: None,
             socket: None,
             capture: None,
+            captures: BTreeMap::new(),
             bench: None,
             probes: Vec::new(),
         }

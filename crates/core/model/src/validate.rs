@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use crate::{
+    capture::CaptureJob,
     device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
@@ -129,7 +130,6 @@ impl Plan {
         rules! { found:
             self.kinds().next().is_none() =>
                 "plan", "there is nothing to do; add a [[traffic]] job";
-            self.captures.len() > 1 => "plan", "it has several captures; name all ports in one";
             !self.sockets.is_empty() && self.socket_server.is_some() =>
                 "plan", "it is client and server; make two plans of it";
             self.procedure.is_some() && (!self.ports.is_empty() || self.kinds().count() > 1) =>
@@ -251,7 +251,18 @@ impl Plan {
     }
 
     fn check_captures(&self, found: &mut Findings) {
-        for job in &self.captures {
+        let several = self.captures.len() > 1;
+        for (number, job) in self.captures.iter().enumerate() {
+            let others = &self.captures[..number];
+            let path = |job: &CaptureJob| job.output.as_ref().map(|output| output.path.clone());
+            rules! { found:
+                !job.name.is_empty() && others.iter().any(|other| other.name == job.name) =>
+                    "capture", "two are named {:?}", job.name;
+                path(job).is_some() && others.iter().any(|other| path(other) == path(job)) =>
+                    "capture", "two write to {:?}", path(job).unwrap_or_default();
+                several && job.user.is_some() =>
+                    "capture", "user is that of the whole process; with several captures start it as that user";
+            }
             rules! { found: job.ports.is_empty() => "capture", "it names no port"; }
             for (i, name) in job.ports.iter().enumerate() {
                 rules! { found:

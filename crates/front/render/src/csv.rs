@@ -156,7 +156,14 @@ pub fn report(report: &Report) -> String {
         all => kinds.push((kind, jobs(report, all))),
     }
     if let (Some(capture), true) = (&report.capture, others || !report.jobs.is_empty()) {
-        kinds.push(("capture", captures(report, capture)));
+        kinds.push(("capture", captures(report, &[("capture", capture)])));
+    }
+    if !report.captures.is_empty() {
+        let all = report
+            .captures
+            .iter()
+            .map(|(name, one)| (name.as_str(), one));
+        kinds.push(("capture", captures(report, &all.collect::<Vec<_>>())));
     }
     if let [_] = kinds.as_slice() {
         let (_, (empty, rows)) = kinds.remove(0);
@@ -218,17 +225,20 @@ fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
 }
 
 /// Where the frames of a capture went.
-fn captures(report: &Report, capture: &CaptureReport) -> (Record, Vec<Record>) {
-    let mut r = begin(report);
-    r.value("job", "capture");
-    r.known("file", capture.last_file.as_ref());
-    r.value("filter_accept_frames", capture.filter_accept_frames);
-    r.value("captured_frames", capture.captured_frames);
-    r.value("kernel_drop_frames", capture.kernel_drop_frames);
-    r.value("not_written_frames", capture.not_written_frames);
-    r.value("interface_drop_frames", capture.interface_drop_frames);
-    r.value("file_octets", capture.file_octets);
-    (Record::default(), vec![r])
+fn captures(report: &Report, all: &[(&str, &CaptureReport)]) -> (Record, Vec<Record>) {
+    let rows = all.iter().map(|(name, capture)| {
+        let mut r = begin(report);
+        r.value("job", name);
+        r.known("file", capture.last_file.as_ref());
+        r.value("filter_accept_frames", capture.filter_accept_frames);
+        r.value("captured_frames", capture.captured_frames);
+        r.value("kernel_drop_frames", capture.kernel_drop_frames);
+        r.value("not_written_frames", capture.not_written_frames);
+        r.value("interface_drop_frames", capture.interface_drop_frames);
+        r.value("file_octets", capture.file_octets);
+        r
+    });
+    (Record::default(), rows.collect())
 }
 
 /// One row for each limit of a benchmark.

@@ -129,13 +129,12 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
 
 /// Frames that are lost, or not there yet; of a capture, those that found no room.
 fn missing(s: &Snapshot) -> Option<String> {
-    match (s.totals.lost_frames, s.missing_frames, &s.capture) {
+    let captures = s.capture.iter().chain(s.captures.values());
+    let dropped = captures.map(|c| c.kernel_drop_frames).reduce(|a, b| a + b);
+    match (s.totals.lost_frames, s.missing_frames, dropped) {
         (Some(lost), _, _) => Some(format!("lost {}", count(lost))),
         (None, Some(missing), _) => Some(format!("missing {}", count(missing))),
-        (None, None, Some(capture)) => Some(format!(
-            "dropped by kernel {}",
-            count(capture.kernel_drop_frames)
-        )),
+        (None, None, Some(dropped)) => Some(format!("dropped by kernel {}", count(dropped))),
         (None, None, None) => None,
     }
 }

@@ -79,10 +79,23 @@ impl Default for CaptureExtras {
     }
 }
 
-/// The capture of a run: ports and output are open, frames are waiting already.
+/// Gives captures that have none a name, where there are several.
+pub(crate) fn name_jobs(plan: &mut Plan) {
+    if plan.captures.len() > 1 {
+        for (number, job) in plan.captures.iter_mut().enumerate() {
+            if job.name.is_empty() {
+                job.name = format!("capture {}", number + 1);
+            }
+        }
+    }
+}
+
+/// One capture of a run: ports and output are open, frames are waiting already.
 pub(crate) struct Captures {
     plan: Plan,
     job: CaptureJob,
+    /// What it is called among several.
+    key: Option<String>,
     ports: Vec<OpenPort>,
     slots: Vec<ReaderSlot>,
     writer: Option<Writer>,
@@ -111,12 +124,13 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// Compiles the filter, opens the ports, then the output.
+    /// Compiles the filter, opens the ports, then the output. `key` is what it is called among several.
     ///
     /// # Errors
     /// With the first thing that stands in the way; nothing is left open then.
     pub(crate) fn open(
         plan: &Plan,
+        key: Option<String>,
         extras: CaptureExtras,
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
@@ -186,6 +200,7 @@ impl Captures {
             plan: plan.clone(),
             ring_bytes: ports.iter().map(|p| p.ring_bytes).sum(),
             job,
+            key,
             ports,
             slots,
             writer: Some(writer),
@@ -654,6 +669,13 @@ impl Engine for Captures {
             true => Phase::Drain,
             false => Phase::Running,
         };
+        let live = CaptureLive {
+            read_frames: total.read_frames,
+            kernel_drop_frames: total.dropped_frames,
+            written_frames: counters.written_frames,
+            file_octets: counters.file_octets,
+        };
+        let named = self.key.iter().map(|key| (key.clone(), live));
         let snapshot = Snapshot {
             progress: whole.map(|w| (elapsed_ns as f64 / w as f64).min(1.0)),
             totals: Totals {
@@ -665,12 +687,8 @@ impl Engine for Captures {
             received_pps: rate(total.read_frames, self.sampled.read_frames, interval_ns),
             received_l2_bps: rate(total.read_octets, self.sampled.read_octets, interval_ns)
                 .map(|octets| 8.0 * octets),
-            capture: Some(CaptureLive {
-                read_frames: total.read_frames,
-                kernel_drop_frames: total.dropped_frames,
-                written_frames: counters.written_frames,
-                file_octets: counters.file_octets,
-            }),
+            captures: named.collect(),
+            capture: self.key.is_none().then_some(live),
             ..Snapshot::at(elapsed_ns, interval_ns, phase)
         };
         self.sampled = total;

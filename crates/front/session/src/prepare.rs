@@ -9,7 +9,7 @@ use wb_port::memory::Registry;
 use crate::{
     Signals, StartError,
     bench::Benchmark,
-    capture::{CaptureExtras, Captures},
+    capture::{self, CaptureExtras, Captures},
     devices::{self, Devices},
     engine::Engine,
     load,
@@ -112,6 +112,7 @@ pub fn prepare(
     warnings.extend(wb_host::offloads::repair());
     load::name_jobs(&mut plan);
     socket::name_jobs(&mut plan);
+    capture::name_jobs(&mut plan);
     if plan.has(JobKind::Devices) {
         devices::settle_ports(&mut plan);
     }
@@ -175,13 +176,14 @@ pub fn prepare(
         engines.push(Box::new(benchmark));
     }
     // Last, as it may give up the privileges of the process.
-    if plan.has(JobKind::Capture) {
-        let part = plan.part(JobKind::Capture);
-        engines.push(Box::new(Captures::open(
-            &part,
-            extras.capture,
-            &mut opening,
-        )?));
+    let mut capture_extras = Some(extras.capture);
+    for job in &plan.captures {
+        let mut part = plan.part(JobKind::Capture);
+        part.captures = vec![job.clone()];
+        let key = (plan.captures.len() > 1).then(|| job.name.clone());
+        let extras = capture_extras.take().unwrap_or_default();
+        let capture = Captures::open(&part, key, extras, &mut opening)?;
+        engines.push(Box::new(capture));
     }
     opening.memory.drop_unopened();
     Ok(Prepared {

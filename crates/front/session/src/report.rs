@@ -23,6 +23,11 @@ pub(crate) fn report(
 ) -> Report {
     let limited_by = limited_by(&engines);
     let ports = ports(&engines, &run.neighbours);
+    let captures = engines
+        .iter()
+        .filter(|(kind, _)| *kind == JobKind::Capture)
+        .count();
+    let only_captures = captures == engines.len();
     let all: Vec<Settled> = engines.into_iter().map(|(_, settled)| settled).collect();
     let endless = run.plan.is_endless();
     let criteria = in_order(&run, &all);
@@ -33,6 +38,7 @@ pub(crate) fn report(
     warnings.extend(stepped(ended, &all));
     let mut rest = all.into_iter();
     let mut sum = rest.next().unwrap_or_default();
+    let mut sections = Vec::from_iter(sum.capture.take());
     warnings.append(&mut sum.warnings);
     for mut other in rest {
         sum.totals.connections = sum.totals.connections.or(other.totals.connections);
@@ -40,13 +46,26 @@ pub(crate) fn report(
         sum.flows.append(&mut other.flows);
         sum.flows_omitted += other.flows_omitted;
         sum.workers.append(&mut other.workers);
-        sum.capture = sum.capture.or(other.capture);
+        sections.extend(other.capture);
+        if only_captures {
+            sum.totals = sum.totals.plus(&other.totals);
+            sum.rates.received_pps = plus(sum.rates.received_pps, other.rates.received_pps);
+            sum.rates.received_l2_bps =
+                plus(sum.rates.received_l2_bps, other.rates.received_l2_bps);
+        }
         sum.load = sum.load.or(other.load);
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);
         sum.results.append(&mut other.results);
         warnings.append(&mut other.warnings);
     }
+    let (capture, captures) = match captures {
+        0 | 1 => (sections.pop(), BTreeMap::new()),
+        _ => {
+            let names = run.plan.captures.iter().map(|job| job.name.clone());
+            (None, names.zip(sections).collect())
+        }
+    };
     Report {
         schema: REPORT_SCHEMA.to_owned(),
         kind: run.plan.kind.clone(),
@@ -72,7 +91,8 @@ pub(crate) fn report(
         workers: sum.workers,
         ports,
         criteria,
-        capture: sum.capture,
+        capture,
+        captures,
         load: sum.load,
         socket: sum.socket,
         probes: sum.probes,
@@ -81,6 +101,10 @@ pub(crate) fn report(
         clock,
         warnings,
     }
+}
+
+fn plus(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
 /// Each port once, as the first who opened it found it; of several, how each has.
@@ -115,8 +139,12 @@ fn ports(
 /// The criteria in the plan's order; each was judged by the engine that measures it.
 fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
-        let mut reports = all.iter().flat_map(|s| &s.criteria);
-        reports.find(|c| c.criterion == text).cloned()
+        let reports = all.iter().flat_map(|s| &s.criteria);
+        // Of several captures that for which it does not hold.
+        let mut reports = reports.filter(|c| c.criterion == text);
+        let first = reports.next();
+        let failed = first.into_iter().chain(reports).find(|c| !c.held);
+        failed.or(first).cloned()
     };
     let criteria = run.plan.criteria.iter();
     criteria.filter_map(|c| judged(&c.to_string())).collect()

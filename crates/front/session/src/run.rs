@@ -291,12 +291,13 @@ impl Prepared {
     fn view(&mut self, now: u64) -> Option<View> {
         let mut regular = false;
         let mut view: Option<View> = None;
+        let first = self.engines.first().map(|e| e.kind());
         for engine in &mut self.engines {
             regular |= !engine.has_own_times();
             let sample = engine.sample(now);
             match &mut view {
                 None => view = Some(View::of(sample)),
-                Some(view) => view.add(sample),
+                Some(view) => view.add(sample, Some(engine.kind()) == first),
             }
         }
         view.filter(|_| regular)
@@ -357,13 +358,20 @@ impl View {
         }
     }
 
-    /// Adds what the engines before had not.
-    fn add(&mut self, sample: Sample) {
+    /// Adds what the engines before had not; of one of the first's kind, also to the common part.
+    fn add(&mut self, sample: Sample, same: bool) {
         let (own, other) = (&mut self.snapshot, sample.snapshot);
+        if same {
+            let sum = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b).or(b);
+            own.totals = own.totals.plus(&other.totals);
+            sum(&mut own.received_pps, other.received_pps);
+            sum(&mut own.received_l2_bps, other.received_l2_bps);
+        }
         own.totals.connections = own.totals.connections.or(other.totals.connections);
         own.load = own.load.or(other.load);
         own.socket = own.socket.or(other.socket);
         own.capture = own.capture.or(other.capture);
+        own.captures.extend(other.captures);
         own.probes.extend(other.probes);
         self.load = self.load.take().or(sample.load);
         self.capture = self.capture.take().or(sample.capture);

@@ -417,3 +417,54 @@ mode = "time"
     let names: Vec<_> = users.iter().map(|user| &user["jobs"]).collect();
     assert_eq!(names, ["traffic", "devices", "load"], "{users:?}");
 }
+
+#[test]
+fn captures_of_one_port_keep_what_their_filters_say() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let folder = TempDir::new().unwrap();
+    let capture = |name: &str, filter: &str| {
+        let file = folder.path().join(format!("{name}.pcap"));
+        format!(
+            r#"
+[[capture]]
+name = "{name}"
+ports = ["far"]
+filter = "{filter}"
+direction = "in"
+output = {{ path = {file:?} }}
+"#
+        )
+    };
+    let text = [
+        r#"criteria = ["capture.loss<=0%", "traffic.loss<=0%"]"#.to_owned(),
+        jobs(&lab, "", 1),
+        capture("connections", "tcp dst port 80"),
+        capture("far", "udp"),
+    ];
+    let path = write(&folder, &text.concat());
+    let output = run(&["run", &path, "--json", "-q"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report = report_of(&output.stdout);
+    check_sums(&report);
+    assert_eq!(report["capture"], Value::Null);
+    let captured = |name: &str| {
+        let section = &report["captures"][name];
+        assert_eq!(section["exact"], true, "{section}");
+        number(&section["captured_frames"])
+    };
+    let arrived = number(&report["load"]["jobs"][1]["frames"]["received_frames"]);
+    assert_eq!(captured("connections"), arrived);
+    assert_eq!(captured("far"), 5_000);
+    assert_eq!(kept(&folder, protocol::UDP, 7), 5_000);
+    assert_eq!(kept(&folder, protocol::TCP, 80), 0);
+
+    let twice = text.concat().replace("far.pcap", "connections.pcap");
+    let output = run(&["run", &write(&folder, &twice)]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("two write to"), "{error}");
+}

@@ -9,9 +9,8 @@ use crate::{
 };
 
 /// What passed the filter and became of it, the files, and how they were written.
-pub(super) fn section(page: &mut Page, capture: Option<&CaptureReport>) {
-    let Some(c) = capture else { return };
-    page.head("capture");
+pub(super) fn section(page: &mut Page, head: &str, c: &CaptureReport) {
+    page.head(head);
     let all = c.filter_accept_frames;
     let rows = [
         ("passed the filter", all, true, Tone::Plain),

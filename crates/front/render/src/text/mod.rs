@@ -66,7 +66,12 @@ pub fn report(report: &Report, options: &Options) -> String {
             workers::streams(&mut page, &job.streams);
         }
     }
-    capture::section(&mut page, report.capture.as_ref());
+    if let Some(only) = &report.capture {
+        capture::section(&mut page, "capture", only);
+    }
+    for (name, one) in &report.captures {
+        capture::section(&mut page, &format!("capture: {name}"), one);
+    }
     crate::lb::section(&mut page, report);
     if report.results.is_empty() {
         probes::section(&mut page, &report.probes, options.verbose);
@@ -75,6 +80,7 @@ pub fn report(report: &Report, options: &Options) -> String {
         || report.load.is_some()
         || report.socket.is_some()
         || report.capture.is_some()
+        || !report.captures.is_empty()
         || !report.probes.is_empty();
     let frames = !others || !report.jobs.is_empty();
     if report.jobs.len() != 1 && frames {

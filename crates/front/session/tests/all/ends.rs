@@ -63,6 +63,20 @@ locator = "memory:c"
 [[capture]]
 ports = ["c1"]
 "#;
+/// Two at ports of their own; without anything else, their sums are those of the run.
+const CAPTURES: &str = r#"
+[[port]]
+name = "m1"
+locator = "memory:m"
+[[port]]
+name = "m2"
+locator = "memory:n"
+[[capture]]
+name = "one"
+ports = ["m1"]
+[[capture]]
+ports = ["m2"]
+"#;
 const PROBE: &str = r#"
 [[probe]]
 kind = "command"
@@ -96,7 +110,9 @@ fn check(report: &Report) {
     for job in report.load.iter().flat_map(|load| &load.jobs) {
         assert!(job.totals.adds_up(), "{:?}", job.totals);
     }
-    assert!(report.capture.iter().all(|capture| capture.exact));
+    let captures = report.capture.iter().chain(report.captures.values());
+    assert!(captures.clone().all(|capture| capture.exact));
+    assert_eq!(captures.count(), report.plan.captures.len());
 }
 
 /// Runs it; after `patience` the signals come.
@@ -125,13 +141,14 @@ fn finish(plan: Plan, signals: &[i32], patience: Duration) -> (Finished, usize) 
     (finished, views)
 }
 
-const KINDS: [&[&str]; 7] = [
+const KINDS: [&[&str]; 8] = [
     &[TRAFFIC],
     &[LOAD],
     &[DEVICES],
     &[TRAFFIC, LOAD],
     &[TRAFFIC, CAPTURE, PROBE],
     &[DEVICES, LOAD, CAPTURE],
+    &[TRAFFIC, CAPTURES],
     &[TRAFFIC, LOAD, CAPTURE, PROBE],
 ];
 

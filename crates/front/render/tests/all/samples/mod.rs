@@ -243,6 +243,7 @@ pub(crate) fn lossy() -> Report {
             },
         ],
         capture: None,
+        captures: std::collections::BTreeMap::new(),
         load: None,
         socket: None,
         probes: Vec::new(),
