@@ -1,12 +1,11 @@
-//! Small charts of measured figures: grouped bars and lines, as SVG, PNG and plain text.
+//! Small charts of measured figures: grouped bars, as SVG and PNG.
 //!
 //! A [`Chart`] says what is shown and nothing of how. Its values are put on axes once
 //! (`data`), laid out once into drawing primitives (`layout`, `scene`), and then painted by
-//! [`svg`] or [`png`], so both pictures show the same. [`terminal`] has a layout of its own, of
-//! characters.
+//! [`svg`] or [`png`], so both pictures show the same.
 //!
-//! No value makes a chart fail: what cannot be drawn (not a number, infinite, off the scale's
-//! domain) is left out, and a series of which nothing is left says `no data`.
+//! No value makes a chart fail: what cannot be drawn (not a number, infinite, of no category) is
+//! left out, and a series of which nothing is left says `no data`.
 
 mod data;
 mod font;
@@ -16,27 +15,20 @@ mod raster;
 mod scale;
 mod scene;
 mod svg;
-mod terminal;
 
-pub use self::{
-    png::png,
-    scene::Theme,
-    svg::svg,
-    terminal::{Glyphs, terminal},
-};
+pub use self::{png::png, svg::svg};
 
 /// What a picture shows.
 ///
 /// ```
-/// use wb_render::chart::{Chart, Glyphs, Positions, Series, XAxis, YAxis, terminal};
+/// use wb_render::chart::{Chart, Point, Series, XAxis, YAxis, svg};
 /// let chart = Chart::bars(
 ///     "TCP_STREAM",
-///     XAxis::new("message", Positions::categories(["2 KiB", "4 KiB"])),
+///     XAxis::new("message", ["2 KiB", "4 KiB"]),
 ///     YAxis::new("throughput", "bit/s"),
 /// )
-/// .with(Series::of_values("one stream", [500e6, 1e9]));
-/// let text = terminal(&chart, 48, Glyphs::Ascii);
-/// assert!(text.contains("4 KiB  #"));
+/// .with(Series::new("one stream", [Point::new(0.0, 500e6), Point::new(1.0, 1e9)]));
+/// assert!(svg(&chart).contains(">4 KiB<"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
@@ -48,41 +40,17 @@ pub struct Chart {
     pub y: YAxis,
     /// In the order of the legend.
     pub series: Vec<Series>,
-    /// How it is drawn.
-    pub kind: Kind,
     /// A sentence below the picture, such as what the whiskers mean. Empty for none.
     pub note: String,
 }
 
-/// How points are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A line for each series through its points in the order of x. A point that has no y to
-    /// draw leaves a gap.
-    Lines,
-    /// A bar for each point, grouped by x; numbers on the x axis are taken as categories.
-    /// Bars begin at zero, whatever the y axis says, because their length is what is read.
-    Bars,
-}
-
 /// The horizontal axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XAxis {
     /// What varies, with its unit where it has one: `message size (bytes)`.
     pub label: String,
-    /// How a point's x is read.
-    pub positions: Positions,
-}
-
-/// How the x of a point is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// x is the index of a name, from 0.
-    Categories(Vec<String>),
-    /// Numbers, equal steps for equal differences.
-    Linear,
-    /// Numbers above 0, equal steps for equal ratios; powers of two are marked, as sizes are.
-    Log2,
+    /// Names in the order of the axis; the x of a point is the index of one, from 0.
+    pub categories: Vec<String>,
 }
 
 /// The vertical axis. It is always linear.
@@ -93,8 +61,6 @@ pub struct YAxis {
     /// The unit of the values without a prefix: `bit/s`, `/s`, `s`, `%`. The picture chooses
     /// the prefix (`Mbit/s`, `k/s`, `us`). Empty for plain numbers.
     pub unit: String,
-    /// Whether zero is on the axis of lines. Bars always have it.
-    pub from_zero: bool,
 }
 
 /// Points of one name and colour.
@@ -109,7 +75,7 @@ pub struct Series {
 /// One measured figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// A number or the index of a category, see [`Positions`].
+    /// The index of a category.
     pub x: f64,
     /// In the unit of the y axis.
     pub y: f64,
@@ -127,17 +93,7 @@ impl Chart {
             x,
             y,
             series: Vec::new(),
-            kind: Kind::Bars,
             note: String::new(),
-        }
-    }
-
-    /// Lines, without series yet.
-    #[must_use]
-    pub fn lines(title: impl Into<String>, x: XAxis, y: YAxis) -> Self {
-        Self {
-            kind: Kind::Lines,
-            ..Self::bars(title, x, y)
         }
     }
 
@@ -159,30 +115,24 @@ impl Chart {
 impl XAxis {
     /// An axis.
     #[must_use]
-    pub fn new(label: impl Into<String>, positions: Positions) -> Self {
+    pub fn new<S: Into<String>>(
+        label: impl Into<String>,
+        categories: impl IntoIterator<Item = S>,
+    ) -> Self {
         Self {
             label: label.into(),
-            positions,
+            categories: categories.into_iter().map(Into::into).collect(),
         }
     }
 }
 
-impl Positions {
-    /// Names in the order of the axis.
-    #[must_use]
-    pub fn categories<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
-        Self::Categories(names.into_iter().map(Into::into).collect())
-    }
-}
-
 impl YAxis {
-    /// An axis that has zero on it.
+    /// An axis.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
         Self {
             label: label.into(),
             unit: unit.into(),
-            from_zero: true,
         }
     }
 }
@@ -195,13 +145,6 @@ impl Series {
             name: name.into(),
             points: points.into_iter().collect(),
         }
-    }
-
-    /// One value for each category, in their order. What is not a number leaves its place empty.
-    #[must_use]
-    pub fn of_values(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
-        let points = values.into_iter().enumerate();
-        Self::new(name, points.map(|(i, y)| Point::new(i as f64, y)))
     }
 }
 

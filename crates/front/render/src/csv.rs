@@ -78,14 +78,6 @@ impl Record {
         self.known(format!("{name}_ns_p999"), s.and_then(|s| s.p999));
         self.known(format!("{name}_ns_max"), s.and_then(|s| s.max));
     }
-
-    fn moments(&mut self, s: &Summary) {
-        self.value("latency_ns_samples", s.samples);
-        self.known("latency_ns_min", s.min);
-        self.known("latency_ns_mean", s.mean);
-        self.known("latency_ns_stddev", s.stddev);
-        self.known("latency_ns_max", s.max);
-    }
 }
 
 /// Quoted where it must be.
@@ -389,39 +381,6 @@ fn tests(report: &Report, jobs: &[SocketJobReport]) -> (Record, Vec<Record>) {
         None => row(&SocketJobReport::default()),
     };
     (first, jobs.iter().map(row).collect())
-}
-
-/// One row for each worker.
-#[must_use]
-pub fn workers(report: &Report) -> String {
-    let row = |w: &wb_model::report::WorkerReport| {
-        let mut r = Record::default();
-        r.value("port", &w.port);
-        r.value("queue", w.queue);
-        r.value("role", &w.role);
-        r.known("cpu", w.cpu);
-        r.totals(&w.totals);
-        r.summary("latency", Some(&w.latency_ns));
-        r.value("kicks", w.kicks);
-        r.value("full_events", w.full_events);
-        r.value("busy", w.busy);
-        r
-    };
-    document(row(&Default::default()), report.workers.iter().map(row))
-}
-
-/// One row for each flow that the report lists. Percentiles are not kept by flow.
-#[must_use]
-pub fn flows(report: &Report) -> String {
-    let row = |f: &wb_model::report::FlowReport| {
-        let mut r = Record::default();
-        r.value("flow", f.flow);
-        r.known("stream", f.stream.as_ref());
-        r.totals(&f.totals);
-        r.moments(&f.latency_ns);
-        r
-    };
-    document(row(&Default::default()), report.flows.iter().map(row))
 }
 
 #[cfg(test)]

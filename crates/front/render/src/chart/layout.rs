@@ -7,7 +7,7 @@ mod marks;
 
 use super::{
     Chart,
-    data::{Placed, Places},
+    data::Placed,
     font,
     scene::{Anchor, At, Ink, Scene, Shape, Text, at},
 };
@@ -21,8 +21,6 @@ const LINE_HEIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 280.0;
 const LEAST_PLOT_WIDTH: f64 = 600.0;
 const MOST_PLOT_WIDTH: f64 = 1600.0;
-/// Between the ends of an axis of numbers and its outermost marks.
-const INSET: f64 = 14.0;
 /// Fonts of browsers are wider than ours by up to this.
 const WIDER: f64 = 1.13;
 const MOST_ENTRIES: usize = 40;
@@ -30,7 +28,6 @@ const LONGEST_NAME: usize = 60;
 const LONGEST_CATEGORY: usize = 28;
 /// Lines of the heading and of the note.
 const MOST_LINES: usize = 4;
-const MOST_X_TICKS: usize = 13;
 const MOST_Y_TICKS: usize = 7;
 
 /// The area of the values and how to find a place in it.
@@ -38,12 +35,11 @@ struct Plot {
     left: f64,
     top: f64,
     width: f64,
-    inset: f64,
 }
 
 impl Plot {
     fn x(&self, share: f64) -> f64 {
-        self.left + self.inset + share * (self.width - 2.0 * self.inset)
+        self.left + share * self.width
     }
 
     fn y(&self, share: f64) -> f64 {
@@ -71,11 +67,11 @@ struct Labels {
 
 /// The picture of a chart.
 pub(crate) fn scene(chart: &Chart) -> Scene {
-    let placed = Placed::new(chart, MOST_X_TICKS, MOST_Y_TICKS);
-    let slots = matches!(placed.x, Places::Slots { .. });
-    let width = plot_width(chart, &placed);
-    let inset = if slots { 0.0 } else { INSET };
-    let labels = Labels::new(&placed, width - 2.0 * inset);
+    let placed = Placed::new(chart, MOST_Y_TICKS);
+    // Wide enough for the bars that there are, within bounds.
+    let columns = placed.names.len() as f64 * (chart.series.len() as f64 * 12.0 + 8.0);
+    let width = columns.clamp(LEAST_PLOT_WIDTH, MOST_PLOT_WIDTH).round();
+    let labels = Labels::new(&placed, width);
     let figures: Vec<String> = placed
         .y
         .at
@@ -88,11 +84,10 @@ pub(crate) fn scene(chart: &Chart) -> Scene {
     let first = labels.shown.first().map_or(0.0, |(share, _)| share * width);
     let mut plot = Plot {
         left: (MARGIN + title_width + figures_width + 8.0)
-            .max(MARGIN + labels.overhang - first - inset)
+            .max(MARGIN + labels.overhang - first)
             .round(),
         top: 0.0,
         width,
-        inset,
     };
     let mut scene = Scene {
         title: chart.title.clone(),
@@ -113,7 +108,7 @@ pub(crate) fn scene(chart: &Chart) -> Scene {
         scene.add(Ink::Text, Shape::Text(text));
     }
     marks::draw(&mut scene, chart, &placed, &plot);
-    let under_labels = x_axis(&mut scene, &plot, &labels, !slots);
+    let under_labels = x_axis(&mut scene, &plot, &labels);
     let mut bottom = under_labels;
     let x_title = clipped(&chart.x.label, LONGEST_NAME);
     if !x_title.is_empty() {
@@ -132,16 +127,6 @@ pub(crate) fn scene(chart: &Chart) -> Scene {
     scene
 }
 
-/// Wide enough for the bars that there are, within bounds.
-fn plot_width(chart: &Chart, placed: &Placed) -> f64 {
-    let slots = placed.x.slots() as f64;
-    let columns = match chart.kind {
-        super::Kind::Bars => slots * (chart.series.len() as f64 * 12.0 + 8.0),
-        super::Kind::Lines => slots * 16.0,
-    };
-    columns.clamp(LEAST_PLOT_WIDTH, MOST_PLOT_WIDTH).round()
-}
-
 fn heading(scene: &mut Scene, title: &str) -> f64 {
     let mut bottom = MARGIN;
     for line in lines(title, TITLE, scene.width - 2.0 * MARGIN) {
@@ -158,7 +143,7 @@ fn heading(scene: &mut Scene, title: &str) -> f64 {
 
 /// A swatch and a name for each series, in as many rows as it takes.
 fn legend(scene: &mut Scene, chart: &Chart, placed: &Placed, top: f64) -> f64 {
-    let swatch = marks::swatch_width(chart.kind);
+    let swatch = marks::SWATCH;
     let names = (0..chart.series.len()).map(|i| (i, placed.name(chart, i)));
     let names: Vec<_> = names.filter(|(_, name)| !name.is_empty()).collect();
     let (mut x, mut bottom) = (MARGIN, top);
@@ -178,7 +163,7 @@ fn legend(scene: &mut Scene, chart: &Chart, placed: &Placed, top: f64) -> f64 {
         let mut text_x = x;
         if !last {
             text_x += swatch + 6.0;
-            marks::swatch(scene, chart.kind, *i, at(x, bottom - 4.5));
+            marks::swatch(scene, *i, at(x, bottom - 4.5));
         }
         let text = line_of(&name, at(text_x, bottom), Anchor::Start);
         scene.add(Ink::Text, Shape::Text(text));
@@ -202,15 +187,11 @@ fn grid(scene: &mut Scene, plot: &Plot, placed: &Placed, figures: &[String]) {
 }
 
 /// The line at the bottom with its labels; returns where they end.
-fn x_axis(scene: &mut Scene, plot: &Plot, labels: &Labels, ticks: bool) -> f64 {
+fn x_axis(scene: &mut Scene, plot: &Plot, labels: &Labels) -> f64 {
     let y = sharp(plot.bottom());
     scene.line(Ink::Axis, at(plot.left, y), at(plot.right(), y), 1.0);
     for (share, label) in &labels.shown {
         let x = plot.x(*share);
-        if ticks {
-            let x = sharp(x);
-            scene.line(Ink::Axis, at(x, y), at(x, y + 4.0), 1.0);
-        }
         let text = if labels.turn == 0.0 {
             line_of(label, at(x, y + 18.0), Anchor::Middle)
         } else {
@@ -228,18 +209,15 @@ impl Labels {
     fn new(placed: &Placed, width: f64) -> Self {
         const TURN: f64 = -40.0;
         let all: Vec<(f64, String)> = placed
-            .x
             .labels()
-            .into_iter()
-            .map(|(share, label)| (share, clipped(&label, LONGEST_CATEGORY)))
+            .map(|(share, label)| (share, clipped(label, LONGEST_CATEGORY)))
             .collect();
         let widest = all.iter().map(|(_, l)| extent(l, BODY)).fold(0.0, f64::max);
         let distance = match all.as_slice() {
             [first, second, ..] => (second.0 - first.0) * width,
             _ => width,
         };
-        let numbers = placed.x.slots() == 0;
-        let turned = !numbers && widest + 8.0 > distance;
+        let turned = widest + 8.0 > distance;
         // Turned lines need their height, others their width.
         let needed = if turned { LINE_HEIGHT } else { widest + 8.0 };
         let every = (needed / distance).ceil().max(1.0) as usize;

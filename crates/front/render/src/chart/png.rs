@@ -1,23 +1,23 @@
 //! The picture as a PNG file.
 
 use super::{
-    Chart, Theme, font, layout,
+    Chart, font, layout,
     raster::Canvas,
-    scene::{At, Ink, Scene, Shape, at},
+    scene::{At, Ink, Scene, Shape, Theme, at},
 };
 
 /// Pixels on a side for each CSS pixel.
 const MOST_SCALE: u32 = 4;
 
-/// The chart as the bytes of a PNG file: 8 bits for red, green and blue. `scale` is the number
+/// The chart on white as the bytes of a PNG file: 8 bits for red, green and blue. `scale` is the number
 /// of pixels on each side of a CSS pixel, 1 to 4 (what is outside is brought inside).
 #[must_use]
-pub fn png(chart: &Chart, theme: Theme, scale: u32) -> Vec<u8> {
+pub fn png(chart: &Chart, scale: u32) -> Vec<u8> {
     let scene = layout::scene(chart);
     let scale = f64::from(scale.clamp(1, MOST_SCALE));
     let width = (scene.width * scale).ceil() as u32;
     let height = (scene.height * scale).ceil() as u32;
-    let rgb = painted(&scene, theme, scale, width as usize, height as usize);
+    let rgb = painted(&scene, scale, width as usize, height as usize);
     let mut bytes = Vec::new();
     let mut encoder = ::png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(::png::ColorType::Rgb);
@@ -32,8 +32,8 @@ pub fn png(chart: &Chart, theme: Theme, scale: u32) -> Vec<u8> {
     bytes
 }
 
-fn painted(scene: &Scene, theme: Theme, scale: f64, width: usize, height: usize) -> Vec<u8> {
-    let mut canvas = Canvas::new(width, height, Ink::Paper.rgb(theme));
+fn painted(scene: &Scene, scale: f64, width: usize, height: usize) -> Vec<u8> {
+    let mut canvas = Canvas::new(width, height, Ink::Paper.rgb(Theme::Light));
     let to = |p: &At| at(p.x * scale, p.y * scale);
     let all = |points: &[At]| points.iter().map(to).collect::<Vec<_>>();
     for item in &scene.items {
@@ -42,14 +42,12 @@ fn painted(scene: &Scene, theme: Theme, scale: f64, width: usize, height: usize)
             Shape::Rect { at, width, height } => {
                 canvas.rect(to(at), width * scale, height * scale);
             }
-            Shape::Polygon { points } => canvas.polygon(&all(points)),
-            Shape::Circle { at, radius } => canvas.disc(to(at), radius * scale),
             Shape::Text(text) => {
                 let width = font::stroke_width(text.size, text.bold) * scale;
                 font::strokes(text, scale, |stroke| canvas.stroke(stroke, width));
             }
         }
-        canvas.ink(item.ink.rgb(theme));
+        canvas.ink(item.ink.rgb(Theme::Light));
     }
     canvas.into_rgb()
 }

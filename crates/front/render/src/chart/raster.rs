@@ -88,7 +88,7 @@ impl Canvas {
         });
     }
 
-    pub(crate) fn disc(&mut self, middle: At, radius: f64) {
+    fn disc(&mut self, middle: At, radius: f64) {
         self.cover(&[middle], radius, |p| {
             radius + 0.5 - (p.x - middle.x).hypot(p.y - middle.y)
         });
@@ -102,23 +102,6 @@ impl Canvas {
         };
         self.cover(&[corner, far], 0.0, |p| {
             overlap(p.x, corner.x, far.x) * overlap(p.y, corner.y, far.y)
-        });
-    }
-
-    /// Adds a convex polygon, its corners in either direction.
-    pub(crate) fn polygon(&mut self, corners: &[At]) {
-        let next = |i: usize| corners[(i + 1) % corners.len()];
-        let cross = |a: At, b: At| a.x * b.y - a.y * b.x;
-        let twice_area: f64 = (0..corners.len()).map(|i| cross(corners[i], next(i))).sum();
-        let side = twice_area.signum();
-        self.cover(corners, 0.0, |p| {
-            let inside = (0..corners.len()).map(|i| {
-                let (a, b) = (corners[i], next(i));
-                let (dx, dy) = (b.x - a.x, b.y - a.y);
-                let length = dx.hypot(dy).max(f64::MIN_POSITIVE);
-                side * (dx * (p.y - a.y) - dy * (p.x - a.x)) / length
-            });
-            0.5 + inside.fold(f64::INFINITY, f64::min)
         });
     }
 
@@ -193,13 +176,6 @@ mod tests {
         assert!((area(&rect) - 8.75).abs() < 0.05, "{}", area(&rect));
         let disc = drawn(|c| c.disc(at(4.0, 4.0), 3.0));
         assert!((area(&disc) - 28.27).abs() < 0.4, "{}", area(&disc));
-        let square = [at(1.0, 1.0), at(6.0, 1.0), at(6.0, 6.0), at(1.0, 6.0)];
-        let mut turned = square;
-        turned.reverse();
-        for corners in [square, turned] {
-            let polygon = drawn(|c| c.polygon(&corners));
-            assert!((area(&polygon) - 25.0).abs() < 0.2, "{}", area(&polygon));
-        }
     }
 
     #[test]
@@ -223,7 +199,6 @@ mod tests {
             c.stroke(&[at(-90.0, -50.0), at(-80.0, -50.0)], 2.0);
             c.disc(at(1e9, 3.0), 2.0);
             c.rect(at(9.5, 0.0), 5.0, 5.0);
-            c.polygon(&[]);
         });
         assert!(none.iter().all(|p| *p == 0));
     }

@@ -16,7 +16,7 @@ pub(crate) fn drawable(value: f64) -> bool {
 /// Marks at equal distances; the first and the last are the ends of the axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ticks {
-    /// Ascending, at least two. Of a logarithmic axis the powers of two.
+    /// Ascending, at least two.
     pub(crate) at: Vec<f64>,
     pub(crate) step: f64,
 }
@@ -25,19 +25,19 @@ pub(crate) struct Ticks {
 const LEAST_TICKS: usize = 3;
 
 impl Ticks {
-    /// Multiples of 1, 2 or 5 times a power of ten, not less than `least_step` apart, that
-    /// cover two [`drawable`] values with at most `most` marks (at least [`LEAST_TICKS`]).
-    pub(crate) fn linear(low: f64, high: f64, most: usize, least_step: f64) -> Self {
+    /// Multiples of 1, 2 or 5 times a power of ten that cover two [`drawable`] values with at most
+    /// `most` marks (at least [`LEAST_TICKS`]).
+    pub(crate) fn linear(low: f64, high: f64, most: usize) -> Self {
         let most = most.max(LEAST_TICKS) as f64;
         let (low, high) = apart(low.min(high), low.max(high));
-        let rough = ((high - low) / most).max(least_step);
+        let rough = (high - low) / most;
         let mut power = rough.log10().floor() as i32;
         loop {
             for digit in [1.0, 2.0, 5.0] {
                 let step = digit * 10f64.powi(power);
                 let (first, last) = (floor(low / step), ceil(high / step));
                 let steps = last - first;
-                if step >= least_step && steps < most {
+                if steps < most {
                     let at = (0..=steps as usize).map(|i| (first + i as f64) * step);
                     return Self {
                         at: at.collect(),
@@ -46,23 +46,6 @@ impl Ticks {
                 }
             }
             power += 1;
-        }
-    }
-
-    /// Whole numbers that cover two powers of two, at most `most` of them (at least
-    /// [`LEAST_TICKS`]).
-    pub(crate) fn log2(low: f64, high: f64, most: usize) -> Self {
-        let (mut first, mut last) = (floor(low.min(high)), ceil(low.max(high)));
-        if first >= last {
-            (first, last) = (first - 1.0, first + 1.0);
-        }
-        let most = most.max(LEAST_TICKS) as f64;
-        let step = ((last - first) / (most - 1.0)).ceil().max(1.0);
-        let steps = ((last - first) / step).ceil();
-        let at = (0..=steps as usize).map(|i| first + i as f64 * step);
-        Self {
-            at: at.collect(),
-            step,
         }
     }
 
@@ -203,49 +186,6 @@ fn fixed(value: f64, step: f64) -> String {
     group(&format!("{value:.places$}"))
 }
 
-/// A number on a linear x axis that stands for itself: `1500`, `200k`.
-pub(crate) fn decimal(value: f64) -> String {
-    // Shortest form that means exactly this value.
-    let plain = if value == 0.0 {
-        "0".to_owned()
-    } else if (1e-4..1e15).contains(&value.abs()) {
-        value.to_string()
-    } else {
-        format!("{value:e}")
-    };
-    let prefixed = LARGE[1..].iter().filter_map(|(prefix, factor)| {
-        let scaled = value / factor;
-        // Rates are written 1.5M; 1500 is a size.
-        let fits = (1.0..1000.0).contains(&scaled.abs()) && value.abs() >= 1e4;
-        fits.then(|| format!("{scaled}{prefix}"))
-    });
-    let shortest = prefixed.min_by_key(String::len);
-    shortest
-        .filter(|text| text.len() < plain.len())
-        .unwrap_or(plain)
-}
-
-/// A number on a logarithmic x axis that stands for itself: `512`, `64Ki`.
-pub(crate) fn binary(value: f64) -> String {
-    let prefixes = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-    for (prefix, power) in prefixes {
-        let scaled = value / 2f64.powi(power);
-        if (1.0..1024.0).contains(&scaled) && scaled.fract() == 0.0 {
-            return format!("{scaled}{prefix}");
-        }
-    }
-    decimal(value)
-}
-
-/// The mark at two to the power of `power`.
-pub(crate) fn power_of_two(power: f64) -> String {
-    if (-3.0..50.0).contains(&power) {
-        binary(2f64.powf(power))
-    } else {
-        format!("2^{power}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -253,7 +193,7 @@ mod tests {
     use super::*;
 
     fn labels(low: f64, high: f64, most: usize, unit: &str) -> (Vec<String>, String) {
-        let ticks = Ticks::linear(low, high, most, 0.0);
+        let ticks = Ticks::linear(low, high, most);
         let unit = Unit::of(unit, high);
         let labels = ticks.at.iter().map(|t| unit.tick(*t, ticks.step));
         (labels.collect(), unit.name)
@@ -288,17 +228,6 @@ mod tests {
         assert_eq!(number(0.0), "0");
         assert_eq!(number(1234.5), "1,234");
         assert_eq!(number(1.25e-7), "1.25e-7");
-        assert_eq!(decimal(1500.0), "1500");
-        assert_eq!(decimal(200_000.0), "200k");
-        assert_eq!(decimal(1_500_000.0), "1.5M");
-        assert_eq!(decimal(-0.25), "-0.25");
-        assert_eq!(decimal(12_345.0), "12345");
-        assert_eq!(binary(512.0), "512");
-        assert_eq!(binary(65_536.0), "64Ki");
-        assert_eq!(binary(1_500.0), "1500");
-        assert_eq!(power_of_two(20.0), "1Mi");
-        assert_eq!(power_of_two(-2.0), "0.25");
-        assert_eq!(power_of_two(90.0), "2^90");
     }
 
     #[test]
@@ -314,17 +243,11 @@ mod tests {
     #[test]
     fn a_single_value_gets_an_axis() {
         assert_eq!(
-            Ticks::linear(0.0, 0.0, 6, 0.0).at,
+            Ticks::linear(0.0, 0.0, 6).at,
             [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
         );
-        let around = Ticks::linear(7.0, 7.0, 6, 1.0);
+        let around = Ticks::linear(7.0, 7.0, 6);
         assert!(around.low() < 7.0 && around.high() > 7.0);
-        assert_eq!(Ticks::log2(5.0, 5.0, 8).at, [4.0, 5.0, 6.0]);
-    }
-
-    #[test]
-    fn whole_numbers_have_no_marks_between() {
-        assert_eq!(Ticks::linear(1.0, 4.0, 12, 1.0).at, [1.0, 2.0, 3.0, 4.0]);
     }
 
     proptest! {
@@ -334,7 +257,7 @@ mod tests {
             b in prop_oneof![-1e3..1e3, -1e300..1e300, Just(0.0), -1e-200..1e-200],
             most in 0usize..20,
         ) {
-            let ticks = Ticks::linear(a, b, most, 0.0);
+            let ticks = Ticks::linear(a, b, most);
             let slack = ticks.step * 1e-6;
             prop_assert!(ticks.low() <= a.min(b) + slack, "{ticks:?}");
             prop_assert!(ticks.high() >= a.max(b) - slack, "{ticks:?}");
@@ -349,19 +272,8 @@ mod tests {
         }
 
         #[test]
-        fn powers_cover_and_ascend(a in -1000.0..1000.0, b in -1000.0..1000.0, most in 0usize..20) {
-            let ticks = Ticks::log2(a, b, most);
-            prop_assert!(ticks.low() <= a.min(b) + 1e-6 && ticks.high() >= a.max(b) - 1e-6);
-            prop_assert!(ticks.at.len() >= 2 && ticks.at.len() <= most.max(LEAST_TICKS));
-            prop_assert!(ticks.at.windows(2).all(|w| w[0] < w[1]));
-            prop_assert!(ticks.at.iter().all(|t| t.fract() == 0.0));
-        }
-
-        #[test]
         fn any_number_is_written(value in any::<f64>(), step in any::<f64>()) {
-            for text in [number(value), decimal(value), binary(value), power_of_two(value)] {
-                prop_assert!(!text.is_empty());
-            }
+            prop_assert!(!number(value).is_empty());
             prop_assert!(!fixed(value, step.abs()).is_empty());
         }
     }

@@ -4,10 +4,9 @@
 //! are in its theme.
 
 /// Light or dark ground.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Theme {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
     /// Dark ink on white.
-    #[default]
     Light,
     /// Light ink on near black.
     Dark,
@@ -120,15 +119,6 @@ pub(crate) enum Shape {
         at: At,
         width: f64,
         height: f64,
-    },
-    /// Filled and convex.
-    Polygon {
-        points: Vec<At>,
-    },
-    /// Filled.
-    Circle {
-        at: At,
-        radius: f64,
     },
     Text(Text),
 }

@@ -71,20 +71,6 @@ fn element(out: &mut String, item: &Item) {
                 fill(item.ink)
             ),
         ),
-        Shape::Polygon { points } => (
-            "polygon",
-            format!(" points=\"{}\"{}", list(points), fill(item.ink)),
-        ),
-        Shape::Circle { at, radius } => (
-            "circle",
-            format!(
-                " cx=\"{}\" cy=\"{}\" r=\"{}\"{}",
-                figure(at.x),
-                figure(at.y),
-                figure(*radius),
-                fill(item.ink)
-            ),
-        ),
     };
     let _ = match &item.tip {
         Some(tip) => writeln!(

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wb_model::{Report, socket::SocketJobReport};
 use wb_render::{
-    chart::{Chart, Point, Positions, Series, Theme, XAxis, YAxis, png, svg},
+    chart::{Chart, Point, Series, XAxis, YAxis, png, svg},
     html::Document,
     text::socket::{result, sweep},
 };
@@ -111,11 +111,7 @@ fn chart(jobs: &[&SocketJobReport], transactions: bool) -> Chart {
         true => title.to_owned(),
         false => format!("{title} by {label}"),
     };
-    let mut chart = Chart::bars(
-        title,
-        XAxis::new(label, Positions::categories(categories)),
-        y,
-    );
+    let mut chart = Chart::bars(title, XAxis::new(label, categories), y);
     for (name, points) in series {
         chart = chart.with(Series::new(name, points));
     }
@@ -134,7 +130,7 @@ pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
     for (number, chart) in charts.iter().enumerate() {
         let bytes = match form {
             Form::Svg => svg(chart).into_bytes(),
-            Form::Png => png(chart, Theme::Light, 2),
+            Form::Png => png(chart, 2),
         };
         let place = match number {
             0 => path.to_owned(),

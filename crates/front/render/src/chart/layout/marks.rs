@@ -1,19 +1,17 @@
-//! The values themselves: bars, lines, whiskers, and their swatches in the legend.
+//! The values themselves: bars, whiskers, and their swatches in the legend.
 
 use super::{
     super::{
-        Chart, Kind,
+        Chart,
         data::{Mark, Placed, Value},
         scene::{Anchor, At, HUES, Ink, Scene, Shape, Text, at},
     },
     Plot, SMALL, extent, line_of, sharp,
 };
 
-const LINE: f64 = 2.0;
 const WHISKER: f64 = 1.25;
-const RADIUS: f64 = 4.0;
-/// Lines of more points have not all of them marked.
-const MOST_MARKED: usize = 40;
+/// Width of what stands for a series in the legend.
+pub(super) const SWATCH: f64 = 14.0;
 /// Texts under the pointer for more than these would only make the file long.
 const MOST_TIPS: usize = 500;
 const WIDEST_BAR: f64 = 56.0;
@@ -27,43 +25,22 @@ pub(super) fn draw(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plo
         scene.add(Ink::Muted, Shape::Text(text));
         return;
     }
-    match chart.kind {
-        Kind::Bars => bars(scene, chart, placed, plot),
-        Kind::Lines => {
-            for i in 0..placed.series.len() {
-                line(scene, chart, placed, plot, i);
-            }
-        }
-    }
-}
-
-pub(super) const fn swatch_width(kind: Kind) -> f64 {
-    match kind {
-        Kind::Bars => 14.0,
-        Kind::Lines => 22.0,
-    }
+    bars(scene, chart, placed, plot);
 }
 
 /// What stands for a series in the legend, around the height of `left`.
-pub(super) fn swatch(scene: &mut Scene, kind: Kind, series: usize, left: At) {
-    let width = swatch_width(kind);
-    match kind {
-        Kind::Bars => bar(scene, series, at(left.x, left.y - 6.0), width, 12.0),
-        Kind::Lines => {
-            scene.line(Ink::Series(series), left, at(left.x + width, left.y), LINE);
-            marker(scene, series, at(left.x + width / 2.0, left.y));
-        }
-    }
+pub(super) fn swatch(scene: &mut Scene, series: usize, left: At) {
+    bar(scene, series, at(left.x, left.y - 6.0), SWATCH, 12.0);
 }
 
 fn bars(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plot) {
     let many = placed.series.len().max(1) as f64;
-    let slots = placed.x.slots().max(1) as f64;
+    let slots = placed.names.len().max(1) as f64;
     let step = (plot.width / slots * GROUP / many).min(WIDEST_BAR);
     // Neighbours do not touch, as long as there is room.
     let width = if step > 5.0 { step - 1.5 } else { step };
     let zero = plot.y(placed.y.share(0.0));
-    let values = || placed.series.iter().flatten().filter_map(|mark| mark.value);
+    let values = || placed.series.iter().flatten().map(|mark| mark.value);
     let widest = values()
         .map(|value| extent(&placed.unit.figure(value.y), SMALL))
         .fold(0.0, f64::max);
@@ -71,16 +48,16 @@ fn bars(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plot) {
     let tips = values().count() <= MOST_TIPS;
     for (i, series) in placed.series.iter().enumerate() {
         for mark in series {
-            let Some(value) = mark.value else { continue };
+            let value = mark.value;
             let left = plot.x(mark.across) + (i as f64 - many / 2.0) * step + (step - width) / 2.0;
             let y = plot.y(placed.y.share(value.y));
             let (top, bottom) = (y.min(zero), y.max(zero));
             bar(scene, i, at(left, top), width, bottom - top);
             if tips && let Some(item) = scene.items.last_mut() {
-                item.tip = Some(tip(chart, placed, i, mark, value));
+                item.tip = Some(tip(chart, placed, i, mark));
             }
             let middle = left + width / 2.0;
-            let (high, low) = whisker(scene, placed, plot, Ink::Text, middle, width / 3.0, value);
+            let (high, low) = whisker(scene, placed, plot, middle, width / 3.0, value);
             if told {
                 let y = if value.y < 0.0 {
                     low + 12.0
@@ -140,58 +117,11 @@ fn bar(scene: &mut Scene, series: usize, corner: At, width: f64, height: f64) {
     );
 }
 
-fn line(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plot, series: usize) {
-    let ink = Ink::Series(series);
-    let marks = &placed.series[series];
-    let place = |mark: &Mark, y: f64| at(plot.x(mark.across), plot.y(placed.y.share(y)));
-    for piece in marks.split(|mark| mark.value.is_none()) {
-        let points: Vec<At> = piece
-            .iter()
-            .filter_map(|mark| mark.value.map(|value| place(mark, value.y)))
-            .collect();
-        if points.len() > 1 {
-            scene.add(
-                ink,
-                Shape::Polyline {
-                    points,
-                    width: LINE,
-                },
-            );
-        }
-    }
-    for mark in marks {
-        if let Some(value) = mark.value {
-            let x = plot.x(mark.across);
-            whisker(scene, placed, plot, ink, x, RADIUS + 1.0, value);
-        }
-    }
-    let lonely = |i: usize| {
-        let gap = |i: Option<usize>| {
-            let mark = i.and_then(|i| marks.get(i));
-            mark.is_none_or(|mark| mark.value.is_none())
-        };
-        gap(i.checked_sub(1)) && gap(i.checked_add(1))
-    };
-    let every = marks.len().div_ceil(MOST_MARKED).max(1);
-    for (i, mark) in marks.iter().enumerate() {
-        // A point without a neighbour has no line that would show it.
-        if let Some(value) = mark.value
-            && (i % every == 0 || lonely(i))
-        {
-            marker(scene, series, place(mark, value.y));
-            if let Some(item) = scene.items.last_mut() {
-                item.tip = Some(tip(chart, placed, series, mark, value));
-            }
-        }
-    }
-}
-
 /// The confidence interval around a value, if it has one; returns where it ends, top and bottom.
 fn whisker(
     scene: &mut Scene,
     placed: &Placed,
     plot: &Plot,
-    ink: Ink,
     x: f64,
     reach: f64,
     value: Value,
@@ -201,44 +131,22 @@ fn whisker(
     let bottom = plot.y(placed.y.share(low));
     if value.half_width.is_some() {
         let reach = reach.min(5.0);
-        scene.line(ink, at(x, top), at(x, bottom), WHISKER);
+        scene.line(Ink::Text, at(x, top), at(x, bottom), WHISKER);
         for y in [top, bottom] {
-            scene.line(ink, at(x - reach, y), at(x + reach, y), WHISKER);
+            scene.line(Ink::Text, at(x - reach, y), at(x + reach, y), WHISKER);
         }
     }
     (top, bottom)
 }
 
-/// The sign of a series on its line. Five signs and seven colours make 35 that differ.
-fn marker(scene: &mut Scene, series: usize, middle: At) {
-    let corner = |(x, y): (f64, f64)| at(middle.x + x * RADIUS, middle.y + y * RADIUS);
-    let corners: &[(f64, f64)] = match series % 5 {
-        0 => &[],
-        1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        2 => &[(0.0, -1.25), (1.2, 0.9), (-1.2, 0.9)],
-        3 => &[(0.0, -1.35), (1.35, 0.0), (0.0, 1.35), (-1.35, 0.0)],
-        _ => &[(0.0, 1.25), (1.2, -0.9), (-1.2, -0.9)],
-    };
-    let shape = if corners.is_empty() {
-        Shape::Circle {
-            at: middle,
-            radius: RADIUS,
-        }
-    } else {
-        let points = corners.iter().map(|c| corner(*c)).collect();
-        Shape::Polygon { points }
-    };
-    scene.add(Ink::Series(series), shape);
-}
-
 /// All about a value: `4 streams, 2Ki: 941 +-3.1 Mbit/s`.
-fn tip(chart: &Chart, placed: &Placed, series: usize, mark: &Mark, value: Value) -> String {
+fn tip(chart: &Chart, placed: &Placed, series: usize, mark: &Mark) -> String {
     let names = [chart.series[series].name.as_str(), &mark.place];
     let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
     let text = format!(
         "{}: {} {}",
         names.join(", "),
-        placed.figure(value),
+        placed.figure(mark.value),
         placed.unit.name
     );
     text.trim_end().to_owned()
