@@ -81,15 +81,6 @@ impl Account {
     pub fn unique(&self) -> u64 {
         self.received - self.duplicate
     }
-
-    /// Lost by offered; 0 if nothing was offered.
-    pub fn loss_ratio(&self) -> f64 {
-        if self.offered == 0 {
-            0.0
-        } else {
-            self.lost as f64 / self.offered as f64
-        }
-    }
 }
 
 impl fmt::Display for Imbalance {
@@ -158,8 +149,6 @@ mod tests {
             excess: 0,
         };
         assert_eq!(account, expected);
-        assert_eq!(account.loss_ratio(), 0.02);
-        assert_eq!(Account::default().loss_ratio(), 0.0);
     }
 
     #[test]

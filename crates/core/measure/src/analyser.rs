@@ -207,17 +207,6 @@ impl Analyser {
         self.table.get(flow).map(|record| record.stats(flow))
     }
 
-    /// How many sequence numbers back a duplicate is known from a reordered frame.
-    pub fn window(&self) -> WindowSize {
-        self.table.window()
-    }
-
-    /// Everything so far, to be merged with that of other workers. Copies all histograms: not for
-    /// every interval in a hot loop.
-    pub fn measurement(&self) -> Measurement {
-        self.clone().into_measurement()
-    }
-
     /// Everything, to be merged with that of other workers.
     pub fn into_measurement(self) -> Measurement {
         let mut flows: Vec<_> = self

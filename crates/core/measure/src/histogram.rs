@@ -115,11 +115,6 @@ impl Histogram {
         self.sum
     }
 
-    /// The exact sum of the values' squares.
-    pub fn sum_of_squares(&self) -> u128 {
-        self.squares
-    }
-
     /// The smallest value.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)

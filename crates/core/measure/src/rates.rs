@@ -15,16 +15,6 @@ pub fn line_rate_pps(bits_per_second: u64, frame_size: u32) -> u64 {
     bits_per_second / (8 * (u64::from(frame_size) + u64::from(LAYER1_OVERHEAD)))
 }
 
-/// Bits on the wire of `frames` frames with `octets` octets (with FCS) altogether.
-pub fn layer1_bits(frames: u64, octets: u64) -> u128 {
-    8 * (u128::from(octets) + u128::from(LAYER1_OVERHEAD) * u128::from(frames))
-}
-
-/// Bits of frames with `octets` octets (with FCS) altogether.
-pub fn layer2_bits(octets: u64) -> u128 {
-    8 * u128::from(octets)
-}
-
 /// `amount` per second, if it took `duration_ns`; 0 if that is 0.
 pub fn per_second(amount: u128, duration_ns: u64) -> f64 {
     if duration_ns == 0 {
@@ -90,11 +80,8 @@ mod tests {
 
     #[test]
     fn a_second_at_line_rate_fills_the_wire() {
-        let frames = 14_880_952;
-        let bits = layer1_bits(frames, frames * 64);
-        assert_eq!(bits, 9_999_999_744);
+        let bits = 8 * (64 + 20) * 14_880_952;
         assert_eq!(per_second(bits, 1_000_000_000), 9_999_999_744.0);
-        assert_eq!(layer2_bits(frames * 64), 7_619_047_424);
         assert_eq!(per_second(bits, 0), 0.0);
     }
 }

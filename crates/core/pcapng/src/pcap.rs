@@ -145,15 +145,6 @@ impl PcapWriter {
         ]
     }
 
-    /// What stands in front of the captured bytes of a frame, in nanoseconds.
-    pub fn record_header(
-        stamp_ns: u64,
-        original_len: u32,
-        captured_len: u32,
-    ) -> [u8; RECORD_HEADER] {
-        Self::record_header_with(stamp_ns, original_len, captured_len, Precision::Nano)
-    }
-
     /// What stands in front of the captured bytes of a frame.
     pub fn record_header_with(
         stamp_ns: u64,

@@ -4,9 +4,6 @@
 //! may be added freely. A *checksum* is the field on the wire: the complement of the folded sum.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
-
-use crate::{Layout, protocol};
 
 /// The sum of `bytes` (at most 0xffff); an odd last byte counts as if a zero followed.
 #[inline]
@@ -81,83 +78,6 @@ pub fn is_right(pseudo: u64, segment: &[u8]) -> bool {
 /// pseudo header sees to. The UDP rule ([`udp`]) is left to the caller.
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     finish(!checksum as u64 + !old as u64 + new as u64)
-}
-
-/// Like [`update16`] for a 32-bit field at an even offset.
-pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
-    finish(!checksum as u64 + !old as u64 + new as u64)
-}
-
-/// Like [`update16`] for a field of any length at an even offset. Both slices have the same length.
-pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    debug_assert_eq!(old.len(), new.len(), "a field keeps its length");
-    finish(u64::from(!checksum) + u64::from(!(sum(old) as u16)) + sum(new))
-}
-
-/// Keeps the layer-4 checksum of a frame right while one span of its payload, the test tag, changes
-/// from frame to frame.
-///
-/// It holds the sum of all that is covered but the span, so a frame costs the few additions over
-/// the span. Write the span, then [`apply`](Self::apply); where another covered field was changed
-/// (a port, an address), say so with [`replace`](Self::replace) before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChecksumPatch {
-    base: u64,
-    at: usize,
-    start: usize,
-    end: usize,
-    odd: bool,
-    udp: bool,
-}
-
-impl ChecksumPatch {
-    /// For the frame that `layout` describes, with `span` varying. None if the frame has no layer-4
-    /// checksum in use, or the span does not lie in its payload.
-    pub fn new(frame: &[u8], layout: &Layout, span: Range<usize>) -> Option<Self> {
-        let at = layout.l4_checksum?;
-        let l4 = layout.l4?;
-        if span.start < layout.payload
-            || span.start > span.end
-            || span.end > layout.end
-            || layout.end > frame.len()
-        {
-            return None;
-        }
-        let mut segment = frame[l4..layout.end].to_vec();
-        segment[at - l4..][..2].fill(0);
-        segment[span.start - l4..span.end - l4].fill(0);
-        let base = layout.pseudo(frame)? + sum(&segment);
-        Some(Self {
-            base: u64::from(fold(base)),
-            at,
-            start: span.start,
-            end: span.end,
-            odd: (span.start - l4) % 2 == 1,
-            udp: layout.protocol(frame)? == protocol::UDP,
-        })
-    }
-
-    /// Writes the checksum that fits the span's present bytes. `frame` is at least as long as the one
-    /// this was made for.
-    #[inline]
-    pub fn apply(&self, frame: &mut [u8]) {
-        let mut span = sum(&frame[self.start..self.end]);
-        if self.odd {
-            span = u64::from((span as u16).swap_bytes());
-        }
-        let mut checksum = finish(self.base + span);
-        if self.udp {
-            checksum = udp(checksum);
-        }
-        frame[self.at..self.at + 2].copy_from_slice(&checksum.to_be_bytes());
-    }
-
-    /// Takes a covered field outside the span from `old` to `new`; it begins at an even offset of the
-    /// segment or belongs to the pseudo header.
-    #[inline]
-    pub fn replace(&mut self, old: &[u8], new: &[u8]) {
-        self.base = u64::from(fold(self.base + u64::from(!(sum(old) as u16)) + sum(new)));
-    }
 }
 
 #[cfg(test)]
@@ -243,11 +163,9 @@ mod tests {
             let old: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
             bytes[at..at + 4].copy_from_slice(&new);
             let full = finish(sum(&bytes));
-            prop_assert_eq!(update_bytes(before, &old, &new), full);
             let word = |b: &[u8], i| u16::from_be_bytes([b[i], b[i + 1]]);
             let halves = update16(update16(before, word(&old, 0), word(&new, 0)), word(&old, 2), word(&new, 2));
             prop_assert_eq!(halves, full);
-            prop_assert_eq!(update32(before, u32::from_be_bytes(old), u32::from_be_bytes(new.try_into().unwrap())), full);
         }
     }
 }

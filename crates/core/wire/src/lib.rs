@@ -64,7 +64,6 @@ mod vlan;
 
 pub use addresses::{Unclear, addresses};
 pub use arp::{Arp, ArpOperation, ArpView};
-pub use checksum::ChecksumPatch;
 pub use ethernet::{Ethernet, EthernetView, ethertype};
 pub use headers::{find_tag, headers_end};
 pub use icmp::{Echo, IcmpVersion, IcmpView, Neighbour, NeighbourView};

@@ -144,16 +144,6 @@ impl Layout {
         }
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
-
-    /// Computes the IPv4 header checksum anew and writes it; does nothing without IPv4.
-    pub fn write_ip_checksum(&self, frame: &mut [u8]) {
-        let (Some(ip), Some(at)) = (self.ip, self.ip_checksum) else {
-            return;
-        };
-        frame[at..at + 2].fill(0);
-        let sum = checksum::finish(checksum::sum(&frame[ip..ip + Ipv4View::LEN]));
-        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    }
 }
 
 impl Stack {

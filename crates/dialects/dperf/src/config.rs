@@ -633,25 +633,6 @@ impl Config {
             .saturating_mul(servers)
     }
 
-    /// Times a second that dperf looks at its timers.
-    #[must_use]
-    pub fn ticks_per_second(&self) -> u32 {
-        let interval = match (self.mode, self.keepalive) {
-            (Mode::Client, Some(keepalive)) => keepalive.interval_ns,
-            _ => return 10_000,
-        };
-        match interval / 1000 {
-            0 if interval == 0 => 500_000,
-            0..2 => 2_000_000,
-            2..4 => 1_000_000,
-            4..10 => 500_000,
-            10..50 => 200_000,
-            50..100 => 100_000,
-            100..500 => 20_000,
-            _ => 10_000,
-        }
-    }
-
     /// Payload bytes of a message of worker `index`, if the file says it by size: exactly what was
     /// asked, except that responses above `mss` are whole segments.
     ///

@@ -132,18 +132,6 @@ pub enum TestKind {
     Uuid,
 }
 
-impl TestKind {
-    /// Whether the name of the test contains `RR`, by which the original chooses transactions as
-    /// the unit.
-    #[must_use]
-    pub const fn named_rr(self) -> bool {
-        matches!(
-            self,
-            Self::TcpRr | Self::TcpCrr | Self::UdpRr | Self::SctpRr
-        )
-    }
-}
-
 /// What the results look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {

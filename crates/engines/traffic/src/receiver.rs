@@ -8,9 +8,6 @@ use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol
 
 use crate::{RAMP_FLOW, Recording};
 
-/// Frames that may wait before a run and are thrown away; more than any ring holds.
-const MOST_WAITING: u64 = 1 << 20;
-
 /// The flow to which a receiver that knows no plan counts the frames with a pktgen header: they have
 /// numbers and no flow.
 pub const PKTGEN_FLOW: u32 = RAMP_FLOW - 1;
@@ -201,21 +198,6 @@ impl Receiver {
     /// Whether a frame came that arrived after the end, in each lane.
     pub(crate) fn saw_the_end(&self) -> bool {
         self.sorters.iter().all(|sorter| sorter.saw_the_end)
-    }
-
-    /// Throws away what waits already, from before the run. Returns how many frames.
-    ///
-    /// # Errors
-    /// What the port says.
-    pub fn discard_waiting<R: RxQueue>(rx: &mut R) -> Result<u64, PortError> {
-        let mut discarded = 0;
-        while discarded < MOST_WAITING {
-            match rx.receive(1024, |_| ())? {
-                0 => break,
-                n => discarded += n as u64,
-            }
-        }
-        Ok(discarded)
     }
 
     /// The counters so far.
@@ -720,11 +702,5 @@ mod tests {
         assert_eq!(m.counters.received_frames, 40);
         assert_eq!((m.counters.reordered_frames, m.split_flows()), (0, 3));
         assert_eq!(outcome.stamp_sources, [(StampSource::Virtual, 40)]);
-    }
-
-    #[test]
-    fn what_waits_can_be_thrown_away() {
-        let mut rx = Frames(vec![vec![0; 60]; 3000]);
-        assert_eq!(Receiver::discard_waiting(&mut rx).unwrap(), 3000);
     }
 }

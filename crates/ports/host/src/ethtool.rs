@@ -1,5 +1,4 @@
-//! What only ethtool knows of an interface: driver, speed, channels, rings, offloads, timestamping,
-//! the driver's own statistics.
+//! What only ethtool knows of an interface: driver, speed, channels, rings, offloads, timestamping.
 //!
 //! Speaks `SIOCETHTOOL`, whose structures are small and settled, from a socket that was opened in
 //! the interface's namespace. What a driver does not support is `None`, not an error.
@@ -18,10 +17,8 @@ use crate::netns::{Namespace, in_namespace};
 
 // linux/ethtool.h: command numbers.
 const GDRVINFO: u32 = 0x03;
-const GCOALESCE: u32 = 0x0e;
 const GRINGPARAM: u32 = 0x10;
 const GSTRINGS: u32 = 0x1b;
-const GSTATS: u32 = 0x1d;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
 const SFEATURES: u32 = 0x3b;
@@ -30,8 +27,7 @@ const SCHANNELS: u32 = 0x3d;
 const GET_TS_INFO: u32 = 0x41;
 const GLINKSETTINGS: u32 = 0x4c;
 
-/// linux/ethtool.h: ETH_SS_STATS, ETH_SS_FEATURES, ETH_GSTRING_LEN, SPEED_UNKNOWN
-const SS_STATS: u32 = 1;
+/// linux/ethtool.h: ETH_SS_FEATURES, ETH_GSTRING_LEN, SPEED_UNKNOWN
 const SS_FEATURES: u32 = 4;
 const STRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -135,23 +131,6 @@ pub struct Rings {
     pub max_rx: u32,
     /// The most `tx` can be.
     pub max_tx: u32,
-}
-
-/// When the device interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coalescing {
-    /// Microseconds a received frame may wait for its interrupt.
-    pub rx_usecs: u32,
-    /// Frames that may be received before an interrupt; 0 is no limit.
-    pub rx_frames: u32,
-    /// Microseconds a sent frame may wait for its interrupt.
-    pub tx_usecs: u32,
-    /// Frames that may be sent before an interrupt; 0 is no limit.
-    pub tx_frames: u32,
-    /// The driver changes the receive figures by itself.
-    pub adaptive_rx: bool,
-    /// The driver changes the transmit figures by itself.
-    pub adaptive_tx: bool,
 }
 
 /// Which timestamps the device can take.
@@ -312,22 +291,6 @@ struct RawRings {
 
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct RawCoalescing {
-    command: u32,
-    rx_usecs: u32,
-    rx_frames: u32,
-    rx_irq: [u32; 2],
-    tx_usecs: u32,
-    tx_frames: u32,
-    tx_irq: [u32; 2],
-    stats_usecs: u32,
-    adaptive_rx: u32,
-    adaptive_tx: u32,
-    by_rate: [u32; 11],
-}
-
-#[repr(C)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct RawTimestamping {
     command: u32,
     capabilities: u32,
@@ -353,7 +316,6 @@ const _: () = {
     assert!(std::mem::offset_of!(RawLinkSettings, masks) == 48);
     assert!(size_of::<RawChannels>() == 36);
     assert!(size_of::<RawRings>() == 36);
-    assert!(size_of::<RawCoalescing>() == 92);
     assert!(size_of::<RawTimestamping>() == 44);
 };
 
@@ -469,22 +431,6 @@ impl Ethtool {
         }))
     }
 
-    /// When an interface interrupts.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownInterface`].
-    pub fn coalescing(&self, interface: &str) -> Result<Option<Coalescing>> {
-        let raw = self.get::<RawCoalescing>(interface, GCOALESCE, "read the coalescing of")?;
-        Ok(raw.map(|raw| Coalescing {
-            rx_usecs: raw.rx_usecs,
-            rx_frames: raw.rx_frames,
-            tx_usecs: raw.tx_usecs,
-            tx_frames: raw.tx_frames,
-            adaptive_rx: raw.adaptive_rx != 0,
-            adaptive_tx: raw.adaptive_tx != 0,
-        }))
-    }
-
     /// Which timestamps an interface can take.
     ///
     /// # Errors
@@ -577,25 +523,6 @@ impl Ethtool {
             .iter()
             .any(|bits| *bits != 0)
             .then_some(features))
-    }
-
-    /// The driver's own counters, in its order; empty where it has none.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownInterface`].
-    pub fn statistics(&self, interface: &str) -> Result<Vec<(String, u64)>> {
-        let operation = "read the driver statistics of";
-        let names = self.strings(interface, SS_STATS, operation)?;
-        let mut answer = words(&[GSTATS, names.len() as u32]);
-        answer.resize(8 + roomy(names.len()) * 8, 0);
-        if names.is_empty() || !self.exchange(interface, &mut answer, operation)? {
-            return Ok(Vec::new());
-        }
-        let count = get_u32(&answer, 4) as usize;
-        let values = answer[8..]
-            .chunks_exact(8)
-            .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("chunks of eight")));
-        Ok(names.into_iter().zip(values).take(count).collect())
     }
 
     /// A set of names the driver or the kernel has for an interface.

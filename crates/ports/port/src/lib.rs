@@ -8,7 +8,7 @@
 //! files and sleeping go through the standard library, the time comes from the caller ([`clock`]).
 //!
 //! Beside the traits are the drivers that need no interface ([`memory`], [`mod@file`]), a device that
-//! errs by order ([`fault`]), a wrapper that remembers frames ([`trace`]), the way of frames from one
+//! errs by order ([`fault`]), the way of frames from one
 //! worker to another ([`mod@exchange`]), and the suite that every driver has to pass
 //! ([`conformance`]).
 //!
@@ -22,7 +22,6 @@ pub mod exchange;
 pub mod fault;
 pub mod file;
 pub mod memory;
-pub mod trace;
 
 mod error;
 mod facts;

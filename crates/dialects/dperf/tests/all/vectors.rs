@@ -84,7 +84,6 @@ fn figure(name: &str, config: &Config, problems: &[Problem]) -> String {
             .to_string(),
         "tuples" => config.tuples(0).to_string(),
         "steering" => format!("{:?}", config.steering()),
-        "ticks" => config.ticks_per_second().to_string(),
         "requests" => shown(config.requests()),
         "more" => shown(keepalive.and_then(|k| k.more_requests)),
         "interval" => keepalive.unwrap().interval_ns.to_string(),

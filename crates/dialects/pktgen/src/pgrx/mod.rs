@@ -188,12 +188,6 @@ impl Receiver {
         self.sending = sending;
     }
 
-    /// Takes latency samples also without a local run, which the original never does: for packets of
-    /// another host whose clock is in step.
-    pub const fn set_always_latency(&mut self, on: bool) {
-        self.always_latency = on;
-    }
-
     /// Whether packets that count are to be kept from the host.
     pub const fn consumes(&self) -> bool {
         self.consumes

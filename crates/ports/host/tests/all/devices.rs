@@ -118,28 +118,6 @@ fn offloads_are_switched() {
 }
 
 #[test]
-fn driver_statistics_are_those_ethtool_shows() {
-    if !privileged() {
-        return;
-    }
-    let (a, _b) = pair(2);
-    let statistics = Ethtool::open(&a.0).unwrap().statistics("a0").unwrap();
-    let text = output("ip", &["netns", "exec", a.name(), "ethtool", "-S", "a0"]);
-    let shown: Vec<&str> = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| Some(line.trim().split_once(':')?.0))
-        .collect();
-    let ours: Vec<&str> = statistics.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(ours, shown);
-    assert_eq!(statistics[0].0, "peer_ifindex");
-    assert_eq!(
-        Some(statistics[0].1 as u32),
-        link::link_by_name(&a.0, "a0").unwrap().peer_index
-    );
-}
-
-#[test]
 fn a_queue_is_told_by_namespace_and_interface() {
     if !privileged() {
         return;

@@ -6,7 +6,6 @@ use wb_port::clock::{Clock, VirtualClock};
 use wb_port::conformance::{self, Options};
 use wb_port::fault::{Capacity, Impairment, Loss};
 use wb_port::memory::{self, LinkOptions, MemoryPort, MemoryQueue};
-use wb_port::trace::{Trace, TraceOptions};
 use wb_port::{PortError, QueuePair, RxQueue, StampSource, TxQueue};
 
 fn real() -> Clock {
@@ -101,40 +100,6 @@ fn conforms_through_a_device_that_delays() {
         ..Options::default()
     };
     conformance::check(&mut a, &mut b, &few);
-}
-
-#[test]
-fn conforms_when_traced() {
-    let clock = VirtualClock::new(7);
-    let (a, b) = lanes(&LinkOptions::new("test", clock.clone().into()));
-    let (tx, rx) = a.into_halves();
-    let mut a = Trace::new(tx, rx, TraceOptions::default(), clock.into());
-    let (tx, rx) = b.into_halves();
-    let mut b = Trace::new(
-        tx,
-        rx,
-        TraceOptions {
-            frames: 3,
-            bytes: 6,
-        },
-        real(),
-    );
-    conformance::check(
-        &mut a,
-        &mut b,
-        &Options {
-            frames: 500,
-            ..Options::default()
-        },
-    );
-    assert_eq!(a.sent().records().len(), 1000);
-    assert_eq!(b.received().records().len(), 3);
-    let last = a.sent().records().last().unwrap();
-    assert_eq!((last.stamp_ns, last.bytes.len()), (7, 60));
-    assert_eq!(
-        b.received().records().last().unwrap().bytes,
-        last.bytes[..6]
-    );
 }
 
 #[test]
