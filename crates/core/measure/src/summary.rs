@@ -1,31 +1,31 @@
 //! The figures a report prints of one distribution.
 
-/// Samples, extremes, moments and percentiles of one measured quantity, as the report blocks
-/// (`latency_ns`, `jitter_ns`, `ipdv_ns`, `pdv_ns`, `inter_arrival_ns`) hold them.
-///
-/// Without samples every value is `None`. `samples`, `min`, `mean`, `stddev` and `max` are exact.
-/// The percentiles are nearest rank, the value at index ceil(p / 100 * samples) of the ascending
-/// list, within [`Histogram::RELATIVE_ERROR`](crate::Histogram::RELATIVE_ERROR) of it; `p50` of an
-/// even number of samples is the mean of the two in the middle.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A distribution in figures. All but `samples` are absent when there are none.
+// `samples`, `min`, `mean`, `stddev` and `max` are exact. The percentiles are nearest rank, the value at
+// index ceil(p / 100 * samples) of the ascending list, within `Histogram::RELATIVE_ERROR` of it; `p50` of an
+// even number of samples is the mean of the two in the middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// How many values were recorded.
+    /// How many values.
     pub samples: u64,
-    /// The smallest value.
+    /// Smallest, exact.
     pub min: Option<i64>,
-    /// The arithmetic mean.
+    /// Arithmetic mean, exact.
     pub mean: Option<f64>,
-    /// The standard deviation of the samples themselves (divided by n, not n - 1).
+    /// Standard deviation of the whole population.
     pub stddev: Option<f64>,
-    /// The median.
+    /// Median.
     pub p50: Option<i64>,
-    /// 90 % of the values are not above it.
+    /// 90th percentile, nearest rank.
     pub p90: Option<i64>,
-    /// 99 % of the values are not above it.
+    /// 99th percentile, nearest rank.
     pub p99: Option<i64>,
-    /// 99.9 % of the values are not above it.
+    /// 99.9th percentile, nearest rank.
     pub p999: Option<i64>,
-    /// The largest value.
+    /// Largest, exact.
     pub max: Option<i64>,
 }
 

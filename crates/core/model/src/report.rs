@@ -16,6 +16,8 @@ use crate::{
     socket::SocketReport,
 };
 
+pub use wb_measure::Summary;
+
 /// The value of `schema` in reports of this version.
 pub const REPORT_SCHEMA: &str = "wirebench.report/1";
 
@@ -242,29 +244,6 @@ pub struct Rates {
     pub tx_time_ns: Option<u64>,
     /// From the first to the last frame received, in ns.
     pub rx_time_ns: Option<u64>,
-}
-
-/// A distribution in figures. All but `samples` are absent when there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
-    /// How many values.
-    pub samples: u64,
-    /// Smallest, exact.
-    pub min: Option<i64>,
-    /// Arithmetic mean, exact.
-    pub mean: Option<f64>,
-    /// Standard deviation of the whole population.
-    pub stddev: Option<f64>,
-    /// Median.
-    pub p50: Option<i64>,
-    /// 90th percentile, nearest rank.
-    pub p90: Option<i64>,
-    /// 99th percentile, nearest rank.
-    pub p99: Option<i64>,
-    /// 99.9th percentile, nearest rank.
-    pub p999: Option<i64>,
-    /// Largest, exact.
-    pub max: Option<i64>,
 }
 
 /// One job, or one direction of it.

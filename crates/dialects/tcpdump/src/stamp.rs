@@ -33,8 +33,8 @@ impl Stamps {
             TimeForm::TimeOfDay => clock(out, local(ns, zone).rem_euclid(86_400) as u64),
             TimeForm::DateTime => {
                 let seconds = local(ns, zone);
-                let (year, month, day) = civil(seconds.div_euclid(86_400));
-                let _ = write!(out, "{year:04}-{month:02}-{day:02} ");
+                let stamp = jiff::Timestamp::from_second(seconds).unwrap_or_default();
+                let _ = write!(out, "{} ", jiff::tz::Offset::UTC.to_datetime(stamp).date());
                 clock(out, seconds.rem_euclid(86_400) as u64)
             }
             TimeForm::SincePrevious => return difference(out, last, ns, precision),
@@ -65,20 +65,6 @@ fn difference(out: &mut String, from: u64, to: u64, precision: Precision) {
     let ns = to.abs_diff(from);
     let _ = clock(out, ns / NS);
     fraction(out, ns, precision);
-}
-
-/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
-fn civil(days: i64) -> (i64, u32, u32) {
-    // Years are counted from the first of March, so that the leap day is a year's last.
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = (of_year - (153 * month + 2) / 5 + 1) as u32;
-    let month = if month < 10 { month + 3 } else { month - 9 } as u32;
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@
 #![forbid(unsafe_code)]
 
 mod account;
-mod clock;
 mod compress;
 mod control;
 mod direct;
@@ -57,7 +56,6 @@ mod spec;
 mod writer;
 
 pub use account::Account;
-pub use clock::Clock;
 pub use control::CaptureControl;
 pub use error::OutputError;
 pub use open::Capture;
@@ -65,4 +63,5 @@ pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
 pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
 pub use sink::{Flushed, FrameSink, SinkEnd, SinkFrame};
 pub use spec::{CaptureSpec, InterfaceSpec};
+pub use wb_port::clock::WorkerClock as Clock;
 pub use writer::{Writer, WriterOutcome, run_writer};

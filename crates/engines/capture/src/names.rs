@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
+use jiff::{Timestamp, tz::Offset};
 use wb_model::capture::{CaptureOutput, Compression};
 
 /// Makes the names.
@@ -95,10 +96,8 @@ impl Names {
 /// The conversions `%Y %m %d %H %M %S %y %j %F %T %s %%`; others stay as they are.
 fn strftime(pattern: &str, stamp_ns: u64, utc_offset_s: fn(i64) -> i64) -> String {
     let unix_s = (stamp_ns / 1_000_000_000) as i64;
-    let local_s = unix_s + utc_offset_s(unix_s);
-    let (days, in_day_s) = (local_s.div_euclid(86_400), local_s.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (in_day_s / 3600, in_day_s / 60 % 60, in_day_s % 60);
+    let local = Timestamp::from_second(unix_s + utc_offset_s(unix_s)).unwrap_or_default();
+    let local = Offset::UTC.to_datetime(local);
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -108,16 +107,9 @@ fn strftime(pattern: &str, stamp_ns: u64, utc_offset_s: fn(i64) -> i64) -> Strin
         }
         let conversion = chars.next();
         let text = match conversion {
-            Some('Y') => year.to_string(),
-            Some('y') => format!("{:02}", year.rem_euclid(100)),
-            Some('m') => format!("{month:02}"),
-            Some('d') => format!("{day:02}"),
-            Some('j') => format!("{:03}", days - days_before(year) + 1),
-            Some('H') => format!("{hour:02}"),
-            Some('M') => format!("{minute:02}"),
-            Some('S') => format!("{second:02}"),
-            Some('F') => format!("{year}-{month:02}-{day:02}"),
-            Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some(known @ ('Y' | 'y' | 'm' | 'd' | 'j' | 'H' | 'M' | 'S' | 'F' | 'T')) => {
+                local.strftime(&format!("%{known}")).to_string()
+            }
             Some('s') => unix_s.to_string(),
             Some('%') => "%".to_owned(),
             Some(other) => format!("%{other}"),
@@ -126,37 +118,6 @@ fn strftime(pattern: &str, stamp_ns: u64, utc_offset_s: fn(i64) -> i64) -> Strin
         out.push_str(&text);
     }
     out
-}
-
-/// Days from 1970 to the first of January.
-fn days_before(year: i64) -> i64 {
-    let y = year - 1;
-    let leap_days = |y: i64| y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400);
-    (year - 1970) * 365 + leap_days(y) - leap_days(1969)
-}
-
-/// Year, month and day of so many days after 1970-01-01.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // 400 years have 146,097 days; the guess is never too late by more than a year.
-    let mut year = 1970 + days * 400 / 146_097;
-    while days_before(year + 1) <= days {
-        year += 1;
-    }
-    while days_before(year) > days {
-        year -= 1;
-    }
-    let leap = days_before(year + 1) - days_before(year) - 365;
-    let mut rest = days - days_before(year);
-    let months = [31, 28 + leap, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for len in months {
-        if rest < len {
-            break;
-        }
-        rest -= len;
-        month += 1;
-    }
-    (year, month, rest + 1)
 }
 
 #[cfg(test)]
@@ -233,14 +194,15 @@ mod tests {
     #[test]
     fn days_have_dates() {
         for (days, date) in [
-            (0, (1970, 1, 1)),
-            (-1, (1969, 12, 31)),
-            (11_016, (2000, 2, 29)),
-            (11_017, (2000, 3, 1)),
-            (47_540, (2100, 2, 28)),
-            (47_541, (2100, 3, 1)),
+            (0, "1970-01-01 001"),
+            (11_016, "2000-02-29 060"),
+            (11_017, "2000-03-01 061"),
+            (47_540, "2100-02-28 059"),
+            (47_541, "2100-03-01 060"),
         ] {
-            assert_eq!(civil(days), date, "{days}");
+            let stamp_ns = days * 86_400_000_000_000;
+            assert_eq!(strftime("%F %j", stamp_ns, |_| 0), date);
         }
+        assert_eq!(strftime("%F", 0, |_| -1), "1969-12-31");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use wb_load::{
-    Clock, LoadControl, LoadPhase, LoadPlace, LoadSlot, LoadSpec, LoadTotals, run_load_worker,
+    Clock, LoadControl, LoadPlace, LoadSlot, LoadSpec, LoadStage, LoadTotals, run_load_worker,
 };
 use wb_model::load::{
     LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadRate, LoadShape, LoadTransport,
@@ -21,6 +21,10 @@ struct Real(Instant);
 impl Clock for Real {
     fn monotonic_ns(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
+    }
+
+    fn wall_ns(&self) -> u64 {
+        wall_ns()
     }
 }
 
@@ -88,7 +92,7 @@ fn main() {
     };
     let figure = |what: &str, totals: &[LoadTotals; 2], count: &dyn Fn(&LoadTotals) -> u64| {
         let [client, _] = totals;
-        let steady = client.phase(LoadPhase::Steady).expect("it ran");
+        let steady = client.phase(LoadStage::Steady).expect("it ran");
         let ms = (steady.to_ns - steady.from_ns) as f64 / 1e6;
         let p50 = steady.latencies.answer.percentile(50.0).unwrap_or(0);
         let rate = count(client) as f64 / ms * 1e3;
@@ -102,7 +106,7 @@ fn main() {
     };
     let steady = |totals: &LoadTotals| {
         totals
-            .phase(LoadPhase::Steady)
+            .phase(LoadStage::Steady)
             .map_or(0, |p| p.counters.completed)
     };
 
@@ -120,7 +124,7 @@ fn main() {
     };
     let requests = |totals: &LoadTotals| {
         totals
-            .phase(LoadPhase::Steady)
+            .phase(LoadStage::Steady)
             .map_or(0, |p| p.counters.responses)
     };
     figure(
@@ -153,7 +157,7 @@ fn main() {
     };
     let sent = |totals: &LoadTotals| {
         totals
-            .phase(LoadPhase::Steady)
+            .phase(LoadStage::Steady)
             .map_or(0, |p| p.counters.udp_tx)
     };
     figure("datagrams one way", &run(&flood, &server(&flood)), &sent);

@@ -58,7 +58,6 @@
 
 #![forbid(unsafe_code)]
 
-mod clock;
 mod control;
 mod curve;
 mod message;
@@ -71,12 +70,13 @@ mod sink;
 mod spec;
 mod worker;
 
-pub use clock::Clock;
 pub use control::LoadControl;
 pub use neighbour_responder::ResponderCounters;
 pub use outcome::{LoadOutcome, LoadTotals, PhaseTotals};
 pub use pace::{Grouping, LaunchCounters};
 pub use rates::{Cost, Limits, share};
-pub use shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
+pub use shared::{LiveTimes, LoadSlot, LoadSnapshot};
 pub use spec::{LoadPlace, LoadSpec, SpecError};
+pub use wb_model::load::LoadStage;
+pub use wb_port::clock::WorkerClock as Clock;
 pub use worker::{LoadWorker, Turn, run_load_worker};

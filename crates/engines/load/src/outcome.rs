@@ -6,13 +6,14 @@ use wb_tcp::{Counters, Latencies};
 
 use crate::neighbour_responder::ResponderCounters;
 use crate::pace::LaunchCounters;
-use crate::shared::{LoadPhase, add_rx};
+use crate::shared::add_rx;
+use wb_model::load::LoadStage;
 
 /// One phase of a run.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseTotals {
     /// Which.
-    pub phase: LoadPhase,
+    pub phase: LoadStage,
     /// When it began, in ns since the start.
     pub from_ns: u64,
     /// When it ended.
@@ -195,7 +196,7 @@ impl LoadTotals {
 
     /// One phase of all workers.
     #[must_use]
-    pub fn phase(&self, phase: LoadPhase) -> Option<&PhaseTotals> {
+    pub fn phase(&self, phase: LoadStage) -> Option<&PhaseTotals> {
         self.phases.iter().find(|totals| totals.phase == phase)
     }
 }

@@ -3,44 +3,12 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
+use wb_model::load::LoadStage;
 use wb_port::{RxCounters, TxCounters};
 use wb_tcp::Counters;
 
 use crate::neighbour_responder::ResponderCounters;
 use crate::pace::LaunchCounters;
-
-/// Where a run is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LoadPhase {
-    /// Not begun; servers answer already.
-    #[default]
-    Ready,
-    /// Nothing is opened yet.
-    Wait,
-    /// The rate rises.
-    Ramp,
-    /// The duration.
-    Steady,
-    /// Nothing more is opened.
-    Drain,
-    /// Over.
-    Done,
-}
-
-impl LoadPhase {
-    /// The name in reports: `ready`, `wait`, `ramp`, `steady`, `drain`, `done`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Wait => "wait",
-            Self::Ramp => "ramp",
-            Self::Steady => "steady",
-            Self::Drain => "drain",
-            Self::Done => "done",
-        }
-    }
-}
 
 /// Times of one kind so far, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +41,7 @@ impl LiveTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadSnapshot {
     /// The earliest phase that any of them is in.
-    pub phase: LoadPhase,
+    pub phase: LoadStage,
     /// Since the start, in ns; the latest.
     pub at_ns: u64,
     /// What the machine counted.
@@ -199,16 +167,16 @@ mod tests {
     #[test]
     fn workers_are_added_up() {
         let one = LoadSnapshot {
-            phase: LoadPhase::Steady,
+            phase: LoadStage::Steady,
             share: 500_000,
             ..LoadSnapshot::default()
         };
         let two = LoadSnapshot {
-            phase: LoadPhase::Ramp,
+            phase: LoadStage::Ramp,
             share: 1_000_000,
             ..LoadSnapshot::default()
         };
         let sum = LoadSnapshot::sum([&one, &two]);
-        assert_eq!((sum.phase, sum.share), (LoadPhase::Ramp, 750_000));
+        assert_eq!((sum.phase, sum.share), (LoadStage::Ramp, 750_000));
     }
 }

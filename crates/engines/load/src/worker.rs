@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wb_model::lateness::{Lateness, Turns};
-use wb_model::load::LoadEnd;
+use wb_model::load::{LoadEnd, LoadStage};
 use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue};
 use wb_tcp::{
     Answer, Checksum, Config, ConfigError, Counters, FrameSink, Latencies, Machine, Observer,
@@ -16,7 +16,7 @@ use crate::neighbour_responder::{ResponderCounters, answer};
 use crate::outcome::{LoadOutcome, PhaseTotals};
 use crate::pace::{Grouping, LaunchCounters, Pace};
 use crate::rates::Limits;
-use crate::shared::{LiveTimes, LoadPhase, LoadSlot, LoadSnapshot};
+use crate::shared::{LiveTimes, LoadSlot, LoadSnapshot};
 use crate::sink::Sink;
 use crate::{Clock, LoadControl, LoadSpec};
 
@@ -95,7 +95,7 @@ pub struct LoadWorker {
     longest: usize,
     /// The monotonic time that is 0 for the machine.
     zero: Option<u64>,
-    phase: LoadPhase,
+    phase: LoadStage,
     /// When the drain is over, since the start.
     drain_end: u64,
     phases: Vec<PhaseTotals>,
@@ -172,7 +172,7 @@ impl LoadWorker {
             asks,
             responder: ResponderCounters::default(),
             zero: None,
-            phase: LoadPhase::Ready,
+            phase: LoadStage::Ready,
             drain_end: u64::MAX,
             phases: Vec::new(),
             phase_from: 0,
@@ -394,7 +394,7 @@ impl LoadWorker {
 
     /// Whether connections may still be opened.
     fn is_opening(&self) -> bool {
-        self.phase < LoadPhase::Drain
+        self.phase < LoadStage::Drain
     }
 
     /// When the phase at this time ends; during the drain never.
@@ -411,18 +411,18 @@ impl LoadWorker {
         }
     }
 
-    fn phase_at(&self, at: u64) -> LoadPhase {
+    fn phase_at(&self, at: u64) -> LoadStage {
         let shape = &self.spec.shape;
         let (wait, ramp) = (shape.wait.as_nanos(), shape.ramp.as_nanos());
         let steady = wait.max(ramp);
         if at < wait {
-            LoadPhase::Wait
+            LoadStage::Wait
         } else if at < steady {
-            LoadPhase::Ramp
+            LoadStage::Ramp
         } else if at < self.steady_end() {
-            LoadPhase::Steady
+            LoadStage::Steady
         } else {
-            LoadPhase::Drain
+            LoadStage::Drain
         }
     }
 
@@ -440,7 +440,7 @@ impl LoadWorker {
         }
         let stopped = control.stop.load(Ordering::Relaxed);
         let phase = if stopped {
-            LoadPhase::Drain
+            LoadStage::Drain
         } else {
             self.phase_at(at)
         };
@@ -452,7 +452,7 @@ impl LoadWorker {
             let paced = self.spec.is_paced(&limits);
             self.machine.set_paced(now, paced);
         }
-        if phase != self.phase && phase != LoadPhase::Drain {
+        if phase != self.phase && phase != LoadStage::Drain {
             self.enter(phase, at, now);
         }
         if self.spec.end == LoadEnd::Client && !stopped {
@@ -463,7 +463,7 @@ impl LoadWorker {
                 self.machine.close_down_to(now, most);
             }
         }
-        if phase == LoadPhase::Drain {
+        if phase == LoadStage::Drain {
             self.enter(phase, at, now);
         }
     }
@@ -515,14 +515,14 @@ impl LoadWorker {
     }
 
     #[cold]
-    fn enter(&mut self, phase: LoadPhase, at: u64, now: u64) {
-        if phase == LoadPhase::Drain && self.spec.end == LoadEnd::Client {
+    fn enter(&mut self, phase: LoadStage, at: u64, now: u64) {
+        if phase == LoadStage::Drain && self.spec.end == LoadEnd::Client {
             self.pace.finish();
             self.asks.finish();
         }
         self.close_phase(at);
         self.phase = phase;
-        if phase == LoadPhase::Drain {
+        if phase == LoadStage::Drain {
             self.drain_end = at.saturating_add(self.spec.shape.drain.as_nanos());
             if self.spec.end == LoadEnd::Client {
                 // A server goes on answering until its connections have ended.
@@ -626,13 +626,13 @@ impl LoadWorker {
         if control.hurry.load(Ordering::Relaxed) {
             return true;
         }
-        let stopped_before = self.phase == LoadPhase::Ready && control.stop.load(Ordering::Relaxed);
+        let stopped_before = self.phase == LoadStage::Ready && control.stop.load(Ordering::Relaxed);
         let drained =
-            self.phase == LoadPhase::Drain && self.machine.is_idle() && tx.in_flight() == 0;
+            self.phase == LoadStage::Drain && self.machine.is_idle() && tx.in_flight() == 0;
         if stopped_before || drained {
             self.rest(control);
         }
-        let over = self.phase == LoadPhase::Drain && self.at >= self.drain_end;
+        let over = self.phase == LoadStage::Drain && self.at >= self.drain_end;
         stopped_before || over || drained && control.are_at_rest(self.spec.workers)
     }
 
@@ -674,7 +674,7 @@ impl LoadWorker {
         tx.withdraw(|_| ());
         self.caught_up();
         self.close_phase(self.at);
-        self.phase = LoadPhase::Done;
+        self.phase = LoadStage::Done;
         let mono = self.last.map_or(0, |(mono, _)| mono);
         if let Some((since, _)) = self.down_since.take() {
             self.link_down_ns += mono.saturating_sub(since);

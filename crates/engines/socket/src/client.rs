@@ -20,7 +20,7 @@ use wb_model::{
 };
 use wb_omni::{Calibration, Passphrase, Request};
 
-use crate::{agreement::Length, host::Host, summary::summary};
+use crate::{agreement::Length, host::Host};
 use answer::RemoteResults;
 use control::{Control, Silence};
 use failure::{answer, failure};
@@ -316,7 +316,7 @@ impl JobRun<'_> {
                     self.idle.merge(histogram);
                 }
             }
-            self.report.idle_latency_ns = Some(summary(&self.idle));
+            self.report.idle_latency_ns = Some(self.idle.summary());
             if round.failure.is_some() || round.wished {
                 self.take(round);
                 return false;
@@ -396,7 +396,7 @@ impl JobRun<'_> {
                     .outcome
                     .histogram
                     .as_ref()
-                    .map(summary)
+                    .map(Histogram::summary)
                     .unwrap_or_default(),
                 omitted: measured.omitted,
                 remote_omitted: remote.and_then(|remote| remote.omitted(measured.omit)),
@@ -476,7 +476,7 @@ impl JobRun<'_> {
         if !report.iterations.is_empty() {
             report.result = means(&report.iterations);
         }
-        report.latency_ns = summary(&self.histogram);
+        report.latency_ns = self.histogram.summary();
         let percentile = |percent| {
             let value = self.histogram.percentile(percent)?;
             i64::try_from(value).ok()

@@ -14,7 +14,6 @@ mod host;
 mod open;
 mod server;
 mod stop;
-mod summary;
 mod sys;
 mod waker;
 

@@ -1,27 +1,6 @@
-//! Time for the engine: what it needs of a clock, and a clock for tests.
+//! A clock for tests.
 
-use wb_port::clock::VirtualClock as Stamps;
-
-/// The two clocks of a worker.
-pub trait Clock {
-    /// `CLOCK_MONOTONIC` in nanoseconds: paces.
-    fn monotonic_ns(&self) -> u64;
-
-    /// `CLOCK_REALTIME` in nanoseconds: stamps frames.
-    fn wall_ns(&self) -> u64;
-
-    /// Waits until the monotonic clock shows `monotonic_ns`. May return early.
-    fn sleep_until(&self, monotonic_ns: u64) {
-        while self.monotonic_ns() < monotonic_ns {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Lets others run for a moment: the device is full.
-    fn pause(&self) {
-        std::thread::yield_now();
-    }
-}
+use wb_port::clock::{VirtualClock as Stamps, WorkerClock};
 
 /// A clock that a test turns, or that every look at the monotonic time turns a little. Clones show
 /// the same time.
@@ -56,7 +35,7 @@ impl VirtualClock {
     }
 }
 
-impl Clock for VirtualClock {
+impl WorkerClock for VirtualClock {
     #[inline]
     fn monotonic_ns(&self) -> u64 {
         self.wall.advance(self.tick_ns) - Self::EPOCH_NS

@@ -68,7 +68,7 @@ mod stream_sender;
 mod watch;
 mod worker;
 
-pub use clock::{Clock, VirtualClock};
+pub use clock::VirtualClock;
 pub use control::{Control, CounterValues, SharedCounters};
 pub use device::{
     DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_sender, run_devices,
@@ -78,6 +78,7 @@ pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSp
 pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
 pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
+pub use wb_port::clock::WorkerClock as Clock;
 pub use worker::{Worker, WorkerOutcome, run_worker};
 
 /// The flow in the tag of frames that are sent while the rate still rises. They are counted apart.

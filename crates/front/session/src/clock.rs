@@ -41,72 +41,11 @@ pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
     }
 }
 
-impl wb_load::Clock for SystemClock {
-    #[inline]
-    fn monotonic_ns(&self) -> u64 {
-        wb_host::clock::monotonic_ns()
-    }
-}
-
-impl wb_capture::Clock for SystemClock {
-    fn monotonic_ns(&self) -> u64 {
-        wb_host::clock::monotonic_ns()
-    }
-
-    fn wall_ns(&self) -> u64 {
-        wb_host::clock::wall_ns()
-    }
-}
-
 /// RFC 3339 text of a wall clock time, in UTC, to the millisecond.
 #[must_use]
 pub fn rfc3339(wall_ns: u64) -> String {
-    let (days, of_day) = (
-        wall_ns / 86_400_000_000_000,
-        wall_ns / 1_000_000 % 86_400_000,
-    );
-    let (year, month, day) = civil(days);
-    let (h, m, s, ms) = (
-        of_day / 3_600_000,
-        of_day / 60_000 % 60,
-        of_day / 1000 % 60,
-        of_day % 1000,
-    );
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
-}
-
-/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian calendar).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let mut rest = days;
-    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
-    let mut year = 1970;
-    while rest >= 365 + u64::from(leap(year)) {
-        rest -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
-    let mut month = 1;
-    for length in lengths {
-        if rest < length {
-            break;
-        }
-        rest -= length;
-        month += 1;
-    }
-    (year, month, rest + 1)
+    let stamp = jiff::Timestamp::from_nanosecond(wall_ns.into()).unwrap_or_default();
+    stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// What happened in an interval, a second. In the blink between two files or before an end a rate says nothing.

@@ -9,29 +9,15 @@ use wb_model::{
 
 use crate::engine::Times;
 
-pub(crate) fn summary(s: wb_measure::Summary) -> Summary {
-    Summary {
-        samples: s.samples,
-        min: s.min,
-        mean: s.mean,
-        stddev: s.stddev,
-        p50: s.p50,
-        p90: s.p90,
-        p99: s.p99,
-        p999: s.p999,
-        max: s.max,
-    }
-}
-
 /// The times that an analyser measured.
 pub(crate) fn times_of(all: &Measurement) -> Times {
     Times {
-        latency: summary(all.latency.summary()),
-        jitter: summary(all.jitter().summary()),
+        latency: all.latency.summary(),
+        jitter: all.jitter().summary(),
         jitter_rfc3550_ns: all.smoothed_jitter().map(|j| j.max_ns),
-        ipdv: summary(all.ipdv.summary()),
-        pdv: summary(all.pdv()),
-        inter_arrival: summary(all.inter_arrival.summary()),
+        ipdv: all.ipdv.summary(),
+        pdv: all.pdv(),
+        inter_arrival: all.inter_arrival.summary(),
         inter_departure: None,
         percentile_error: wb_measure::Histogram::RELATIVE_ERROR,
     }

@@ -79,6 +79,56 @@ impl VirtualClock {
     }
 }
 
+/// The clocks of a worker.
+pub trait WorkerClock {
+    /// `CLOCK_MONOTONIC` in nanoseconds: paces, and times what goes on.
+    fn monotonic_ns(&self) -> u64;
+
+    /// `CLOCK_REALTIME` in nanoseconds: stamps frames.
+    fn wall_ns(&self) -> u64;
+
+    /// Waits until the monotonic clock shows `monotonic_ns`. May return early.
+    fn sleep_until(&self, monotonic_ns: u64) {
+        while self.monotonic_ns() < monotonic_ns {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets others run for a moment: the device is full.
+    fn pause(&self) {
+        std::thread::yield_now();
+    }
+}
+
+impl<C: WorkerClock> WorkerClock for &C {
+    fn monotonic_ns(&self) -> u64 {
+        (**self).monotonic_ns()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        (**self).wall_ns()
+    }
+
+    fn sleep_until(&self, monotonic_ns: u64) {
+        (**self).sleep_until(monotonic_ns);
+    }
+
+    fn pause(&self) {
+        (**self).pause();
+    }
+}
+
+/// A clock that a test turns; both clocks show the same.
+impl WorkerClock for VirtualClock {
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.now_ns()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

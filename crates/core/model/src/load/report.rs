@@ -188,7 +188,20 @@ pub struct LoadWorkerReport {
 }
 
 /// Where a load is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadStage {
     /// Not begun; servers answer already.
@@ -204,6 +217,21 @@ pub enum LoadStage {
     Drain,
     /// Over.
     Done,
+}
+
+impl LoadStage {
+    /// The name in reports: `ready`, `wait`, `ramp`, `steady`, `drain`, `done`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Wait => "wait",
+            Self::Ramp => "ramp",
+            Self::Steady => "steady",
+            Self::Drain => "drain",
+            Self::Done => "done",
+        }
+    }
 }
 
 /// Connections in a snapshot: of all clients, or, without clients, of all servers.

@@ -205,7 +205,7 @@ fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
             (1, 1),
             "seed {seed}: {c:?} {s:?}"
         );
-        assert_eq!(c.payload_rx, answer.into(), "seed {seed}");
+        assert_eq!(c.payload_rx, u64::from(answer), "seed {seed}");
         // All that was sent arrived, was lost, or came twice; nothing is sent again without end.
         assert!(
             s.payload_tx < u64::from(answer) * 13 / 10,

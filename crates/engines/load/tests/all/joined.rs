@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::common::{Lab, MS, check, is_gone, job, server_of};
 use proptest::prelude::*;
-use wb_load::{LoadPhase, LoadTotals};
+use wb_load::{LoadStage, LoadTotals};
 use wb_model::load::{
     LoadAnswer, LoadClose, LoadJob, LoadMessage, LoadRate, LoadReading, LoadRise, LoadTransport,
     ProfilePoint,
@@ -26,7 +26,7 @@ fn short_connections_complete_at_both_ends() {
     assert_eq!(client.counters.syn_tx, server.counters.syn_rx);
     assert_eq!(client.counters.status_2xx, 1000);
     // All of it is the steady phase's, but for what the last ones exchanged after its end.
-    let steady = client.phase(LoadPhase::Steady).unwrap();
+    let steady = client.phase(LoadStage::Steady).unwrap();
     assert_eq!(
         (steady.counters.attempted, steady.to_ns - steady.from_ns),
         (1000, 500 * MS)
@@ -37,7 +37,7 @@ fn short_connections_complete_at_both_ends() {
     let shown = lab.slots[0].read();
     assert_eq!(
         (shown.phase, shown.counters.completed),
-        (LoadPhase::Done, 1000)
+        (LoadStage::Done, 1000)
     );
     assert_eq!((shown.connect.count, shown.request.count), (1000, 1000));
     assert!(shown.request.max > 0);
@@ -54,7 +54,7 @@ fn a_worker_with_nothing_left_stays_for_the_others() {
         client.workers = workers;
         let (client, _) = lab.run_specs(client, server, &[]).totals();
         assert_eq!(client.completed_connections, client.attempted_connections);
-        let drain = client.phase(LoadPhase::Drain);
+        let drain = client.phase(LoadStage::Drain);
         let ms = drain.map_or(0, |drain| (drain.to_ns - drain.from_ns) / MS);
         assert!(drain_ms.contains(&ms), "{workers}: {ms} ms");
     }
@@ -269,13 +269,13 @@ fn a_ramp_is_counted_apart() {
             .map_or(0, |totals| totals.counters.attempted)
     };
     assert_eq!(
-        (attempted(LoadPhase::Ramp), attempted(LoadPhase::Steady)),
+        (attempted(LoadStage::Ramp), attempted(LoadStage::Steady)),
         (500, 1000)
     );
     assert_eq!(client.completed_connections, 1500);
     assert_eq!(
         client
-            .phase(LoadPhase::Steady)
+            .phase(LoadStage::Steady)
             .unwrap()
             .latencies
             .connect
@@ -299,9 +299,9 @@ fn dperf_waits_and_rises_in_steps() {
             .phase(phase)
             .map_or(0, |totals| totals.counters.attempted)
     };
-    assert_eq!(attempted(LoadPhase::Wait), 0);
+    assert_eq!(attempted(LoadStage::Wait), 0);
     assert_eq!(
-        (attempted(LoadPhase::Ramp), attempted(LoadPhase::Steady)),
+        (attempted(LoadStage::Ramp), attempted(LoadStage::Steady)),
         (1000, 1000)
     );
     assert_eq!(server.completed_connections, 2000);
@@ -365,7 +365,7 @@ fn what_is_open_after_the_drain_is_told_as_open() {
         (client.attempted_connections, client.open_connections),
         (100, 100)
     );
-    let drain = client.phase(LoadPhase::Drain).unwrap();
+    let drain = client.phase(LoadStage::Drain).unwrap();
     assert_eq!(drain.to_ns - drain.from_ns, 50 * MS);
 }
 

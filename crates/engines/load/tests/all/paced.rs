@@ -2,7 +2,7 @@
 //! frames in a tunnel.
 
 use crate::common::{Lab, MS, job, server_of};
-use wb_load::LoadPhase;
+use wb_load::LoadStage;
 use wb_model::load::{
     LoadAnswer, LoadJob, LoadMessage, LoadRate, LoadTransport, ProfilePoint, Vxlan,
 };
@@ -54,7 +54,7 @@ fn the_rate_is_exact_whatever_number_of_connections_there_is() {
             (cc, cc)
         );
         assert_eq!(client.unsent_requests + client.failed_connections, 0);
-        let steady = client.phase(LoadPhase::Steady).unwrap();
+        let steady = client.phase(LoadStage::Steady).unwrap();
         assert_eq!(steady.asks.launched, client.requests);
     }
 }

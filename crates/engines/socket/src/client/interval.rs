@@ -6,7 +6,6 @@ use wb_measure::Histogram;
 use wb_model::socket::{SocketInterval, SocketIntervalStream};
 
 use super::{role::Role, shared_stream::SharedStream, window::Reading};
-use crate::summary::summary;
 
 /// Between two readings of all streams.
 pub(super) struct Between<'a> {
@@ -46,7 +45,7 @@ impl Between<'_> {
             transactions_per_second: sum(|stream| stream.transactions_per_second, None)
                 .filter(|_| transactions)
                 .unwrap_or(0.0),
-            latency_ns: summary(latency),
+            latency_ns: latency.summary(),
             tcp: self.end.iter().filter_map(|reading| reading.tcp).collect(),
             streams,
             ..SocketInterval::default()

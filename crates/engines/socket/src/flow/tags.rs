@@ -5,7 +5,6 @@ use wb_model::socket::DatagramReport;
 use wb_wire::Tag;
 
 use super::Numbers;
-use crate::summary::summary;
 
 /// Datagrams of one stream by their tags.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ impl TagReport {
             reordered: self.reordered,
             foreign: self.foreign,
             jitter_rfc3550_ns: self.jitter_ns,
-            one_way_ns: summary(&self.one_way),
+            one_way_ns: self.one_way.summary(),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     End,
     engine::{Ended, Settled, Stamping},
     lateness,
-    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, summary, times_of},
+    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, times_of},
 };
 
 impl Devices {
@@ -113,7 +113,7 @@ fn jobs(run: &Devices, totals: Totals, rates: Rates, latency: Summary) -> Vec<Jo
             name: "watch".to_owned(),
             rx: Some(watch.port.clone()),
             rates: receiving_rates(&seen, &totals),
-            latency_ns: summary(seen.latency.summary()),
+            latency_ns: seen.latency.summary(),
             totals,
             ..JobReport::default()
         }
@@ -189,7 +189,7 @@ fn workers(run: &Devices) -> Vec<WorkerReport> {
             role: "rx".to_owned(),
             cpu: Some(queue.cpu),
             totals: arrived(outcome),
-            latency_ns: summary(outcome.measurement.latency.summary()),
+            latency_ns: outcome.measurement.latency.summary(),
             busy: share(outcome.busy_turns, outcome.turns),
             lateness: watcher_lateness(outcome),
             ..WorkerReport::default()

@@ -22,7 +22,7 @@ use crate::{
     End,
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{share, signal_name, summary},
+    settle::{share, signal_name},
 };
 
 /// Bytes of the FCS, which the machines do not see.
@@ -68,7 +68,7 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
     let mut ports = run.ports.iter();
     let port = ports.find(|port| port.plan.name == plan.port);
     let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
-    let times = |histogram: &Histogram| summary(histogram.summary());
+    let times = |histogram: &Histogram| histogram.summary();
     let report = LoadJobReport {
         name: plan.name.clone(),
         port: plan.port.clone(),
@@ -166,7 +166,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     for s in of_shown() {
         times.merge(&s.totals.latencies.answer);
     }
-    let latency = summary(times.summary());
+    let latency = times.summary();
     let criteria: Vec<CriterionReport> = run
         .plan
         .criteria

@@ -12,8 +12,7 @@ use std::{
 };
 
 use wb_load::{
-    LoadControl, LoadOutcome, LoadPhase, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals,
-    run_load_worker,
+    LoadControl, LoadOutcome, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals, run_load_worker,
 };
 use wb_model::{
     JobKind, Phase, Plan, Snapshot, Totals,
@@ -375,11 +374,11 @@ impl Live {
         let elapsed = now.saturating_sub(self.start_ns);
         let totals = connections(c);
         let phase = match sum.phase {
-            LoadPhase::Ready | LoadPhase::Wait => Phase::Preparing,
-            LoadPhase::Ramp => Phase::Ramp,
-            LoadPhase::Steady => Phase::Running,
-            LoadPhase::Drain => Phase::Drain,
-            LoadPhase::Done => Phase::Done,
+            LoadStage::Ready | LoadStage::Wait => Phase::Preparing,
+            LoadStage::Ramp => Phase::Ramp,
+            LoadStage::Steady => Phase::Running,
+            LoadStage::Drain => Phase::Drain,
+            LoadStage::Done => Phase::Done,
         };
         Snapshot {
             progress: self
@@ -399,7 +398,7 @@ impl Live {
             offered_l2_bps: Some(8.0 * per_second(tx(sum), tx(&self.last))),
             received_l2_bps: Some(8.0 * per_second(rx(sum), rx(&self.last))),
             load: Some(LoadLive {
-                phase: stage(sum.phase),
+                phase: sum.phase,
                 totals,
                 attempted_cps: per_second(c.attempted, last.attempted),
                 established_cps: per_second(c.established, last.established),
@@ -431,17 +430,6 @@ pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
         open_connections: c.open,
         requests: c.requests,
         responses: c.responses,
-    }
-}
-
-const fn stage(phase: LoadPhase) -> LoadStage {
-    match phase {
-        LoadPhase::Ready => LoadStage::Ready,
-        LoadPhase::Wait => LoadStage::Wait,
-        LoadPhase::Ramp => LoadStage::Ramp,
-        LoadPhase::Steady => LoadStage::Steady,
-        LoadPhase::Drain => LoadStage::Drain,
-        LoadPhase::Done => LoadStage::Done,
     }
 }
 

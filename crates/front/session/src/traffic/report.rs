@@ -15,7 +15,7 @@ use crate::{
     End,
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, summary, times_of},
+    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, times_of},
 };
 
 /// Flows that are listed one by one; of more, those with most trouble.
@@ -240,7 +240,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
         rates: rates(run, ended, index, &totals, measurement.as_ref()),
         latency_ns: measurement
             .as_ref()
-            .map(|m| summary(m.latency.summary()))
+            .map(|m| m.latency.summary())
             .unwrap_or_default(),
         totals,
         streams,
@@ -400,7 +400,7 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
                 rx_dropped_frames: Some(outcome.rx.dropped_frames),
                 ..Totals::default()
             });
-            latency = summary(receiver.measurement.latency.summary());
+            latency = receiver.measurement.latency.summary();
             if outcome.sender.is_none() {
                 busy = share(receiver.busy_turns, receiver.turns);
             }
@@ -698,7 +698,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         totals,
         rates,
         times: Times {
-            inter_departure: departures.map(|h| summary(h.summary())),
+            inter_departure: departures.map(|h| h.summary()),
             ..times
         },
         jobs: settled.into_iter().map(|s| s.job).collect(),
