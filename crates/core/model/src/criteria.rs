@@ -1,12 +1,30 @@
-//! What a run must meet: `loss<=0.1%`, `p99<=500us`.
+//! What a run must meet: `loss<=0.1%`, `p99<=500us`, `load.cps>=20k`, `probe.drops<=0`.
 
 use std::{fmt, str::FromStr};
 
-use crate::kinds::JobKind;
-use crate::units::{ParseUnitError, Rational, Span, string_serde};
+use crate::{
+    bench::LbMetric,
+    kinds::JobKind,
+    units::{ParseUnitError, Rational, Span, parse_count, string_serde},
+};
+
+/// Which value of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stat {
+    /// The mean.
+    Mean,
+    /// The median.
+    P50,
+    /// The 99th percentile.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+    /// The largest.
+    Max,
+}
 
 /// What is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Lost frames as a share of offered frames.
     Loss,
@@ -20,50 +38,175 @@ pub enum Metric {
     Failed,
     /// HTTP answers with a status of 400 or more as a share of all answers.
     Errors,
-    /// Mean latency.
-    Mean,
-    /// Median latency.
-    P50,
-    /// 99th percentile of latency.
-    P99,
-    /// 99.9th percentile of latency.
-    P999,
-    /// Largest latency.
-    Max,
+    /// Latency of frames; of loads the time from a request to its whole answer; of socket tests the time of
+    /// an operation.
+    Latency(Stat),
+    /// From SYN to SYN-ACK.
+    Connect(Stat),
+    /// From a request of HTTP, when it was due where a rate or an interval says when, to its whole answer.
+    Http(Stat),
+    /// Lost frames.
+    Lost,
+    /// Frames received per second; sent, where nothing is received.
+    Pps,
+    /// Bits received per second at layer 2 with FCS; sent, where nothing is received. Of socket tests the
+    /// throughput. Of a benchmark the limit.
+    Bps,
+    /// Connections established per second of the duration. Of a benchmark the limit.
+    Cps,
+    /// Responses per second of the duration.
+    Rps,
+    /// Transactions per second of a socket test.
+    Tps,
+    /// Connections open at the end of the duration.
+    Open,
+    /// By how much a counter of a probe rose, or the highest value of one that rises and falls.
+    Counter(String),
+    /// A limit that a benchmark finds.
+    Limit(LbMetric),
 }
 
-const METRICS: [(&str, Metric); 11] = [
+/// What a metric's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Share,
+    Time,
+    Number,
+}
+
+const SHARES: [(&str, Metric); 6] = [
     ("loss", Metric::Loss),
     ("unsent", Metric::Unsent),
     ("duplicates", Metric::Duplicates),
     ("reordered", Metric::Reordered),
     ("failed", Metric::Failed),
     ("errors", Metric::Errors),
-    ("mean", Metric::Mean),
-    ("p50", Metric::P50),
-    ("p99", Metric::P99),
-    ("p999", Metric::P999),
-    ("max", Metric::Max),
 ];
 
-/// The most that is allowed.
+const STATS: [(&str, Stat); 5] = [
+    ("mean", Stat::Mean),
+    ("p50", Stat::P50),
+    ("p99", Stat::P99),
+    ("p999", Stat::P999),
+    ("max", Stat::Max),
+];
+
+/// One of the times, by which of its values is meant.
+type Time = fn(Stat) -> Metric;
+
+/// Times other than the latency begin with these words.
+const TIMES: [(&str, Time); 3] = [
+    ("connect_", Metric::Connect),
+    ("http_", Metric::Http),
+    ("", Metric::Latency),
+];
+
+const NUMBERS: [(&str, Metric); 7] = [
+    ("lost", Metric::Lost),
+    ("pps", Metric::Pps),
+    ("bps", Metric::Bps),
+    ("cps", Metric::Cps),
+    ("rps", Metric::Rps),
+    ("tps", Metric::Tps),
+    ("open", Metric::Open),
+];
+
+/// The limits of a benchmark that have no name among the metrics of jobs.
+const LIMITS: [LbMetric; 4] = [
+    LbMetric::OnewayPps,
+    LbMetric::TwowayPps,
+    LbMetric::Cc,
+    LbMetric::Elephant,
+];
+
+impl Metric {
+    fn named(name: &str) -> Option<(Self, Unit)> {
+        let find = |list: &[(&str, Self)], unit| {
+            let found = list.iter().find(|(n, _)| *n == name);
+            found.map(|(_, metric)| (metric.clone(), unit))
+        };
+        let time = TIMES.iter().find_map(|(word, of)| {
+            let stat = name.strip_prefix(word)?;
+            let (_, stat) = STATS.iter().find(|(n, _)| *n == stat)?;
+            Some((of(*stat), Unit::Time))
+        });
+        let limit = LIMITS.iter().find(|limit| limit.name() == name);
+        find(&SHARES, Unit::Share)
+            .or(time)
+            .or_else(|| find(&NUMBERS, Unit::Number))
+            .or_else(|| limit.map(|l| (Self::Limit(*l), Unit::Number)))
+    }
+}
+
+/// The value that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A share between 0 and 1.
     Share(Rational),
     /// A time.
     Time(Span),
+    /// A count, or a rate per second.
+    Number(u64),
 }
 
-/// One condition: the metric must not be above the limit.
+impl Limit {
+    /// As a number: a share of 1, nanoseconds, a count.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn as_f64(&self) -> f64 {
+        match self {
+            Self::Share(share) => share.as_f64(),
+            Self::Time(time) => time.as_nanos() as f64,
+            Self::Number(number) => *number as f64,
+        }
+    }
+}
+
+/// On which side of the limit a metric must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Not above it.
+    AtMost,
+    /// Not below it.
+    AtLeast,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Criterion {
-    /// Whose metric it is, where jobs of several kinds have it.
+    /// The kind of jobs whose metric it is, where several have it.
     pub kind: Option<JobKind>,
+    /// The job alone that is judged, by its name. Else all of its kind together.
+    pub job: Option<String>,
     /// What is judged.
     pub metric: Metric,
-    /// The most that is allowed.
+    /// On which side of the limit it must be.
+    pub bound: Bound,
+    /// The limit.
     pub limit: Limit,
+}
+
+impl Criterion {
+    /// A criterion for all jobs that measure it.
+    #[must_use]
+    pub const fn at_most(metric: Metric, limit: Limit) -> Self {
+        Self {
+            kind: None,
+            job: None,
+            metric,
+            bound: Bound::AtMost,
+            limit,
+        }
+    }
+
+    /// Whether a value meets it.
+    #[must_use]
+    pub fn holds(&self, value: f64) -> bool {
+        match self.bound {
+            Bound::AtMost => value <= self.limit.as_f64(),
+            Bound::AtLeast => value >= self.limit.as_f64(),
+        }
+    }
 }
 
 /// A share: `1%`, `0.1%`, `0.001` or `0`.
@@ -86,42 +229,75 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
     }
 }
 
+/// What is allowed in place of a metric that there is not.
+fn metrics() -> String {
+    let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
+    let stats: Vec<&str> = STATS.iter().map(|(name, _)| *name).collect();
+    let limits: Vec<&str> = LIMITS.iter().map(|limit| limit.name()).collect();
+    format!(
+        "a criterion: its metric is one of {} (a share: 0.1%), {}, also with connect_ or http_ before it (a time: 500us), {}, probe.COUNTER, of benchmarks {} (a number: 20k); with KIND. or JOB. before it where several measure it",
+        of(&SHARES).join(", "),
+        stats.join(", "),
+        of(&NUMBERS).join(", "),
+        limits.join(", ")
+    )
+}
+
 impl FromStr for Criterion {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let error = || {
-            ParseUnitError::new(
-                text,
-                "a criterion METRIC<=LIMIT or KIND.METRIC<=LIMIT (traffic, devices, load, capture, socket), with loss, unsent, duplicates, reordered, failed, errors (a share: 0.1%) or mean, p50, p99, p999, max (a time: 500us)",
-            )
+        let error = |what: &str| ParseUnitError::new(text, format!("a criterion: {what}"));
+        let (name, bound, limit) = [("<=", Bound::AtMost), (">=", Bound::AtLeast)]
+            .into_iter()
+            .find_map(|(sign, bound)| text.split_once(sign).map(|(n, l)| (n.trim(), bound, l)))
+            .ok_or_else(|| error("METRIC<=LIMIT or METRIC>=LIMIT, such as loss<=0.1%"))?;
+        let number = |limit: &str| {
+            let number = parse_count(limit).map(Limit::Number);
+            number.map_err(|_| error("its limit is a whole number: 0, 20k, 1.5m"))
         };
-        let (name, limit) = text.split_once("<=").ok_or_else(error)?;
-        let (kind, name) = match name.trim().split_once('.') {
-            Some((kind, name)) => {
-                let mut kinds = JobKind::ALL.into_iter();
-                let kind = kinds.find(|k| k.name() == kind).ok_or_else(error)?;
-                (Some(kind), name)
-            }
-            None => (None, name.trim()),
+        let probe = format!("{}.", JobKind::Probe.name());
+        if let Some(counter) = name.strip_prefix(&probe) {
+            return Ok(Self {
+                kind: Some(JobKind::Probe),
+                job: None,
+                metric: Metric::Counter(counter.to_owned()),
+                bound,
+                limit: number(limit)?,
+            });
+        }
+        let (whose, name) = match name.rsplit_once('.') {
+            Some((whose, name)) => (Some(whose), name),
+            None => (None, name),
         };
-        let metric = METRICS
-            .iter()
-            .find(|(n, _)| *n == name)
-            .ok_or_else(error)?
-            .1;
-        let limit = match metric {
-            Metric::Loss
-            | Metric::Unsent
-            | Metric::Duplicates
-            | Metric::Reordered
-            | Metric::Failed
-            | Metric::Errors => Limit::Share(parse_share(limit).map_err(|_| error())?),
-            _ => Limit::Time(limit.parse().map_err(|_| error())?),
+        let kind_of = |word: &str| JobKind::ALL.into_iter().find(|kind| kind.name() == word);
+        let (kind, job) = match whose {
+            None => (None, None),
+            Some(whose) => match (kind_of(whose), whose.split_once('.')) {
+                (Some(kind), _) => (Some(kind), None),
+                (None, Some((first, rest))) if kind_of(first).is_some() => {
+                    (kind_of(first), Some(rest.to_owned()))
+                }
+                (None, _) => (None, Some(whose.to_owned())),
+            },
+        };
+        let (metric, unit) =
+            Metric::named(name).ok_or_else(|| ParseUnitError::new(text, metrics()))?;
+        let limit = match unit {
+            Unit::Share => parse_share(limit)
+                .map(Limit::Share)
+                .map_err(|_| error("its limit is a share: 0, 0.1%, 0.001"))?,
+            Unit::Time => limit
+                .parse()
+                .map(Limit::Time)
+                .map_err(|_| error("its limit is a time: 500us, 2ms"))?,
+            Unit::Number => number(limit)?,
         };
         Ok(Self {
             kind,
+            job,
             metric,
+            bound,
             limit,
         })
     }
@@ -129,12 +305,18 @@ impl FromStr for Criterion {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            METRICS
-                .iter()
-                .find(|(_, m)| m == self)
-                .map_or("?", |(n, _)| n),
-        )
+        let stat = |stat: &Stat| STATS.iter().find(|(_, s)| s == stat).map_or("", |s| s.0);
+        match self {
+            Self::Latency(s) => f.write_str(stat(s)),
+            Self::Connect(s) => write!(f, "connect_{}", stat(s)),
+            Self::Http(s) => write!(f, "http_{}", stat(s)),
+            Self::Counter(name) => f.write_str(name),
+            Self::Limit(limit) => f.write_str(limit.name()),
+            other => {
+                let mut all = SHARES.iter().chain(&NUMBERS);
+                f.write_str(all.find(|(_, m)| m == other).map_or("", |(name, _)| name))
+            }
+        }
     }
 }
 
@@ -143,13 +325,21 @@ impl fmt::Display for Criterion {
         if let Some(kind) = self.kind {
             write!(f, "{}.", kind.name())?;
         }
-        write!(f, "{}<=", self.metric)?;
+        if let Some(job) = &self.job {
+            write!(f, "{job}.")?;
+        }
+        let sign = match self.bound {
+            Bound::AtMost => "<=",
+            Bound::AtLeast => ">=",
+        };
+        write!(f, "{}{sign}", self.metric)?;
         match self.limit {
             Limit::Share(s) => match s.times(Rational::whole(100)) {
                 Some(percent) => write!(f, "{percent}%"),
                 None => write!(f, "{s}"),
             },
             Limit::Time(t) => t.fmt(f),
+            Limit::Number(n) => n.fmt(f),
         }
     }
 }
@@ -157,7 +347,7 @@ impl fmt::Display for Criterion {
 string_serde!(
     Criterion,
     "Criterion",
-    "a criterion METRIC<=LIMIT or KIND.METRIC<=LIMIT: loss, unsent, duplicates, reordered, failed, errors (a share) or mean, p50, p99, p999, max (a time)",
+    "a criterion METRIC<=LIMIT or METRIC>=LIMIT, with KIND. or JOB. before the metric where several measure it",
     "loss<=0.1%"
 );
 
@@ -174,6 +364,14 @@ mod tests {
             "errors<=1%",
             "max<=1ms",
             "load.p99<=1ms",
+            "web.http_p999<=20ms",
+            "load.web 1.cps>=20000",
+            "connect_mean<=1ms",
+            "open>=1000000",
+            "capture.lost<=0",
+            "probe.nft.drops<=0",
+            "bench.oneway-pps>=100000",
+            "loss>=100%",
         ] {
             assert_eq!(text.parse::<Criterion>().unwrap().to_string(), text);
         }
@@ -189,6 +387,10 @@ mod tests {
             "p99<=1%",
             "loss<=101%",
             "speed<=1",
+            "cps>=1.5",
+            "open>=1%",
+            "http_loss<=1ms",
+            "probe.drops<=1%",
         ] {
             assert!(text.parse::<Criterion>().is_err(), "{text}");
         }

@@ -1,11 +1,14 @@
 //! By what a run can be judged: a criterion that its kind does not measure would never hold.
 
 use crate::{
+    bench::LbMetric,
     criteria::{
         Criterion,
         Metric::{
-            self, Duplicates, Errors, Failed, Loss, Max, Mean, P50, P99, P999, Reordered, Unsent,
+            self, Bps, Connect, Counter, Cps, Duplicates, Errors, Failed, Http, Latency, Loss,
+            Lost, Open, Pps, Reordered, Rps, Tps, Unsent,
         },
+        Stat,
     },
     kinds::JobKind,
     load::LoadEnd,
@@ -14,53 +17,105 @@ use crate::{
     validate::Findings,
 };
 
-const TIMES: [Metric; 5] = [Mean, P50, P99, P999, Max];
-const NUMBERED: [Metric; 3] = [Loss, Duplicates, Reordered];
+const STATS: [Stat; 5] = [Stat::Mean, Stat::P50, Stat::P99, Stat::P999, Stat::Max];
+const NUMBERED: [Metric; 4] = [Loss, Lost, Duplicates, Reordered];
+
+fn times(of: fn(Stat) -> Metric) -> impl Iterator<Item = Metric> {
+    STATS.into_iter().map(of)
+}
+
+/// Metrics of numbered frames that come back, with their times.
+fn received() -> impl Iterator<Item = Metric> {
+    NUMBERED.into_iter().chain([Pps, Bps]).chain(times(Latency))
+}
 
 impl Plan {
     /// What jobs of a kind are called, and what they measure.
     fn measured_by(&self, kind: JobKind) -> (&'static str, Vec<Metric>) {
         match kind {
-            JobKind::Capture => ("a capture", vec![Loss]),
+            JobKind::Capture => ("a capture", vec![Loss, Lost]),
             JobKind::Load => {
                 let name = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
                     true => "a load",
                     false => "a server of loads",
                 };
                 // It depends on what is asked, and over which transport.
-                let mut measured = vec![Failed, Unsent, Errors, Loss, Duplicates];
-                measured.extend(TIMES);
-                measured.retain(|metric| crate::load::measures(&self.loads, *metric));
+                let mut measured = vec![
+                    Failed, Unsent, Errors, Loss, Lost, Duplicates, Pps, Bps, Cps, Rps, Open,
+                ];
+                measured.extend(times(Latency).chain(times(Connect)).chain(times(Http)));
+                measured.retain(|metric| crate::load::measures(&self.loads, metric));
                 (name, measured)
             }
             JobKind::Socket if self.socket_server.is_some() => ("a server", Vec::new()),
             JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
             JobKind::Devices => self.devices_measure(),
             JobKind::Traffic => self.traffic_measures(),
+            // Which counters there are is known once the probe has been read.
             JobKind::Probe => ("a probe", Vec::new()),
-            JobKind::Bench => ("a benchmark", Vec::new()),
+            JobKind::Bench => {
+                let tests = self.lb().map(|lb| lb.tests()).unwrap_or_default();
+                let limits = tests.iter().map(|test| match test.metric {
+                    LbMetric::Bps => Bps,
+                    LbMetric::Cps => Cps,
+                    other => Metric::Limit(other),
+                });
+                ("a benchmark of these tests", limits.collect())
+            }
         }
+    }
+
+    /// The kinds of jobs that a criterion may be about, each with the part of the plan that it is about.
+    fn meant_by(&self, criterion: &Criterion) -> Result<Vec<(JobKind, Self)>, String> {
+        if let Some(kind) = criterion.kind.filter(|kind| !self.has(*kind)) {
+            return Err(format!(
+                "{criterion}: there is no {} in this plan",
+                kind.name()
+            ));
+        }
+        let kinds = self
+            .kinds()
+            .filter(|kind| criterion.kind.is_none_or(|k| k == *kind));
+        let Some(job) = &criterion.job else {
+            return Ok(kinds.map(|kind| (kind, self.clone())).collect());
+        };
+        let meant: Vec<_> = kinds
+            .filter_map(|kind| Some((kind, self.one_job(kind, job)?)))
+            .collect();
+        if meant.is_empty() {
+            let names: Vec<String> = self
+                .kinds()
+                .flat_map(|k| self.job_names(k))
+                .map(|name| format!("{name:?}"))
+                .collect();
+            let there = match names.is_empty() {
+                true => "no job of this plan is judged by itself".to_owned(),
+                false => format!("those judged by themselves are {}", names.join(", ")),
+            };
+            return Err(format!(
+                "{criterion}: there is no job {job:?} in this plan; {there}"
+            ));
+        }
+        Ok(meant)
     }
 
     /// The kind of jobs that a criterion judges, or what is wrong with it.
     pub(crate) fn judges(&self, criterion: &Criterion) -> Result<JobKind, String> {
-        let kinds: Vec<JobKind> = match criterion.kind {
-            Some(kind) if !self.has(kind) => {
-                return Err(format!(
-                    "{criterion}: there is no {} in this plan",
-                    kind.name()
-                ));
-            }
-            Some(kind) => vec![kind],
-            None => self.kinds().collect(),
+        let meant = self.meant_by(criterion)?;
+        let measures = |(kind, plan): &&(JobKind, Self)| match &criterion.metric {
+            Counter(_) => *kind == JobKind::Probe,
+            metric => plan.measured_by(*kind).1.contains(metric),
         };
-        let measure = |kind: &&JobKind| self.measured_by(**kind).1.contains(&criterion.metric);
-        let who: Vec<&JobKind> = kinds.iter().filter(measure).collect();
-        match (&who[..], &kinds[..]) {
-            ([one], _) => Ok(**one),
-            ([], _) => Err(self.unmeasured(criterion, &kinds)),
-            (several, _) => {
-                let names = several.iter().map(|k| format!("{}.{criterion}", k.name()));
+        let who: Vec<JobKind> = meant
+            .iter()
+            .filter(measures)
+            .map(|(kind, _)| *kind)
+            .collect();
+        match who[..] {
+            [one] => Ok(one),
+            [] => Err(unmeasured(criterion, &meant)),
+            _ => {
+                let names = who.iter().map(|k| format!("{}.{criterion}", k.name()));
                 let names: Vec<String> = names.collect();
                 Err(format!(
                     "{criterion}: measured by jobs of several kinds; say which: {}",
@@ -68,19 +123,6 @@ impl Plan {
                 ))
             }
         }
-    }
-
-    fn unmeasured(&self, criterion: &Criterion, kinds: &[JobKind]) -> String {
-        let all = kinds.iter().map(|kind| {
-            let (who, measured) = self.measured_by(*kind);
-            let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
-            let what = match names.is_empty() {
-                true => "it measures nothing that can be judged".to_owned(),
-                false => format!("it measures {}", names.join(", ")),
-            };
-            format!("not measured by {who}; {what}")
-        });
-        format!("{criterion}: {}", all.collect::<Vec<_>>().join("; "))
     }
 
     pub(crate) fn check_criteria(&self, found: &mut Findings) {
@@ -91,6 +133,44 @@ impl Plan {
         }
     }
 
+    /// The names of the jobs of a kind that can be judged by themselves; those without one have a number.
+    #[must_use]
+    pub fn job_names(&self, kind: JobKind) -> Vec<String> {
+        let named = |names: Vec<(&str, &str)>| {
+            let names = names.into_iter().enumerate();
+            let name = |(number, (name, word)): (usize, (&str, &str))| match name {
+                "" => format!("{word} {}", number + 1),
+                name => name.to_owned(),
+            };
+            names.map(name).collect()
+        };
+        let traffic = self.traffic.iter().map(|j| (j.name.as_str(), "job"));
+        let sockets = self.sockets.iter().map(|j| (j.name.as_str(), "test"));
+        let loads = self.loads.iter().map(|j| (j.name.as_str(), j.end.name()));
+        match kind {
+            JobKind::Traffic => named(traffic.collect()),
+            JobKind::Load => named(loads.collect()),
+            JobKind::Socket => named(sockets.collect()),
+            JobKind::Devices | JobKind::Capture | JobKind::Probe | JobKind::Bench => Vec::new(),
+        }
+    }
+
+    /// The plan with those jobs of a kind alone that have a name; none where there are none.
+    fn one_job(&self, kind: JobKind, name: &str) -> Option<Self> {
+        let names = self.job_names(kind);
+        if !names.iter().any(|n| n == name) {
+            return None;
+        }
+        let mut plan = self.clone();
+        let mut keep = names.iter().map(|n| n == name);
+        match kind {
+            JobKind::Traffic => plan.traffic.retain(|_| keep.next() == Some(true)),
+            JobKind::Load => plan.loads.retain(|_| keep.next() == Some(true)),
+            _ => plan.sockets.retain(|_| keep.next() == Some(true)),
+        }
+        Some(plan)
+    }
+
     fn sockets_measure(&self) -> Vec<Metric> {
         let mut list = Vec::new();
         let datagrams =
@@ -98,22 +178,26 @@ impl Plan {
         if self.sockets.iter().any(datagrams) {
             list.extend(NUMBERED);
         }
-        // Times of different tests have no common distribution.
-        if let [job] = self.sockets.as_slice()
-            && (job.latency || job.test.counts_transactions())
-        {
-            list.extend(TIMES);
+        // Times and rates of different tests have no common distribution.
+        if let [job] = self.sockets.as_slice() {
+            list.push(match job.test.counts_transactions() {
+                true => Tps,
+                false => Bps,
+            });
+            if job.latency || job.test.counts_transactions() {
+                list.extend(times(Latency));
+            }
         }
         list
     }
 
     fn devices_measure(&self) -> (&'static str, Vec<Metric>) {
         match (self.devices.is_empty(), self.watches.is_empty()) {
-            (false, true) => ("a run that only sends", vec![Unsent]),
-            (true, _) => ("a run that only receives", [&NUMBERED[..], &TIMES].concat()),
+            (false, true) => ("a run that only sends", vec![Unsent, Pps, Bps]),
+            (true, _) => ("a run that only receives", received().collect()),
             (false, false) => (
                 "a run of devices",
-                [&[Unsent][..], &NUMBERED, &TIMES].concat(),
+                [Unsent].into_iter().chain(received()).collect(),
             ),
         }
     }
@@ -124,12 +208,28 @@ impl Plan {
         let tagged = |s: &Stream| s.replay.is_none() && s.tag != TagKind::None;
         let mut streams = self.traffic.iter().flat_map(|j| &j.streams);
         match (sends, receives) {
-            (true, false) => ("a run that only sends", vec![Unsent]),
-            (false, _) => ("a run that only receives", [&NUMBERED[..], &TIMES].concat()),
-            (true, true) if !streams.any(tagged) => ("a trial without tags", vec![Unsent, Loss]),
-            (true, true) => ("a trial", [&[Unsent][..], &NUMBERED, &TIMES].concat()),
+            (true, false) => ("a run that only sends", vec![Unsent, Pps, Bps]),
+            (false, _) => ("a run that only receives", received().collect()),
+            (true, true) if !streams.any(tagged) => {
+                ("a trial without tags", vec![Unsent, Loss, Lost, Pps, Bps])
+            }
+            (true, true) => ("a trial", [Unsent].into_iter().chain(received()).collect()),
         }
     }
+}
+
+fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
+    let all = meant.iter().map(|(kind, plan)| {
+        let (who, measured) = plan.measured_by(*kind);
+        let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
+        let what = match names.is_empty() {
+            true if *kind == JobKind::Probe => "it measures probe.COUNTER".to_owned(),
+            true => "it measures nothing that can be judged".to_owned(),
+            false => format!("it measures {}", names.join(", ")),
+        };
+        format!("not measured by {who}; {what}")
+    });
+    format!("{criterion}: {}", all.collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

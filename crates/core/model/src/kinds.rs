@@ -219,6 +219,17 @@ mod tests {
         ] {
             assert_eq!(judged(one), "");
         }
+        for one in [
+            "client 1.p99<=1ms",
+            "load.client 1.cps>=1",
+            "connect_p99<=1ms",
+        ] {
+            assert_eq!(judged(one), "");
+        }
+        assert!(judged("server 2.http_p99<=1ms").contains("not measured by a server"));
+        assert!(judged("web.loss<=0").contains("\"client 1\", \"server 2\""));
+        assert!(judged("probe.drops<=0").contains("no probe"));
+        assert!(judged("cc>=1").contains("not measured by a trial"));
         assert!(judged("capture.p99<=1ms").contains("not measured by a capture"));
         assert!(judged("socket.loss<=0").contains("no socket"));
         let mut plan = mix(TagKind::Wirebench);

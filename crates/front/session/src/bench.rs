@@ -20,16 +20,19 @@ use wb_bench::{
 };
 use wb_host::clock::monotonic_ns;
 use wb_model::{
-    JobKind, Phase, Plan, Snapshot, Verdict,
-    bench::{BenchLive, LbLimit, LbPlan, LbResult},
+    Criterion, JobKind, Phase, Plan, Snapshot, Verdict,
+    bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult},
+    criteria::{Bound, Metric},
+    report::CriterionReport,
 };
 
 use crate::{
-    End, Environment, Extras, StartError, View,
+    End, Environment, Extras, StartError, View, criteria,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
     prepare,
     probes::Watched,
+    verdict::{self, Circumstances},
     workers::Workers,
 };
 
@@ -365,8 +368,23 @@ impl Engine for Benchmark {
             }
             None => (Vec::new(), Vec::new()),
         };
+        let criteria = judge(&self.base.criteria, &results);
+        let (own, reason) = own_verdict(&self.plan, &results, &ended.end);
+        let judged = match (
+            &ended.end,
+            criteria.iter().find(|(_, excuse)| excuse.is_some()),
+        ) {
+            // Criteria ask for so much and no more.
+            (End::Completed, Some((_, Some(excuse)))) => (Verdict::Invalid, excuse.clone()),
+            (End::Completed, None) if !criteria.is_empty() => {
+                let reports: Vec<_> = criteria.iter().map(|(report, _)| report.clone()).collect();
+                verdict::verdict(&ended.end, &reports, Circumstances::default())
+            }
+            _ => (own, reason),
+        };
         Settled {
-            judged: Some(verdict(&self.plan, &results, &ended.end)),
+            judged: Some(judged),
+            criteria: criteria.into_iter().map(|(report, _)| report).collect(),
             limited_by: limited_by(&results),
             probes: self.probes.iter().map(Watched::report).collect(),
             results,
@@ -374,6 +392,42 @@ impl Engine for Benchmark {
             ..Settled::default()
         }
     }
+}
+
+/// How each criterion came out, and why one that did not hold says nothing of the device. Of several frame
+/// sizes the worst result decides.
+fn judge(criteria: &[Criterion], results: &[LbResult]) -> Vec<(CriterionReport, Option<String>)> {
+    let judge = |criterion: &Criterion| {
+        let is_meant = |result: &&LbResult| match (&criterion.metric, result.metric) {
+            (Metric::Cps, LbMetric::Cps) | (Metric::Bps, LbMetric::Bps) => true,
+            (Metric::Limit(metric), of) => *metric == of,
+            _ => false,
+        };
+        let meant: Vec<&LbResult> = results.iter().filter(is_meant).collect();
+        let limits: Option<Vec<f64>> = meant.iter().map(|result| result.limit).collect();
+        let worst = limits.and_then(|limits| {
+            limits.into_iter().reduce(|a, b| match criterion.bound {
+                Bound::AtLeast => a.min(b),
+                Bound::AtMost => a.max(b),
+            })
+        });
+        let report = criteria::report(criterion, worst);
+        let not_met = |r: &&&LbResult| !r.limit.is_some_and(|limit| criterion.holds(limit));
+        let short = meant.iter().filter(not_met);
+        let mut of_others = short.filter(|r| r.late.is_some() || r.limited_by != LbLimit::Device);
+        let excuse = match (report.held, criterion.bound, of_others.next()) {
+            (false, Bound::AtLeast, Some(result)) => Some(match &result.late {
+                Some(why) => format!("{criterion}: {why}"),
+                None => format!(
+                    "{criterion}: the device was not the limit: {}",
+                    limited_by(std::slice::from_ref(result))
+                ),
+            }),
+            _ => None,
+        };
+        (report, excuse)
+    };
+    criteria.iter().map(judge).collect()
 }
 
 /// Who was the limit of what.
@@ -393,7 +447,7 @@ fn limited_by(results: &[LbResult]) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-fn verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {
+fn own_verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {
     let without: Vec<&str> = results
         .iter()
         .filter(|r| r.limit.is_none())

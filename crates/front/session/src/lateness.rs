@@ -13,17 +13,16 @@ use std::{
 
 use wb_host::clock::monotonic_ns;
 use wb_model::{
-    Charge, Criterion, Lateness, LatenessReport, Totals, Turns,
-    criteria::{Limit, Metric},
+    Charge, Lateness, LatenessReport, Totals, Turns,
+    criteria::{Bound, Metric},
     judge_lateness,
-    report::CriterionReport,
 };
+
+use crate::criteria::Judged;
 
 /// What a run is judged by.
 pub(crate) struct Trial<'a> {
-    pub(crate) criteria: &'a [Criterion],
-    /// How each came out, in the same order.
-    pub(crate) reports: &'a [CriterionReport],
+    pub(crate) judged: &'a [Judged],
     pub(crate) totals: &'a Totals,
     /// Frames, connections or requests asked for, where that is known.
     pub(crate) intended: Option<u64>,
@@ -42,12 +41,15 @@ impl Trial<'_> {
             offered: self.offered,
         });
         let unoffered = || load.as_ref().and_then(|c| judge_lateness(lateness, c));
-        if self.criteria.is_empty() {
+        if self.judged.is_empty() {
             if self.offered == 0 {
                 return unoffered();
             }
             let lost = self.totals.lost_frames.unwrap_or(0);
-            let failed = self.failed(self.totals.connections.map_or(0, |c| c.failed_connections));
+            let failed = failed(
+                self.totals,
+                self.totals.connections.map_or(0, |c| c.failed_connections),
+            );
             let frames = Charge::Frames {
                 bad: lost,
                 borne: 0.0,
@@ -59,49 +61,43 @@ impl Trial<'_> {
             return judge_lateness(lateness, &frames)
                 .or_else(|| judge_lateness(lateness, &connections));
         }
-        let mut failed = self
-            .criteria
-            .iter()
-            .zip(self.reports)
-            .filter(|(_, report)| !report.held)
-            .peekable();
+        let mut failed = self.judged.iter().filter(|j| !j.report.held).peekable();
         if failed.peek().is_none() {
             return unoffered();
         }
         let mut reason = None;
-        for (criterion, report) in failed {
-            let why = match self.charge(criterion, report) {
+        for judged in failed {
+            let why = match self.charge(judged) {
                 Some(charge) => judge_lateness(lateness, &charge),
                 None => None,
             };
-            reason =
-                Some(why.or_else(|| self.is_about_the_load(criterion, report).then(unoffered)?)?);
+            reason = Some(why.or_else(|| self.is_about_the_load(judged).then(unoffered)?)?);
         }
         reason
     }
 
-    /// What has to be excused where connections failed. A flow of UDP fails for requests that were lost:
-    /// who is to blame for the one is for the other.
-    fn failed(&self, connections: u64) -> u64 {
-        let lost = self.totals.connections.map_or(0, |c| c.lost_requests);
-        match connections {
-            0 => 0,
-            _ => connections.max(lost),
-        }
-    }
-
     /// Whether a criterion failed only because too little was sent to measure anything.
-    fn is_about_the_load(&self, criterion: &Criterion, report: &CriterionReport) -> bool {
-        criterion.metric == Metric::Unsent || report.measured.is_none() || self.offered == 0
+    fn is_about_the_load(&self, judged: &Judged) -> bool {
+        let asked_for = match judged.criterion.metric {
+            Metric::Unsent => true,
+            Metric::Pps | Metric::Bps | Metric::Cps | Metric::Rps | Metric::Tps | Metric::Open => {
+                judged.criterion.bound == Bound::AtLeast
+            }
+            _ => false,
+        };
+        asked_for || judged.report.measured.is_none() || self.offered == 0
     }
 
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
-    fn charge(&self, criterion: &Criterion, report: &CriterionReport) -> Option<Charge> {
-        let measured = report.measured?;
-        let limit = match criterion.limit {
-            Limit::Share(share) => share.as_f64(),
-            Limit::Time(time) => time.as_nanos() as f64,
-        };
+    fn charge(&self, judged: &Judged) -> Option<Charge> {
+        let Judged {
+            criterion, totals, ..
+        } = judged;
+        let measured = judged.report.measured?;
+        let limit = criterion.limit.as_f64();
+        if criterion.bound == Bound::AtLeast {
+            return None;
+        }
         let count = |whole: u64| {
             (
                 (measured * whole as f64).round() as u64,
@@ -110,17 +106,21 @@ impl Trial<'_> {
         };
         match criterion.metric {
             Metric::Loss => {
-                let (bad, borne) = count(self.totals.offered_frames?);
+                let (bad, borne) = count(totals.offered_frames?);
                 Some(Charge::Frames { bad, borne })
             }
+            Metric::Lost => Some(Charge::Frames {
+                bad: measured as u64,
+                borne: limit,
+            }),
             Metric::Failed => {
-                let c = self.totals.connections?;
+                let c = totals.connections?;
                 let (bad, borne) = (
                     c.failed_connections + c.open_connections,
                     limit * c.attempted_connections as f64,
                 );
                 if bad as f64 > borne {
-                    let bad = self.failed(bad);
+                    let bad = failed(totals, bad);
                     return Some(Charge::Connections { bad, borne });
                 }
                 // Only too many requests are without an answer.
@@ -128,15 +128,23 @@ impl Trial<'_> {
                 let borne = limit / measured * bad as f64;
                 Some(Charge::Connections { bad, borne })
             }
+            Metric::Latency(_) | Metric::Connect(_) | Metric::Http(_) => Some(Charge::Time {
+                measured_ns: measured,
+                limit_ns: limit,
+            }),
             // Nobody gets a frame twice, in another order, or with an error for our being late.
-            Metric::Unsent | Metric::Duplicates | Metric::Reordered | Metric::Errors => None,
-            Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => {
-                Some(Charge::Time {
-                    measured_ns: measured,
-                    limit_ns: limit,
-                })
-            }
+            _ => None,
         }
+    }
+}
+
+/// What has to be excused where connections failed. A flow of UDP fails for requests that were lost: who is
+/// to blame for the one is for the other.
+fn failed(totals: &Totals, connections: u64) -> u64 {
+    let lost = totals.connections.map_or(0, |c| c.lost_requests);
+    match connections {
+        0 => 0,
+        _ => connections.max(lost),
     }
 }
 
@@ -198,7 +206,10 @@ impl Watchman {
 mod tests {
     use wb_model::Verdict;
 
+    use wb_model::{Plan, Summary};
+
     use super::*;
+    use crate::criteria::{Figures, judge, reports};
     use crate::{
         End,
         verdict::{self, Circumstances},
@@ -215,28 +226,25 @@ mod tests {
     }
 
     fn verdict(criteria: &[&str], lost: u64, p99: f64, lateness: Lateness) -> Verdict {
-        let criteria: Vec<Criterion> = criteria.iter().map(|c| c.parse().unwrap()).collect();
         let totals = Totals {
             offered_frames: Some(1_000),
             lost_frames: Some(lost),
             ..Totals::default()
         };
-        let report = |c: &Criterion| {
-            let (measured, limit) = match (c.metric, c.limit) {
-                (Metric::Loss, Limit::Share(limit)) => (lost as f64 / 1e3, limit.as_f64()),
-                (_, Limit::Time(limit)) => (p99, limit.as_nanos() as f64),
-                _ => (0.0, 0.0),
-            };
-            CriterionReport {
-                criterion: c.to_string(),
-                measured: Some(measured),
-                held: measured <= limit,
-            }
+        let plan = Plan {
+            criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
+            ..Plan::default()
         };
-        let reports: Vec<_> = criteria.iter().map(report).collect();
+        let judged = judge(&plan, |_| Figures {
+            totals,
+            latency: Summary {
+                p99: Some(p99 as i64),
+                ..Summary::default()
+            },
+            ..Figures::default()
+        });
         let trial = Trial {
-            criteria: &criteria,
-            reports: &reports,
+            judged: &judged,
             totals: &totals,
             intended: Some(1_000 + lateness.missed_departures),
             offered: 1_000,
@@ -246,6 +254,7 @@ mod tests {
             invalid: report.may_have_caused,
             ..Circumstances::default()
         };
+        let reports = reports(judged);
         let (verdict, reason) = verdict::verdict(&End::Completed, &reports, circumstances);
         assert_eq!(
             verdict == Verdict::Invalid,
@@ -298,8 +307,7 @@ mod tests {
                 ..Totals::default()
             };
             let trial = Trial {
-                criteria: &[],
-                reports: &[],
+                judged: &[],
                 totals: &totals,
                 intended: Some(1_001),
                 offered: 1_001,

@@ -11,6 +11,7 @@ mod bench;
 pub mod capture;
 mod clock;
 mod commands;
+mod criteria;
 pub mod devices;
 mod engine;
 mod error;

@@ -38,7 +38,7 @@ use crate::{
 };
 
 mod control;
-mod criteria;
+
 mod report;
 pub(crate) mod run;
 mod steering;
@@ -56,10 +56,9 @@ struct JobSlot {
 
 /// Gives the jobs that have none a name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
-    for (number, job) in plan.loads.iter_mut().enumerate() {
-        if job.name.is_empty() {
-            job.name = format!("{} {}", end_name(job.end), number + 1);
-        }
+    let names = plan.job_names(JobKind::Load);
+    for (job, name) in plan.loads.iter_mut().zip(names) {
+        job.name = name;
     }
 }
 
@@ -121,13 +120,6 @@ pub(crate) fn resolve_jobs(
     }
     let part = plan.part(JobKind::Load);
     Loads::new(part, ports, jobs, environment.control.as_deref())
-}
-
-const fn end_name(end: LoadEnd) -> &'static str {
-    match end {
-        LoadEnd::Client => "client",
-        LoadEnd::Server => "server",
-    }
 }
 
 /// The interface of a port, and that it may be used for a load.

@@ -14,10 +14,12 @@ use wb_host::probe::{Probe, Sample as Reading};
 use wb_model::{
     JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
+    criteria::Metric,
 };
 
 use crate::{
     StartError,
+    criteria::{self, Figures},
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
     workers::Workers,
@@ -34,6 +36,7 @@ pub(crate) struct Watched {
 
 #[derive(Default)]
 struct Record {
+    last_failed: bool,
     report: ProbeReport,
     gauges: BTreeMap<String, u64>,
 }
@@ -77,6 +80,22 @@ impl Watched {
         record.report.clone()
     }
 
+    /// By how much each counter rose, and the highest of each value that rises and falls; nothing where the last
+    /// reading failed, as nobody knows what has happened since.
+    fn figures(&self) -> BTreeMap<String, u64> {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        if record.last_failed {
+            return BTreeMap::new();
+        }
+        let report = &record.report;
+        let risen = report.after.iter().map(|(name, after)| {
+            let before = report.before.get(name).copied().unwrap_or(0);
+            (name.clone(), after.saturating_sub(before))
+        });
+        let highest = report.highest.iter().map(|(name, n)| (name.clone(), *n));
+        risen.chain(highest).collect()
+    }
+
     fn live(&self) -> ProbeLive {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let report = &record.report;
@@ -97,6 +116,7 @@ impl Record {
     fn note(&mut self, read: Result<&Reading, String>) {
         let report = &mut self.report;
         report.readings += 1;
+        self.last_failed = read.is_err();
         match read {
             Ok(reading) => {
                 if report.before.is_empty() {
@@ -119,6 +139,7 @@ impl Record {
 
 /// All probes of a run.
 pub(crate) struct Probes {
+    plan: Plan,
     every: Duration,
     watched: Arc<Vec<Watched>>,
     worker: Workers<()>,
@@ -138,8 +159,11 @@ impl Probes {
         for probe in &watched {
             probe.read();
         }
+        let plan = plan.part(JobKind::Probe);
+        check_counters(&plan, &watched)?;
         Ok(Self {
             every: Duration::from_nanos(plan.interval.as_nanos()),
+            plan,
             watched: Arc::new(watched),
             worker: Workers::new(&Arc::new(AtomicBool::new(false))),
             stop: Arc::new(AtomicBool::new(false)),
@@ -147,6 +171,49 @@ impl Probes {
             start_ns: 0,
         })
     }
+}
+
+/// Criteria are about counters that there are.
+fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
+    let known: BTreeMap<String, u64> = watched.iter().flat_map(Watched::figures).collect();
+    for criterion in &plan.criteria {
+        let Metric::Counter(name) = &criterion.metric else {
+            continue;
+        };
+        if known.contains_key(name) {
+            continue;
+        }
+        let failures: Vec<String> = watched
+            .iter()
+            .filter_map(|probe| probe.report().last_failure)
+            .collect();
+        let there = match (known.is_empty(), failures.is_empty()) {
+            (_, false) => format!("it could not be read: {}", failures.join("; ")),
+            (true, _) => "no probe shows a counter".to_owned(),
+            _ => {
+                let mut names: Vec<&str> = known.keys().map(String::as_str).collect();
+                names.sort_by_key(|other| std::cmp::Reverse(shared(other, name)));
+                names.truncate(8);
+                format!(
+                    "there are {} in all, such as {}",
+                    known.len(),
+                    names.join(", ")
+                )
+            }
+        };
+        return Err(StartError::stream(
+            "criteria".to_owned(),
+            format!("{criterion}: no probe has a counter {name:?}; {there}"),
+        ));
+    }
+    Ok(())
+}
+
+/// How many letters two names have in common at their beginnings and ends.
+fn shared(one: &str, other: &str) -> usize {
+    let begin = one.bytes().zip(other.bytes());
+    let end = one.bytes().rev().zip(other.bytes().rev());
+    begin.take_while(|(a, b)| a == b).count() + end.take_while(|(a, b)| a == b).count()
 }
 
 /// Reads all at an interval until it is to stop, and then once more.
@@ -227,8 +294,13 @@ impl Engine for Probes {
                 p.name, p.failures, p.readings
             )
         });
+        let judged = criteria::judge(&self.plan, |_| Figures {
+            counters: self.watched.iter().flat_map(Watched::figures).collect(),
+            ..Figures::default()
+        });
         Settled {
             warnings: warnings.collect(),
+            criteria: criteria::reports(judged),
             probes,
             ..Settled::default()
         }

@@ -1,11 +1,7 @@
 //! What the accounts of several engines have in common.
 
 use wb_measure::Measurement;
-use wb_model::{
-    Summary, Totals,
-    criteria::{Criterion, Limit, Metric},
-    report::CriterionReport,
-};
+use wb_model::{Summary, Totals};
 
 use crate::engine::Times;
 
@@ -29,47 +25,6 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
         0.0
     } else {
         part as f64 / whole as f64
-    }
-}
-
-pub(crate) fn judge(criterion: &Criterion, totals: &Totals, latency: &Summary) -> CriterionReport {
-    // A share of nothing is no measurement.
-    let ratio = |part: Option<u64>, whole: Option<u64>| match (part, whole) {
-        (Some(part), Some(whole)) if whole > 0 => Some(share(part, whole)),
-        _ => None,
-    };
-    // Where only one end is ours, what must have been sent follows from what came and the gaps.
-    let offered = totals.offered_frames.or_else(|| {
-        let originals = totals.received_frames? - totals.duplicate_frames?;
-        Some(originals + totals.lost_frames?)
-    });
-    #[allow(clippy::cast_precision_loss)]
-    let time = |v: Option<i64>| v.map(|v| v as f64);
-    let measured = match criterion.metric {
-        Metric::Loss => ratio(totals.lost_frames, offered),
-        Metric::Unsent => ratio(totals.unsent_frames, totals.intended_frames),
-        Metric::Duplicates => ratio(totals.duplicate_frames, offered),
-        Metric::Reordered => ratio(totals.reordered_frames, offered),
-        Metric::Failed => totals
-            .connections
-            .and_then(|c| ratio(Some(c.failed_connections), Some(c.attempted_connections))),
-        // Only loads have them; they judge by themselves.
-        Metric::Errors => None,
-        Metric::Mean => latency.mean,
-        Metric::P50 => time(latency.p50),
-        Metric::P99 => time(latency.p99),
-        Metric::P999 => time(latency.p999),
-        Metric::Max => time(latency.max),
-    };
-    #[allow(clippy::cast_precision_loss)]
-    let limit = match criterion.limit {
-        Limit::Share(s) => s.as_f64(),
-        Limit::Time(t) => t.as_nanos() as f64,
-    };
-    CriterionReport {
-        criterion: criterion.to_string(),
-        measured,
-        held: measured.is_some_and(|m| m <= limit),
     }
 }
 

@@ -75,10 +75,9 @@ pub(crate) struct Sockets {
 
 /// Gives the tests that have none a name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
-    for (number, job) in plan.sockets.iter_mut().enumerate() {
-        if job.name.is_empty() {
-            job.name = format!("test {}", number + 1);
-        }
+    let names = plan.job_names(JobKind::Socket);
+    for (job, name) in plan.sockets.iter_mut().zip(names) {
+        job.name = name;
     }
 }
 

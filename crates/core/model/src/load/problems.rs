@@ -13,7 +13,7 @@ use crate::{
 const LONGEST_DATAGRAM: u32 = 65_507;
 
 /// Whether loads measure what a criterion judges.
-pub(crate) fn measures(jobs: &[LoadJob], metric: Metric) -> bool {
+pub(crate) fn measures(jobs: &[LoadJob], metric: &Metric) -> bool {
     let asks = |job: &&LoadJob| job.is_client() && !job.flood;
     let is_http = |job: &LoadJob| !job.is_udp() && job.reading == LoadReading::Http;
     let mut asking = jobs.iter().filter(asks);
@@ -25,13 +25,16 @@ pub(crate) fn measures(jobs: &[LoadJob], metric: Metric) -> bool {
             None => jobs.iter().any(|job| !job.is_udp()),
         },
         Metric::Unsent => clients.next().is_some(),
-        Metric::Reordered => false,
         // Of TCP connections, `failed` tells it.
-        Metric::Loss | Metric::Duplicates => asking.any(LoadJob::is_udp),
-        Metric::Errors => asking.any(is_http),
-        Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => {
-            asking.next().is_some()
+        Metric::Loss | Metric::Lost | Metric::Duplicates => asking.any(LoadJob::is_udp),
+        Metric::Errors | Metric::Http(_) => asking.any(is_http),
+        Metric::Connect(_) => clients.any(|job| !job.is_udp()),
+        Metric::Latency(_) => asking.next().is_some(),
+        Metric::Cps | Metric::Rps | Metric::Open => {
+            clients.peek().is_none() || asking.next().is_some()
         }
+        Metric::Pps | Metric::Bps => true,
+        _ => false,
     }
 }
 
@@ -350,7 +353,7 @@ mod tests {
             ]
             .iter()
             .map(|text| text.parse::<crate::criteria::Criterion>().unwrap().metric)
-            .filter(|metric| !measures(jobs, *metric))
+            .filter(|metric| !measures(jobs, metric))
             .map(|metric| metric.to_string())
             .collect()
         };

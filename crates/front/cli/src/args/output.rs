@@ -31,8 +31,10 @@ pub(crate) struct OutputArgs {
     /// Fail (exit code 1) when more than this share is lost: 0, 0.1%, 0.001.
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_loss: Option<String>,
-    /// Fail (exit code 1) when one of these does not hold: loss<=0.1%, p99<=500us, max<=1ms,
-    /// also unsent, duplicates, reordered, failed (connections), mean, p50, p999.
+    /// Fail (exit code 1) when one of these does not hold: loss<=0.1%, p99<=500us, cps>=20k, with <= or >=.
+    /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99,
+    /// p999, max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open,
+    /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; of one job: web.p99<=5ms.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
     /// Where all random choices come from.
@@ -56,13 +58,11 @@ impl OutputArgs {
         if let Some(share) = &self.max_loss {
             let limit =
                 criteria::parse_share(share).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
-            plan.criteria.push(Criterion {
-                kind: None,
-                metric: criteria::Metric::Loss,
-                limit: criteria::Limit::Share(limit),
-            });
+            let limit = criteria::Limit::Share(limit);
+            plan.criteria
+                .push(Criterion::at_most(criteria::Metric::Loss, limit));
         }
-        plan.criteria.extend(self.criteria.iter().copied());
+        plan.criteria.extend(self.criteria.iter().cloned());
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ use wb_tcpdump::{closing, print::LinkType};
 use self::lines::{Beside, Lines, Printing};
 use crate::{
     args::{PrintArgs, Refused, Row, Table},
-    run::{Fault, deliver_document, print},
+    run::{Fault, deliver, deliver_document, print},
     say::{say, say_as_is, say_in_passing},
 };
 
@@ -111,6 +111,15 @@ pub(crate) struct CaptureArgs {
     /// Print the report as one JSON document on standard output.
     #[arg(long)]
     json: bool,
+    /// Print each snapshot as a line of JSON on standard output while it runs.
+    #[arg(long)]
+    live_json: bool,
+    /// Print totals and rates as CSV.
+    #[arg(long)]
+    csv: bool,
+    /// Fail (exit code 1) when one of these does not hold: lost<=10, loss<=0.1%. Without one nothing may be lost.
+    #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
+    criteria: Vec<Criterion>,
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long)]
     print_plan: bool,
@@ -173,7 +182,8 @@ impl CaptureArgs {
 
     /// Whether frames are printed.
     fn prints(&self) -> bool {
-        self.print || !(self.output.write.is_some() || self.count || self.json)
+        let document = self.json || self.csv || self.live_json;
+        self.print || !(self.output.write.is_some() || self.count || document)
     }
 
     /// What goes to standard output beside frames.
@@ -183,6 +193,8 @@ impl CaptureArgs {
         let users = [
             (to_stdout, "-w -"),
             (self.json, "--json"),
+            (self.csv, "--csv"),
+            (self.live_json, "--live-json"),
             (self.print, "--print"),
         ];
         let mut users = users.iter().filter(|(uses, _)| *uses);
@@ -234,15 +246,11 @@ impl CaptureArgs {
         }
         let shown_only = self.prints() && self.output.write.is_none();
         let ports = self.port.ports(locators, shown_only)?;
-        let mut criteria = Vec::new();
+        let mut criteria = self.criteria.clone();
         if let Some(text) = &self.max_loss {
             let share =
                 criteria::parse_share(text).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
-            criteria.push(Criterion {
-                kind: None,
-                metric: Metric::Loss,
-                limit: Limit::Share(share),
-            });
+            criteria.push(Criterion::at_most(Metric::Loss, Limit::Share(share)));
         }
         let mut job = CaptureJob {
             ports: ports.iter().map(|p| p.name.clone()).collect(),
@@ -313,6 +321,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
             verbose: args.verbose > 0 && lines.is_none(),
             quiet: args.quiet || lines.is_some(),
             json: args.json,
+            csv: args.csv,
+            live_json: args.live_json,
             stats_file: args.stats_file.clone(),
             lines,
         },
@@ -324,6 +334,8 @@ pub(crate) struct Shown {
     pub(crate) verbose: bool,
     pub(crate) quiet: bool,
     pub(crate) json: bool,
+    pub(crate) csv: bool,
+    pub(crate) live_json: bool,
     pub(crate) stats_file: Option<PathBuf>,
     /// What prints the frames; without it none is printed.
     pub(crate) lines: Option<Lines>,
@@ -403,6 +415,8 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     }
     if shown.json {
         deliver_document(&wb_render::json::report(report))?;
+    } else if shown.csv {
+        deliver(&wb_render::csv::report(report))?;
     }
     saved?;
     Ok(exit_code(&finished))
@@ -461,7 +475,9 @@ impl Observer for Teller<'_> {
                 0,
             ));
         }
-        if !self.shown.quiet && !view.done {
+        if self.shown.live_json {
+            print(&wb_render::json::snapshot(&view.snapshot));
+        } else if !self.shown.quiet && !view.done {
             say_in_passing(self.last.line(view, counters));
         }
         if let Some(path) = &self.shown.stats_file

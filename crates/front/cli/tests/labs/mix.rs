@@ -147,17 +147,20 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
     }
     let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
-    let criteria = r#""traffic.loss<=0%", "load.failed<=0%", "capture.loss<=0%", "unsent<=100%""#;
-    let refused = plan(&lab, &folder, 2, criteria);
-    let output = run(&["run", &refused]);
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(
-        text.contains("traffic.unsent<=100% or load.unsent"),
-        "{text}"
-    );
+    for (criterion, said) in [
+        ("unsent<=100%", "traffic.unsent<=100% or load.unsent"),
+        ("probe.netdev.db.tx_drops<=0", "netdev.db.tx_dropped"),
+        ("web.cps>=1", "there is no job \"web\""),
+    ] {
+        let refused = plan(&lab, &folder, 2, &format!("{criterion:?}"));
+        let output = run(&["run", &refused]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
 
-    let criteria = criteria.rsplit_once(", ").unwrap().0;
+    let criteria = r#""traffic.loss<=0%", "load.failed<=0%", "capture.lost<=0", "clients.cps>=100",
+        "connect_p99<=10s", "open<=200", "stream.pps>=1k", "probe.netdev.db.tx_errors<=0""#;
     let path = plan(&lab, &folder, 2, criteria);
     let output = run(&["run", &path, "--json", "-q"]);
     let report = report_of(&output.stdout);
@@ -190,13 +193,16 @@ fn a_criterion_that_fails_is_named() {
     // Far less than is sent, so that nobody's lateness is an excuse.
     let lab = Lab::alone("router", &["--limit", "1mbit"]);
     let folder = TempDir::new().unwrap();
-    let criteria = r#""capture.loss<=0%", "traffic.loss<=0%""#;
+    let criteria = r#""capture.loss<=0%", "traffic.loss<=0%", "probe.netdev.db.tx_packets<=1""#;
     let path = plan(&lab, &folder, 1, criteria);
     let output = run(&["run", &path, "--json", "-q"]);
     let report = report_of(&output.stdout);
     check(&report, &folder);
     assert_eq!(output.status.code(), Some(1), "{}", report["reason"]);
-    assert_eq!(report["reason"], "did not hold: traffic.loss<=0%");
+    assert_eq!(
+        report["reason"],
+        "did not hold: traffic.loss<=0%, probe.netdev.db.tx_packets<=1"
+    );
 }
 
 /// Runs the plan and does something in the middle.

@@ -16,7 +16,7 @@ mod workers;
 use wb_model::{Lateness, Report, Verdict, criteria::Limit, report::CriterionReport};
 
 use crate::{
-    figures::{ratio_to, significant, time_ns, trimmed},
+    figures::{count, ratio_to, significant, time_ns, trimmed},
     page::{Page, Tone},
 };
 
@@ -202,6 +202,15 @@ fn measured(criterion: &str, value: f64) -> String {
                 text
             }
         }
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+        #[allow(clippy::cast_sign_loss)]
+        Ok(Limit::Number(limit)) => {
+            let whole = value.max(0.0).round();
+            match whole == limit as f64 && value != whole {
+                true => trimmed(&significant(value, 12)).to_owned(),
+                false => count(whole as u64),
+            }
+        }
         Err(_) => significant(value, 6),
     }
 }
@@ -229,6 +238,9 @@ mod tests {
             ("p99<=500us", 23_100.0, "23.1 us"),
             ("p99<=500us", 500_123.0, "500.123 us"),
             ("p99<=500us", 500_000.0, "500 us"),
+            ("cps>=20k", 12_345.4, "12,345"),
+            ("cps>=20k", 19_999.75, "19999.75"),
+            ("probe.drops<=0", 3.0, "3"),
         ] {
             assert_eq!(measured(criterion, value), text, "{criterion}");
         }

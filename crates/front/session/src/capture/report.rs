@@ -4,16 +4,16 @@ use wb_capture::{Account, WriterOutcome};
 use wb_model::{
     Lateness, LatenessReport, Totals, Verdict,
     capture::{CaptureJob, DirectWrites},
-    criteria::{Criterion, Limit},
     report::{CaptureReaderReport, CaptureReport, CriterionReport, Rates},
 };
 
 use super::Captures;
 use crate::{
     End,
+    criteria::{self, Figures},
     engine::{Ended, Settled, Stamping},
     ports::OpenPort,
-    settle::{share, signal_name},
+    settle::signal_name,
 };
 
 /// What the user has to know of the files.
@@ -105,8 +105,15 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     };
     let interface_drops = run.ports.iter().map(drops).sum();
     let lost = account.lost() + interface_drops;
-    let loss = share(lost, account.filter_accept + interface_drops);
-    let criteria: Vec<CriterionReport> = run.plan.criteria.iter().map(|c| held(c, loss)).collect();
+    let criteria = criteria::reports(criteria::judge(&run.plan, |_| Figures {
+        totals: Totals {
+            lost_frames: Some(lost),
+            // Nothing is lost of nothing.
+            offered_frames: Some(u64::max(account.filter_accept + interface_drops, 1)),
+            ..Totals::default()
+        },
+        ..Figures::default()
+    }));
     let judged = judge(run, ended, lost, &criteria);
     let late = lateness_of(run);
     let read = account.read_frames();
@@ -147,17 +154,6 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
             ..Stamping::default()
         },
         ..Settled::default()
-    }
-}
-
-fn held(criterion: &Criterion, loss: f64) -> CriterionReport {
-    CriterionReport {
-        criterion: criterion.to_string(),
-        measured: Some(loss),
-        held: match criterion.limit {
-            Limit::Share(s) => loss <= s.as_f64(),
-            Limit::Time(_) => false,
-        },
     }
 }
 

@@ -14,9 +14,10 @@ use wb_traffic::{DeviceOutcome, WatchOutcome};
 use super::Devices;
 use crate::{
     End,
+    criteria::{self, Figures},
     engine::{Ended, Settled, Stamping},
     lateness,
-    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, times_of},
+    settle::{measurement_warnings, nothing_sent, share, signal_name, times_of},
 };
 
 impl Devices {
@@ -370,16 +371,19 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         ..receiving_rates(&all, &totals)
     };
     let times = times_of(&all);
-    let judged = run.plan.criteria.iter();
-    let criteria: Vec<_> = judged.map(|c| judge(c, &totals, &times.latency)).collect();
+    let judged = criteria::judge(&run.plan, |_| Figures {
+        totals,
+        rates,
+        latency: times.latency,
+        ..Figures::default()
+    });
     let workers = workers(run);
     let late = workers
         .iter()
         .fold(Lateness::default(), |sum, w| sum.plus(&w.lateness));
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &run.plan.criteria,
-            reports: &criteria,
+            judged: &judged,
             totals: &totals,
             intended: totals.intended_frames,
             offered: totals.offered_frames.unwrap_or(0),
@@ -396,7 +400,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         times,
         workers,
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
-        criteria,
+        criteria: criteria::reports(judged),
         lateness,
         defect,
         nothing: nothing_sent(&totals),

@@ -10,16 +10,14 @@ use wb_model::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport,
         LoadTransport, LoadWorkerReport,
     },
-    report::{CriterionReport, Rates},
+    report::Rates,
 };
 use wb_tcp::Counters;
 
-use super::{
-    criteria,
-    run::{Loads, connections, totals_of},
-};
+use super::run::{Loads, connections, totals_of};
 use crate::{
     End,
+    criteria::{self, Figures, LoadFigures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{share, signal_name},
@@ -162,25 +160,18 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         connections: Some(connections),
         ..of_shown().fold(Totals::default(), |sum, s| sum.plus(&s.report.frames))
     };
-    let mut times = Histogram::default();
-    for s in of_shown() {
-        times.merge(&s.totals.latencies.answer);
-    }
-    let latency = times.summary();
-    let criteria: Vec<CriterionReport> = run
-        .plan
-        .criteria
-        .iter()
-        .map(|c| criteria::judge(c, of_shown().map(|s| &s.report), &latency))
-        .collect();
+    let judged = criteria::judge(&run.plan, |job| match job {
+        None => figures(of_shown()),
+        Some(name) => figures(settled.iter().filter(|s| s.report.name == name)),
+    });
+    let latency = figures(of_shown()).latency;
     let unsent: u64 = of_shown()
         .map(|s| s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests)
         .sum();
     let offered = connections.attempted_connections + connections.requests;
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &run.plan.criteria,
-            reports: &criteria,
+            judged: &judged,
             totals: &totals,
             intended: Some(offered + unsent),
             offered,
@@ -202,7 +193,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             ..Times::default()
         },
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
-        criteria,
+        criteria: criteria::reports(judged),
         lateness,
         warnings: warnings(&settled, &run.plan.loads),
         load: Some(LoadReport {
@@ -216,6 +207,32 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             rx: "user, when its answer is read".to_owned(),
         },
         ..Settled::default()
+    }
+}
+
+/// What some of the jobs measured together.
+fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
+    let reports = || jobs.clone().map(|s| &s.report);
+    let times = |of: fn(&LoadTotals) -> &Histogram| {
+        let mut sum = Histogram::default();
+        jobs.clone().for_each(|s| sum.merge(of(&s.totals)));
+        sum.summary()
+    };
+    let due = times(|totals| &totals.latencies.since_due);
+    let latency = times(|totals| &totals.latencies.answer);
+    Figures {
+        totals: Totals {
+            connections: Some(reports().fold(ConnectionTotals::default(), |sum, job| {
+                sum.plus(&job.totals)
+            })),
+            ..reports().fold(Totals::default(), |sum, job| sum.plus(&job.frames))
+        },
+        rates: rates(reports()),
+        latency,
+        connect: times(|totals| &totals.latencies.connect),
+        http: if due.samples > 0 { due } else { latency },
+        load: Some(LoadFigures::of(reports())),
+        ..Figures::default()
     }
 }
 

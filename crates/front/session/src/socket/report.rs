@@ -1,30 +1,31 @@
 //! From what socket tests measured to the report.
 
 use wb_measure::Histogram;
-use wb_model::{Lateness, Plan, Summary, Totals, report::CriterionReport, socket::SocketReport};
+use wb_model::{
+    Lateness, Plan, Totals,
+    report::Rates,
+    socket::{SocketJobReport, SocketReport},
+};
 
 use crate::{
+    criteria::{self, Figures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::judge,
 };
 
 pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: Lateness) -> Settled {
-    let totals = totals(&sockets);
-    let latency = match sockets.jobs.as_slice() {
-        [job] => job.latency_ns,
-        // Times of different tests have no common distribution.
-        _ => Summary::default(),
-    };
-    let criteria: Vec<CriterionReport> = plan
-        .criteria
-        .iter()
-        .map(|c| judge(c, &totals, &latency))
-        .collect();
+    let sum = figures(&sockets.jobs);
+    let (totals, latency) = (sum.totals, sum.latency);
+    let judged = criteria::judge(plan, |job| match job {
+        None => sum.clone(),
+        Some(name) => {
+            let one = sockets.jobs.iter().find(|j| j.name == name);
+            figures(one.map(std::slice::from_ref).unwrap_or_default())
+        }
+    });
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &plan.criteria,
-            reports: &criteria,
+            judged: &judged,
             totals: &totals,
             intended: None,
             offered: totals.offered_frames.unwrap_or(0),
@@ -51,7 +52,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
             percentile_error: Histogram::RELATIVE_ERROR,
             ..Times::default()
         },
-        criteria,
+        criteria: criteria::reports(judged),
         lateness,
         defect: (!totals.adds_up())
             .then(|| "the datagrams do not add up; this is a defect of the program".to_owned()),
@@ -87,11 +88,11 @@ fn at_risk(late: Lateness, totals: &Totals, elapsed_ns: u64) -> Lateness {
     }
 }
 
-/// Datagrams by their numbers, as frames: so criteria of loss hold for them.
-fn totals(sockets: &SocketReport) -> Totals {
-    let mut sum = Totals::default();
-    for datagrams in sockets.jobs.iter().filter_map(|j| j.datagrams) {
-        sum = sum.plus(&Totals {
+/// What tests measured together. Datagrams by their numbers are frames: so criteria of loss hold for them.
+fn figures(jobs: &[SocketJobReport]) -> Figures {
+    let mut totals = Totals::default();
+    for datagrams in jobs.iter().filter_map(|j| j.datagrams) {
+        totals = totals.plus(&Totals {
             offered_frames: Some(datagrams.sent),
             received_frames: Some(datagrams.received),
             lost_frames: Some(datagrams.lost),
@@ -101,5 +102,25 @@ fn totals(sockets: &SocketReport) -> Totals {
             ..Totals::default()
         });
     }
-    sum
+    let figures = Figures {
+        totals,
+        ..Figures::default()
+    };
+    // Times and rates of different tests have no common distribution; one that failed has none.
+    match jobs {
+        [job] if job.failure.is_none() => Figures {
+            latency: job.latency_ns,
+            rates: Rates {
+                received_l2_bps: Some(job.result.throughput_bps),
+                ..Rates::default()
+            },
+            tps: Some(job.result.transactions_per_second),
+            ..figures
+        },
+        [job] => Figures {
+            latency: job.latency_ns,
+            ..figures
+        },
+        _ => figures,
+    }
 }

@@ -2,10 +2,8 @@
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    Lateness, LatenessReport, Summary, Totals,
-    report::{
-        CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport,
-    },
+    JobKind, Lateness, LatenessReport, Summary, Totals,
+    report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
@@ -13,9 +11,10 @@ use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 use super::{Direction, Traffic, WorkerSlot, is_tagged};
 use crate::{
     End,
+    criteria::{self, Figures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{judge, measurement_warnings, nothing_sent, share, signal_name, times_of},
+    settle::{measurement_warnings, nothing_sent, share, signal_name, times_of},
 };
 
 /// Flows that are listed one by one; of more, those with most trouble.
@@ -602,6 +601,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let totals = settled
         .iter()
         .fold(Totals::default(), |t, s| t.plus(&s.job.totals));
+    let judged = criteria::judge(&run.plan, |job| figures(run, &settled, job));
     let mut measured: Vec<Measurement> = settled
         .iter_mut()
         .filter_map(|s| s.measurement.take())
@@ -643,16 +643,9 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .filter_map(|s| s.job.rates.largest_catch_up_frames)
         .max();
     let times = times_of(&all);
-    let criteria: Vec<CriterionReport> = run
-        .plan
-        .criteria
-        .iter()
-        .map(|c| judge(c, &totals, &times.latency))
-        .collect();
     let lateness = lateness::consider(
         &lateness::Trial {
-            criteria: &run.plan.criteria,
-            reports: &criteria,
+            judged: &judged,
             totals: &totals,
             intended: totals.intended_frames,
             offered: totals.offered_frames.unwrap_or(0),
@@ -684,11 +677,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             sum.merge(h);
             Some(sum)
         });
-    let mut rates = if let [only] = settled.as_slice() {
-        only.job.rates
-    } else {
-        sum_rates(&settled)
-    };
+    let mut rates = sum_rates(settled.iter());
     rates.largest_catch_up_frames = catch_up;
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned());
@@ -706,7 +695,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         flows_omitted: omitted as u64,
         workers: workers(run),
         ports: port_reports(run, ended),
-        criteria,
+        criteria: criteria::reports(judged),
         lateness,
         defect,
         nothing: nothing_sent(&totals),
@@ -716,10 +705,34 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     }
 }
 
-fn sum_rates(settled: &[SettledDirection]) -> Rates {
+/// What one job measured, both directions of it, or all of them.
+fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Figures {
+    let names = run.plan.job_names(JobKind::Traffic);
+    let mine = settled.iter().zip(&run.directions);
+    let mine = mine.filter(|(_, d)| job.is_none_or(|name| names[d.job] == name));
+    let mine = mine.map(|(settled, _)| settled);
+    let mut latency = wb_measure::Histogram::default();
+    for measurement in mine.clone().filter_map(|s| s.measurement.as_ref()) {
+        latency.merge(&measurement.latency);
+    }
+    Figures {
+        totals: mine
+            .clone()
+            .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
+        rates: sum_rates(mine),
+        latency: latency.summary(),
+        ..Figures::default()
+    }
+}
+
+fn sum_rates<'a>(settled: impl Iterator<Item = &'a SettledDirection> + Clone) -> Rates {
+    let mut few = settled.clone();
+    if let (Some(only), None) = (few.next(), few.next()) {
+        return only.job.rates;
+    }
     let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
         settled
-            .iter()
+            .clone()
             .map(|s| f(&s.job.rates))
             .fold(None, |a: Option<f64>, b| match (a, b) {
                 (None, b) => b,
@@ -737,8 +750,8 @@ fn sum_rates(settled: &[SettledDirection]) -> Rates {
         received_l2_bps: sum(&|r| r.received_l2_bps),
         line_rate_pps: sum(&|r| r.line_rate_pps),
         largest_catch_up_frames: None,
-        tx_time_ns: settled.iter().filter_map(|s| s.job.rates.tx_time_ns).max(),
-        rx_time_ns: settled.iter().filter_map(|s| s.job.rates.rx_time_ns).max(),
+        tx_time_ns: settled.clone().filter_map(|s| s.job.rates.tx_time_ns).max(),
+        rx_time_ns: settled.clone().filter_map(|s| s.job.rates.rx_time_ns).max(),
     }
 }
 

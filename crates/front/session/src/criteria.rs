@@ -1,0 +1,344 @@
+//! Whether a run met what was asked of it: one rule for the jobs of all kinds.
+
+use std::collections::BTreeMap;
+
+use wb_model::{
+    Criterion, Plan, Summary, Totals,
+    criteria::{Metric, Stat},
+    load::{ConnectionTotals, LoadJobReport, LoadTransport},
+    report::{CriterionReport, Rates},
+};
+
+/// What jobs measured together, as criteria ask for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) totals: Totals,
+    pub(crate) rates: Rates,
+    pub(crate) latency: Summary,
+    pub(crate) connect: Summary,
+    pub(crate) http: Summary,
+    pub(crate) load: Option<LoadFigures>,
+    /// Transactions per second.
+    pub(crate) tps: Option<f64>,
+    /// By how much counters rose, and the highest values of those that rise and fall.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// What loads measured together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LoadFigures {
+    all: ConnectionTotals,
+    /// TCP loses no requests, so its own would only dilute the share.
+    udp: ConnectionTotals,
+    unsent_connections: u64,
+    unsent_requests: u64,
+    /// During the duration, per second; where there was one.
+    cps: Option<f64>,
+    rps: Option<f64>,
+    open: Option<f64>,
+}
+
+#[allow(clippy::cast_precision_loss)]
+impl LoadFigures {
+    pub(crate) fn of<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Self {
+        let mut sum = Self::default();
+        let add = |sum: &mut Option<f64>, value: f64| *sum = Some(sum.unwrap_or(0.0) + value);
+        for job in jobs {
+            sum.all = sum.all.plus(&job.totals);
+            if job.transport == LoadTransport::Udp {
+                sum.udp = sum.udp.plus(&job.totals);
+            }
+            sum.unsent_connections += job.unsent_connections;
+            sum.unsent_requests += job.unsent_requests;
+            let steady = job.phases.iter().find(|p| p.phase == "steady");
+            if let Some(phase) = steady.filter(|p| p.to_ns > p.from_ns) {
+                let seconds = (phase.to_ns - phase.from_ns) as f64 / 1e9;
+                let per_second = |n: u64| n as f64 / seconds;
+                add(
+                    &mut sum.cps,
+                    per_second(phase.totals.established_connections),
+                );
+                add(&mut sum.rps, per_second(phase.totals.responses));
+                add(&mut sum.open, phase.totals.open_connections as f64);
+            }
+        }
+        sum
+    }
+
+    /// Requests that should have had an answer by the end.
+    const fn awaited(&self) -> u64 {
+        self.udp.requests - self.udp.unawaited_requests
+    }
+
+    const fn lost(&self) -> u64 {
+        self.udp.lost_requests + self.udp.in_flight_requests
+    }
+
+    fn measured(&self, metric: &Metric) -> Option<f64> {
+        let loss = share(self.lost(), self.awaited());
+        let all = &self.all;
+        match metric {
+            // What is open when the drain is over has not ended well either. A flow of UDP that goes on until
+            // the end has done so with a single answer, so its requests are judged as well.
+            Metric::Failed => {
+                let bad = all.failed_connections + all.open_connections;
+                worse(share(bad, all.attempted_connections), loss)
+            }
+            Metric::Errors => share(all.error_responses, all.responses),
+            Metric::Unsent => {
+                let whole = all.attempted_connections + self.unsent_connections;
+                let requests = all.requests + self.unsent_requests;
+                worse(
+                    share(self.unsent_connections, whole),
+                    share(self.unsent_requests, requests),
+                )
+            }
+            Metric::Loss => loss,
+            Metric::Lost => Some(self.lost() as f64),
+            Metric::Duplicates => share(self.udp.duplicate_responses, self.awaited()),
+            Metric::Cps => self.cps,
+            Metric::Rps => self.rps,
+            Metric::Open => self.open,
+            _ => None,
+        }
+    }
+}
+
+/// A share of nothing is no measurement.
+#[allow(clippy::cast_precision_loss)]
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn worse(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn stat(times: &Summary, stat: Stat) -> Option<f64> {
+    let of = |value: Option<i64>| value.map(|ns| ns as f64);
+    match stat {
+        Stat::Mean => times.mean,
+        Stat::P50 => of(times.p50),
+        Stat::P99 => of(times.p99),
+        Stat::P999 => of(times.p999),
+        Stat::Max => of(times.max),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+impl Figures {
+    fn measured(&self, metric: &Metric) -> Option<f64> {
+        if let Some(load) = &self.load
+            && let Some(measured) = load.measured(metric)
+        {
+            return Some(measured);
+        }
+        let t = &self.totals;
+        let ratio = |part: Option<u64>, whole: Option<u64>| share(part?, whole?);
+        // Where only one end is ours, what must have been sent follows from what came and the gaps.
+        let offered = t.offered_frames.or_else(|| {
+            let originals = t.received_frames? - t.duplicate_frames?;
+            Some(originals + t.lost_frames?)
+        });
+        match metric {
+            // Loads have these in their own way only.
+            Metric::Failed | Metric::Errors | Metric::Cps | Metric::Rps | Metric::Open => None,
+            Metric::Loss | Metric::Unsent | Metric::Duplicates | Metric::Lost
+                if self.load.is_some() =>
+            {
+                None
+            }
+            Metric::Loss => ratio(t.lost_frames, offered),
+            Metric::Unsent => ratio(t.unsent_frames, t.intended_frames),
+            Metric::Duplicates => ratio(t.duplicate_frames, offered),
+            Metric::Reordered => ratio(t.reordered_frames, offered),
+            Metric::Lost => t.lost_frames.map(|n| n as f64),
+            Metric::Pps => self.rates.received_pps.or(self.rates.offered_pps),
+            Metric::Bps => self.rates.received_l2_bps.or(self.rates.offered_l2_bps),
+            Metric::Tps => self.tps,
+            Metric::Latency(which) => stat(&self.latency, *which),
+            Metric::Connect(which) => stat(&self.connect, *which),
+            Metric::Http(which) => stat(&self.http, *which),
+            Metric::Counter(name) => self.counters.get(name).map(|n| *n as f64),
+            Metric::Limit(_) => None,
+        }
+    }
+}
+
+/// A criterion and how it came out.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) criterion: Criterion,
+    pub(crate) report: CriterionReport,
+    /// Of the jobs that it is about.
+    pub(crate) totals: Totals,
+}
+
+/// What was measured beside what was asked for. What was not measured does not hold.
+pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionReport {
+    CriterionReport {
+        criterion: criterion.to_string(),
+        measured,
+        held: measured.is_some_and(|value| criterion.holds(value)),
+    }
+}
+
+/// Judges by the criteria of a plan. `figures` has those of the job with that name, or of all together.
+pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figures) -> Vec<Judged> {
+    let judged = |criterion: &Criterion| {
+        let figures = figures(criterion.job.as_deref());
+        Judged {
+            report: report(criterion, figures.measured(&criterion.metric)),
+            criterion: criterion.clone(),
+            totals: figures.totals,
+        }
+    };
+    plan.criteria.iter().map(judged).collect()
+}
+
+/// How they came out, as reports have it.
+pub(crate) fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
+    judged.into_iter().map(|j| j.report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::load::LoadPhaseReport;
+
+    use super::*;
+
+    fn judged_of(text: &str, jobs: &[LoadJobReport]) -> (Option<f64>, bool) {
+        let criterion: Criterion = text.parse().expect("a criterion");
+        let figures = Figures {
+            load: Some(LoadFigures::of(jobs.iter())),
+            ..Figures::default()
+        };
+        let judged = report(&criterion, figures.measured(&criterion.metric));
+        (judged.measured, judged.held)
+    }
+
+    fn judged(text: &str, job: &LoadJobReport) -> (Option<f64>, bool) {
+        judged_of(text, std::slice::from_ref(job))
+    }
+
+    #[test]
+    fn what_is_open_at_the_end_has_not_held() {
+        let mut job = LoadJobReport::default();
+        assert_eq!(judged("failed<=100%", &job), (None, false));
+        job.totals.attempted_connections = 300;
+        job.totals.open_connections = 300;
+        assert_eq!(judged("failed<=0.1%", &job), (Some(1.0), false));
+        (job.totals.open_connections, job.totals.failed_connections) = (1, 2);
+        assert_eq!(judged("failed<=1%", &job), (Some(0.01), true));
+    }
+
+    /// A flow of UDP that got one answer to thousands of requests is completed.
+    #[test]
+    fn requests_that_were_lost_have_failed() {
+        let mut job = LoadJobReport {
+            transport: LoadTransport::Udp,
+            ..LoadJobReport::default()
+        };
+        (job.totals.attempted_connections, job.totals.requests) = (10, 4000);
+        job.totals.completed_connections = 10;
+        (job.totals.responses, job.totals.lost_requests) = (40, 3960);
+        assert_eq!(judged("failed<=10%", &job), (Some(0.99), false));
+        (job.totals.responses, job.totals.lost_requests) = (3999, 1);
+        assert_eq!(judged("failed<=0%", &job), (Some(0.00025), false));
+        assert_eq!(judged("failed<=0.1%", &job), (Some(0.00025), true));
+        (
+            job.totals.completed_connections,
+            job.totals.open_connections,
+        ) = (9, 1);
+        assert_eq!(judged("failed<=1%", &job), (Some(0.1), false));
+    }
+
+    #[test]
+    fn what_tcp_asks_dilutes_no_loss() {
+        let asked = |transport, requests, lost| {
+            let mut job = LoadJobReport {
+                transport,
+                ..LoadJobReport::default()
+            };
+            job.totals.requests = requests;
+            job.totals.lost_requests = lost;
+            job
+        };
+        let jobs = [
+            asked(LoadTransport::Tcp, 900, 0),
+            asked(LoadTransport::Udp, 100, 10),
+        ];
+        assert_eq!(judged_of("loss<=1%", &jobs), (Some(0.1), false));
+    }
+
+    #[test]
+    fn shares_of_requests() {
+        let mut job = LoadJobReport {
+            transport: LoadTransport::Udp,
+            ..LoadJobReport::default()
+        };
+        job.totals.attempted_connections = 10;
+        job.totals.requests = 200;
+        job.totals.responses = 180;
+        job.totals.error_responses = 45;
+        job.totals.lost_requests = 15;
+        job.totals.in_flight_requests = 5;
+        job.totals.duplicate_responses = 2;
+        assert_eq!(judged("errors<=25%", &job), (Some(0.25), true));
+        assert_eq!(judged("loss<=9%", &job), (Some(0.1), false));
+        assert_eq!(judged("duplicates<=1%", &job), (Some(0.01), true));
+        assert_eq!(judged("unsent<=0%", &job), (Some(0.0), true));
+        job.unsent_requests = 200;
+        job.unsent_connections = 90;
+        assert_eq!(judged("unsent<=50%", &job), (Some(0.9), false));
+        job.totals.unawaited_requests = 200;
+        assert_eq!(judged("loss<=1%", &job), (None, false));
+    }
+
+    #[test]
+    fn rates_are_those_of_the_duration() {
+        let phase = |phase: &str, established, responses, open| {
+            let mut report = LoadPhaseReport {
+                phase: phase.to_owned(),
+                from_ns: 1_000_000_000,
+                to_ns: 3_000_000_000,
+                ..LoadPhaseReport::default()
+            };
+            report.totals.established_connections = established;
+            report.totals.responses = responses;
+            report.totals.open_connections = open;
+            report
+        };
+        let job = LoadJobReport {
+            phases: vec![phase("ramp", 7, 7, 7), phase("steady", 4000, 5000, 40)],
+            ..LoadJobReport::default()
+        };
+        let jobs = [job.clone(), job];
+        assert_eq!(judged_of("cps>=4000", &jobs), (Some(4000.0), true));
+        assert_eq!(judged_of("cps>=4001", &jobs), (Some(4000.0), false));
+        assert_eq!(judged_of("rps<=5000", &jobs), (Some(5000.0), true));
+        assert_eq!(judged_of("open>=81", &jobs), (Some(80.0), false));
+        assert_eq!(judged("cps>=0", &LoadJobReport::default()), (None, false));
+    }
+
+    #[test]
+    fn what_a_job_did_not_measure_does_not_hold() {
+        let figures = Figures::default();
+        for text in [
+            "loss<=100%",
+            "p99<=1s",
+            "pps>=0",
+            "tps>=0",
+            "probe.x<=9",
+            "cc>=0",
+        ] {
+            let criterion: Criterion = text.parse().unwrap();
+            let judged = report(&criterion, figures.measured(&criterion.metric));
+            assert_eq!((judged.measured, judged.held), (None, false), "{text}");
+        }
+    }
+}
