@@ -151,6 +151,10 @@ impl Plan {
             JobKind::Traffic => named(traffic.collect()),
             JobKind::Load => named(loads.collect()),
             JobKind::Socket => named(sockets.collect()),
+            // One alone has no name but that of its kind.
+            JobKind::Capture if self.captures.len() > 1 => {
+                self.captures.iter().map(|j| j.name.clone()).collect()
+            }
             JobKind::Devices | JobKind::Capture | JobKind::Probe | JobKind::Bench => Vec::new(),
         }
     }
@@ -166,6 +170,7 @@ impl Plan {
         match kind {
             JobKind::Traffic => plan.traffic.retain(|_| keep.next() == Some(true)),
             JobKind::Load => plan.loads.retain(|_| keep.next() == Some(true)),
+            JobKind::Capture => plan.captures.retain(|_| keep.next() == Some(true)),
             _ => plan.sockets.retain(|_| keep.next() == Some(true)),
         }
         Some(plan)

@@ -180,6 +180,8 @@ pub fn prepare(
     for job in &plan.captures {
         let mut part = plan.part(JobKind::Capture);
         part.captures = vec![job.clone()];
+        part.criteria
+            .retain(|c| c.job.as_ref().is_none_or(|name| *name == job.name));
         let key = (plan.captures.len() > 1).then(|| job.name.clone());
         let extras = capture_extras.take().unwrap_or_default();
         let capture = Captures::open(&part, key, extras, &mut opening)?;
