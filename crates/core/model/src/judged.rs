@@ -153,7 +153,8 @@ impl Plan {
             JobKind::Socket => named(sockets.collect()),
             // One alone has no name but that of its kind.
             JobKind::Capture if self.captures.len() > 1 => {
-                self.captures.iter().map(|j| j.name.clone()).collect()
+                let captures = self.captures.iter().map(|j| (j.name.as_str(), "capture"));
+                named(captures.collect())
             }
             JobKind::Devices | JobKind::Capture | JobKind::Probe | JobKind::Bench => Vec::new(),
         }

@@ -81,12 +81,9 @@ impl Default for CaptureExtras {
 
 /// Gives captures that have none a name, where there are several.
 pub(crate) fn name_jobs(plan: &mut Plan) {
-    if plan.captures.len() > 1 {
-        for (number, job) in plan.captures.iter_mut().enumerate() {
-            if job.name.is_empty() {
-                job.name = format!("capture {}", number + 1);
-            }
-        }
+    let names = plan.job_names(JobKind::Capture);
+    for (job, name) in plan.captures.iter_mut().zip(names) {
+        job.name = name;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the accounts of several engines have in common.
 
 use wb_measure::Measurement;
-use wb_model::{Summary, Totals};
+use wb_model::Totals;
 
 use crate::engine::Times;
 

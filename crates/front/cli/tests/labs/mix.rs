@@ -445,7 +445,8 @@ output = {{ path = {file:?} }}
         )
     };
     let text = [
-        r#"criteria = ["capture.loss<=0%", "traffic.loss<=0%"]"#.to_owned(),
+        r#"criteria = ["capture.loss<=0%", "connections.lost<=0", "capture.far.lost<=0", "traffic.loss<=0%"]"#
+            .to_owned(),
         jobs(&lab, "", 1),
         capture("connections", "tcp dst port 80"),
         capture("far", "udp"),
