@@ -17,6 +17,7 @@ pub mod locator;
 pub mod plan;
 pub mod reach;
 pub mod report;
+pub mod schema;
 mod sharing;
 pub mod snapshot;
 pub mod socket;

@@ -1,6 +1,7 @@
-//! Report and snapshots as JSON, keys as in the types.
+//! Report and snapshots as JSON, keys as in the types. While the program is tested, each is held against its
+//! schema.
 
-use wb_model::{Report, Snapshot};
+use wb_model::{Report, Snapshot, schema::mismatch};
 
 /// The report as one indented document.
 ///
@@ -8,6 +9,7 @@ use wb_model::{Report, Snapshot};
 /// Never: a report has only types that JSON can hold (a figure that is no number becomes null).
 #[must_use]
 pub fn report(report: &Report) -> String {
+    debug_assert_eq!(mismatch(report), None, "a report is what its schema says");
     let mut text =
         serde_json::to_string_pretty(report).expect("a report has only types that JSON can hold");
     text.push('\n');
@@ -20,6 +22,7 @@ pub fn report(report: &Report) -> String {
 /// Never, as above.
 #[must_use]
 pub fn report_line(report: &Report) -> String {
+    debug_assert_eq!(mismatch(report), None, "a report is what its schema says");
     serde_json::to_string(report).expect("a report has only types that JSON can hold")
 }
 
@@ -29,5 +32,10 @@ pub fn report_line(report: &Report) -> String {
 /// Never: a snapshot has only types that JSON can hold.
 #[must_use]
 pub fn snapshot(snapshot: &Snapshot) -> String {
+    debug_assert_eq!(
+        mismatch(snapshot),
+        None,
+        "a snapshot is what its schema says"
+    );
     serde_json::to_string(snapshot).expect("a snapshot has only types that JSON can hold")
 }

@@ -22,6 +22,7 @@ mod load_recipes;
 mod load_words;
 mod mix;
 mod netperf;
+mod outputs;
 mod pktgen;
 mod plans;
 mod queues;

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
@@ -18,19 +18,26 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn begun(lab: &Lab, dir: &Path, times: [&str; 2], word: &str) -> Running {
     let said = dir.join("said");
     let line = format!(
-        "bench lb --lab {} --only oneway-pps --max 2k --budget 20s --trial {} --confirm {} --json",
+        "bench lb --lab {} --only oneway-pps --max 2k --budget 60s --trial {} --confirm {} --json",
         lab.name, times[0], times[1],
     );
-    let child = wirebench()
+    let running = wirebench()
         .args(line.split(' '))
         .stdout(File::create(dir.join("report.json")).unwrap())
         .stderr(File::create(&said).unwrap())
         .spawn()
+        .map(Running)
         .unwrap();
-    eventually("the search has begun", || {
-        fs::read_to_string(&said).unwrap().contains(word)
-    });
-    Running(child)
+    let begin = Instant::now();
+    loop {
+        let text = fs::read_to_string(&said).unwrap();
+        if text.contains(word) {
+            return running;
+        }
+        let waited = begin.elapsed();
+        assert!(waited < PATIENCE, "no {word:?} within {waited:?}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until a trial sends: the servers' port has received more than what is said before it.
@@ -60,7 +67,7 @@ fn an_end_before_its_time_keeps_what_held() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("balancer", &[]);
+    let lab = Lab::alone("balancer", &[]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let dir = tempfile::tempdir().unwrap();
         let running = begun(&lab, dir.path(), ["500ms", "30s"], "held");
@@ -93,7 +100,7 @@ fn a_link_that_was_down_is_no_limit_of_the_device() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("balancer", &[]);
+    let lab = Lab::alone("balancer", &[]);
     let dir = tempfile::tempdir().unwrap();
     let running = begun(&lab, dir.path(), ["4s", "500ms"], "oneway");
     sending(&lab);
