@@ -39,6 +39,8 @@ struct Record {
     last_failed: bool,
     report: ProbeReport,
     gauges: BTreeMap<String, u64>,
+    /// Counters that fell from one reading to the next: the first time, from what to what.
+    fell: BTreeMap<String, (u64, u64)>,
 }
 
 impl Watched {
@@ -80,20 +82,14 @@ impl Watched {
         record.report.clone()
     }
 
-    /// By how much each counter rose, and the highest of each value that rises and falls; nothing where the last
-    /// reading failed, as nobody knows what has happened since.
     fn figures(&self) -> BTreeMap<String, u64> {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        if record.last_failed {
-            return BTreeMap::new();
-        }
-        let report = &record.report;
-        let risen = report.after.iter().map(|(name, after)| {
-            let before = report.before.get(name).copied().unwrap_or(0);
-            (name.clone(), after.saturating_sub(before))
-        });
-        let highest = report.highest.iter().map(|(name, n)| (name.clone(), *n));
-        risen.chain(highest).collect()
+        record.figures()
+    }
+
+    fn fallen(&self) -> Option<String> {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.fallen()
     }
 
     fn live(&self) -> ProbeLive {
@@ -113,6 +109,35 @@ impl Watched {
 }
 
 impl Record {
+    /// By how much each counter rose, and the highest of each value that rises and falls; nothing where the last
+    /// reading failed, as nobody knows what has happened since, nor of a counter that fell: it was reset.
+    fn figures(&self) -> BTreeMap<String, u64> {
+        if self.last_failed {
+            return BTreeMap::new();
+        }
+        let report = &self.report;
+        let whole = |(name, _): &(&String, &u64)| !self.fell.contains_key(*name);
+        let risen = report.after.iter().filter(whole).map(|(name, after)| {
+            let before = report.before.get(name).copied().unwrap_or(0);
+            (name.clone(), after.saturating_sub(before))
+        });
+        let highest = report.highest.iter().map(|(name, n)| (name.clone(), *n));
+        risen.chain(highest).collect()
+    }
+
+    /// Says which counters fell, where one did.
+    fn fallen(&self) -> Option<String> {
+        let (name, (from, to)) = self.fell.first_key_value()?;
+        let others = match self.fell.len() - 1 {
+            0 => String::new(),
+            n => format!(" (so did {n} more)"),
+        };
+        Some(format!(
+            "probe {}: {name} fell from {from} to {to}{others}: it was reset during the run, so what it rose by is not known",
+            self.report.name
+        ))
+    }
+
     fn note(&mut self, read: Result<&Reading, String>) {
         let report = &mut self.report;
         report.readings += 1;
@@ -121,6 +146,11 @@ impl Record {
             Ok(reading) => {
                 if report.before.is_empty() {
                     report.before.clone_from(&reading.counters);
+                }
+                for (name, n) in &reading.counters {
+                    if let Some(last) = report.after.get(name).filter(|last| n < last) {
+                        self.fell.entry(name.clone()).or_insert((*last, *n));
+                    }
                 }
                 report.after.clone_from(&reading.counters);
                 for (name, value) in &reading.gauges {
@@ -294,15 +324,40 @@ impl Engine for Probes {
                 p.name, p.failures, p.readings
             )
         });
+        let fallen = self.watched.iter().filter_map(Watched::fallen);
         let judged = criteria::judge(&self.plan, |_| Figures {
             counters: self.watched.iter().flat_map(Watched::figures).collect(),
             ..Figures::default()
         });
         Settled {
-            warnings: warnings.collect(),
+            warnings: warnings.chain(fallen).collect(),
             criteria: criteria::reports(judged),
             probes,
             ..Settled::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that began anew in the middle has not held what its counters say from then on.
+    #[test]
+    fn a_counter_that_fell_is_no_measurement() {
+        let reading = |a: u64, b: u64| Reading {
+            counters: [("p.a".to_owned(), a), ("p.b".to_owned(), b)].into(),
+            ..Reading::default()
+        };
+        let mut record = Record::default();
+        for (a, b) in [(900, 5), (3, 6), (1000, 7)] {
+            record.note(Ok(&reading(a, b)));
+        }
+        assert_eq!(record.figures(), [("p.b".to_owned(), 2)].into());
+        let said = record.fallen().expect("a warning");
+        assert!(
+            said.contains("p.a fell from 900 to 3: it was reset"),
+            "{said}"
+        );
     }
 }

@@ -31,9 +31,11 @@ pub(super) fn section(page: &mut Page, probes: &[ProbeReport], verbose: bool) {
             .right("rose by");
         for (name, after) in &probe.after {
             let before = probe.before.get(name).copied().unwrap_or(0);
-            let risen = after.saturating_sub(before);
-            if verbose || risen > 0 {
-                table.row([name.clone(), count(before), count(*after), count(risen)]);
+            // One that fell was reset: what it rose by is not known.
+            let risen = after.checked_sub(before);
+            if verbose || risen != Some(0) {
+                let risen = risen.map_or_else(|| "fell".to_owned(), count);
+                table.row([name.clone(), count(before), count(*after), risen]);
             }
         }
         if !table.is_empty() {
