@@ -131,6 +131,14 @@ fn stat(times: &Summary, stat: Stat) -> Option<f64> {
 
 #[allow(clippy::cast_precision_loss)]
 impl Figures {
+    /// What was sent counts only where nobody receives: a black hole carries nothing.
+    fn carried(&self, received: Option<f64>, offered: Option<f64>) -> Option<f64> {
+        match self.totals.received_frames {
+            Some(_) => received,
+            None => received.or(offered),
+        }
+    }
+
     fn measured(&self, metric: &Metric) -> Option<f64> {
         if let Some(load) = &self.load
             && let Some(measured) = load.measured(metric)
@@ -157,8 +165,8 @@ impl Figures {
             Metric::Duplicates => ratio(t.duplicate_frames, offered),
             Metric::Reordered => ratio(t.reordered_frames, offered),
             Metric::Lost => t.lost_frames.map(|n| n as f64),
-            Metric::Pps => self.rates.received_pps.or(self.rates.offered_pps),
-            Metric::Bps => self.rates.received_l2_bps.or(self.rates.offered_l2_bps),
+            Metric::Pps => self.carried(self.rates.received_pps, self.rates.offered_pps),
+            Metric::Bps => self.carried(self.rates.received_l2_bps, self.rates.offered_l2_bps),
             Metric::Tps => self.tps,
             Metric::Latency(which) => stat(&self.latency, *which),
             Metric::Connect(which) => stat(&self.connect, *which),
@@ -223,6 +231,17 @@ mod tests {
 
     fn judged(text: &str, job: &LoadJobReport) -> (Option<f64>, bool) {
         judged_of(text, std::slice::from_ref(job))
+    }
+
+    #[test]
+    fn what_was_sent_into_a_black_hole_was_not_carried() {
+        let mut figures = Figures::default();
+        (figures.rates.offered_pps, figures.rates.offered_l2_bps) = (Some(1000.0), Some(512e3));
+        let measured =
+            |figures: &Figures| [Metric::Pps, Metric::Bps].map(|metric| figures.measured(&metric));
+        assert_eq!(measured(&figures), [Some(1000.0), Some(512e3)]);
+        figures.totals.received_frames = Some(0);
+        assert_eq!(measured(&figures), [None, None]);
     }
 
     #[test]

@@ -677,7 +677,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             sum.merge(h);
             Some(sum)
         });
-    let mut rates = sum_rates(settled.iter());
+    let mut rates = sum_rates(settled.iter().map(|s| s.job.rates));
     rates.largest_catch_up_frames = catch_up;
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned());
@@ -719,21 +719,38 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fi
         totals: mine
             .clone()
             .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
-        rates: sum_rates(mine),
+        rates: sum_rates(mine.map(|s| carried(s.job.rates, &s.job.totals))),
         latency: latency.summary(),
         ..Figures::default()
     }
 }
 
-fn sum_rates<'a>(settled: impl Iterator<Item = &'a SettledDirection> + Clone) -> Rates {
-    let mut few = settled.clone();
+/// The rates by which criteria judge: what was received, over the time in which it was sent, where that is longer. A
+/// device that went silent in the middle has not carried the rate that it had until then.
+#[allow(clippy::cast_precision_loss)]
+fn carried(rates: Rates, totals: &Totals) -> Rates {
+    let (Some(tx), Some(rx)) = (rates.tx_time_ns, rates.rx_time_ns) else {
+        return rates;
+    };
+    if tx <= rx {
+        return rates;
+    }
+    let over = |n: Option<u64>| n.map(|n| n as f64 * 1e9 / tx as f64);
+    Rates {
+        received_pps: over(totals.received_frames),
+        received_l2_bps: over(totals.received_octets.map(|n| n * 8)),
+        ..rates
+    }
+}
+
+fn sum_rates(each: impl Iterator<Item = Rates> + Clone) -> Rates {
+    let mut few = each.clone();
     if let (Some(only), None) = (few.next(), few.next()) {
-        return only.job.rates;
+        return only;
     }
     let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
-        settled
-            .clone()
-            .map(|s| f(&s.job.rates))
+        each.clone()
+            .map(|r| f(&r))
             .fold(None, |a: Option<f64>, b| match (a, b) {
                 (None, b) => b,
                 (a, None) => a,
@@ -750,8 +767,8 @@ fn sum_rates<'a>(settled: impl Iterator<Item = &'a SettledDirection> + Clone) ->
         received_l2_bps: sum(&|r| r.received_l2_bps),
         line_rate_pps: sum(&|r| r.line_rate_pps),
         largest_catch_up_frames: None,
-        tx_time_ns: settled.clone().filter_map(|s| s.job.rates.tx_time_ns).max(),
-        rx_time_ns: settled.clone().filter_map(|s| s.job.rates.rx_time_ns).max(),
+        tx_time_ns: each.clone().filter_map(|r| r.tx_time_ns).max(),
+        rx_time_ns: each.clone().filter_map(|r| r.rx_time_ns).max(),
     }
 }
 
@@ -772,5 +789,35 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
             false => String::new(),
         },
         rx: rx.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_went_silent_has_not_carried_its_rate_until_then() {
+        let rates = Rates {
+            received_pps: Some(1000.0),
+            received_l2_bps: Some(512e3),
+            tx_time_ns: Some(4_000_000_000),
+            rx_time_ns: Some(1_000_000_000),
+            ..Rates::default()
+        };
+        let totals = Totals {
+            received_frames: Some(1000),
+            received_octets: Some(64_000),
+            ..Totals::default()
+        };
+        let judged = carried(rates, &totals);
+        assert_eq!(judged.received_pps, Some(250.0));
+        assert_eq!(judged.received_l2_bps, Some(128e3));
+        // A queue on the way empties when nothing is sent any more.
+        let slow = Rates {
+            tx_time_ns: Some(500_000_000),
+            ..rates
+        };
+        assert_eq!(carried(slow, &totals).received_pps, Some(1000.0));
     }
 }
