@@ -229,12 +229,7 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             let late = lateness.stalls > 0
                 && measured_ns > limit_ns
                 && measured_ns - lateness.largest_gap_ns as f64 <= limit_ns;
-            late.then(|| {
-                format!(
-                    "that may be why it took {}",
-                    millis(measured_ns.max(0.0) as u64)
-                )
-            })
+            late.then(|| format!("that may be why it took {:.1} us", measured_ns / 1e3))
         }
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);

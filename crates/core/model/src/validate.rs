@@ -3,10 +3,14 @@
 //! Knows only what the plan says; what the machine says (MTU, line rate, routes) is checked by the
 //! session when it has asked the host.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::{Component, Path, PathBuf},
+};
 
 use crate::{
-    capture::CaptureJob,
+    capture::{CaptureJob, Direction},
     device::DeviceConfig,
     plan::{Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
@@ -250,11 +254,24 @@ impl Plan {
         }
     }
 
+    /// Whether streams or loads send at a port.
+    fn sends_at(&self, port: &str) -> bool {
+        let is = |name: &Option<String>| name.as_deref() == Some(port);
+        let sends = |job: &TrafficJob| is(&job.tx) || job.bidir && is(&job.rx);
+        self.traffic.iter().any(sends) || self.loads.iter().any(|load| load.port == port)
+    }
+
     fn check_captures(&self, found: &mut Findings) {
         let several = self.captures.len() > 1;
         for (number, job) in self.captures.iter().enumerate() {
             let others = &self.captures[..number];
-            let path = |job: &CaptureJob| job.output.as_ref().map(|output| output.path.clone());
+            // `./a` is `a`; what links say is seen when the files are opened.
+            let path = |job: &CaptureJob| {
+                let output = job.output.as_ref()?;
+                let parts = Path::new(&output.path).components();
+                let parts = parts.filter(|part| *part != Component::CurDir);
+                Some(parts.collect::<PathBuf>())
+            };
             rules! { found:
                 !job.name.is_empty() && others.iter().any(|other| other.name == job.name) =>
                     "capture", "two are named {:?}", job.name;
@@ -264,6 +281,14 @@ impl Plan {
                     "capture", "user is that of the whole process; with several captures start it as that user";
             }
             rules! { found: job.ports.is_empty() => "capture", "it names no port"; }
+            // They are handed to the driver past the queueing disciplines, and so past the taps.
+            if let Some(port) = job.ports.iter().find(|port| self.sends_at(port))
+                && job.direction != Direction::In
+            {
+                found.warnings.push(format!(
+                    "a capture does not see the frames that jobs of this plan send at {port}: they go to the driver past the taps; capture where they arrive"
+                ));
+            }
             for (i, name) in job.ports.iter().enumerate() {
                 rules! { found:
                     !self.ports.iter().any(|p| p.name == *name) => "capture", "no port is named {name:?}";
@@ -662,5 +687,49 @@ mod tests {
         p.ports.push(PortPlan::new("a", "eth0".parse().unwrap()));
         p.traffic[0].rx = Some("zz".into());
         assert_eq!(p.validate().unwrap_err().0.len(), 3);
+    }
+
+    #[test]
+    fn captures_beside_each_other_and_beside_senders() {
+        let capture = |name: &str, path: &str| CaptureJob {
+            name: name.to_owned(),
+            ports: vec!["a".to_owned()],
+            output: Some(crate::capture::CaptureOutput {
+                path: path.to_owned(),
+                ..Default::default()
+            }),
+            ..CaptureJob::default()
+        };
+        let plan = |path: &str, direction| Plan {
+            ports: vec![crate::PortPlan::new("a", "n/a".parse().unwrap())],
+            captures: vec![
+                CaptureJob {
+                    direction,
+                    ..capture("one", "x.pcap")
+                },
+                CaptureJob {
+                    direction: Direction::In,
+                    ..capture("two", path)
+                },
+            ],
+            traffic: vec![TrafficJob {
+                tx: Some("a".to_owned()),
+                streams: vec![Stream::default()],
+                ..TrafficJob::default()
+            }],
+            ..Plan::default()
+        };
+        for path in ["x.pcap", "./x.pcap", ".//x.pcap"] {
+            let said = plan(path, Direction::In)
+                .validate()
+                .unwrap_err()
+                .to_string();
+            assert!(said.contains("two write to"), "{said}");
+        }
+        let warnings = |direction| plan("y.pcap", direction).validate().unwrap();
+        assert!(warnings(Direction::In).is_empty());
+        for direction in [Direction::Out, Direction::Inout] {
+            assert!(warnings(direction)[0].contains("past the taps"));
+        }
     }
 }

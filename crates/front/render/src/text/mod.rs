@@ -87,7 +87,10 @@ pub fn report(report: &Report, options: &Options) -> String {
         page.head(if report.jobs.is_empty() {
             "counts"
         } else {
-            "all jobs"
+            match report.plan.traffic.is_empty() {
+                true => "all devices",
+                false => "all streams",
+            }
         });
         counts::section(&mut page, &report.totals);
         rates::section(&mut page, &report.rates, &report.totals, true);

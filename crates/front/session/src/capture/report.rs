@@ -145,6 +145,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         limited_by: match &ended.end {
             _ if lost > 0 => lost_because(account, interface_drops, &late),
             End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
+            End::Fault(text) => format!("a fault: {text}"),
             _ => "the plan: it said when to end".to_owned(),
         },
         warnings,

@@ -285,8 +285,10 @@ fn limited_by(
     shown: LoadEnd,
     lateness: &LatenessReport,
 ) -> String {
-    if let End::Signal(n) = &ended.end {
-        return format!("{}: it ended the run", signal_name(*n));
+    match &ended.end {
+        End::Signal(n) => return format!("{}: it ended the run", signal_name(*n)),
+        End::Fault(text) => return format!("a fault: {text}"),
+        End::Completed => {}
     }
     if run.was_told_to_stop() {
         return "stop over --control: it ended the run".to_owned();
