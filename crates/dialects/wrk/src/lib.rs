@@ -1,0 +1,9 @@
+//! wrk's language: its command line becomes a load of HTTP requests, what was measured becomes the text that wrk
+//! prints, and its scripts run.
+//!
+//! Pure: it resolves no name, opens no connection and prints nothing.
+
+mod script;
+mod stats;
+mod text;
+mod words;

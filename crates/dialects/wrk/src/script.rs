@@ -1,0 +1,1 @@
+//! Scripts: Lua, with the hooks and objects that wrk gives them.

@@ -1,0 +1,1 @@
+//! wrk's arithmetic over counted values.

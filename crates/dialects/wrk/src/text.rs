@@ -1,0 +1,1 @@
+//! What wrk prints.

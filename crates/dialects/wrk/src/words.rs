@@ -1,0 +1,1 @@
+//! wrk's command line.
