@@ -3,7 +3,11 @@
 //!
 //! Pure: it resolves no name, opens no connection and prints nothing.
 
+mod extended;
 mod script;
 mod stats;
 mod text;
 mod words;
+
+pub use stats::Stats;
+pub use text::{Outcome, banner, results};

@@ -1,1 +1,187 @@
 //! What wrk prints.
+
+use std::fmt::Write as _;
+
+use crate::{Stats, extended::Extended};
+
+/// What wrk prints of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// From the first line to the end, µs.
+    pub elapsed_us: u64,
+    /// Responses.
+    pub requests: u64,
+    /// Bytes of responses, heads included.
+    pub bytes: u64,
+    /// Connections that could not be made.
+    pub connect_errors: u64,
+    /// Connections that ended within a response, or gave what is none.
+    pub read_errors: u64,
+    /// Requests that could not be written.
+    pub write_errors: u64,
+    /// Responses that took longer than allowed.
+    pub timeouts: u64,
+    /// Responses with a status above 399.
+    pub status_errors: u64,
+    /// Latency, µs.
+    pub latency: Stats,
+    /// Responses per second of a thread.
+    pub rate: Stats,
+}
+
+/// The lines before the run, of `duration` seconds.
+#[must_use]
+pub fn banner(url: &str, duration: u64, threads: u64, connections: u64) -> String {
+    format!(
+        "Running {} test @ {url}\n  {threads} threads and {connections} connections\n",
+        TIME.scaled(duration.into(), 0)
+    )
+}
+
+/// The lines after it; with `latency` percentiles are among them.
+#[must_use]
+pub fn results(outcome: &Outcome, latency: bool) -> String {
+    let mut text = format!(
+        "  Thread Stats{:>6}{:>11}{:>8}{:>12}\n",
+        "Avg", "Stdev", "Max", "+/- Stdev"
+    );
+    row(&mut text, "Latency", &outcome.latency, time);
+    row(&mut text, "Req/Sec", &outcome.rate, count);
+    if latency {
+        text += "  Latency Distribution\n";
+        for percent in [50, 75, 90, 99] {
+            let value = outcome.latency.percentile(percent.into());
+            put(
+                &mut text,
+                format_args!("{percent:>7}%{}\n", cell(&time(value.into()), 10)),
+            );
+        }
+    }
+    // The original's own rounding: the time is divided as a double.
+    let seconds = Extended::of(outcome.elapsed_us.max(1) as f64 / 1e6);
+    let per_second = |n: u64| Extended::from(n) / seconds;
+    put(
+        &mut text,
+        format_args!(
+            "  {} requests in {}, {}B read\n",
+            outcome.requests,
+            time(outcome.elapsed_us.into()),
+            binary(outcome.bytes.into()),
+        ),
+    );
+    let [connect, read] = [outcome.connect_errors, outcome.read_errors];
+    let [write, timeout] = [outcome.write_errors, outcome.timeouts];
+    if [connect, read, write, timeout].iter().any(|&n| n > 0) {
+        put(
+            &mut text,
+            format_args!(
+                "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}\n"
+            ),
+        );
+    }
+    if outcome.status_errors > 0 {
+        put(
+            &mut text,
+            format_args!("  Non-2xx or 3xx responses: {}\n", outcome.status_errors),
+        );
+    }
+    put(
+        &mut text,
+        format_args!(
+            "Requests/sec: {:>9}\nTransfer/sec: {:>10}B\n",
+            per_second(outcome.requests).decimals(2),
+            binary(per_second(outcome.bytes)),
+        ),
+    );
+    text
+}
+
+/// Writing to a String cannot fail.
+fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(what);
+}
+
+fn row(text: &mut String, name: &str, stats: &Stats, shown: fn(Extended) -> String) {
+    put(
+        text,
+        format_args!(
+            "    {name:<10}{}{}{}{}\n",
+            cell(&shown(stats.exact_mean()), 8),
+            cell(&shown(Extended::of(stats.stdev())), 10),
+            cell(&shown(stats.max().into()), 9),
+            match stats.within_stdev() {
+                Some(percent) => format!("{:>8}%", percent.decimals(2)),
+                None => "    -nan%".to_owned(),
+            },
+        ),
+    );
+}
+
+/// So that digits stand below digits: without a unit of two letters blanks stand for it.
+pub(crate) fn cell(text: &str, width: usize) -> String {
+    let letters = (text.chars().rev().take(2))
+        .filter(char::is_ascii_alphabetic)
+        .count();
+    let blanks = 2 - letters;
+    let width = width - blanks;
+    format!("{text:>width$.width$}{:blanks$}", "")
+}
+
+/// A unit, and those above it.
+struct Units {
+    scale: u64,
+    names: &'static [&'static str],
+}
+
+const MICROSECONDS: Units = Units {
+    scale: 1000,
+    names: &["us", "ms"],
+};
+const TIME: Units = Units {
+    scale: 60,
+    names: &["s", "m"],
+};
+const COUNT: Units = Units {
+    scale: 1000,
+    names: &["", "k", "M", "G", "T"],
+};
+const BINARY: Units = Units {
+    scale: 1024,
+    names: &["", "K", "M", "G", "T"],
+};
+
+impl Units {
+    /// In the first unit of which it is less than 85 hundredths of the next, or the last.
+    fn scaled(&self, mut value: Extended, places: u32) -> String {
+        let least = Extended::of(self.scale as f64 * 0.85);
+        let mut names = self.names.iter();
+        let mut name = names.next();
+        while value >= least
+            && let Some(next) = names.next()
+        {
+            value = value / self.scale.into();
+            name = Some(next);
+        }
+        value.decimals(places) + name.unwrap_or(&"")
+    }
+}
+
+/// A time of `value` µs.
+pub(crate) fn time(value: Extended) -> String {
+    let second = Extended::from(1_000_000u64);
+    match value >= second {
+        true => TIME.scaled(value / second, 2),
+        false => MICROSECONDS.scaled(value, 2),
+    }
+}
+
+fn count(value: Extended) -> String {
+    COUNT.scaled(value, 2)
+}
+
+fn binary(value: Extended) -> String {
+    BINARY.scaled(value, 2)
+}
+
+#[cfg(test)]
+mod tests;
