@@ -21,6 +21,7 @@ mod settle;
 mod sockets;
 mod tests_known;
 
+use wb_getopt::Bad;
 use wb_model::{
     Plan,
     socket::{Family, SocketJob},
@@ -29,7 +30,7 @@ use wb_model::{
 pub use server::{ServerCommand, cannot_start, netserver, start_line};
 
 use crate::{Ending, Form, Selection, Show, TestKind};
-use getopt::{Bad, scan};
+use getopt::scan;
 use given::Given;
 
 /// What `netperf -V` and `netserver -V` say: the version whose behaviour this is, which scripts ask

@@ -11,3 +11,4 @@ mod words;
 
 pub use stats::Stats;
 pub use text::{Outcome, banner, results};
+pub use words::{Command, Stop, Url, wrk};

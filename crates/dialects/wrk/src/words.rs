@@ -1,1 +1,270 @@
 //! wrk's command line.
+//!
+//! Departures from wrk 4.1, all of them meant: numbers that do not fit 64 bits become the largest instead of wrapping
+//! around, and a letter that is no option is named as a whole where the original says its first byte.
+
+mod number;
+mod url;
+
+use wb_getopt::{Argument, Bad, Piece, Pieces, Row};
+
+pub use url::Url;
+
+/// The version whose behaviour this is.
+const VERSION: &str = "4.1.0";
+
+/// What wrk's command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Where requests go.
+    pub url: Url,
+    /// `-t`: at least 1, and at most the connections.
+    pub threads: u64,
+    /// `-c`.
+    pub connections: u64,
+    /// `-d`: seconds, at least 1.
+    pub duration: u64,
+    /// `-T`: seconds from which on a response is a timeout; 0 makes all of them one.
+    pub timeout: u64,
+    /// `-L`: print percentiles of the latency.
+    pub latency: bool,
+    /// `-s`: a file.
+    pub script: Option<String>,
+    /// `-H`: names and values as typed, each name once.
+    pub headers: Vec<(String, String)>,
+    /// The words behind the URL, for the script.
+    pub arguments: Vec<String>,
+    /// To print on standard output before anything else; lines of `-v`.
+    pub stdout: String,
+    /// What wrk passes over without a word: a line each, without line end.
+    pub warnings: Vec<String>,
+}
+
+/// What wrk prints instead of a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", stderr.trim_end())]
+pub struct Stop {
+    /// On standard output.
+    pub stdout: String,
+    /// On standard error.
+    pub stderr: String,
+    /// Exit status.
+    pub exit: u8,
+}
+
+impl Stop {
+    /// A line on standard error and exit status 1.
+    fn line(text: impl std::fmt::Display) -> Self {
+        Self {
+            stdout: String::new(),
+            stderr: format!("{text}\n"),
+            exit: 1,
+        }
+    }
+
+    /// Of a host without address; `why` is the text of the resolver.
+    #[must_use]
+    pub fn unresolved(url: &Url, why: &str) -> Self {
+        let (host, service) = (&url.host, url.service());
+        Self::line(format_args!("unable to resolve {host}:{service} {why}"))
+    }
+
+    /// Where no address takes a connection; `why` is the system's text of the last error.
+    #[must_use]
+    pub fn unconnected(url: &Url, why: &str) -> Self {
+        let (host, service) = (&url.host, url.service());
+        Self::line(format_args!("unable to connect to {host}:{service} {why}"))
+    }
+
+    /// Of thread `number`, from 0, which could not be made; `why` is the system's text.
+    #[must_use]
+    pub fn no_thread(number: u64, why: &str) -> Self {
+        Self {
+            exit: 2,
+            ..Self::line(format_args!("unable to create thread {number}: {why}"))
+        }
+    }
+}
+
+/// An option: letter, name, what follows, and what it does; `None` is the usage.
+struct Opt(
+    Option<char>,
+    &'static str,
+    Argument,
+    fn(&mut Command, &str) -> Option<()>,
+);
+
+impl Row for Opt {
+    fn letter(&self) -> Option<char> {
+        self.0
+    }
+
+    fn name(&self) -> &str {
+        self.1
+    }
+
+    fn argument(&self) -> Argument {
+        self.2
+    }
+}
+
+const NONE: Argument = Argument::None;
+const TEXT: Argument = Argument::Required;
+
+/// In the order in which getopt names those that a short form may mean.
+const OPTIONS: &[Opt] = &[
+    Opt(Some('c'), "connections", TEXT, |c, text| {
+        c.connections = number::count(text)?;
+        Some(())
+    }),
+    Opt(Some('d'), "duration", TEXT, |c, text| {
+        c.duration = number::seconds(text)?;
+        Some(())
+    }),
+    Opt(Some('t'), "threads", TEXT, |c, text| {
+        c.threads = number::count(text)?;
+        Some(())
+    }),
+    Opt(Some('s'), "script", TEXT, |c, text| {
+        c.script = Some(text.to_owned());
+        Some(())
+    }),
+    Opt(Some('H'), "header", TEXT, |c, text| {
+        c.header(text);
+        Some(())
+    }),
+    Opt(Some('L'), "latency", NONE, |c, _| {
+        c.latency = true;
+        Some(())
+    }),
+    Opt(Some('T'), "timeout", TEXT, |c, text| {
+        c.timeout = number::seconds(text)?;
+        Some(())
+    }),
+    Opt(None, "help", NONE, |_, _| None),
+    Opt(Some('v'), "version", NONE, |c, _| {
+        c.stdout += &format!("wrk {VERSION} [epoll] Copyright (C) 2012 Will Glozer\n");
+        Some(())
+    }),
+    // Left over in the original, for the usage only.
+    Opt(Some('r'), "", NONE, |_, _| None),
+    Opt(Some('?'), "", NONE, |_, _| None),
+];
+
+impl Command {
+    /// The last of equal names holds.
+    fn header(&mut self, text: &str) {
+        let Some((name, value)) = text.split_once(':') else {
+            return self.no_header(text);
+        };
+        let Some(value) = value.strip_prefix(' ') else {
+            return self.no_header(text);
+        };
+        match self.headers.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => value.clone_into(known),
+            None => self.headers.push((name.to_owned(), value.to_owned())),
+        }
+    }
+
+    fn no_header(&mut self, text: &str) {
+        self.warnings.push(format!(
+            "-H {}: not sent; a name, a colon, one blank and a value are needed",
+            text.escape_debug()
+        ));
+    }
+}
+
+/// Reads the words behind the name of the program; `program` is that name, for messages.
+///
+/// # Errors
+/// What wrk prints and its exit status where nothing is to be run: mistakes, and questions.
+pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
+    let mut command = Command {
+        url: Url::default(),
+        threads: 2,
+        connections: 10,
+        duration: 10,
+        timeout: 2,
+        latency: false,
+        script: None,
+        headers: Vec::new(),
+        arguments: Vec::new(),
+        stdout: String::new(),
+        warnings: Vec::new(),
+    };
+    match read(&mut command, words) {
+        Ok(()) => Ok(command),
+        Err(mistake) => Err(Stop {
+            stdout: command.stdout + &usage(),
+            stderr: match mistake {
+                Mistake::None => String::new(),
+                Mistake::Said(line) => format!("{line}\n"),
+                Mistake::Option(bad) => format!("{program}: {bad}\n"),
+            },
+            exit: 1,
+        }),
+    }
+}
+
+/// What stands on standard error above the usage.
+enum Mistake {
+    None,
+    Said(String),
+    Option(Bad),
+}
+
+fn read(command: &mut Command, words: &[String]) -> Result<(), Mistake> {
+    let mut pieces = Pieces::new(OPTIONS, words);
+    let mut others = Vec::new();
+    for piece in &mut pieces {
+        match piece {
+            Piece::Option(option, text) => {
+                (option.3)(command, text.unwrap_or_default()).ok_or(Mistake::None)?;
+            }
+            Piece::Word(word) => others.push(word.to_owned()),
+            Piece::Bad(bad) => return Err(Mistake::Option(bad)),
+        }
+    }
+    others.extend_from_slice(&words[pieces.used()..]);
+    if others.is_empty() || command.threads == 0 || command.duration == 0 {
+        return Err(Mistake::None);
+    }
+    command.arguments = others.split_off(1);
+    let text = others.remove(0);
+    command.url = match Url::read(&text) {
+        Some(url) => url,
+        None => return Err(Mistake::Said(format!("invalid URL: {text}"))),
+    };
+    if command.connections < command.threads {
+        let text = "number of connections must be >= threads";
+        return Err(Mistake::Said(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// The text of `--help`; blanks at the ends of its lines are the original's.
+fn usage() -> String {
+    const LINES: [&str; 14] = [
+        "Usage: wrk <options> <url>",
+        "  Options:",
+        "    -c, --connections <N>  Connections to keep open",
+        "    -d, --duration    <T>  Duration of test",
+        "    -t, --threads     <N>  Number of threads to use",
+        "",
+        "    -s, --script      <S>  Load Lua script file",
+        "    -H, --header      <H>  Add header to request",
+        "        --latency          Print latency statistics",
+        "        --timeout     <T>  Socket/request timeout",
+        "    -v, --version          Print version details",
+        "",
+        "  Numeric arguments may include a SI unit (1k, 1M, 1G)",
+        "  Time arguments may include a time unit (2s, 2m, 2h)",
+    ];
+    let mut text: String = LINES.iter().map(|line| format!("{line:<54}\n")).collect();
+    // The last line is one short of the others.
+    text.truncate(text.len() - 2);
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests;

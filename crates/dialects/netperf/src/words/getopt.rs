@@ -1,9 +1,8 @@
-//! Options as POSIX getopt reads them, and the usage text that comes from the same table.
-//!
-//! Letters may stand together behind one dash, an argument may follow its letter at once or as the
-//! next word. Words that are no options are passed over, as GNU's getopt does.
+//! Tables of options, and the usage text that comes from the same table.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
+
+use wb_getopt::{Bad, Piece, Pieces, Row};
 
 use super::{Given, Refusal};
 
@@ -46,26 +45,25 @@ macro_rules! options {
 
 pub(super) use options;
 
-/// A word that getopt cannot read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bad {
-    /// No such letter.
-    Unknown(char),
-    /// Nothing follows the letter.
-    NoArgument(char),
-}
+impl<T> Row for Opt<T> {
+    fn letter(&self) -> Option<char> {
+        Some(self.letter)
+    }
 
-impl fmt::Display for Bad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(letter) => write!(f, "invalid option -- '{letter}'"),
-            Self::NoArgument(letter) => write!(f, "option requires an argument -- '{letter}'"),
+    fn argument(&self) -> wb_getopt::Argument {
+        match self.argument {
+            Argument::Alone => wb_getopt::Argument::None,
+            Argument::One(_) => wb_getopt::Argument::Required,
+            Argument::NextNumber(_) => {
+                wb_getopt::Argument::NextIf(|w| w.starts_with(|c: char| c.is_ascii_digit()))
+            }
+            Argument::NextWord(_) => wb_getopt::Argument::NextIf(|w| !w.starts_with('-')),
         }
     }
 }
 
 /// Reads `words` up to and with the first `--`. `place` goes before the letter in messages. Returns
-/// how many words were used.
+/// how many words were used. Words that are no options are passed over.
 ///
 /// # Errors
 /// Those of the options, and those that `on_bad` makes of a word that cannot be read; if it makes
@@ -77,46 +75,22 @@ pub(super) fn scan<T>(
     into: &mut T,
     mut on_bad: impl FnMut(&mut T, Bad) -> Result<(), Refusal>,
 ) -> Result<usize, Refusal> {
-    let mut at = 0;
-    while let Some(word) = words.get(at) {
-        at += 1;
-        if word == "--" {
-            break;
-        }
-        let mut rest = word.strip_prefix('-').unwrap_or_default();
-        while let Some(letter) = rest.chars().next() {
-            rest = &rest[letter.len_utf8()..];
-            let Some(option) = table.iter().find(|o| o.letter == letter) else {
-                on_bad(into, Bad::Unknown(letter))?;
-                continue;
-            };
-            let next = words.get(at).map(String::as_str);
-            let optional = |fits: fn(&str) -> bool| next.filter(|w| rest.is_empty() && fits(w));
-            let text = match option.argument {
-                Argument::Alone => None,
-                Argument::One(_) if !rest.is_empty() => Some(std::mem::take(&mut rest)),
-                Argument::One(_) => {
-                    let Some(next) = next else {
-                        on_bad(into, Bad::NoArgument(letter))?;
-                        continue;
-                    };
-                    at += 1;
-                    Some(next)
-                }
-                Argument::NextNumber(_) => {
-                    optional(|w| w.starts_with(|c: char| c.is_ascii_digit())).inspect(|_| at += 1)
-                }
-                Argument::NextWord(_) => optional(|w| !w.starts_with('-')).inspect(|_| at += 1),
-            };
-            let given = Given {
-                place,
-                letter,
-                text,
-            };
-            (option.apply)(into, &given)?;
+    let mut pieces = Pieces::new(table, words);
+    for piece in &mut pieces {
+        match piece {
+            Piece::Option(option, text) => {
+                let given = Given {
+                    place,
+                    letter: option.letter,
+                    text,
+                };
+                (option.apply)(into, &given)?;
+            }
+            Piece::Word(_) => {}
+            Piece::Bad(bad) => on_bad(into, bad)?,
         }
     }
-    Ok(at)
+    Ok(pieces.used())
 }
 
 /// The lines of a table, one or more for each option.
@@ -143,89 +117,28 @@ pub(super) fn usage<T>(table: &[Opt<T>]) -> String {
 mod tests {
     use super::*;
 
-    fn log(seen: &mut Vec<String>, given: &Given<'_>) -> Result<(), Refusal> {
-        seen.push(format!("{}{}", given.letter, given.text.unwrap_or("")));
-        Ok(())
-    }
-
-    const fn opt(letter: char, argument: Argument) -> Opt<Vec<String>> {
+    const fn opt(letter: char, argument: Argument) -> Opt<()> {
         Opt {
             letter,
             argument,
             help: "first\nsecond",
-            apply: log,
+            apply: |(), _| Ok(()),
         }
-    }
-
-    const TABLE: &[Opt<Vec<String>>] = &[
-        opt('a', Argument::Alone),
-        opt('b', Argument::Alone),
-        opt('v', Argument::One("value")),
-        opt('n', Argument::NextNumber("rate")),
-        opt('w', Argument::NextWord("names")),
-    ];
-
-    /// What was seen, blanks between; bad letters in brackets, and how many words were used.
-    fn read(line: &str) -> (String, usize) {
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let mut seen = Vec::new();
-        let used = scan(TABLE, &words, "", &mut seen, |seen, bad| {
-            seen.push(format!("<{bad}>"));
-            Ok(())
-        })
-        .unwrap();
-        (seen.join(" "), used)
-    }
-
-    #[test]
-    fn letters_cluster_and_arguments_attach_or_follow() {
-        for (line, seen) in [
-            ("-a -b", "a b"),
-            ("-ab", "a b"),
-            ("-v5", "v5"),
-            ("-v 5", "v5"),
-            ("-abv5", "a b v5"),
-            ("-abv 5 -a", "a b v5 a"),
-            ("-v -a", "v-a"),
-            ("-v --", "v--"),
-            ("x -a y - -b z", "a b"),
-            ("-n 5 -a", "n5 a"),
-            ("-n x -a", "n a"),
-            ("-n -a", "n a"),
-            ("-na 5", "n a"),
-            ("-an 5", "a n5"),
-            ("-w x,y -a", "wx,y a"),
-            ("-w -a", "w a"),
-            ("-wa x", "w a"),
-            ("-w", "w"),
-            ("-n5", "n <invalid option -- '5'>"),
-            ("-z -a", "<invalid option -- 'z'> a"),
-            ("-zza", "<invalid option -- 'z'> <invalid option -- 'z'> a"),
-            ("-a -v", "a <option requires an argument -- 'v'>"),
-            ("--a", "<invalid option -- '-'> a"),
-            ("-ä", "<invalid option -- 'ä'>"),
-        ] {
-            assert_eq!(read(line).0, seen, "{line}");
-        }
-    }
-
-    #[test]
-    fn two_dashes_end_the_options() {
-        assert_eq!(read("-a -- -b"), ("a".to_owned(), 2));
-        assert_eq!(read("-a b c"), ("a".to_owned(), 3));
     }
 
     #[test]
     fn usage_has_every_row() {
-        let text = usage(TABLE);
-        assert_eq!(text.lines().count(), 10);
-        assert!(
-            text.contains("    -v value               first\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("    -w [names]             first\n"),
-            "{text}"
-        );
+        let text = usage(&[
+            opt('a', Argument::Alone),
+            opt('v', Argument::One("value")),
+            opt('w', Argument::NextWord("names")),
+        ]);
+        assert_eq!(text.lines().count(), 6);
+        for line in [
+            "    -v value               first\n",
+            "    -w [names]             first\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 }

@@ -1,0 +1,4 @@
+//! Against the original.
+
+mod original;
+mod words;
