@@ -1,7 +1,8 @@
 //! One connection: 96 bytes, first what every segment touches.
 
+use wb_http1::Progress;
+
 use crate::addr::Addr;
-use crate::reader::Progress;
 use crate::rtt::Rtt;
 use crate::timer::Link;
 

@@ -232,8 +232,8 @@ impl Counters {
         self.requests == self.responses + self.udp_lost + self.udp_in_flight + self.unawaited
     }
 
-    pub(crate) fn status(&mut self, class: u8) {
-        match class {
+    pub(crate) fn status(&mut self, status: u16) {
+        match status / 100 {
             1 => self.status_1xx += 1,
             2 => self.status_2xx += 1,
             3 => self.status_3xx += 1,

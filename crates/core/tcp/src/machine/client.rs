@@ -1,11 +1,12 @@
 //! The client's part: when to open, to ask, to close.
 
+use wb_http1::Read;
+
 use super::{Cause, Late, Machine, after};
 use crate::build::{FrameSink, Header};
 use crate::config::{Client, Close};
 use crate::conn::{ENDLESS, Key, State, flag};
 use crate::observer::Observer;
-use crate::reader::Read;
 
 /// Tuples in use that are passed over for one that is free.
 const MOST_TRIES: u32 = 64;
@@ -255,9 +256,9 @@ impl<O: Observer> Machine<O> {
                     self.give_up(now, id, Cause::Malformed, sink);
                     return None;
                 }
-                Read::Message { used, class, end } => {
+                Read::Message { used, status, end } => {
                     rest = &rest[used..];
-                    self.answered(now, id, class, end.close);
+                    self.answered(now, id, status, end.close);
                 }
                 Read::Expects { used } => rest = &rest[used..],
             }
@@ -274,9 +275,9 @@ impl<O: Observer> Machine<O> {
         let mut progress = conn.progress;
         let read = self.reader.count(&mut progress, u64::from(n));
         self.table.slab.get(id).progress = progress;
-        if let Read::Message { class, end, .. } = read {
+        if let Read::Message { status, end, .. } = read {
             if self.client.is_some() {
-                self.answered(now, id, class, end.close);
+                self.answered(now, id, status, end.close);
             } else {
                 self.requested(id, end);
             }
@@ -285,11 +286,11 @@ impl<O: Observer> Machine<O> {
 
     /// An answer is complete.
     #[inline]
-    fn answered(&mut self, now: u64, id: u32, class: u8, close: bool) {
+    fn answered(&mut self, now: u64, id: u32, status: u16, close: bool) {
         let conn = self.table.slab.get(id);
         self.counters.responses += 1;
-        if self.is_http || class != 0 {
-            self.counters.status(class);
+        if self.is_http || status != 0 {
+            self.counters.status(status);
         }
         let ns = now.saturating_sub(conn.stamp);
         let since_due = ns + u64::from(conn.lateness);
@@ -357,7 +358,7 @@ impl<O: Observer> Machine<O> {
         if conn.has(flag::WAITING) {
             let progress = conn.progress;
             match self.reader.end(&progress) {
-                Some(class) => self.answered(now, id, class, true),
+                Some(status) => self.answered(now, id, status, true),
                 None => {
                     self.give_up(now, id, Cause::Short, sink);
                     return true;

@@ -1,12 +1,13 @@
 //! The server's part: requests are read, answers queued.
 
+use wb_http1::{End, Read};
+
 use super::segment::MOST_QUEUED;
 use super::stream::MOST_ECHOED;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::conn::{ENDLESS, NO_SIDE_RECORD, flag};
 use crate::observer::Observer;
-use crate::reader::{End, Read};
 use crate::script::Origin;
 use crate::source::{Proxy, read_proxy};
 
@@ -145,7 +146,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let close = end.close || end.keep_if_granted && !self.server.grants;
         if self.is_http {
-            self.counters.status(2);
+            self.counters.status(200);
         }
         if conn.requests != ENDLESS {
             conn.requests -= 1;
@@ -174,7 +175,7 @@ impl<O: Observer> Machine<O> {
                 ..End::default()
             };
             self.requested(id, end);
-        } else if self.reader.is_within(&progress) || self.partial.iter().any(|(of, _)| *of == id) {
+        } else if progress.is_within() || self.partial.iter().any(|(of, _)| *of == id) {
             self.give_up(now, id, Cause::Short, sink);
             return true;
         }
