@@ -52,7 +52,7 @@ pub struct WorkerOutcome {
     pub rx: RxCounters,
     /// What ended it before its time.
     pub fault: Option<PortError>,
-    /// How long the link was down while it sent.
+    /// How long the link was down while it sent: from the first refusal to the first frame that left again.
     pub link_down_ns: u64,
     /// How often the link went down.
     pub link_downs: u64,
@@ -100,7 +100,7 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         received_all: false,
         unpublished: 0,
         published_ns: 0,
-        down_since: None,
+        down: None,
         link_down_ns: 0,
         link_downs: 0,
         expected: Turns::default(),
@@ -127,7 +127,7 @@ struct Run<'a, T, R, C> {
     received_all: bool,
     unpublished: usize,
     published_ns: u64,
-    down_since: Option<u64>,
+    down: Option<Down>,
     link_down_ns: u64,
     link_downs: u64,
     /// Of turns without a sender.
@@ -147,6 +147,14 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.control.sender_ended(self.last_departure_wall_ns);
     }
+}
+
+/// A link that took no frames.
+#[derive(Clone, Copy)]
+struct Down {
+    since_ns: u64,
+    /// Frames that had left when it was met last.
+    sent_frames: u64,
 }
 
 /// What the sending half wants next.
@@ -243,8 +251,8 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             Err(error) if error.is_transient() => return Ok(self.link_is_down()),
             Err(error) => return Err(error),
         };
-        if self.down_since.is_some() {
-            self.link_is_up(step.now_ns);
+        if self.down.is_some() {
+            self.look_whether_link_is_up(step.now_ns);
         }
         self.unpublished += step.sent;
         if step.sent > 0 && step.now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
@@ -267,17 +275,34 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
     #[cold]
     fn link_is_down(&mut self) -> Wish {
         let now_ns = self.clock.monotonic_ns();
-        if self.down_since.is_none() {
-            self.down_since = Some(now_ns);
-            self.link_downs += 1;
-        }
+        let since_ns = match self.down {
+            Some(down) => down.since_ns,
+            None => {
+                self.link_downs += 1;
+                now_ns
+            }
+        };
+        self.down = Some(Down {
+            since_ns,
+            sent_frames: self.tx.counters().sent_frames,
+        });
         Wish::Until(now_ns + RETRY_NS)
+    }
+
+    /// A turn without an error is no sign of a link: there may have been nothing to hand over, and a device may
+    /// drop a frame or two before it says why. A frame that left is one.
+    #[cold]
+    fn look_whether_link_is_up(&mut self, now_ns: u64) {
+        let sent_frames = self.tx.counters().sent_frames;
+        if self.down.is_some_and(|down| sent_frames > down.sent_frames) {
+            self.link_is_up(now_ns);
+        }
     }
 
     #[cold]
     fn link_is_up(&mut self, now_ns: u64) {
-        if let Some(since) = self.down_since.take() {
-            self.link_down_ns += now_ns.saturating_sub(since);
+        if let Some(down) = self.down.take() {
+            self.link_down_ns += now_ns.saturating_sub(down.since_ns);
         }
     }
 

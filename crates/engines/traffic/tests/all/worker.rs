@@ -328,6 +328,120 @@ fn a_port_that_vanishes_ends_the_worker_with_its_counts() {
     assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
 }
 
+/// Drops frames while its link is down, and says why every other time only: a device may be asked before the
+/// system knows.
+struct Dropping {
+    inner: memory::MemoryTx,
+    clock: VirtualClock,
+    down: std::ops::Range<u64>,
+    refused: Vec<Vec<u8>>,
+    refused_frames: u64,
+    tells: bool,
+}
+
+impl TxQueue for Dropping {
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn batch_hint(&self) -> usize {
+        self.inner.batch_hint()
+    }
+
+    fn lend(&mut self, n: usize) -> usize {
+        self.inner.lend(n)
+    }
+
+    fn slot(&mut self, i: usize) -> wb_port::Slot<'_> {
+        self.inner.slot(i)
+    }
+
+    fn submit(&mut self, n: usize) {
+        self.inner.submit(n);
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        if !self.down.contains(&self.clock.monotonic_ns()) || self.inner.in_flight() == 0 {
+            return self.inner.flush();
+        }
+        let refused = &mut self.refused;
+        self.inner.withdraw(|frame| refused.push(frame.to_vec()));
+        self.refused_frames += self.refused.len() as u64;
+        self.tells = !self.tells;
+        match self.tells {
+            true => Err(PortError::LinkDown {
+                port: "dropping".to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn take_refused<F: FnMut(&[u8])>(&mut self, mut each: F) {
+        self.refused.drain(..).for_each(|frame| each(&frame));
+    }
+
+    fn withdraw<F: FnMut(&[u8])>(&mut self, each: F) {
+        self.inner.withdraw(each);
+    }
+
+    fn counters(&self) -> wb_port::TxCounters {
+        let counters = self.inner.counters();
+        wb_port::TxCounters {
+            refused_frames: self.refused_frames,
+            withdrawn_frames: counters.withdrawn_frames - self.refused_frames,
+            ..counters
+        }
+    }
+}
+
+struct DroppingPair {
+    tx: Dropping,
+    rx: memory::MemoryRx,
+}
+
+impl QueuePair for DroppingPair {
+    type Tx = Dropping;
+    type Rx = memory::MemoryRx;
+
+    fn split(&mut self) -> (&mut Dropping, &mut memory::MemoryRx) {
+        (&mut self.tx, &mut self.rx)
+    }
+}
+
+#[test]
+fn a_link_is_down_until_a_frame_leaves() {
+    let mut lab = Lab::new(|_| ());
+    let sender = lab.sender(&paced(1000, 100));
+    let (inner, rx) = lab.near.queues.remove(0).into_halves();
+    let mut pair = DroppingPair {
+        tx: Dropping {
+            inner,
+            clock: lab.clock.clone(),
+            down: 20_000_000..60_000_000,
+            refused: Vec::new(),
+            refused_frames: 0,
+            tells: false,
+        },
+        rx,
+    };
+    let worker = Worker {
+        sender: Some(sender),
+        receiver: None,
+    };
+    let (control, shared) = (control(1), SharedCounters::default());
+    let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
+    let account = &outcome.sender.unwrap().streams[0];
+    assert_eq!(account.offered_frames + account.refused_frames, 100);
+    assert!((38..=41).contains(&account.refused_frames), "{account:?}");
+    assert_eq!(outcome.link_downs, 1);
+    let down_ms = outcome.link_down_ns / 1_000_000;
+    assert!((37..=41).contains(&down_ms), "{down_ms}");
+}
+
 struct Real(std::time::Instant);
 
 impl Clock for Real {
