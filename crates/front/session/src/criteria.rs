@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use wb_model::{
     Criterion, Plan, Summary, Totals,
-    criteria::{Metric, Stat},
+    criteria::{Bound, Metric, Stat},
+    lateness::MISSED,
     load::{ConnectionTotals, LoadJobReport, LoadTransport},
     report::{CriterionReport, Rates},
 };
@@ -184,6 +185,39 @@ pub(crate) struct Judged {
     pub(crate) report: CriterionReport,
     /// Of the jobs that it is about.
     pub(crate) totals: Totals,
+    /// The share of what was asked of them that was not offered, where that is known.
+    unsent: Option<f64>,
+}
+
+impl Judged {
+    /// Whether it holds only because the device was spared: by a load that was not the one asked for. A rate that
+    /// was reached was reached all the same.
+    fn is_about_less(&self) -> bool {
+        let Criterion { metric, bound, .. } = &self.criterion;
+        let of_the_load = *metric == Metric::Unsent;
+        !of_the_load && *bound == Bound::AtMost && self.unsent.is_some_and(|share| share > MISSED)
+    }
+
+    /// Whether it says of another one how much may stay unsent.
+    fn allows(&self, other: &Self) -> bool {
+        let of = &self.criterion;
+        of.metric == Metric::Unsent && (of.job.is_none() || of.job == other.criterion.job)
+    }
+}
+
+/// Why what holds says nothing of the device at the load that was asked for: more than [`MISSED`] of it was not
+/// offered, by `cause`. Not where a criterion says how much may stay unsent, nor where one does not hold: that would
+/// not have held of more either.
+pub(crate) fn not_offered(judged: &[Judged], cause: &str) -> Option<String> {
+    if judged.iter().any(|j| !j.report.held) {
+        return None;
+    }
+    let spared = |j: &&Judged| j.is_about_less() && !judged.iter().any(|other| other.allows(j));
+    let share = judged.iter().find(spared)?.unsent?;
+    Some(format!(
+        "{:.1} % of what was asked for could not be sent ({cause})",
+        share * 100.0
+    ))
 }
 
 /// What was measured beside what was asked for. What was not measured does not hold.
@@ -202,6 +236,7 @@ pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figure
         Judged {
             report: report(criterion, figures.measured(&criterion.metric)),
             criterion: criterion.clone(),
+            unsent: figures.measured(&Metric::Unsent),
             totals: figures.totals,
         }
     };
@@ -342,6 +377,54 @@ mod tests {
         assert_eq!(judged_of("rps<=5000", &jobs), (Some(5000.0), true));
         assert_eq!(judged_of("open>=81", &jobs), (Some(80.0), false));
         assert_eq!(judged("cps>=0", &LoadJobReport::default()), (None, false));
+    }
+
+    #[test]
+    fn what_was_not_offered_was_not_carried() {
+        let said = |criteria: &[&str], offered: u64| {
+            let plan = Plan {
+                criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
+                ..Plan::default()
+            };
+            let judged = judge(&plan, |_| Figures {
+                totals: Totals {
+                    intended_frames: Some(1000),
+                    offered_frames: Some(offered),
+                    unsent_frames: Some(1000 - offered),
+                    received_frames: Some(offered),
+                    lost_frames: Some(10),
+                    ..Totals::default()
+                },
+                rates: Rates {
+                    received_pps: Some(offered as f64),
+                    ..Rates::default()
+                },
+                ..Figures::default()
+            });
+            not_offered(&judged, "the link")
+        };
+        let reason = said(&["loss<=10%"], 360).expect("spared");
+        assert!(reason.starts_with("64.0 % of what"), "{reason}");
+        assert!(said(&["pps<=1000"], 979).is_some());
+        for (criteria, offered) in [
+            // No more than may be missed.
+            (&["loss<=10%"][..], 980),
+            // Nothing is claimed.
+            (&[], 360),
+            // It failed at less than was asked for.
+            (&["loss<=1%"], 360),
+            (&["loss<=10%", "pps>=500"], 360),
+            // It was reached.
+            (&["pps>=300"], 360),
+            // That is what it is about, or has been allowed.
+            (&["unsent<=70%"], 360),
+            (&["loss<=10%", "unsent<=70%"], 360),
+        ] {
+            assert_eq!(said(criteria, offered), None, "{criteria:?} {offered}");
+        }
+        // What one job may leave unsent is not what another may.
+        assert!(said(&["one.loss<=10%", "other.unsent<=70%"], 360).is_some());
+        assert!(said(&["one.loss<=10%", "one.unsent<=70%"], 360).is_none());
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub(crate) struct Settled {
     pub(crate) defect: Option<String>,
     /// Why it has measured nothing.
     pub(crate) nothing: Option<String>,
+    /// Why what holds of it holds of less than was asked for.
+    pub(crate) not_offered: Option<String>,
     /// Who ended it in order, beside a signal.
     pub(crate) stopped: Option<String>,
     /// Its own rule for the verdict, where it has one.

@@ -187,10 +187,13 @@ fn judge(
     }
     let first =
         |of: fn(&Settled) -> &Option<String>| all.iter().find_map(|settled| of(settled).clone());
+    let held = criteria.iter().all(|c| c.held);
+    let not_offered = || first(|s| &s.not_offered).filter(|_| held);
     let circumstances = Circumstances {
         invalid: first(|s| &s.defect)
             .or_else(|| excuse(all))
-            .or_else(|| first(|s| &s.nothing)),
+            .or_else(|| first(|s| &s.nothing))
+            .or_else(not_offered),
         endless,
         stopped: first(|s| &s.stopped),
     };

@@ -121,7 +121,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::check_link`].
-    pub(crate) fn wait_until_set_up(&self, socket: BorrowedFd<'_>) -> Result<(), PortError> {
+    pub(crate) fn ask_for_carrier(&self, socket: BorrowedFd<'_>) -> Result<(), PortError> {
         let name = self.check_link(socket)?;
         // The link counts as running a moment before its qdisc is in, under one lock; the question
         // for the carrier waits for that lock.

@@ -22,6 +22,9 @@ use crate::umem::Area;
 /// Frames worth handing over at once. Measured on veth in copy mode: see `examples/xsk_blast.rs`.
 const BATCH: usize = 64;
 
+/// A device that drops frame after frame is asked for its carrier at the second, and after so many again.
+const ASK_DROPS: u32 = 64;
+
 /// Stands in the ring for a withdrawn frame. No kernel has such options or so long a memory, so it
 /// skips the descriptor as invalid.
 const WITHDRAWN: Descriptor = Descriptor {
@@ -81,6 +84,8 @@ struct Sender<K> {
     /// Copy mode: the kernel may have copied a producer index up to here, and would go on to it
     /// without looking at the index again.
     seen: u32,
+    /// Copy mode: frames that the device dropped since one was sent.
+    drops_in_a_row: u32,
     /// Zero copy: something was completed since the last kick.
     progress: bool,
     counters: TxCounters,
@@ -202,6 +207,7 @@ impl<K: Kernel> Sender<K> {
             refused: list(),
             in_flight: 0,
             zero_copy,
+            drops_in_a_row: 0,
             progress: true,
             counters: TxCounters::default(),
         }
@@ -256,14 +262,13 @@ impl<K: Kernel> Sender<K> {
 
     fn flush_copy(&mut self) -> Result<(), PortError> {
         self.ring.publish();
-        let mut drops_in_a_row = 0;
         while self.next != self.ring.shown() {
             let outcome = self.kernel.kick();
             self.counters.kicks += 1;
             match outcome {
                 Ok(()) | Err(Errno::AGAIN | Errno::NOBUFS) => {
                     self.seen = self.ring.shown();
-                    drops_in_a_row = 0;
+                    self.drops_in_a_row = 0;
                     if !self.note_consumed() && !self.note_skipped(outcome) {
                         self.counters.full_events += 1;
                         break;
@@ -271,13 +276,14 @@ impl<K: Kernel> Sender<K> {
                 }
                 Err(Errno::BUSY) => {
                     self.seen = self.ring.shown();
-                    drops_in_a_row = if self.note_dropped() {
-                        0
-                    } else {
-                        drops_in_a_row + 1
+                    self.drops_in_a_row = match self.note_dropped() {
+                        true => 0,
+                        false => self.drops_in_a_row.wrapping_add(1),
                     };
-                    // Without a carrier the kernel drops frame after frame. What is left can wait.
-                    if drops_in_a_row == 2 && !self.link.may_carry() {
+                    // Without a carrier the kernel drops frame after frame, in however many calls. What is left can
+                    // wait.
+                    if self.drops_in_a_row % ASK_DROPS == 2 && !self.link.may_carry() {
+                        self.drops_in_a_row = 1;
                         return Err(PortError::LinkDown {
                             port: self.port.clone(),
                         });

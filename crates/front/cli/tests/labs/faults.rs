@@ -165,6 +165,64 @@ fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
     }
 }
 
+/// No frame was lost of those that left. That says nothing of a device that was to carry three times as many.
+#[test]
+fn a_link_that_dies_in_the_middle_proves_nothing() {
+    if !privileged() {
+        return;
+    }
+    for (driver, node, interface) in [
+        ("packet", "a", "a0"),
+        ("xdp", "a", "a0"),
+        ("packet", "b", "b0"),
+        ("xdp", "b", "b0"),
+    ] {
+        let lab = Lab::alone("pair", &[]);
+        let (tx, rx) = (
+            format!("{driver}:{}", lab.a0()),
+            format!("{driver}:{}", lab.b0()),
+        );
+        let running = Running::start(&[
+            "trial",
+            "--tx",
+            &tx,
+            "--rx",
+            &rx,
+            "--rate",
+            "2kpps",
+            "--duration",
+            "4s",
+            "--criteria",
+            "loss<=5%",
+            "--json",
+            "-q",
+        ]);
+        wait_until_sending(&lab);
+        let link = |state| {
+            let node = lab.node(node);
+            system("ip", &["-n", &node, "link", "set", interface, state]);
+        };
+        link("down");
+        std::thread::sleep(Duration::from_millis(1200));
+        link("up");
+        let report = report_of(running, 3);
+        let place = format!("{driver} {interface}");
+        assert_eq!(report["verdict"], "invalid", "{place}");
+        assert_eq!(report["criteria"][0]["held"], true, "{place}");
+        if report["lateness"]["stalled_ns"].as_u64() > Some(40_000_000) {
+            // Not only the link kept frames from being sent.
+            continue;
+        }
+        let reason = report["reason"].as_str().unwrap();
+        assert!(reason.contains("could not be sent (the link"), "{reason}");
+        let warnings = report["warnings"].to_string();
+        let down = warnings.split("went down once during the run, for ").nth(1);
+        let down = down.unwrap_or_else(|| panic!("{place}: {warnings}"));
+        let ms: u64 = down.split(' ').next().unwrap().parse().unwrap();
+        assert!((1150..=2000).contains(&ms), "{place}: {warnings}");
+    }
+}
+
 #[test]
 fn a_namespace_that_vanishes_ends_the_run_with_code_4() {
     if !privileged() {

@@ -392,8 +392,10 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     );
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned());
+    let limited_by = limited_by(run, ended, &totals, &late);
     Settled {
-        limited_by: limited_by(run, ended, &totals, &late),
+        not_offered: criteria::not_offered(&judged, &limited_by),
+        limited_by,
         jobs: jobs(run, totals, rates, times.latency),
         totals,
         rates,

@@ -178,8 +178,10 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         },
         lateness_of(&settled),
     );
+    let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     Settled {
-        limited_by: limited_by(run, ended, &settled, shown, &lateness),
+        not_offered: criteria::not_offered(&judged, &limited_by),
+        limited_by,
         defect: defect(&totals, &settled),
         nothing: nothing_attempted(&totals, &settled),
         stopped: run

@@ -526,12 +526,9 @@ fn missing_because(
     })
 }
 
-/// Why frames stayed unsent, if any did. After a signal that is what was asked for.
-fn unsent_because(run: &Traffic, ended: &Ended, totals: &Totals) -> Option<String> {
+/// Why frames stayed unsent, if any did.
+fn unsent_because(run: &Traffic, totals: &Totals) -> Option<String> {
     let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
-    if ended.end != End::Completed {
-        return None;
-    }
     if let Some((port, _, _)) = link_downs(run).first() {
         return Some(format!(
             "the link: it was down at {port}, {unsent} frames stayed unsent"
@@ -561,8 +558,10 @@ fn limited_by(
     if let End::Fault(text) = &ended.end {
         return format!("a fault: {text}");
     }
+    // After a signal no more was asked for.
+    let completed = ended.end == End::Completed;
     let causes: Vec<String> = [
-        unsent_because(run, ended, totals),
+        unsent_because(run, totals).filter(|_| completed),
         missing_because(run, ended, totals, lateness),
     ]
     .into_iter()
@@ -682,8 +681,11 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned());
     let at_max = settled.iter().any(|s| s.at_max);
+    let not_offered =
+        unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause));
     Settled {
         limited_by: limited_by(run, ended, &totals, &lateness, at_max),
+        not_offered,
         totals,
         rates,
         times: Times {

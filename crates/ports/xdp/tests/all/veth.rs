@@ -540,6 +540,21 @@ fn without_a_carrier_few_frames_are_lost_and_all_are_known() {
     tx.flush().unwrap();
     assert_eq!(tx.counters().sent_frames, 98);
     assert_eq!(judge.receive_soon().map(|frame| number(&frame)), Some(2));
+    // However few are handed over at once.
+    ip(&format!("-n {} link set b0 down", lab.b));
+    let mut one_by_one = |number| {
+        submit(tx, 60, FAR, &[number]);
+        tx.flush()
+    };
+    assert!(one_by_one(100).is_ok());
+    for number in 101..104 {
+        let outcome = one_by_one(number);
+        assert!(
+            matches!(outcome, Err(PortError::LinkDown { .. })),
+            "{number}: {outcome:?}"
+        );
+    }
+    assert_eq!(tx.counters().refused_frames, 6);
     lab::assert_adds_up(tx);
 }
 
