@@ -33,6 +33,7 @@ bench: build
 	bench/load
 	bench/lossy
 	bench/socket
+	bench/http
 	bench/instructions.sh
 
 clean:

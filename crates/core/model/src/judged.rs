@@ -47,6 +47,11 @@ impl Plan {
                 measured.retain(|metric| crate::load::measures(&self.loads, metric));
                 (name, measured)
             }
+            JobKind::Http => {
+                let mut measured = vec![Failed, Unsent, Errors, Bps, Cps, Rps, Open];
+                measured.extend(times(Latency).chain(times(Connect)).chain(times(Http)));
+                ("a load of HTTP requests", measured)
+            }
             JobKind::Socket if self.socket_server.is_some() => ("a server", Vec::new()),
             JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
             JobKind::Devices => self.devices_measure(),
@@ -146,10 +151,12 @@ impl Plan {
         };
         let traffic = self.traffic.iter().map(|j| (j.name.as_str(), "job"));
         let sockets = self.sockets.iter().map(|j| (j.name.as_str(), "test"));
+        let http_jobs = self.http_jobs.iter().map(|j| (j.name.as_str(), "http"));
         let loads = self.loads.iter().map(|j| (j.name.as_str(), j.end.name()));
         match kind {
             JobKind::Traffic => named(traffic.collect()),
             JobKind::Load => named(loads.collect()),
+            JobKind::Http => named(http_jobs.collect()),
             JobKind::Socket => named(sockets.collect()),
             // One alone has no name but that of its kind.
             JobKind::Capture if self.captures.len() > 1 => {
@@ -172,6 +179,7 @@ impl Plan {
             JobKind::Traffic => plan.traffic.retain(|_| keep.next() == Some(true)),
             JobKind::Load => plan.loads.retain(|_| keep.next() == Some(true)),
             JobKind::Capture => plan.captures.retain(|_| keep.next() == Some(true)),
+            JobKind::Http => plan.http_jobs.retain(|_| keep.next() == Some(true)),
             _ => plan.sockets.retain(|_| keep.next() == Some(true)),
         }
         Some(plan)

@@ -16,6 +16,8 @@ pub enum JobKind {
     Load,
     /// `[[capture]]`.
     Capture,
+    /// `[[http]]`.
+    Http,
     /// `[[socket]]` and `[socket_server]`.
     Socket,
     /// `[[probe]]`.
@@ -26,11 +28,12 @@ pub enum JobKind {
 
 impl JobKind {
     /// All, in the order in which they fill the common part of a report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Traffic,
         Self::Devices,
         Self::Load,
         Self::Capture,
+        Self::Http,
         Self::Socket,
         Self::Probe,
         Self::Bench,
@@ -44,6 +47,7 @@ impl JobKind {
             Self::Devices => "devices",
             Self::Load => "load",
             Self::Capture => "capture",
+            Self::Http => "http",
             Self::Socket => "socket",
             Self::Probe => "probe",
             Self::Bench => "bench",
@@ -60,6 +64,7 @@ impl Plan {
             JobKind::Devices => !(self.devices.is_empty() && self.watches.is_empty()),
             JobKind::Load => !self.loads.is_empty(),
             JobKind::Capture => !self.captures.is_empty(),
+            JobKind::Http => !self.http_jobs.is_empty(),
             JobKind::Socket => !self.sockets.is_empty() || self.socket_server.is_some(),
             JobKind::Probe => !self.probes.is_empty(),
             JobKind::Bench => self.procedure.is_some(),
@@ -89,6 +94,9 @@ impl Plan {
         if !own(JobKind::Capture) {
             part.captures.clear();
         }
+        if !own(JobKind::Http) {
+            part.http_jobs.clear();
+        }
         if !own(JobKind::Socket) {
             part.sockets.clear();
             part.socket_server = None;
@@ -117,7 +125,7 @@ impl Plan {
             }
             JobKind::Load => self.loads.iter().any(|l| is(&l.port)),
             JobKind::Capture => self.captures.iter().any(|c| c.ports.iter().any(|p| is(p))),
-            JobKind::Socket | JobKind::Probe | JobKind::Bench => false,
+            JobKind::Http | JobKind::Socket | JobKind::Probe | JobKind::Bench => false,
         };
         JobKind::ALL.into_iter().filter(uses)
     }
@@ -130,6 +138,7 @@ impl Plan {
         let works = sends
             || !self.devices.is_empty()
             || !self.sockets.is_empty()
+            || !self.http_jobs.is_empty()
             || self.procedure.is_some()
             || self.loads.iter().any(|l| l.end == LoadEnd::Client);
         let endless = |kind: JobKind| {
@@ -139,7 +148,7 @@ impl Plan {
                 JobKind::Load => !self.loads.iter().any(|l| l.end == LoadEnd::Client),
                 JobKind::Capture | JobKind::Probe => true,
                 JobKind::Socket => self.sockets.is_empty(),
-                JobKind::Bench => false,
+                JobKind::Http | JobKind::Bench => false,
             };
             !(works && listens) && self.part_is_endless(kind)
         };

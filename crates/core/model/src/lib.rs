@@ -9,6 +9,7 @@ pub mod bench;
 pub mod capture;
 pub mod criteria;
 pub mod device;
+pub mod http;
 mod judged;
 mod kinds;
 pub mod lateness;
@@ -29,6 +30,7 @@ pub mod validate;
 pub mod vary;
 
 pub use criteria::Criterion;
+pub use http::HttpJob;
 pub use kinds::JobKind;
 pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
 pub use load::LoadJob;

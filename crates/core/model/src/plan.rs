@@ -12,6 +12,7 @@ use crate::{
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
+    http::HttpJob,
     kinds::JobKind,
     load::{LoadEnd, LoadJob},
     locator::Locator,
@@ -63,6 +64,9 @@ pub struct Plan {
     /// Ends of connections: clients that open them, servers that answer.
     #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadJob>,
+    /// Requests to HTTP servers over sockets of the kernel.
+    #[serde(default, rename = "http", skip_serializing_if = "Vec::is_empty")]
+    pub http_jobs: Vec<HttpJob>,
     /// Tests over sockets of the kernel, run one after another, beside the other jobs.
     #[serde(default, rename = "socket", skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<SocketJob>,
@@ -77,7 +81,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub procedure: Option<Procedure>,
     /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
-    /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture or socket.
+    /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture, http or socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
 }
@@ -448,6 +452,10 @@ impl Plan {
                     .filter(|l| !clients || l.end == LoadEnd::Client)
                     .any(|l| l.shape.duration == Span::default())
             }
+            JobKind::Http => {
+                let open = |job: &HttpJob| job.amount.is_none() && job.ends_after().is_none();
+                self.http_jobs.iter().any(open)
+            }
             JobKind::Socket => self.socket_server.is_some(),
             JobKind::Probe => !self.probes.is_empty(),
             JobKind::Bench => false,
@@ -469,6 +477,7 @@ impl Default for Plan {
             watches: Vec::new(),
             captures: Vec::new(),
             loads: Vec::new(),
+            http_jobs: Vec::new(),
             sockets: Vec::new(),
             socket_server: None,
             probes: Vec::new(),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bench::{LbResult, ProbeReport},
+    http::HttpReport,
     lateness::{Lateness, LatenessReport},
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
@@ -90,6 +91,9 @@ pub struct Report {
     /// What became of connections, job by job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
+    /// What HTTP loads measured, job by job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpReport>,
     /// What socket tests measured, test by test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,

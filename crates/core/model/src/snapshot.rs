@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{bench::BenchLive, load::LoadLive, report::Totals, socket::SocketLive};
+use crate::{bench::BenchLive, http::HttpLive, load::LoadLive, report::Totals, socket::SocketLive};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub struct Snapshot {
     /// Connections, in runs of loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadLive>,
+    /// How HTTP loads go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpLive>,
     /// The test that runs, in runs of socket tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketLive>,
@@ -85,6 +88,7 @@ impl Snapshot {
             missing_frames: None,
             latency_mean_ns: None,
             load: None,
+            http: None,
             socket: None,
             capture: None,
             captures: BTreeMap::new(),

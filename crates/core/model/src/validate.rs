@@ -109,6 +109,15 @@ impl Findings {
             what: what.into(),
         });
     }
+
+    /// The problems of a part, whose places are its keys.
+    fn within(&mut self, part: &str, problems: Vec<PlanProblem>) {
+        let problems = problems.into_iter().map(|problem| PlanProblem {
+            place: format!("{part}, {}", problem.place),
+            what: problem.what,
+        });
+        self.problems.extend(problems);
+    }
 }
 
 /// Rules, in the order in which they are told. Of each: when it is broken; the place; what is wrong and
@@ -147,6 +156,7 @@ impl Plan {
             crate::bench::check_probe(probe, &format!("probe {}", n + 1), &mut found);
         }
         self.check_sockets(&mut found);
+        self.check_https(&mut found);
         self.check_criteria(&mut found);
         self.check_loads(&mut found);
         self.check_devices(&mut found);
@@ -337,22 +347,24 @@ impl Plan {
     }
 
     fn check_sockets(&self, found: &mut Findings) {
-        let mut add = |place: &str, problems: Vec<PlanProblem>| {
-            found
-                .problems
-                .extend(problems.into_iter().map(|problem| PlanProblem {
-                    place: format!("{place}, {}", problem.place),
-                    what: problem.what,
-                }));
-        };
         for (i, job) in self.sockets.iter().enumerate() {
             match self.sockets.len() {
-                1 => add("socket", job.problems()),
-                _ => add(&format!("socket {}", i + 1), job.problems()),
+                1 => found.within("socket", job.problems()),
+                _ => found.within(&format!("socket {}", i + 1), job.problems()),
             }
         }
         if let Some(server) = &self.socket_server {
-            add("socket_server", server.problems());
+            found.within("socket_server", server.problems());
+        }
+    }
+
+    fn check_https(&self, found: &mut Findings) {
+        for (i, job) in self.http_jobs.iter().enumerate() {
+            let place = match self.http_jobs.len() {
+                1 => "http".to_owned(),
+                _ => format!("http {}", i + 1),
+            };
+            found.within(&place, job.problems());
         }
     }
 
@@ -362,12 +374,7 @@ impl Plan {
                 1 => "load".to_owned(),
                 _ => format!("load {}", i + 1),
             };
-            found
-                .problems
-                .extend(job.problems().into_iter().map(|problem| PlanProblem {
-                    place: format!("{place}, {}", problem.place),
-                    what: problem.what,
-                }));
+            found.within(&place, job.problems());
             let Some(port) = self.ports.iter().find(|p| p.name == job.port) else {
                 rules! { found: !job.port.is_empty() => &place, "no port is named {:?}", job.port; }
                 continue;

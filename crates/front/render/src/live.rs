@@ -1,6 +1,8 @@
 //! One line for each snapshot, for a terminal or a log.
 
-use wb_model::{Phase, Snapshot, bench::BenchLive, load::LoadLive, socket::SocketLive};
+use wb_model::{
+    Phase, Snapshot, bench::BenchLive, http::HttpLive, load::LoadLive, socket::SocketLive,
+};
 
 use crate::{
     figures::{count, rate_bps, rate_pps, time_ns},
@@ -107,6 +109,10 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         );
         return parts.join("  ").trim_end().to_owned();
     }
+    if let Some(http) = &s.http {
+        parts.extend(requests(http, layout));
+        return parts.join("  ").trim_end().to_owned();
+    }
     if let Some(socket) = &s.socket {
         parts.push(exchange(socket));
         return parts.join("  ").trim_end().to_owned();
@@ -153,6 +159,26 @@ fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
         parts.push(format!("{}/s failed", count(whole(load.failed_cps))));
     }
     if let Some(ns) = load.request_mean_ns.filter(|_| layout.latency) {
+        parts.push(format!("mean {}", time_ns(ns)));
+    }
+    parts
+}
+
+/// Answers of the interval, new connections, what failed so far, and how long answers took.
+fn requests(http: &HttpLive, layout: Layout) -> Vec<String> {
+    let whole = |n: f64| count(n.round() as u64);
+    let mut parts = vec![
+        format!("{:>9}/s answers", whole(http.requests_per_second)),
+        format!("{:>9}/s new", whole(http.connections_per_second)),
+    ];
+    if layout.bits {
+        parts.push(format!("{:>11}", rate_bps(http.received_bps)));
+    }
+    if layout.missing {
+        let failed = http.totals.failed.sum() + http.totals.refused_connections.sum();
+        parts.push(format!("{} failed", count(failed)));
+    }
+    if let Some(ns) = http.latency_mean_ns.filter(|_| layout.latency) {
         parts.push(format!("mean {}", time_ns(ns)));
     }
     parts

@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     pub(crate) latency: Summary,
     pub(crate) connect: Summary,
     pub(crate) http: Summary,
+    /// What a kind of jobs has in its own way.
+    pub(crate) own: Vec<(Metric, Option<f64>)>,
     pub(crate) load: Option<LoadFigures>,
     /// Transactions per second.
     pub(crate) tps: Option<f64>,
@@ -141,6 +143,9 @@ impl Figures {
     }
 
     fn measured(&self, metric: &Metric) -> Option<f64> {
+        if let Some((_, measured)) = self.own.iter().find(|(own, _)| own == metric) {
+            return *measured;
+        }
         if let Some(load) = &self.load
             && let Some(measured) = load.measured(metric)
         {

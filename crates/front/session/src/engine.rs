@@ -9,6 +9,7 @@ use std::{
 use wb_model::{
     JobKind, Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
     bench::{LbResult, ProbeReport},
+    http::HttpReport,
     load::LoadReport,
     report::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
@@ -130,6 +131,7 @@ pub(crate) struct Settled {
     pub(crate) ports: Vec<PortReport>,
     pub(crate) capture: Option<CaptureReport>,
     pub(crate) load: Option<LoadReport>,
+    pub(crate) http: Option<HttpReport>,
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
     pub(crate) results: Vec<LbResult>,

@@ -12,6 +12,7 @@ use crate::{
     capture::{self, CaptureExtras, Captures},
     devices::{self, Devices},
     engine::Engine,
+    http::{self, Https, Scripts},
     load,
     neighbours::start_responders,
     ports::{OpenPort, Sharing},
@@ -50,6 +51,8 @@ pub struct Extras {
     pub capture: CaptureExtras,
     /// Socket tests tell how they go once per interval of the plan, also those that ask for no interval.
     pub progress: bool,
+    /// The scripts of HTTP loads, job by job.
+    pub scripts: Vec<Scripts>,
     /// A server serves only the client at the other end of this control connection.
     pub control_connection: Option<std::net::TcpStream>,
 }
@@ -111,6 +114,7 @@ pub fn prepare(
     let mut warnings = plan.validate()?;
     warnings.extend(wb_host::offloads::repair());
     load::name_jobs(&mut plan);
+    http::name_jobs(&mut plan);
     socket::name_jobs(&mut plan);
     capture::name_jobs(&mut plan);
     if plan.has(JobKind::Devices) {
@@ -161,6 +165,9 @@ pub fn prepare(
             loads,
             &mut opening,
         )?));
+    }
+    if plan.has(JobKind::Http) {
+        engines.push(Box::new(Https::open(&plan, extras.scripts, environment)?));
     }
     if plan.has(JobKind::Socket) {
         let part = plan.part(JobKind::Socket);

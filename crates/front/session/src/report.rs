@@ -54,6 +54,7 @@ pub(crate) fn report(
                 plus(sum.rates.received_l2_bps, other.rates.received_l2_bps);
         }
         sum.load = sum.load.or(other.load);
+        sum.http = sum.http.or(other.http);
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);
         sum.results.append(&mut other.results);
@@ -94,6 +95,7 @@ pub(crate) fn report(
         capture,
         captures,
         load: sum.load,
+        http: sum.http,
         socket: sum.socket,
         probes: sum.probes,
         results: sum.results,

@@ -369,6 +369,7 @@ impl View {
         }
         own.totals.connections = own.totals.connections.or(other.totals.connections);
         own.load = own.load.or(other.load);
+        own.http = own.http.or(other.http);
         own.socket = own.socket.or(other.socket);
         own.capture = own.capture.or(other.capture);
         own.captures.extend(other.captures);

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod http;
 pub(crate) mod lab;
 pub(crate) mod linerate;
 pub(crate) mod load;

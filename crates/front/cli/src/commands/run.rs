@@ -67,7 +67,8 @@ impl RunArgs {
             let of_captures = plan.captures.iter_mut().map(|job| &mut job.duration);
             let of_sockets = plan.sockets.iter_mut().map(|job| &mut job.duration);
             let optional = of_traffic.chain(of_watches).chain(of_captures);
-            for of_job in optional.chain(of_sockets) {
+            let of_http = plan.http_jobs.iter_mut().map(|job| &mut job.duration);
+            for of_job in optional.chain(of_sockets).chain(of_http) {
                 *of_job = Some(duration);
                 changed += 1;
             }

@@ -12,6 +12,7 @@ mod capture_output;
 mod capture_port;
 mod faults;
 mod hostile;
+mod http;
 mod impair;
 mod input;
 mod kit;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    http::Nginx,
     kit::{Lab, privileged, run, wirebench},
     netperf::{SERVER_V4, Server, ours},
 };
@@ -184,6 +185,23 @@ fn of_captures_and_mixes() {
         fails: "clients.cps<=1",
         refused: "stream.cps>=1",
         ..Kind::default()
+    }
+    .check();
+}
+
+#[test]
+fn of_http() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let _nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    Kind {
+        node: &lab.node("a"),
+        line: "http -d 500ms -c 2 http://198.19.1.2/one",
+        holds: "rps>=1",
+        fails: "cps>=1000000",
+        refused: "reordered<=0%",
     }
     .check();
 }

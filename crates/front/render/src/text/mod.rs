@@ -4,6 +4,7 @@
 
 mod capture;
 mod counts;
+mod http;
 mod load;
 mod plan;
 mod ports;
@@ -53,6 +54,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     warnings(&mut page, &report.warnings);
     plan::section(&mut page, &report.plan);
     load::section(&mut page, report, options.verbose);
+    http::section(&mut page, report, options.verbose);
     socket::section(&mut page, report, options.verbose);
     for job in &report.jobs {
         page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
@@ -78,6 +80,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     }
     let others = report.plan.procedure.is_some()
         || report.load.is_some()
+        || report.http.is_some()
         || report.socket.is_some()
         || report.capture.is_some()
         || !report.captures.is_empty()

@@ -245,6 +245,7 @@ pub(crate) fn lossy() -> Report {
         capture: None,
         captures: std::collections::BTreeMap::new(),
         load: None,
+        http: None,
         socket: None,
         probes: Vec::new(),
         results: Vec::new(),

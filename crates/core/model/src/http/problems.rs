@@ -1,0 +1,129 @@
+//! Finds everything wrong with an HTTP load, as far as the job alone shows it.
+
+use super::{HttpCall, HttpJob, HttpUrl};
+use crate::{
+    units::Span,
+    validate::{Findings, PlanProblem, rules},
+};
+
+/// A token of RFC 9110 section 5.6.2.
+fn is_token(text: &str) -> bool {
+    let ok = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    !text.is_empty() && text.bytes().all(ok)
+}
+
+fn check_headers(place: &str, headers: &[String], found: &mut Findings) {
+    for header in headers {
+        let Some((name, value)) = header.split_once(':') else {
+            found.problem(place, format!("{header:?} has no colon; Name: value"));
+            continue;
+        };
+        rules! { found:
+            !is_token(name) => place, "{name:?} is no name of a header; letters, digits and -";
+            value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) =>
+                place, "the value of {name} holds control characters";
+        }
+    }
+}
+
+impl HttpJob {
+    /// Everything wrong with this job; places are its keys.
+    #[must_use]
+    pub fn problems(&self) -> Vec<PlanProblem> {
+        let mut found = Findings::default();
+        match self.url.parse::<HttpUrl>() {
+            _ if self.url.is_empty() => {
+                found.problem("url", "it is empty; http://HOST[:PORT][/PATH]")
+            }
+            Err(why) if !self.as_wrk => found.problem("url", why),
+            _ => {}
+        }
+        rules! { found:
+            !(1..=1_000_000).contains(&self.connections) =>
+                "connections", "{}; 1 to 1000000", self.connections;
+            !(1..=64).contains(&self.threads) => "threads", "{}; 1 to 64", self.threads;
+            self.threads > self.connections =>
+                "threads", "{} threads for {} connections; each needs one at least",
+                self.threads, self.connections;
+            self.duration.is_some() && self.amount.is_some() =>
+                "amount", "duration and amount are both given; one of them ends the run";
+            self.duration.is_some_and(|d| d == Span::default()) =>
+                "duration", "it is 0; leave it out to run until a signal";
+            self.amount == Some(0) => "amount", "it is 0; at least one request";
+            !(1..=1000).contains(&self.pipeline) => "pipeline", "{}; 1 to 1000", self.pipeline;
+            self.timeout == Span::default() && !self.as_wrk => "timeout", "it is 0";
+            self.timeout > Span::from_secs(86_400) => "timeout", "it is more than a day";
+            self.unix.is_some() && !self.connect_to.is_empty() =>
+                "unix", "unix and connect_to both say where to connect";
+            self.unix.is_some() && !self.sources.is_empty() =>
+                "sources", "a socket of the file system has no addresses";
+            self.script.is_some() && !self.requests.is_empty() =>
+                "request", "a script makes the requests; leave out the set";
+            self.script.is_some() && (self.data.is_some() || !self.rate.is_empty()) =>
+                "script", "a script has no data file and no rate; it makes its requests and waits by itself";
+            self.as_wrk && !self.rate.is_empty() => "as_wrk", "wrk knows no rate";
+            self.warm_up != Span::default() && self.amount.is_some() =>
+                "warm_up", "a count of requests has no warm-up";
+        }
+        let ends = self.ends_after();
+        rules! { found:
+            ends.is_some_and(|end| self.warm_up >= end) =>
+                "warm_up", "it is as long as the run";
+        }
+        self.check_rate(&mut found);
+        check_headers("headers", &self.headers, &mut found);
+        for (i, call) in self.requests.iter().enumerate() {
+            call.check(&format!("request {}", i + 1), &mut found);
+        }
+        rules! { found:
+            self.check.status.iter().any(|s| !(100..=599).contains(s)) =>
+                "check.status", "a status is 100 to 599";
+            self.check.header.as_ref().is_some_and(|h| !is_token(h.split(':').next().unwrap_or_default())) =>
+                "check.header", "it is no name of a header, nor Name: value";
+        }
+        let ipv6 = |a: &std::net::SocketAddr| a.is_ipv6();
+        rules! { found:
+            self.connect_to.iter().any(ipv6) && !self.connect_to.iter().all(ipv6) && !self.sources.is_empty() =>
+                "sources", "connect_to has addresses of both families";
+        }
+        found.problems
+    }
+
+    fn check_rate(&self, found: &mut Findings) {
+        let last = self.rate.len().saturating_sub(1);
+        for (i, stage) in self.rate.iter().enumerate() {
+            let ok = |rate: f64| rate.is_finite() && (0.0..=1e9).contains(&rate);
+            rules! { found:
+                !ok(stage.from) || !ok(stage.to) =>
+                    "rate", "stage {}: {} to {}; 0 to 1000000000 requests per second",
+                    i + 1, stage.from, stage.to;
+                stage.time.is_none() && i < last => "rate", "stage {} has no time; only the last may", i + 1;
+                stage.time.is_none() && stage.from.to_bits() != stage.to.to_bits() =>
+                    "rate", "stage {} changes and has no time", i + 1;
+                stage.time == Some(Span::default()) => "rate", "stage {} lasts 0 s", i + 1;
+            }
+        }
+        rules! { found:
+            !self.rate.is_empty() && self.rate.iter().all(|s| s.from <= 0.0 && s.to <= 0.0) =>
+                "rate", "it is 0 all the time";
+            self.patience.is_some() && self.rate.is_empty() =>
+                "patience", "without a rate nothing is due before it is sent";
+        }
+    }
+}
+
+impl HttpCall {
+    fn check(&self, place: &str, found: &mut Findings) {
+        rules! { found:
+            !is_token(&self.method) => place, "{:?} is no method", self.method;
+            self.method.eq_ignore_ascii_case("connect") => place, "CONNECT makes tunnels, which no load has";
+            !self.path.is_empty() && !self.path.starts_with('/') && self.path != "*" =>
+                place, "the path {:?} does not begin with /", self.path;
+            self.path.bytes().any(|b| b <= b' ' || b == 0x7f) =>
+                place, "the path {:?} holds blanks or control characters", self.path;
+            !(1..=1_000_000).contains(&self.weight) => place, "weight is {}; 1 to 1000000", self.weight;
+            self.body_file.is_some() && !self.body.is_empty() => place, "body and body_file are both given";
+        }
+        check_headers(place, &self.headers, found);
+    }
+}

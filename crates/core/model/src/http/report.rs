@@ -1,0 +1,276 @@
+//! What became of HTTP loads: the part of a report, and of a snapshot, that they have.
+
+use std::collections::BTreeMap;
+
+use derive_more::{Add, AddAssign, Sub};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{lateness::Lateness, report::Summary};
+
+/// The HTTP loads of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpReport {
+    /// Each job, in order.
+    pub jobs: Vec<HttpJobReport>,
+}
+
+/// Requests and connections, each counted once: `sent = completed + failed + in_flight`,
+/// `attempted = established + refused + connecting`, `established = closed + broken + open`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Add,
+    AddAssign,
+    Sub,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+pub struct HttpTotals {
+    /// Requests whose first byte was handed over.
+    pub sent: u64,
+    /// Requests with a whole answer that is as it must be.
+    pub completed: u64,
+    /// Requests that were due and never sent: no connection was free, or the time was over.
+    pub unsent: u64,
+    /// Requests that ended without such an answer, by cause.
+    pub failed: HttpFailures,
+    /// Requests without an answer when the run was over.
+    pub in_flight: u64,
+    /// Requests of the warm-up, which none of the others have.
+    pub warm_up: u64,
+    /// Completed answers with a status of 400 or more.
+    pub error_responses: u64,
+    /// Connections begun.
+    pub attempted_connections: u64,
+    /// Connections that were made, with TLS where it is asked for.
+    pub established_connections: u64,
+    /// Connections that could not be made, by cause.
+    pub refused_connections: HttpFailures,
+    /// Connections not yet made when the run was over.
+    pub connecting: u64,
+    /// Connections that ended in order, by either end.
+    pub closed_connections: u64,
+    /// Connections that ended in the middle of something.
+    pub broken_connections: u64,
+    /// Connections open when the run was over.
+    pub open_connections: u64,
+    /// Bytes of requests, before TLS.
+    pub sent_bytes: u64,
+    /// Bytes of answers, after TLS.
+    pub received_bytes: u64,
+    /// Of these, bytes of bodies, without the marks of chunks.
+    pub body_bytes: u64,
+}
+
+impl HttpTotals {
+    /// Whether all is counted once.
+    #[must_use]
+    pub const fn adds_up(&self) -> bool {
+        self.sent == self.completed + self.failed.sum() + self.in_flight
+            && self.attempted_connections
+                == self.established_connections + self.refused_connections.sum() + self.connecting
+            && self.established_connections
+                == self.closed_connections + self.broken_connections + self.open_connections
+    }
+}
+
+/// What went wrong, by cause.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Add,
+    AddAssign,
+    Sub,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+pub struct HttpFailures {
+    /// No connection: nobody listens there.
+    pub refused: u64,
+    /// No address, port or descriptor of ours was left.
+    pub exhausted: u64,
+    /// The TLS handshake failed, or a record could not be read.
+    pub tls: u64,
+    /// It took longer than `timeout`.
+    pub timeout: u64,
+    /// The server reset the connection.
+    pub reset: u64,
+    /// The server closed the connection before the answer was whole.
+    pub closed: u64,
+    /// What came is no HTTP.
+    pub malformed: u64,
+    /// The answer is not what `check` asks for.
+    pub check: u64,
+    /// The script broke, or another error of the system.
+    pub other: u64,
+}
+
+impl HttpFailures {
+    /// All of them.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.refused
+            + self.exhausted
+            + self.tls
+            + self.timeout
+            + self.reset
+            + self.closed
+            + self.malformed
+            + self.check
+            + self.other
+    }
+
+    /// Each cause in words, with its count.
+    #[must_use]
+    pub const fn by_cause(&self) -> [(&'static str, u64); 9] {
+        [
+            ("refused", self.refused),
+            ("exhausted", self.exhausted),
+            ("tls", self.tls),
+            ("timeout", self.timeout),
+            ("reset", self.reset),
+            ("closed", self.closed),
+            ("malformed", self.malformed),
+            ("check", self.check),
+            ("other", self.other),
+        ]
+    }
+}
+
+/// One job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpJobReport {
+    /// Name from the plan, or `http 1`.
+    pub name: String,
+    /// Where it went.
+    pub url: String,
+    /// The addresses behind it that were used.
+    pub addresses: Vec<String>,
+    /// Requests and connections.
+    pub totals: HttpTotals,
+    /// Time in which requests were begun, without the warm-up, ns.
+    pub duration_ns: u64,
+    /// Completed requests per second of that time.
+    pub requests_per_second: f64,
+    /// Connections established per second of that time.
+    pub connections_per_second: f64,
+    /// Bits of answers per second of that time.
+    pub received_bps: f64,
+    /// From when a request was due to the last byte of its answer. Without a rate a request is due when it
+    /// is sent.
+    pub latency_ns: Summary,
+    /// From when a request was sent to the last byte of its answer, where that is another time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_ns: Option<Summary>,
+    /// From when a request was sent to the first byte of its answer.
+    pub first_byte_ns: Summary,
+    /// From the first packet to an established TCP connection.
+    pub connect_ns: Summary,
+    /// What TLS did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<HttpTlsReport>,
+    /// Answers by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Each request of the set.
+    pub requests: Vec<HttpRequestReport>,
+    /// Each thread.
+    pub threads: Vec<HttpThreadReport>,
+    /// What was wrong with the first answer that `check` refused, or that was no HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<String>,
+    /// How many different bodies came, by request, where digests were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<String>,
+    /// Times and rates with nothing rounded, where they were asked for.
+    #[serde(skip)]
+    pub exact: Option<ExactTimes>,
+}
+
+/// What TLS did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpTlsReport {
+    /// Versions and ciphers that were agreed on, with how many connections did.
+    pub agreed: BTreeMap<String, u64>,
+    /// Whole handshakes.
+    pub full_handshakes: u64,
+    /// Handshakes that took up an earlier session.
+    pub resumed_handshakes: u64,
+    /// From an established TCP connection to the end of the handshake.
+    pub handshake_ns: Summary,
+}
+
+/// A request of the set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpRequestReport {
+    /// Its name.
+    pub name: String,
+    /// How many were sent.
+    pub sent: u64,
+    /// How many have a whole answer.
+    pub completed: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// As that of the job.
+    pub latency_ns: Summary,
+}
+
+/// A thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpThreadReport {
+    /// Its connections.
+    pub connections: u32,
+    /// Its requests and connections.
+    pub totals: HttpTotals,
+    /// CPU time it has used, ns.
+    pub cpu_ns: u64,
+    /// How late it was.
+    pub lateness: Lateness,
+}
+
+/// Times in whole microseconds, and rates, each with how often it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExactTimes {
+    /// Times of answers, µs.
+    pub latency_us: Vec<(u64, u64)>,
+    /// Answers per second, of each thread in each tenth of a second.
+    pub rates: Vec<(u64, u64)>,
+    /// Answers that took longer than `timeout`, of which there is no time.
+    pub timeouts: u64,
+    /// Errors as wrk counts them: connect, read, write.
+    pub errors: [u64; 3],
+    /// All answers, interim ones too.
+    pub responses: u64,
+    /// Those with a status above 399.
+    pub status_errors: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// From the start of the threads to the end of the last, µs.
+    pub elapsed_us: u64,
+}
+
+/// How HTTP loads go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpLive {
+    /// Requests completed in the interval, per second.
+    pub requests_per_second: f64,
+    /// Connections established in it, per second.
+    pub connections_per_second: f64,
+    /// Bits of answers in it, per second.
+    pub received_bps: f64,
+    /// Mean time of the answers in it, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_mean_ns: Option<f64>,
+    /// So far.
+    pub totals: HttpTotals,
+}

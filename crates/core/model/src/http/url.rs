@@ -1,0 +1,175 @@
+//! Addresses of resources, as far as a load needs them.
+
+use std::{fmt, str::FromStr};
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Plain.
+    Http,
+    /// By TLS.
+    Https,
+}
+
+/// `SCHEME://[USER@]HOST[:PORT][PATH]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpUrl {
+    /// Plain or by TLS.
+    pub scheme: Scheme,
+    /// Name or address, an IPv6 address without its brackets.
+    pub host: String,
+    /// The port, if it is given.
+    pub port: Option<u16>,
+    /// Path and query without the fragment; `/` if there is none.
+    pub target: String,
+}
+
+impl HttpUrl {
+    /// The port, or that of the scheme.
+    #[must_use]
+    pub const fn port_or_default(&self) -> u16 {
+        match (self.port, self.scheme) {
+            (Some(port), _) => port,
+            (None, Scheme::Http) => 80,
+            (None, Scheme::Https) => 443,
+        }
+    }
+
+    /// Value of the Host header: RFC 9110 section 7.2.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match self.port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+    }
+}
+
+impl FromStr for HttpUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |why: &str| format!("{text:?}: {why}; http://HOST[:PORT][/PATH] or https://…");
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| wrong("it has no scheme"))?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(wrong("the scheme is unknown")),
+        };
+        if text.chars().any(|c| c.is_control() || c == ' ') {
+            return Err(wrong("it holds blanks or control characters"));
+        }
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let target = target.split('#').next().unwrap_or_default();
+        let target = match target.starts_with('/') {
+            true => target.to_owned(),
+            false => format!("/{target}"),
+        };
+        let authority = authority.rsplit('@').next().unwrap_or_default();
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(inner) => {
+                let (host, port) = inner
+                    .split_once(']')
+                    .ok_or_else(|| wrong("the bracket is not closed"))?;
+                let address: Result<std::net::Ipv6Addr, _> = host.parse();
+                address.map_err(|_| wrong("between the brackets is no IPv6 address"))?;
+                match port.strip_prefix(':') {
+                    Some(port) => (host, Some(port)),
+                    None if port.is_empty() => (host, None),
+                    None => return Err(wrong("after the bracket comes no port")),
+                }
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        if host.is_empty() {
+            return Err(wrong("it has no host"));
+        }
+        let port = match port {
+            None | Some("") => None,
+            Some(digits) => match digits.parse() {
+                Ok(0) | Err(_) => return Err(wrong("its port is none of 1 to 65535")),
+                Ok(port) => Some(port),
+            },
+        };
+        Ok(Self {
+            scheme,
+            host: host.to_owned(),
+            port,
+            target,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_and_what_they_mean() {
+        for (text, host, port, target, shown) in [
+            ("http://a", "a", 80, "/", "http://a/"),
+            (
+                "HTTPS://a:8443/x?y=1#z",
+                "a",
+                8443,
+                "/x?y=1",
+                "https://a:8443/x?y=1",
+            ),
+            ("http://u:p@a/", "a", 80, "/", "http://a/"),
+            (
+                "http://[2001:db8::1]:81?q",
+                "2001:db8::1",
+                81,
+                "/?q",
+                "http://[2001:db8::1]:81/?q",
+            ),
+        ] {
+            let url: HttpUrl = text.parse().unwrap();
+            assert_eq!(
+                (
+                    url.host.as_str(),
+                    url.port_or_default(),
+                    url.target.as_str()
+                ),
+                (host, port, target)
+            );
+            assert_eq!(url.to_string(), shown);
+        }
+        for text in [
+            "",
+            "a",
+            "ftp://a",
+            "http://",
+            "http:///x",
+            "http://a:0",
+            "http://a:x",
+            "http://[::1",
+            "http://[a]",
+            "http://[::1]x",
+            "http://a b/",
+            "http://a/\r\n",
+        ] {
+            assert!(text.parse::<HttpUrl>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What one thread measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wb_measure::Histogram;
+use wb_model::{
+    Lateness,
+    http::{HttpFailures, HttpTotals},
+};
+
+/// Statuses are three digits.
+pub(crate) const STATUSES: usize = 1000;
+/// Rates are looked at so often, as wrk does, ns.
+pub(crate) const RATE_INTERVAL_NS: u64 = 100_000_000;
+
+/// What one thread measured.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everything counted once.
+    pub totals: HttpTotals,
+    /// Of these what was complete when nothing more was asked: rates are made of it.
+    pub in_time: HttpTotals,
+    /// Between the warm-up and then, ns.
+    pub duration_ns: u64,
+    /// From due to the last byte.
+    pub latency: Histogram,
+    /// From sent to the last byte, where a schedule makes that another time.
+    pub service: Option<Histogram>,
+    /// From sent to the first byte.
+    pub first_byte: Histogram,
+    /// TCP's handshake.
+    pub connect: Histogram,
+    /// That of TLS.
+    pub handshake: Histogram,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// By request of the set; none where there is one.
+    pub calls: Vec<CallOutcome>,
+    /// Versions and ciphers, with their connections.
+    pub agreed: BTreeMap<String, u64>,
+    /// Handshakes from the beginning, and those of a known session.
+    pub handshakes: (u64, u64),
+    /// Digests of bodies.
+    pub digests: BTreeSet<(usize, [u8; 32])>,
+    /// What was wrong with the first answer that was not as it must be.
+    pub first_failure: Option<String>,
+    /// Why the thread gave up.
+    pub error: Option<String>,
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// How late it was.
+    pub lateness: Lateness,
+    /// As wrk counts.
+    pub exact: Option<Box<Exact>>,
+}
+
+/// One request of a set.
+#[derive(Debug, Default)]
+pub struct CallOutcome {
+    /// Sent.
+    pub sent: u64,
+    /// With a whole answer.
+    pub completed: u64,
+    /// Without.
+    pub failed: u64,
+    /// From due to the last byte.
+    pub latency: Histogram,
+}
+
+/// As wrk counts: times in whole microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Exact {
+    /// How often each time came, µs.
+    pub latency_us: Vec<u64>,
+    /// Answers per second in each tenth of a second.
+    pub rates: Vec<u64>,
+    /// Slower than the timeout.
+    pub timeouts: u64,
+    /// Errors: connect, read, write.
+    pub errors: [u64; 3],
+    /// Answers, interim ones too.
+    pub responses: u64,
+    /// With a status above 399.
+    pub status_errors: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// Why something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Refused,
+    Exhausted,
+    Tls,
+    Timeout,
+    Reset,
+    Closed,
+    Malformed,
+    Check,
+    Other,
+}
+
+impl Cause {
+    /// Counts `n` under it.
+    pub(crate) fn count(self, failures: &mut HttpFailures, n: u64) {
+        let place = match self {
+            Self::Refused => &mut failures.refused,
+            Self::Exhausted => &mut failures.exhausted,
+            Self::Tls => &mut failures.tls,
+            Self::Timeout => &mut failures.timeout,
+            Self::Reset => &mut failures.reset,
+            Self::Closed => &mut failures.closed,
+            Self::Malformed => &mut failures.malformed,
+            Self::Check => &mut failures.check,
+            Self::Other => &mut failures.other,
+        };
+        *place += n;
+    }
+
+    /// What an error of the system means.
+    pub(crate) fn of(errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        match errno {
+            Errno::CONNREFUSED => Self::Refused,
+            Errno::CONNRESET | Errno::PIPE => Self::Reset,
+            Errno::TIMEDOUT => Self::Timeout,
+            Errno::MFILE
+            | Errno::NFILE
+            | Errno::ADDRNOTAVAIL
+            | Errno::NOBUFS
+            | Errno::NOMEM
+            | Errno::AGAIN => Self::Exhausted,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! One connection: a socket, what is under way on it, and how far its answer has been read.
+
+use std::{collections::VecDeque, net::SocketAddr, os::fd::OwnedFd};
+
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with, sockopt,
+    },
+};
+use rustls::ClientConnection;
+use wb_http1::Progress;
+use wb_model::http::source;
+
+use crate::{Load, Server, judge::Kept};
+
+/// A request that was sent, or is about to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// When it was due, and when it was handed over, ns.
+    pub(crate) due_ns: u64,
+    pub(crate) sent_ns: u64,
+    /// When its answer began; 0 before.
+    pub(crate) first_ns: u64,
+    /// Which of the set.
+    pub(crate) call: u32,
+    /// An answer to it has no body.
+    pub(crate) head: bool,
+    /// It belongs to the warm-up.
+    pub(crate) warm_up: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket: not begun, waiting to be begun again, or given up.
+    Without,
+    Connecting,
+    /// TLS is being agreed on.
+    Handshake,
+    Open,
+}
+
+pub(crate) struct Connection {
+    pub(crate) state: State,
+    pub(crate) socket: Option<OwnedFd>,
+    /// When the present state began, ns.
+    pub(crate) since_ns: u64,
+    pub(crate) progress: Progress,
+    pub(crate) asked: VecDeque<Asked>,
+    /// Requests sent over it.
+    pub(crate) requests: u32,
+    /// What the socket has not taken yet: from here on in `out`.
+    pub(crate) out: Vec<u8>,
+    pub(crate) out_at: usize,
+    pub(crate) tls: Option<Box<ClientConnection>>,
+    pub(crate) kept: Option<Box<Kept>>,
+    /// It waits for a request that is due.
+    pub(crate) idle: bool,
+    /// How long it waits before it tries again, ns.
+    pub(crate) backoff_ns: u64,
+    /// Which of all connections begun by the thread this is, so that timers know whether they mean it.
+    pub(crate) number: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(pipeline: usize) -> Self {
+        Self {
+            state: State::Without,
+            socket: None,
+            since_ns: 0,
+            progress: Progress::NEW,
+            asked: VecDeque::with_capacity(pipeline),
+            requests: 0,
+            out: Vec::new(),
+            out_at: 0,
+            tls: None,
+            kept: None,
+            idle: false,
+            backoff_ns: 0,
+            number: 0,
+        }
+    }
+
+    /// Takes its socket away and forgets all about it.
+    pub(crate) fn clear(&mut self) {
+        self.state = State::Without;
+        self.socket = None;
+        self.progress = Progress::NEW;
+        self.asked.clear();
+        self.requests = 0;
+        self.out.clear();
+        self.out_at = 0;
+        self.tls = None;
+        self.idle = false;
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
+    }
+
+    /// Whether something waits for the socket to take it.
+    pub(crate) fn has_output(&self) -> bool {
+        self.out_at < self.out.len() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+}
+
+/// A socket that is on its way to a server, without waiting for it.
+pub(crate) fn begin(
+    load: &Load,
+    address: Option<SocketAddr>,
+    number: u64,
+) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let started = match (&load.server, address) {
+        (Server::Unix(path), None) => {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            let done = connect(&socket, &SocketAddrUnix::new(path.as_str())?);
+            (socket, done)
+        }
+        (_, address) => {
+            let Some(address) = address.or_else(|| load.address(number)) else {
+                return Err(Errno::DESTADDRREQ);
+            };
+            let family = match address {
+                SocketAddr::V4(_) => AddressFamily::INET,
+                SocketAddr::V6(_) => AddressFamily::INET6,
+            };
+            let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            if let Some(source) = source(&load.job.sources, number) {
+                bind(&socket, &SocketAddr::new(source, 0))?;
+            }
+            let done = connect(&socket, &address);
+            (socket, done)
+        }
+    };
+    match started {
+        (socket, Ok(()) | Err(Errno::INPROGRESS)) => Ok(socket),
+        (_, Err(why)) => Err(why),
+    }
+}
+
+impl Load {
+    /// Where the connection of this number goes.
+    fn address(&self, number: u64) -> Option<SocketAddr> {
+        match &self.server {
+            // As wrk does.
+            Server::Addresses(all) if self.job.as_wrk => all.first().copied(),
+            Server::Addresses(all) => {
+                let turn = number.checked_rem(all.len() as u64)?;
+                all.get(turn as usize).copied()
+            }
+            Server::Unix(_) => None,
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The requests of a job, in wire format but for what varies.
+
+use wb_model::http::{HttpCall, HttpJob, HttpUrl};
+
+/// Reads the files that a job names.
+pub trait Files {
+    /// All of a file.
+    ///
+    /// # Errors
+    /// Why it cannot be read, with its name.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    /// The value of this column.
+    Column(usize),
+}
+
+/// One request of the set.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    /// An answer to it has no body.
+    pub(crate) head: bool,
+    weight: u32,
+    head_pieces: Vec<Piece>,
+    body_pieces: Vec<Piece>,
+    /// Where nothing varies, all of it.
+    fixed: Option<Vec<u8>>,
+    has_body: bool,
+}
+
+/// Values of variables, line by line.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    names: Vec<String>,
+    lines: Vec<Vec<String>>,
+}
+
+/// All requests of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    pub(crate) calls: Vec<Call>,
+    table: Table,
+    total: u64,
+}
+
+/// One that never varies and is alone.
+pub(crate) fn only_fixed(set: &Set) -> Option<&[u8]> {
+    match set.calls.as_slice() {
+        [call] => call.fixed.as_deref(),
+        _ => None,
+    }
+}
+
+impl Set {
+    /// # Errors
+    /// A file that cannot be read or used, a variable that nobody gives a value.
+    pub(crate) fn new(job: &HttpJob, url: &HttpUrl, files: &dyn Files) -> Result<Self, String> {
+        let table = match &job.data {
+            Some(path) => Table::parse(path, &files.read(path)?)?,
+            None => Table::default(),
+        };
+        let only = [HttpCall::default()];
+        let wanted = match job.requests.is_empty() {
+            true => &only[..],
+            false => &job.requests,
+        };
+        let calls: Result<Vec<Call>, String> = wanted
+            .iter()
+            .map(|call| Call::new(call, job, url, &table, files))
+            .collect();
+        let calls = calls?;
+        Ok(Self {
+            total: calls.iter().map(|call| u64::from(call.weight)).sum(),
+            calls,
+            table,
+        })
+    }
+
+    /// Which request is asked next: each as often as its weight says, spread evenly.
+    pub(crate) fn choose(&self, credit: &mut [i64]) -> usize {
+        if self.calls.len() == 1 {
+            return 0;
+        }
+        let mut best = 0;
+        for (i, call) in self.calls.iter().enumerate() {
+            credit[i] += i64::from(call.weight);
+            if credit[i] > credit[best] {
+                best = i;
+            }
+        }
+        credit[best] -= self.total as i64;
+        best
+    }
+
+    /// Writes request number `call` with the values of line `line` behind what is in `out`.
+    pub(crate) fn write(&self, call: usize, line: u64, out: &mut Vec<u8>) {
+        let call = &self.calls[call];
+        if let Some(fixed) = &call.fixed {
+            out.extend_from_slice(fixed);
+            return;
+        }
+        let lines = self.table.lines.len().max(1) as u64;
+        let values = self.table.lines.get((line % lines) as usize);
+        let put = |pieces: &[Piece], out: &mut Vec<u8>| {
+            for piece in pieces {
+                match (piece, values) {
+                    (Piece::Text(text), _) => out.extend_from_slice(text),
+                    (Piece::Column(i), Some(values)) => {
+                        out.extend_from_slice(values[*i].as_bytes())
+                    }
+                    (Piece::Column(_), None) => {}
+                }
+            }
+        };
+        put(&call.head_pieces, out);
+        if call.has_body {
+            let length: usize = call
+                .body_pieces
+                .iter()
+                .map(|piece| match (piece, values) {
+                    (Piece::Text(text), _) => text.len(),
+                    (Piece::Column(i), Some(values)) => values[*i].len(),
+                    (Piece::Column(_), None) => 0,
+                })
+                .sum();
+            out.extend_from_slice(b"Content-Length: ");
+            decimal(length, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        put(&call.body_pieces, out);
+    }
+}
+
+/// Appends a number without allocation.
+fn decimal(mut n: usize, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+impl Call {
+    fn new(
+        call: &HttpCall,
+        job: &HttpJob,
+        url: &HttpUrl,
+        table: &Table,
+        files: &dyn Files,
+    ) -> Result<Self, String> {
+        let path = match call.path.is_empty() {
+            true => &url.target,
+            false => &call.path,
+        };
+        let body = match &call.body_file {
+            Some(file) => files.read(file)?,
+            None => call.body.clone().into_bytes(),
+        };
+        let has_body = !body.is_empty() || matches!(call.method.as_str(), "POST" | "PUT" | "PATCH");
+        let name_of = |header: &str| {
+            header
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .to_ascii_lowercase()
+        };
+        let own: Vec<String> = call.headers.iter().map(|h| name_of(h)).collect();
+        let common = job.headers.iter().filter(|h| !own.contains(&name_of(h)));
+        let headers: Vec<&String> = common.chain(&call.headers).collect();
+        let given = |name: &str| headers.iter().any(|h| name_of(h) == name);
+        for name in ["content-length", "transfer-encoding"] {
+            if given(name) {
+                return Err(format!("{name} is made of the body; leave out that header"));
+            }
+        }
+        let mut text = format!("{} {path} HTTP/1.1\r\n", call.method);
+        if !given("host") {
+            text.push_str(&format!("Host: {}\r\n", url.authority()));
+        }
+        for header in &headers {
+            text.push_str(header);
+            text.push_str("\r\n");
+        }
+        if job.per_connection == 1 && !given("connection") {
+            text.push_str("Connection: close\r\n");
+        }
+        let head_pieces = table.pieces(text.as_bytes())?;
+        let body_pieces = table.pieces(&body)?;
+        let varies = |pieces: &[Piece]| pieces.iter().any(|p| matches!(p, Piece::Column(_)));
+        let fixed = !varies(&head_pieces) && !varies(&body_pieces);
+        let name = match call.name.is_empty() {
+            true => format!("{} {path}", call.method),
+            false => call.name.clone(),
+        };
+        let mut made = Self {
+            name,
+            head: call.method == "HEAD",
+            weight: call.weight,
+            head_pieces,
+            body_pieces,
+            fixed: None,
+            has_body,
+        };
+        if fixed {
+            let mut out = Vec::new();
+            let set = Set {
+                calls: vec![made.clone()],
+                table: Table::default(),
+                total: 1,
+            };
+            set.write(0, 0, &mut out);
+            made.fixed = Some(out);
+        }
+        Ok(made)
+    }
+}
+
+impl Table {
+    fn parse(path: &str, bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::Headers)
+            .from_reader(bytes);
+        let wrong = |why: csv::Error| format!("{path}: {why}");
+        let names: Vec<String> = reader
+            .headers()
+            .map_err(wrong)?
+            .iter()
+            .map(str::to_owned)
+            .collect();
+        let mut lines = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(wrong)?;
+            if let Some(bad) = record.iter().find(|v| v.chars().any(char::is_control)) {
+                return Err(format!("{path}: {bad:?} holds control characters"));
+            }
+            lines.push(record.iter().map(str::to_owned).collect());
+        }
+        match lines.is_empty() {
+            true => Err(format!(
+                "{path}: there is no line of values below the names"
+            )),
+            false => Ok(Self { names, lines }),
+        }
+    }
+
+    /// Cuts a text at `{{NAME}}`.
+    fn pieces(&self, text: &[u8]) -> Result<Vec<Piece>, String> {
+        let find = |text: &[u8], mark: &[u8]| text.windows(2).position(|w| w == mark);
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        // Without a data file nothing is a variable.
+        while let Some(from) = find(rest, b"{{").filter(|_| !self.names.is_empty()) {
+            let Some(len) = find(&rest[from..], b"}}") else {
+                break;
+            };
+            let name = String::from_utf8_lossy(&rest[from + 2..from + len]);
+            let column = self.names.iter().position(|n| *n == name.trim());
+            let column = column.ok_or_else(|| {
+                format!(
+                    "{{{{{name}}}}} is no column of the data file; it has {}",
+                    self.names.join(", ")
+                )
+            })?;
+            pieces.push(Piece::Text(rest[..from].to_vec()));
+            pieces.push(Piece::Column(column));
+            rest = &rest[from + len + 2..];
+        }
+        pieces.push(Piece::Text(rest.to_vec()));
+        pieces.retain(|piece| *piece != Piece::Text(Vec::new()));
+        Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct File(&'static str);
+
+    impl Files for File {
+        fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+            Ok(self.0.as_bytes().to_vec())
+        }
+    }
+
+    fn set(job: &HttpJob, file: &'static str) -> Result<Set, String> {
+        Set::new(job, &"http://h:81/p?q".parse().unwrap(), &File(file))
+    }
+
+    fn text(set: &Set, call: usize, line: u64) -> String {
+        let mut out = Vec::new();
+        set.write(call, line, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_plain_request_is_wrks() {
+        let set = set(&HttpJob::default(), "").unwrap();
+        assert_eq!(text(&set, 0, 0), "GET /p?q HTTP/1.1\r\nHost: h:81\r\n\r\n");
+        assert!(only_fixed(&set).is_some());
+    }
+
+    #[test]
+    fn headers_bodies_and_variables() {
+        let mut job = HttpJob {
+            headers: vec!["X-A: common".into(), "Host: other".into()],
+            data: Some("f".into()),
+            per_connection: 1,
+            requests: vec![HttpCall {
+                method: "POST".into(),
+                path: "/u/{{id}}".into(),
+                headers: vec!["x-a: {{name}}".into()],
+                body: "n={{name}}".into(),
+                ..HttpCall::default()
+            }],
+            ..HttpJob::default()
+        };
+        let made = set(&job, "id,name\n1,ann\n22,\"b,c\"\n").unwrap();
+        let answer = "POST /u/22 HTTP/1.1\r\nHost: other\r\nx-a: b,c\r\nConnection: close\r\n\
+                      Content-Length: 5\r\n\r\nn=b,c";
+        assert_eq!(text(&made, 0, 1), answer);
+        assert_eq!(text(&made, 0, 3), answer);
+        assert!(text(&made, 0, 2).contains("/u/1 "));
+        job.requests[0].body = "{{who}}".into();
+        assert!(set(&job, "id,name\n1,a\n").unwrap_err().contains("{{who}}"));
+        assert!(set(&job, "id,name\n").unwrap_err().contains("no line"));
+        assert!(
+            set(&job, "id\n\"a\r\nX: y\"\n")
+                .unwrap_err()
+                .contains("control")
+        );
+        job.headers.push("content-length: 3".into());
+        job.requests[0].body.clear();
+        assert!(set(&job, "id,name\n1,a\n").is_err());
+    }
+
+    #[test]
+    fn weights_are_kept_exactly_and_spread() {
+        let call = |weight| HttpCall {
+            weight,
+            ..HttpCall::default()
+        };
+        let job = HttpJob {
+            requests: vec![call(5), call(1), call(2)],
+            ..HttpJob::default()
+        };
+        let set = set(&job, "").unwrap();
+        let mut credit = vec![0; 3];
+        let chosen: Vec<usize> = (0..8).map(|_| set.choose(&mut credit)).collect();
+        let count = |i| chosen.iter().filter(|c| **c == i).count();
+        assert_eq!((count(0), count(1), count(2)), (5, 1, 2));
+        assert!(chosen.windows(3).all(|w| w != [0, 0, 0]) || chosen[..2] != [0, 0]);
+    }
+}

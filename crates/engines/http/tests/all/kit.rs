@@ -1,0 +1,124 @@
+//! Servers of a few lines, and a job against them.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use wb_http::{Control, Files, Load, Outcome, Server, ThreadTask, run};
+use wb_model::{
+    http::{HttpJob, HttpTotals},
+    units::Span,
+};
+
+/// A good answer.
+pub(crate) const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// What a server does with a connection: gets the stream and the number of the connection.
+pub(crate) fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().flatten().enumerate() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(stream, n));
+        }
+    });
+    address
+}
+
+/// Reads up to the end of the next head; false when the client has gone.
+pub(crate) fn asked(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return None,
+        }
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Answers every request of every connection with the same.
+pub(crate) fn answers(
+    answer: &'static [u8],
+    wait: Duration,
+) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let address = server(move |mut stream, _| {
+        while let Some(head) = asked(&mut stream) {
+            seen.lock().unwrap().push(head);
+            std::thread::sleep(wait);
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    });
+    (address, heads)
+}
+
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("{path} is not there"))
+    }
+}
+
+/// A job of one connection that ends soon.
+pub(crate) fn job() -> HttpJob {
+    HttpJob {
+        url: "http://test/".to_owned(),
+        connections: 1,
+        duration: Some(Span::from_millis(300)),
+        timeout: Span::from_millis(200),
+        ..HttpJob::default()
+    }
+}
+
+/// Runs it and holds it against its identities.
+pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
+    assert_eq!(job.problems(), []);
+    let server = Server::Addresses(vec![address]);
+    let load = Load::new(job, server, 1, &NoFiles).unwrap();
+    let began = Instant::now();
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let load = &load;
+        let threads: Vec<_> = (0..job.threads)
+            .map(|index| {
+                let task = ThreadTask {
+                    index,
+                    start_ns: now(),
+                    script: None,
+                    control: Arc::<Control>::default(),
+                };
+                scope.spawn(move || run(load, task))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(began.elapsed() < Duration::from_secs(20), "it hangs");
+    for outcome in &outcomes {
+        let totals = &outcome.totals;
+        assert!(totals.adds_up(), "{totals:?}");
+        assert_eq!(outcome.latency.count(), totals.completed);
+        assert_eq!(outcome.error, None);
+    }
+    outcomes
+}
+
+pub(crate) fn totals(outcomes: &[Outcome]) -> HttpTotals {
+    outcomes
+        .iter()
+        .fold(HttpTotals::default(), |sum, o| sum + o.totals)
+}
+
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

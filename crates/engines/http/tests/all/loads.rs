@@ -1,0 +1,237 @@
+//! How much is asked, and when.
+
+use std::{io::Write as _, time::Duration};
+
+use wb_model::{
+    http::{Arrivals, HttpJob, HttpStage},
+    units::Span,
+};
+
+use crate::kit::{HELLO, answers, asked, carry_out, job, server, totals};
+
+fn steady(rate: f64) -> Vec<HttpStage> {
+    vec![HttpStage {
+        from: rate,
+        to: rate,
+        time: None,
+    }]
+}
+
+#[test]
+fn the_request_is_what_wrk_sends_and_counts_are_exact() {
+    let (address, heads) = answers(HELLO, Duration::ZERO);
+    for (threads, connections, pipeline) in [(1, 1, 1), (3, 5, 1), (2, 4, 8)] {
+        heads.lock().unwrap().clear();
+        let job = HttpJob {
+            url: "http://test:81/a?b=1#c".to_owned(),
+            amount: Some(101),
+            duration: None,
+            threads,
+            connections,
+            pipeline,
+            ..job()
+        };
+        let all = totals(&carry_out(&job, address));
+        assert_eq!((all.sent, all.completed), (101, 101), "{all:?}");
+        assert_eq!(u64::from(connections), all.open_connections);
+        let heads = heads.lock().unwrap();
+        assert_eq!(heads.len(), 101);
+        assert!(
+            heads
+                .iter()
+                .all(|h| h == "GET /a?b=1 HTTP/1.1\r\nHost: test:81\r\n\r\n")
+        );
+        assert_eq!(
+            all.sent_bytes,
+            heads.iter().map(|h| h.len() as u64).sum::<u64>()
+        );
+        assert_eq!(all.received_bytes, 101 * HELLO.len() as u64);
+    }
+}
+
+#[test]
+fn connections_are_replaced_after_their_requests() {
+    let (address, heads) = answers(HELLO, Duration::ZERO);
+    let job = HttpJob {
+        amount: Some(30),
+        duration: None,
+        per_connection: 1,
+        ..job()
+    };
+    let all = totals(&carry_out(&job, address));
+    assert_eq!(
+        (all.completed, all.closed_connections, all.failed.sum()),
+        (30, 30, 0),
+        "{all:?}"
+    );
+    assert!(
+        heads
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|h| h.contains("\r\nConnection: close\r\n"))
+    );
+    let job = HttpJob {
+        per_connection: 7,
+        pipeline: 3,
+        ..job
+    };
+    let all = totals(&carry_out(&job, address));
+    assert_eq!((all.completed, all.failed.sum()), (30, 0), "{all:?}");
+    assert_eq!(
+        (all.attempted_connections, all.closed_connections),
+        (5, 4),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_too_slow_shows_in_the_latency_from_when_due() {
+    // 10 ms each over two connections: 200/s of the 400/s that are due. After T the queue is as old as T/2.
+    let (address, _) = answers(HELLO, Duration::from_millis(10));
+    let job = HttpJob {
+        connections: 2,
+        rate: steady(400.0),
+        duration: Some(Span::from_secs(1)),
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert_eq!(all.sent + all.unsent, 400, "{all:?}");
+    let (due, sent) = (&outcomes[0].latency, outcomes[0].service.as_ref().unwrap());
+    let ms = |h: &wb_measure::Histogram, p: f64| h.percentile(p).unwrap() / 1_000_000;
+    assert!((10..40).contains(&ms(sent, 50.0)), "{} ms", ms(sent, 50.0));
+    assert!((200..400).contains(&ms(due, 50.0)), "{} ms", ms(due, 50.0));
+    assert!(
+        (400..700).contains(&ms(due, 100.0)),
+        "{} ms",
+        ms(due, 100.0)
+    );
+}
+
+#[test]
+fn a_rate_is_kept_and_given_up_where_that_is_asked_for() {
+    let (address, heads) = answers(HELLO, Duration::ZERO);
+    for arrivals in [Arrivals::Uniform, Arrivals::Poisson] {
+        heads.lock().unwrap().clear();
+        let job = HttpJob {
+            connections: 8,
+            threads: 2,
+            rate: steady(500.0),
+            duration: Some(Span::from_secs(1)),
+            arrivals,
+            ..job()
+        };
+        let all = totals(&carry_out(&job, address));
+        match arrivals {
+            Arrivals::Uniform => assert_eq!(all.sent + all.unsent, 500, "{all:?}"),
+            Arrivals::Poisson => assert!((380..620).contains(&(all.sent + all.unsent)), "{all:?}"),
+        }
+        assert_eq!(all.sent, all.completed);
+        assert_eq!(heads.lock().unwrap().len() as u64, all.sent);
+    }
+    let (slow, _) = answers(HELLO, Duration::from_millis(50));
+    let job = HttpJob {
+        rate: steady(100.0),
+        duration: Some(Span::from_secs(1)),
+        patience: Some(Span::from_millis(1)),
+        ..job()
+    };
+    let outcomes = carry_out(&job, slow);
+    let all = totals(&outcomes);
+    assert_eq!(all.sent + all.unsent, 100);
+    assert!((10..=21).contains(&all.sent), "{all:?}");
+    assert!(outcomes[0].latency.max().unwrap() < 150_000_000);
+}
+
+#[test]
+fn a_warm_up_is_made_and_not_counted() {
+    let (address, heads) = answers(HELLO, Duration::from_millis(1));
+    let job = HttpJob {
+        warm_up: Span::from_millis(200),
+        duration: Some(Span::from_millis(400)),
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert!(all.warm_up > 10 && all.completed > 10, "{all:?}");
+    assert_eq!(heads.lock().unwrap().len() as u64, all.warm_up + all.sent);
+    assert_eq!(outcomes[0].duration_ns, 200_000_000);
+}
+
+#[test]
+fn bodies_that_differ_have_different_digests() {
+    let address = server(|mut stream, n| {
+        while asked(&mut stream).is_some() {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{}", n % 2);
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    for (connections, digests) in [(1, 1), (2, 2)] {
+        let job = HttpJob {
+            digest: true,
+            connections,
+            ..job()
+        };
+        let outcomes = carry_out(&job, address);
+        // The number of a connection alternates; the first alone has one body.
+        assert!(
+            outcomes[0].digests.len() <= digests,
+            "{:?}",
+            outcomes[0].digests
+        );
+        if connections == 2 {
+            assert_eq!(outcomes[0].digests.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn as_wrk_counts_what_wrk_counts() {
+    // Interim responses count, what is slow is a timeout and not a time, bodies until the end are errors too.
+    let (address, _) = answers(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+        Duration::ZERO,
+    );
+    let wrk = HttpJob {
+        as_wrk: true,
+        connections: 3,
+        threads: 2,
+        ..job()
+    };
+    let outcomes = carry_out(&wrk, address);
+    let exact = outcomes[0].exact.as_ref().unwrap();
+    assert!(
+        exact.responses > 10 && exact.responses.abs_diff(2 * exact.status_errors) <= 1,
+        "{}",
+        exact.responses
+    );
+    assert_eq!(
+        totals(&outcomes).attempted_connections,
+        2,
+        "the remainder is left out"
+    );
+
+    let (slow, _) = answers(HELLO, Duration::from_millis(60));
+    let job = HttpJob {
+        as_wrk: true,
+        timeout: Span::from_millis(50),
+        ..job()
+    };
+    let outcomes = carry_out(&job, slow);
+    let exact = outcomes[0].exact.as_ref().unwrap();
+    assert!(exact.responses >= 3 && exact.timeouts == exact.responses);
+    assert_eq!(exact.latency_us.iter().sum::<u64>(), 0);
+
+    let ends = server(|mut stream, _| {
+        if asked(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello");
+        }
+    });
+    let outcomes = carry_out(&job, ends);
+    let exact = outcomes[0].exact.as_ref().unwrap();
+    assert!(exact.responses > 2);
+    assert_eq!(exact.errors, [0, exact.responses, 0]);
+}

@@ -1,0 +1,252 @@
+//! `wirebench http`: requests to HTTP servers.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use wb_model::{
+    Plan,
+    http::{Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, TlsVersion},
+    text::plan_from_toml,
+    units::{AddressRange, Span, parse_count},
+};
+
+use crate::{args::OutputArgs, run::run_plan};
+
+/// Load HTTP servers over sockets of the kernel: as fast as answers come, or at a rate, with the time
+/// that requests waited in their latency.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench http http://198.18.1.2/                       10 connections for 10 s\n  \
+    wirebench http -c 100 -t 2 --rate 20k -d 30s http://198.18.1.2/\n  \
+    wirebench http --stages 0:50k:30s,50k:50k:60s --criteria 'p99<=5ms,failed<=0' https://web.lab/\n  \
+    wirebench http --close -c 200 http://198.18.1.2/        a connection for each request\n  \
+    wirebench http --data users.csv -m POST -b 'id={{id}}' http://198.18.1.2/login\n  \
+    wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
+    wirebench http plan.toml --json")]
+pub(crate) struct HttpArgs {
+    /// Where requests go; several of one server in turn. Or a plan.
+    #[arg(value_name = "URL|PLAN.toml", required = true)]
+    urls: Vec<String>,
+    /// Connections kept open.
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted)]
+    connections: u64,
+    /// Threads, each with connections of its own.
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    threads: u32,
+    /// How long; 10s without --requests and --stages.
+    #[arg(short, long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Exactly so many requests instead.
+    #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration")]
+    requests: Option<u64>,
+    /// Time before what counts.
+    #[arg(long, value_name = "TIME")]
+    warm_up: Option<Span>,
+    /// Requests per second, on a schedule: what waits for a connection has its waiting in the latency.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// A rate that changes: FROM:TO:TIME, one stage after another.
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage, conflicts_with = "rate")]
+    stages: Vec<HttpStage>,
+    /// Requests of a rate come as those of many independent users do.
+    #[arg(long)]
+    poisson: bool,
+    /// Give up requests that found no connection for so long; they count as unsent.
+    #[arg(long, value_name = "TIME")]
+    patience: Option<Span>,
+    /// Requests under way on a connection at a time.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pipeline: u32,
+    /// A connection for each request.
+    #[arg(long)]
+    close: bool,
+    /// Requests after which a connection is replaced.
+    #[arg(long, value_name = "N", conflicts_with = "close")]
+    per_connection: Option<u32>,
+    /// Longest time for a connection, and for an answer.
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    timeout: Span,
+    /// GET, POST, ...
+    #[arg(short, long, value_name = "METHOD", default_value = "GET")]
+    method: String,
+    /// A header of all requests, `Name: value`.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// The body.
+    #[arg(short, long, value_name = "TEXT")]
+    body: Option<String>,
+    /// A file that is the body.
+    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    body_file: Option<String>,
+    /// A CSV file of values for {{NAME}} in paths, headers and body; the first line has the names.
+    #[arg(long, value_name = "FILE")]
+    data: Option<String>,
+    /// TLS version.
+    #[arg(long, value_name = "1.2|1.3", value_parser = tls_version)]
+    tls_version: Option<TlsVersion>,
+    /// A full handshake for each connection.
+    #[arg(long)]
+    no_resume: bool,
+    /// Check certificates.
+    #[arg(long)]
+    verify: bool,
+    /// Authorities for that (PEM) instead of the system's.
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    authorities: Option<String>,
+    /// Name to ask for in the handshake (SNI).
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Connect to these addresses in turn, wherever the URL's name leads; port 0 is the URL's.
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    connect_to: Vec<SocketAddr>,
+    /// Connect to this socket of the file system.
+    #[arg(long, value_name = "PATH")]
+    unix: Option<String>,
+    /// Addresses that connections come from, in turn: one, FIRST-LAST, or a prefix.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    source: Vec<AddressRange>,
+    /// An answer with another status has failed.
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    expect_status: Vec<u16>,
+    /// An answer whose body does not hold this has failed.
+    #[arg(long, value_name = "TEXT")]
+    expect_body: Option<String>,
+    /// An answer without this header has failed: `Name` or `Name: value`.
+    #[arg(long, value_name = "HEADER")]
+    expect_header: Option<String>,
+    /// List the SHA-256 of all different bodies.
+    #[arg(long)]
+    digest: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn counted(text: &str) -> Result<u64, String> {
+    parse_count(text).map_err(|e| e.to_string())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let text = text.strip_suffix("/s").unwrap_or(text);
+    if let Ok(rate) = text.parse::<f64>() {
+        return Ok(rate);
+    }
+    #[allow(clippy::cast_precision_loss)]
+    parse_count(text)
+        .map(|n| n as f64)
+        .map_err(|e| e.to_string())
+}
+
+fn stage(text: &str) -> Result<HttpStage, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [from, to, time] = parts[..] else {
+        return Err("FROM:TO:TIME, as in 0:10k:30s".to_owned());
+    };
+    Ok(HttpStage {
+        from: rate(from)?,
+        to: rate(to)?,
+        time: Some(time.parse::<Span>().map_err(|e| e.to_string())?),
+    })
+}
+
+fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "1.2" => Ok(TlsVersion::V12),
+        "1.3" => Ok(TlsVersion::V13),
+        _ => Err("1.2 or 1.3".to_owned()),
+    }
+}
+
+impl HttpArgs {
+    fn job(&self) -> Result<HttpJob> {
+        let urls: Result<Vec<HttpUrl>, String> = self.urls.iter().map(|u| u.parse()).collect();
+        let urls = urls.map_err(|e| anyhow!(e))?;
+        let first = urls.first().context("a URL is needed")?;
+        let same = |u: &HttpUrl| (u.scheme, u.authority()) == (first.scheme, first.authority());
+        if let Some(other) = urls.iter().find(|u| !same(u)) {
+            bail!("{other} is another server than {first}; write a plan with an [[http]] for each");
+        }
+        let call = |url: &HttpUrl| HttpCall {
+            method: self.method.clone(),
+            path: match urls.len() {
+                1 => String::new(),
+                _ => url.target.clone(),
+            },
+            body: self.body.clone().unwrap_or_default(),
+            body_file: self.body_file.clone(),
+            ..HttpCall::default()
+        };
+        let requests: Vec<HttpCall> = urls.iter().map(call).collect();
+        let plain = requests == [HttpCall::default()];
+        let rate = match self.rate {
+            Some(rate) => vec![HttpStage {
+                from: rate,
+                to: rate,
+                time: None,
+            }],
+            None => self.stages.clone(),
+        };
+        Ok(HttpJob {
+            url: self.urls[0].clone(),
+            requests: if plain { Vec::new() } else { requests },
+            headers: self.headers.clone(),
+            data: self.data.clone(),
+            connections: u32::try_from(self.connections).unwrap_or(u32::MAX),
+            threads: self.threads,
+            duration: self.duration.or_else(|| {
+                let open = self.requests.is_none() && self.stages.is_empty();
+                open.then(|| Span::from_secs(10))
+            }),
+            amount: self.requests,
+            warm_up: self.warm_up.unwrap_or_default(),
+            rate,
+            arrivals: match self.poisson {
+                true => Arrivals::Poisson,
+                false => Arrivals::Uniform,
+            },
+            patience: self.patience,
+            pipeline: self.pipeline,
+            per_connection: match self.close {
+                true => 1,
+                false => self.per_connection.unwrap_or(0),
+            },
+            timeout: self.timeout,
+            tls: HttpTls {
+                version: self.tls_version,
+                resume: !self.no_resume,
+                verify: self.verify,
+                authorities: self.authorities.clone(),
+                server_name: self.server_name.clone(),
+            },
+            connect_to: self.connect_to.clone(),
+            unix: self.unix.clone(),
+            sources: self.source.clone(),
+            check: HttpCheck {
+                status: self.expect_status.clone(),
+                body: self.expect_body.clone(),
+                header: self.expect_header.clone(),
+            },
+            digest: self.digest,
+            ..HttpJob::default()
+        })
+    }
+}
+
+pub(crate) fn run(args: &HttpArgs) -> Result<u8> {
+    if let [path] = args.urls.as_slice()
+        && !path.contains("://")
+    {
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("{path} is no URL (http://HOST[:PORT][/PATH]) and cannot be read as a plan")
+        })?;
+        let plan = plan_from_toml(path, &text)?;
+        let base = PathBuf::from(path).parent().map(PathBuf::from);
+        return run_plan(plan, &args.output, base);
+    }
+    let plan = Plan {
+        kind: "http".to_owned(),
+        http_jobs: vec![args.job()?],
+        ..Plan::default()
+    };
+    run_plan(plan, &args.output, None)
+}

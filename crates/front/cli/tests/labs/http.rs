@@ -1,0 +1,193 @@
+//! HTTP loads of real servers, over clean and bad paths: our counts and the server's are the same.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    kit::{Lab, privileged, system},
+    netperf::{ours, wait_for_port},
+};
+
+/// An nginx in a node, which notes each request.
+pub(crate) struct Nginx {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Nginx {
+    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443.
+    pub(crate) fn start(node: &str, address: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let at = folder.path().display().to_string();
+        // Its worker is nobody.
+        system("chmod", &["755", &at]);
+        fs::create_dir(folder.path().join("www")).unwrap();
+        fs::write(folder.path().join("www/one"), "x").unwrap();
+        let ten: Vec<u8> = (0..10_240_u32).map(|n| (n * 7 % 251) as u8).collect();
+        fs::write(folder.path().join("www/ten"), ten).unwrap();
+        let (key, certificate) = (format!("{at}/key"), format!("{at}/certificate"));
+        let made = system(
+            "openssl",
+            &[
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=lab",
+                "-keyout",
+                &key,
+                "-out",
+                &certificate,
+            ],
+        );
+        assert!(made.status.success());
+        let config = format!(
+            "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error;\n\
+             events {{ worker_connections 4096; }}\n\
+             http {{ access_log {at}/access; keepalive_requests 1000000; ssl_certificate {certificate};\n\
+             ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;\n\
+             server {{ listen {address}:80; listen {address}:443 ssl; root {at}/www; }} }}\n"
+        );
+        fs::write(folder.path().join("config"), config).unwrap();
+        let process = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                node,
+                "nginx",
+                "-c",
+                &format!("{at}/config"),
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for_port(node, 443);
+        Self { process, folder }
+    }
+
+    /// Requests that it has noted. It does so before it sends the last byte of an answer, or soon after.
+    pub(crate) fn noted(&self) -> u64 {
+        std::thread::sleep(Duration::from_millis(200));
+        let text = fs::read_to_string(self.folder.path().join("access")).unwrap_or_default();
+        text.lines().count() as u64
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Ended at once, with its worker.
+        let pid = fs::read_to_string(self.folder.path().join("pid")).unwrap_or_default();
+        system("kill", &["-TERM", pid.trim()]);
+        let _ = self.process.wait();
+    }
+}
+
+/// The report of one job.
+fn report(node: &str, words: &str) -> Value {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let output = ours(node, &[&["http", "-q", "--json"], &words[..]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["http"]["jobs"][0].clone()
+}
+
+fn n(job: &Value, key: &str) -> u64 {
+    job["totals"][key].as_u64().unwrap()
+}
+
+#[test]
+fn nginx_counts_the_same() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    let mut noted = 0;
+    for (words, url, bytes) in [
+        ("-n 1000 -c 10 -t 2", "http://198.19.1.2/one", 1),
+        ("-n 300 -c 4 --pipeline 8", "http://198.19.1.2/ten", 10_240),
+        ("-n 300 -c 4 --close", "http://198.19.1.2/ten", 10_240),
+        ("-n 300 -c 4 --digest", "https://198.19.1.2/ten", 10_240),
+        (
+            "-n 100 -c 4 --close --tls-version 1.3",
+            "https://198.19.1.2/one",
+            1,
+        ),
+        (
+            "-n 100 -c 4 --close --tls-version 1.2 --no-resume",
+            "https://198.19.1.2/one",
+            1,
+        ),
+        ("-n 100 --rate 400 -m HEAD", "http://198.19.1.2/ten", 0),
+    ] {
+        let job = report(&node, &format!("{words} {url}"));
+        let sent = n(&job, "sent");
+        assert_eq!(n(&job, "completed"), sent, "{words}: {job}");
+        assert_eq!(n(&job, "body_bytes"), sent * bytes, "{words}: {job}");
+        assert_eq!(nginx.noted() - noted, sent, "{words}");
+        noted += sent;
+        if let Some(tls) = job["tls"].as_object() {
+            let (full, resumed) = (
+                tls["full_handshakes"].as_u64(),
+                tls["resumed_handshakes"].as_u64(),
+            );
+            let all = full.unwrap() + resumed.unwrap();
+            assert_eq!(all, n(&job, "established_connections"));
+            match (words.contains("--close"), words.contains("--no-resume")) {
+                (true, false) => assert!(resumed.unwrap() > 50, "{words}: {job}"),
+                _ => assert_eq!(resumed, Some(0), "{words}: {job}"),
+            }
+        }
+        if words.contains("--digest") {
+            assert_eq!(job["digests"].as_array().unwrap().len(), 1, "{job}");
+        }
+    }
+    let job = report(&node, "-n 50 http://198.19.1.2/gone");
+    assert_eq!(job["statuses"]["404"], 50);
+    assert_eq!(n(&job, "error_responses"), 50);
+}
+
+#[test]
+fn a_bad_path_loses_no_request_and_changes_no_byte() {
+    if !privileged() {
+        return;
+    }
+    let options = "--hosts --all --both --delay 500us --loss 1% --reorder 2% --duplicate 1%";
+    let lab = Lab::up("impair", &options.split(' ').collect::<Vec<_>>());
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    for (words, url) in [
+        (
+            "-n 400 -c 20 --digest --timeout 10s",
+            "http://198.19.1.2/ten",
+        ),
+        (
+            "-n 100 -c 10 --digest --close --timeout 10s",
+            "https://198.19.1.2/ten",
+        ),
+    ] {
+        let before = nginx.noted();
+        let job = report(&node, &format!("{words} {url}"));
+        let t = &job["totals"];
+        assert_eq!(
+            (n(&job, "completed"), n(&job, "in_flight")),
+            (n(&job, "sent"), 0),
+            "{t}"
+        );
+        assert_eq!(job["digests"].as_array().unwrap().len(), 1, "{job}");
+        assert_eq!(nginx.noted() - before, n(&job, "sent"));
+    }
+}

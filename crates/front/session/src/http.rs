@@ -1,0 +1,356 @@
+//! Runs of HTTP loads: names are resolved and files read here, the requests are the engine's.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wb_http::{Control, Files, Live, Load, Outcome, Script, Server, ThreadTask};
+use wb_model::{
+    JobKind, Phase, Plan, Snapshot,
+    http::{HttpJob, HttpLive, HttpTotals, HttpUrl},
+};
+
+use crate::{
+    Environment, StartError,
+    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    ports::OpenPort,
+    workers::Workers,
+};
+
+mod report;
+
+/// Descriptors besides those of connections: epoll instances, files, what the program has open anyway.
+const DESCRIPTORS: u64 = 64;
+
+/// The part of a script that belongs to each thread of a job.
+pub type Scripts = Vec<Box<dyn Script>>;
+
+/// One job, ready to run.
+struct Job {
+    load: Arc<Load>,
+    addresses: Vec<String>,
+    controls: Vec<Arc<Control>>,
+    scripts: Scripts,
+}
+
+/// The HTTP loads of a run.
+pub(crate) struct Https {
+    plan: Plan,
+    jobs: Vec<Job>,
+    workers: Workers<Outcome>,
+    starts: Vec<Sender<u64>>,
+    start_ns: u64,
+    last: (u64, Live),
+    outcomes: Vec<Option<Outcome>>,
+}
+
+/// Gives the jobs that have none a name.
+pub(crate) fn name_jobs(plan: &mut Plan) {
+    let names = plan.job_names(JobKind::Http);
+    for (job, name) in plan.http_jobs.iter_mut().zip(names) {
+        job.name = name;
+    }
+}
+
+/// Files of a plan, from its folder on.
+struct Folder(Option<PathBuf>);
+
+impl Files for Folder {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let place = match &self.0 {
+            Some(base) => base.join(path),
+            None => PathBuf::from(path),
+        };
+        std::fs::read(&place).map_err(|e| format!("cannot read {}: {e}", place.display()))
+    }
+}
+
+/// Where the connections of a job go.
+fn server(job: &HttpJob) -> Result<Server, String> {
+    if let Some(path) = &job.unix {
+        return Ok(Server::Unix(path.clone()));
+    }
+    let url: HttpUrl = job.url.parse()?;
+    let port = url.port_or_default();
+    let mut addresses: Vec<SocketAddr> = match job.connect_to.is_empty() {
+        false => job.connect_to.clone(),
+        true => (url.host.as_str(), port)
+            .to_socket_addrs()
+            .map_err(|e| format!("cannot resolve {}: {e}", url.host))?
+            .collect(),
+    };
+    for address in &mut addresses {
+        if address.port() == 0 {
+            address.set_port(port);
+        }
+    }
+    let sources_v6 = job
+        .sources
+        .first()
+        .map(wb_model::units::AddressRange::is_ipv6);
+    addresses.retain(|a| sources_v6.is_none_or(|v6| a.is_ipv6() == v6));
+    let mut seen = Vec::new();
+    addresses.retain(|a| {
+        let new = !seen.contains(a);
+        seen.push(*a);
+        new
+    });
+    match addresses.is_empty() {
+        true => Err(format!(
+            "{} has no address of the family of sources",
+            url.host
+        )),
+        false => Ok(Server::Addresses(addresses)),
+    }
+}
+
+/// Allows as many descriptors as the connections need, if the system lets us.
+fn allow_descriptors(needed: u64) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|now| now >= needed) {
+        return Ok(());
+    }
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let wanted = Rlimit {
+        current: Some(needed.max(limit.current.unwrap_or(0))),
+        maximum: Some(hard.max(needed)),
+    };
+    // With privileges the hard limit rises, too.
+    if setrlimit(Resource::Nofile, wanted).is_ok() {
+        return Ok(());
+    }
+    if hard >= needed {
+        let within = Rlimit {
+            current: Some(needed),
+            maximum: Some(hard),
+        };
+        if setrlimit(Resource::Nofile, within).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(format!(
+        "{needed} descriptors are needed and {hard} allowed; as root: prlimit --nofile={needed} --pid $$, then again in this shell"
+    ))
+}
+
+impl Https {
+    /// Resolves names, reads files and makes requests; nothing is connected yet.
+    ///
+    /// # Errors
+    /// What cannot be resolved, read or allowed.
+    pub(crate) fn open(
+        plan: &Plan,
+        scripts: Vec<Scripts>,
+        environment: &Environment,
+    ) -> Result<Self, StartError> {
+        let part = plan.part(JobKind::Http);
+        let files = Folder(environment.base.clone());
+        let mut scripts = scripts.into_iter();
+        let mut jobs = Vec::new();
+        for job in &part.http_jobs {
+            let wrong = |what: String| StartError::stream(job.name.clone(), what);
+            let place = server(job).map_err(wrong)?;
+            let addresses = match &place {
+                Server::Addresses(all) => all.iter().map(ToString::to_string).collect(),
+                Server::Unix(path) => vec![path.clone()],
+            };
+            let scripts = scripts.next().unwrap_or_default();
+            if job.script.is_some() && scripts.len() != job.threads as usize {
+                return Err(wrong(
+                    "it has a script, and nobody here knows its language".to_owned(),
+                ));
+            }
+            jobs.push(Job {
+                load: Arc::new(Load::new(job, place, plan.seed, &files).map_err(wrong)?),
+                addresses,
+                controls: (0..job.threads).map(|_| Arc::default()).collect(),
+                scripts,
+            });
+        }
+        let connections: u64 = part
+            .http_jobs
+            .iter()
+            .map(|j| u64::from(j.connections))
+            .sum();
+        if let Err(what) = allow_descriptors(connections + DESCRIPTORS)
+            && !part.http_jobs.iter().any(|j| j.as_wrk)
+        {
+            return Err(StartError::stream("http", what));
+        }
+        Ok(Self {
+            plan: part,
+            jobs,
+            workers: Workers::new(&Arc::default()),
+            starts: Vec::new(),
+            start_ns: 0,
+            last: (0, Live::default()),
+            outcomes: Vec::new(),
+        })
+    }
+
+    fn controls(&self) -> impl Iterator<Item = &Arc<Control>> {
+        self.jobs.iter().flat_map(|job| &job.controls)
+    }
+
+    fn live(&self) -> Live {
+        self.controls()
+            .map(|c| c.live())
+            .fold(Live::default(), |a, b| Live {
+                totals: a.totals + b.totals,
+                latency_ns: a.latency_ns + b.latency_ns,
+                answers: a.answers + b.answers,
+                draining: a.draining || b.draining,
+            })
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn between(from: (u64, Live), to: (u64, Live)) -> HttpLive {
+    let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
+    let done = to.1.totals - from.1.totals;
+    let rate = |n: u64| match seconds > 0.0 {
+        true => n as f64 / seconds,
+        false => 0.0,
+    };
+    let answers = to.1.answers - from.1.answers;
+    HttpLive {
+        requests_per_second: rate(answers),
+        connections_per_second: rate(done.established_connections),
+        received_bps: rate(done.received_bytes) * 8.0,
+        latency_mean_ns: (answers > 0)
+            .then(|| (to.1.latency_ns - from.1.latency_ns) as f64 / answers as f64),
+        totals: to.1.totals,
+    }
+}
+
+impl Engine for Https {
+    fn kind(&self) -> JobKind {
+        JobKind::Http
+    }
+
+    fn ports(&self) -> &[OpenPort] {
+        &[]
+    }
+
+    fn only_listens(&self) -> bool {
+        false
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.workers = Workers::new(launch.faulted);
+        for job in &mut self.jobs {
+            let mut scripts = std::mem::take(&mut job.scripts).into_iter();
+            for (index, control) in (0_u32..).zip(&job.controls) {
+                let (start, started) = channel();
+                let (load, control) = (Arc::clone(&job.load), Arc::clone(control));
+                let script = scripts.next();
+                let work = move || {
+                    // Whoever starts the run has gone away where nothing comes.
+                    let start_ns = started.recv().unwrap_or_else(|_| {
+                        control.stop();
+                        u64::MAX
+                    });
+                    let task = ThreadTask {
+                        index,
+                        start_ns,
+                        script,
+                        control,
+                    };
+                    wb_http::run(&load, task)
+                };
+                // As clients of servers that may be on the same machine: without a rank before others.
+                let spawned = self.workers.spawn_plain(format!("wb-http-{index}"), work);
+                self.starts.push(start);
+                if let Err(why) = spawned {
+                    self.starts.clear();
+                    self.workers.join();
+                    return Err(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.last.0 = start_ns;
+        for start in self.starts.drain(..) {
+            // It waits for this.
+            let _ = start.send(start_ns);
+        }
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.starts.clear();
+        for control in self.controls() {
+            match how {
+                Stop::Drain => control.drain(),
+                Stop::Now => control.stop(),
+            }
+        }
+    }
+
+    fn state(&mut self, _now: u64) -> State {
+        match self.workers.all_over() {
+            true => State::Over,
+            false if self.controls().all(|c| c.live().draining) => State::Draining,
+            false => State::Running,
+        }
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let at = (now, self.live());
+        let http = between(self.last, at);
+        let phase = match at.1.draining {
+            true => Phase::Drain,
+            false => Phase::Running,
+        };
+        let interval = now.saturating_sub(self.last.0);
+        self.last = at;
+        Snapshot {
+            http: Some(http),
+            latency_mean_ns: http.latency_mean_ns,
+            ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
+        }
+        .into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        self.outcomes = self.workers.join();
+        let broken = self.outcomes.iter().any(Option::is_none);
+        let error = self.outcomes.iter().flatten().find_map(|o| o.error.clone());
+        match broken {
+            true => {
+                Some("a thread of the HTTP load panicked; what it measured is missing".to_owned())
+            }
+            false => error,
+        }
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
+        let by_job: Vec<Vec<Outcome>> = self
+            .jobs
+            .iter()
+            .map(|job| {
+                outcomes
+                    .by_ref()
+                    .take(job.controls.len())
+                    .flatten()
+                    .collect()
+            })
+            .collect();
+        report::settle(&self.plan, &self.jobs, by_job, ended)
+    }
+}
+
+/// All of them.
+pub(super) fn sum(totals: impl Iterator<Item = HttpTotals>) -> HttpTotals {
+    totals.fold(HttpTotals::default(), |a, b| a + b)
+}

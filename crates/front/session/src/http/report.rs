@@ -1,0 +1,338 @@
+//! From what the threads of HTTP loads measured to the report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wb_http::Outcome;
+use wb_measure::Histogram;
+use wb_model::{
+    Lateness, Plan, Totals,
+    criteria::Metric,
+    http::{
+        ExactTimes, HttpJob, HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport,
+        HttpTlsReport, HttpTotals,
+    },
+    lateness::MISSED,
+};
+
+use super::{Job, sum};
+use crate::{
+    criteria::{self, Figures},
+    engine::{Ended, Settled, Stamping, Times},
+    lateness,
+    settle::share,
+};
+
+/// From this share of its CPU on a thread could not have done more.
+const BUSY: f64 = 0.95;
+
+/// A job's report and the distributions of which it has the summaries.
+struct Told {
+    report: HttpJobReport,
+    latency: Histogram,
+    connect: Histogram,
+}
+
+pub(super) fn settle(
+    plan: &Plan,
+    jobs: &[Job],
+    outcomes: Vec<Vec<Outcome>>,
+    ended: &Ended,
+) -> Settled {
+    let told: Vec<Told> = plan
+        .http_jobs
+        .iter()
+        .zip(jobs)
+        .zip(&outcomes)
+        .map(|((plan, job), threads)| tell(plan, job, threads, ended))
+        .collect();
+    let judged = criteria::judge(plan, |job| {
+        let told = told
+            .iter()
+            .filter(|t| job.is_none_or(|name| t.report.name == name));
+        figures(told.collect())
+    });
+    let late = outcomes.iter().flatten().map(|o| o.lateness);
+    let late = late.fold(Lateness::default(), |a, b| a.plus(&b));
+    let all = sum(told.iter().map(|t| t.report.totals));
+    let lateness = lateness::consider(
+        &lateness::Trial {
+            judged: &judged,
+            totals: &Totals::default(),
+            intended: Some(all.sent + all.unsent),
+            offered: all.sent,
+        },
+        late,
+    );
+    let defect = told.iter().any(|t| !t.report.totals.adds_up());
+    let mut latency = Histogram::new();
+    for one in &told {
+        latency.merge(&one.latency);
+    }
+    let (limited_by, mut warnings) = limits(plan, &told, &outcomes);
+    for one in &told {
+        let name = &one.report.name;
+        if let Some(what) = &one.report.first_failure {
+            warnings.push(format!("{name}: {what}"));
+        }
+        if one.report.totals.refused_connections.exhausted > 0 {
+            warnings.push(format!(
+                "{name}: {} connections found no free port, address or descriptor here (see net.ipv4.ip_local_port_range, sources)",
+                one.report.totals.refused_connections.exhausted
+            ));
+        }
+    }
+    Settled {
+        times: Times {
+            latency: latency.summary(),
+            percentile_error: Histogram::RELATIVE_ERROR,
+            ..Times::default()
+        },
+        criteria: criteria::reports(judged),
+        lateness,
+        defect: defect
+            .then(|| "the requests do not add up; this is a defect of the program".to_owned()),
+        nothing: (all.sent + all.warm_up == 0 && !plan.http_jobs.iter().any(|j| j.as_wrk))
+            .then(|| nothing(&all)),
+        limited_by,
+        http: Some(HttpReport {
+            jobs: told.into_iter().map(|t| t.report).collect(),
+        }),
+        stamping: Stamping {
+            same_clock: true,
+            wall: false,
+            error_ns: None,
+            tx: "user, before a call".to_owned(),
+            rx: "user, after a call".to_owned(),
+        },
+        warnings,
+        ..Settled::default()
+    }
+}
+
+fn nothing(all: &HttpTotals) -> String {
+    let causes = all.refused_connections.by_cause();
+    let causes = causes.iter().filter(|(_, n)| *n > 0);
+    let causes: Vec<String> = causes.map(|(cause, n)| format!("{n} {cause}")).collect();
+    match causes.is_empty() {
+        true => "no request was sent".to_owned(),
+        false => format!(
+            "no request was sent: of {} connections {}",
+            all.attempted_connections,
+            causes.join(", ")
+        ),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn limits(plan: &Plan, told: &[Told], outcomes: &[Vec<Outcome>]) -> (String, Vec<String>) {
+    let mut warnings = Vec::new();
+    let mut busy = false;
+    for (one, threads) in told.iter().zip(outcomes) {
+        let wall: u64 = threads.iter().map(|o| o.duration_ns).sum();
+        let cpu: u64 = threads.iter().map(|o| o.cpu_ns).sum();
+        let used = cpu as f64 / (wall.max(1)) as f64;
+        if used > BUSY {
+            busy = true;
+            warnings.push(format!(
+                "{}: its threads were busy {:.0} % of the time: the tester may be the limit; give it more threads",
+                one.report.name,
+                used.min(1.0) * 100.0
+            ));
+        }
+    }
+    let unsent = told.iter().any(|t| {
+        let totals = &t.report.totals;
+        share(totals.unsent, totals.sent + totals.unsent) > MISSED
+    });
+    let open = plan.http_jobs.iter().all(|job| !job.rate.is_empty());
+    let limit = match (busy, unsent, open) {
+        (true, ..) => "the tester, perhaps: its threads were busy all the time",
+        (_, true, _) => {
+            "connections: requests that were due found none free; the server is slower than the rate, or there are too few"
+        }
+        (_, _, true) => "the rate",
+        _ => "the answers: each connection asked as soon as it had one",
+    };
+    (limit.to_owned(), warnings)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
+    let merged = |of: fn(&Outcome) -> &Histogram| {
+        let mut all = Histogram::new();
+        threads.iter().for_each(|o| all.merge(of(o)));
+        all
+    };
+    let totals = sum(threads.iter().map(|o| o.totals));
+    let in_time = sum(threads.iter().map(|o| o.in_time));
+    let duration_ns = threads.iter().map(|o| o.duration_ns).max().unwrap_or(0);
+    let seconds = duration_ns as f64 / 1e9;
+    let rate = |n: u64| match duration_ns {
+        0 => 0.0,
+        _ => n as f64 / seconds,
+    };
+    let service = plan.rate.is_empty().then_some(()).map_or_else(
+        || {
+            let mut all = Histogram::new();
+            threads
+                .iter()
+                .filter_map(|o| o.service.as_ref())
+                .for_each(|h| all.merge(h));
+            Some(all.summary())
+        },
+        |()| None,
+    );
+    let mut statuses = BTreeMap::new();
+    for (status, n) in threads.iter().flat_map(|o| &o.statuses) {
+        *statuses.entry(status.to_string()).or_insert(0) += n;
+    }
+    let (latency, connect) = (merged(|o| &o.latency), merged(|o| &o.connect));
+    let handshakes = threads
+        .iter()
+        .fold((0, 0), |a, o| (a.0 + o.handshakes.0, a.1 + o.handshakes.1));
+    let tls = plan.url.starts_with("https").then(|| {
+        let mut agreed = BTreeMap::new();
+        for (name, n) in threads.iter().flat_map(|o| &o.agreed) {
+            *agreed.entry(name.clone()).or_insert(0) += n;
+        }
+        HttpTlsReport {
+            agreed,
+            full_handshakes: handshakes.0,
+            resumed_handshakes: handshakes.1,
+            handshake_ns: merged(|o| &o.handshake).summary(),
+        }
+    });
+    let names: Vec<&str> = job.load.names().collect();
+    let requests = names.iter().enumerate().map(|(i, name)| {
+        let of_threads = || threads.iter().filter_map(|o| o.calls.get(i));
+        let mut times = Histogram::new();
+        of_threads().for_each(|c| times.merge(&c.latency));
+        match names.len() {
+            1 => HttpRequestReport {
+                name: (*name).to_owned(),
+                sent: totals.sent,
+                completed: totals.completed,
+                failed: totals.failed.sum(),
+                latency_ns: latency.summary(),
+            },
+            _ => HttpRequestReport {
+                name: (*name).to_owned(),
+                sent: of_threads().map(|c| c.sent).sum(),
+                completed: of_threads().map(|c| c.completed).sum(),
+                failed: of_threads().map(|c| c.failed).sum(),
+                latency_ns: times.summary(),
+            },
+        }
+    });
+    let digests: BTreeSet<_> = threads.iter().flat_map(|o| &o.digests).collect();
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let report = HttpJobReport {
+        name: plan.name.clone(),
+        url: plan.url.clone(),
+        addresses: job.addresses.clone(),
+        duration_ns,
+        requests_per_second: rate(in_time.completed),
+        connections_per_second: rate(in_time.established_connections),
+        received_bps: rate(in_time.received_bytes) * 8.0,
+        latency_ns: latency.summary(),
+        service_ns: service,
+        first_byte_ns: merged(|o| &o.first_byte).summary(),
+        connect_ns: connect.summary(),
+        tls,
+        statuses,
+        requests: requests.collect(),
+        threads: (0_u32..)
+            .zip(threads)
+            .map(|(i, o)| HttpThreadReport {
+                connections: job.load.connections(i),
+                totals: o.totals,
+                cpu_ns: o.cpu_ns,
+                lateness: o.lateness,
+            })
+            .collect(),
+        first_failure: threads.iter().find_map(|o| o.first_failure.clone()),
+        digests: digests
+            .iter()
+            .map(|(call, digest)| {
+                format!("{} sha256:{}", names.get(*call).unwrap_or(&""), hex(digest))
+            })
+            .collect(),
+        exact: exact(threads, ended),
+        totals,
+    };
+    Told {
+        report,
+        latency,
+        connect,
+    }
+}
+
+/// Sums of what each thread counted as wrk does.
+fn exact(threads: &[Outcome], ended: &Ended) -> Option<ExactTimes> {
+    let parts: Vec<_> = threads.iter().filter_map(|o| o.exact.as_deref()).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let longest = parts.iter().map(|p| p.latency_us.len()).max().unwrap_or(0);
+    let times = (0..longest).filter_map(|us| {
+        let n: u64 = parts.iter().filter_map(|p| p.latency_us.get(us)).sum();
+        (n > 0).then_some((us as u64, n))
+    });
+    let mut rates: BTreeMap<u64, u64> = BTreeMap::new();
+    for rate in parts.iter().flat_map(|p| &p.rates) {
+        *rates.entry(*rate).or_insert(0) += 1;
+    }
+    let add = |of: fn(&wb_http::Exact) -> u64| parts.iter().map(|p| of(p)).sum();
+    Some(ExactTimes {
+        latency_us: times.collect(),
+        rates: rates.into_iter().collect(),
+        timeouts: add(|p| p.timeouts),
+        errors: [
+            add(|p| p.errors[0]),
+            add(|p| p.errors[1]),
+            add(|p| p.errors[2]),
+        ],
+        responses: add(|p| p.responses),
+        status_errors: add(|p| p.status_errors),
+        bytes: add(|p| p.bytes),
+        elapsed_us: ended.elapsed_ns / 1000,
+    })
+}
+
+/// What criteria ask for, of these jobs together.
+#[allow(clippy::cast_precision_loss)]
+fn figures(told: Vec<&Told>) -> Figures {
+    let all = sum(told.iter().map(|t| t.report.totals));
+    let part = |part: u64, whole: u64| (whole > 0).then(|| share(part, whole));
+    let worse = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
+    let rate = |of: fn(&HttpJobReport) -> f64| Some(told.iter().map(|t| of(&t.report)).sum());
+    let (mut latency, mut connect) = (Histogram::new(), Histogram::new());
+    for one in &told {
+        latency.merge(&one.latency);
+        connect.merge(&one.connect);
+    }
+    Figures {
+        latency: latency.summary(),
+        http: latency.summary(),
+        connect: connect.summary(),
+        own: vec![
+            (
+                Metric::Failed,
+                worse(
+                    part(all.failed.sum() + all.in_flight, all.sent),
+                    part(all.refused_connections.sum(), all.attempted_connections),
+                ),
+            ),
+            (Metric::Errors, part(all.error_responses, all.completed)),
+            (Metric::Unsent, part(all.unsent, all.sent + all.unsent)),
+            (Metric::Cps, rate(|r| r.connections_per_second)),
+            (Metric::Rps, rate(|r| r.requests_per_second)),
+            (Metric::Bps, rate(|r| r.received_bps)),
+            (Metric::Open, Some(all.open_connections as f64)),
+        ],
+        ..Figures::default()
+    }
+}
