@@ -25,6 +25,7 @@ fn client(transport: Transport, paced: bool) -> Machine {
         close: Close::Fin,
         flood: false,
         paced,
+        numbers: paced,
         destinations: None,
     };
     let mut config = Config::new(Role::Client(client), transport, A);
@@ -35,11 +36,13 @@ fn client(transport: Transport, paced: bool) -> Machine {
 fn server(transport: Transport) -> Machine {
     let server = Server {
         addresses: Pool::range("198.18.0.2".parse().expect("an address"), 1),
+        clients: Pool::default(),
         ports: (80, 80),
         request: Reading::Http,
         answer: Answer::Message(Message::bytes(&[b'x'; 5000])),
         answers: Some(4),
         proxy: true,
+        returns_numbers: true,
     };
     Machine::new(Config::new(Role::Server(server), transport, B), ()).expect("sound")
 }
