@@ -145,7 +145,7 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let lab = Lab::up("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for (criterion, said) in [
         ("unsent<=100%", "traffic.unsent<=100% or load.unsent"),
@@ -191,7 +191,7 @@ fn a_criterion_that_fails_is_named() {
         return;
     }
     // Far less than is sent, so that nobody's lateness is an excuse.
-    let lab = Lab::alone("router", &["--limit", "1mbit"]);
+    let lab = Lab::up("router", &["--limit", "1mbit"]);
     let folder = TempDir::new().unwrap();
     let criteria = r#""capture.loss<=0%", "traffic.loss<=0%", "probe.netdev.db.tx_packets<=1""#;
     let path = plan(&lab, &folder, 1, criteria);
@@ -224,7 +224,7 @@ fn an_interrupted_mix_adds_up() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("router", &[]);
+    let lab = Lab::up("router", &[]);
     let folder = TempDir::new().unwrap();
     let path = plan(&lab, &folder, 60, "");
     let (code, report) = disturbed(&lab, &path, |running| running.signal(Signal::INT));
@@ -238,7 +238,7 @@ fn a_mix_whose_link_goes_down_adds_up() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("router", &[]);
+    let lab = Lab::up("router", &[]);
     let folder = TempDir::new().unwrap();
     let path = plan(&lab, &folder, 4, "");
     let dut = lab.node("dut");
@@ -280,7 +280,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let lab = Lab::up("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for driver in ["xdp:", ""] {
         let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%"]"#;
@@ -386,7 +386,7 @@ fn devices_and_a_watch_share_the_ports_of_a_load_and_a_stream() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("pair", &[]);
+    let lab = Lab::up("pair", &[]);
     let folder = TempDir::new().unwrap();
     let devices = r#"
 [[device]]
@@ -429,7 +429,7 @@ fn captures_of_one_port_keep_what_their_filters_say() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let lab = Lab::up("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     let capture = |name: &str, filter: &str| {
         let file = folder.path().join(format!("{name}.pcap"));

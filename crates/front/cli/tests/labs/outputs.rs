@@ -211,7 +211,7 @@ fn of_a_benchmark() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("balancer", &[]);
+    let lab = Lab::up("balancer", &[]);
     Kind {
         line: &format!(
             "bench lb --lab {} --only cps --max 100 --trial 200ms --confirm 200ms --budget 10s",

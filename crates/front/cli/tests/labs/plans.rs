@@ -63,7 +63,7 @@ fn the_examples_run() {
         return;
     }
     // One has criteria, and nobody to be late for.
-    let lab = Lab::alone("pair", &["--links", "2"]);
+    let lab = Lab::up("pair", &["--links", "2"]);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples");
     let mut ran = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

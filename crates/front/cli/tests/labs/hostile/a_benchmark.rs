@@ -67,7 +67,7 @@ fn an_end_before_its_time_keeps_what_held() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("balancer", &[]);
+    let lab = Lab::up("balancer", &[]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let dir = tempfile::tempdir().unwrap();
         let running = begun(&lab, dir.path(), ["500ms", "30s"], "held");
@@ -100,7 +100,7 @@ fn a_link_that_was_down_is_no_limit_of_the_device() {
     if !privileged() {
         return;
     }
-    let lab = Lab::alone("balancer", &[]);
+    let lab = Lab::up("balancer", &[]);
     let dir = tempfile::tempdir().unwrap();
     let running = begun(&lab, dir.path(), ["4s", "500ms"], "oneway");
     sending(&lab);

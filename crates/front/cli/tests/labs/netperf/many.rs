@@ -63,7 +63,7 @@ fn many_clients_among_nuisances() {
         wb_skip::skipped("python3 is not installed");
         return;
     }
-    let lab = Lab::alone("pair", &["--hosts"]);
+    let lab = Lab::up("pair", &["--hosts"]);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &["--idle", "5s"], &[]);
     let idle_threads = threads(server.id());
