@@ -1,4 +1,5 @@
 //! Against the original.
 
 mod original;
+mod text;
 mod words;
