@@ -190,6 +190,27 @@ mod tests {
     }
 
     #[test]
+    fn a_tie_of_the_last_bit_goes_to_even() {
+        let sum = |whole: u64, part: f64| Extended::from(whole) + Extended::of(part);
+        for (whole, part, nearest) in [
+            (1u64 << 63, 0.5, 1u64 << 63),
+            (1 << 63, 0.5 + 1e-12, (1 << 63) + 1),
+            ((1 << 63) + 1, 0.5, (1 << 63) + 2),
+            ((1 << 63) + 1, 0.5 - 1e-12, (1 << 63) + 1),
+        ] {
+            assert_eq!(sum(whole, part), Extended::from(nearest), "{whole} {part}");
+            assert_eq!(Extended::of(part) + whole.into(), sum(whole, part));
+        }
+        let past = (1u128 << 64) + 3;
+        assert_eq!(Extended::from(past), Extended::from(past + 1));
+        assert_eq!(Extended::from(past - 2), Extended::from(past - 3));
+        assert_eq!(
+            Extended::from(u128::MAX),
+            Extended::from(1u128 << 127) * 2u64.into()
+        );
+    }
+
+    #[test]
     fn decimals_of_halves_go_to_even() {
         for (value, places, shown) in [
             (0.5, 0, "0"),

@@ -5,10 +5,12 @@
 
 mod extended;
 mod script;
+mod spectrum;
 mod stats;
 mod text;
 mod words;
 
+pub use spectrum::{Latency, spectrum};
 pub use stats::Stats;
 pub use text::{Outcome, banner, results};
 pub use words::{Command, Stop, Url, wrk};

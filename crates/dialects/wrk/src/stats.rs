@@ -266,6 +266,14 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_added_at_the_interval_itself() {
+        let mut stats = Stats::new([(10, 1), (30, 1)]);
+        stats.add_missing(10);
+        assert_eq!(stats.counted, [(10, 1), (20, 1), (30, 1)]);
+        assert_eq!(stats.samples(), 3);
+    }
+
+    #[test]
     fn added_samples_below_the_smallest_are_only_counted() {
         let mut stats = Stats::new([(45_000, 1)]);
         stats.add_missing(10_000);

@@ -194,6 +194,7 @@ mod tests {
             "http://h:+1/",
             "http://a@b@c/",
             "http://a@/",
+            "http://[u@h/",
             "http://a#@b/",
             "http://[::1/",
             "http://]/",
