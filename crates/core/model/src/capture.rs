@@ -9,7 +9,7 @@ use crate::units::Span;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureJob {
-    /// What the report calls it, where a plan has several.
+    /// What the report calls it, where a plan has several. Empty, as without: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Names of the ports. Their frames go into one output, each port an interface of its own.

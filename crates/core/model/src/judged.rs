@@ -235,6 +235,13 @@ impl Plan {
 fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
     let all = meant.iter().map(|(kind, plan)| {
         let (who, measured) = plan.measured_by(*kind);
+        if let (JobKind::Socket, [_, _, ..]) = (kind, &plan.sockets[..]) {
+            let mut one = criterion.clone();
+            (one.kind, one.job) = (None, plan.job_names(*kind).into_iter().next());
+            return format!(
+                "not measured by several socket tests together, as rates and times of different tests have no sum; name one: {one}"
+            );
+        }
         let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
         let what = match names.is_empty() {
             true if *kind == JobKind::Probe => "it measures probe.COUNTER".to_owned(),
@@ -277,6 +284,23 @@ mod tests {
             }],
             ..Plan::default()
         }
+    }
+
+    #[test]
+    fn rates_of_different_tests_have_no_sum() {
+        let plan = plan(
+            Plan {
+                sockets: vec![SocketJob::default(), SocketJob::default()],
+                ..Plan::default()
+            },
+            "socket.bps>=1m",
+        );
+        let said = plan.judges(&plan.criteria[0]).unwrap_err();
+        assert!(
+            said.contains("have no sum; name one: test 1.bps>=1000000"),
+            "{said}"
+        );
+        assert!(plan.judges(&"test 1.bps>=1m".parse().unwrap()).is_ok());
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use report::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadJob {
-    /// What the report calls it.
+    /// What the report calls it. Empty, as without: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Name of the port. Its gateway is the next hop of everything.

@@ -185,7 +185,7 @@ pub enum XdpMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficJob {
-    /// What the report calls it.
+    /// What the report calls it. Empty, as without: a word and its number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Name of the sending port. Without it the job only receives.
@@ -230,7 +230,7 @@ pub struct TrafficJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stream {
-    /// What the report calls it.
+    /// What the report calls it. Empty, as without: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Frame sizes with FCS. Default: the smallest in which headers and tag fit, at least 64.

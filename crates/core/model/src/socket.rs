@@ -28,7 +28,7 @@ pub const CONTROL_PORT: u16 = 12865;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketJob {
-    /// What the report calls it.
+    /// What the report calls it. Empty, as without: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// What is exchanged.

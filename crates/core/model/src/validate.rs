@@ -140,6 +140,7 @@ impl Plan {
     pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
         let mut found = Findings::default();
         self.check_ports(&mut found);
+        self.check_names(&mut found);
         rules! { found:
             self.kinds().next().is_none() =>
                 "plan", "there is nothing to do; add a [[traffic]] job";
@@ -190,6 +191,55 @@ impl Plan {
             Ok(found.warnings)
         } else {
             Err(PlanError(found.problems))
+        }
+    }
+
+    /// Names go as they are to terminals and into files with a line for each.
+    fn check_names(&self, found: &mut Findings) {
+        fn numbered<'a>(
+            word: &'static str,
+            names: impl Iterator<Item = &'a str>,
+        ) -> impl Iterator<Item = (String, &'a str)> {
+            (1..)
+                .zip(names)
+                .map(move |(n, name)| (format!("{word} {n}"), name))
+        }
+        let streams = (1..).zip(&self.traffic).flat_map(|(job, traffic)| {
+            let streams = (1..).zip(&traffic.streams);
+            streams.map(move |(n, s)| (format!("traffic {job}, stream {n}"), s.name.as_str()))
+        });
+        let names = numbered("port", self.ports.iter().map(|p| p.name.as_str()))
+            .chain(numbered(
+                "traffic",
+                self.traffic.iter().map(|j| j.name.as_str()),
+            ))
+            .chain(streams)
+            .chain(numbered("load", self.loads.iter().map(|j| j.name.as_str())))
+            .chain(numbered(
+                "capture",
+                self.captures.iter().map(|j| j.name.as_str()),
+            ))
+            .chain(numbered(
+                "socket",
+                self.sockets.iter().map(|j| j.name.as_str()),
+            ))
+            .chain(numbered(
+                "device",
+                self.devices.iter().map(|d| d.settings.name.as_str()),
+            ))
+            .chain(numbered(
+                "probe",
+                self.probes.iter().map(|p| p.name.as_str()),
+            ))
+            .chain(
+                self.lb()
+                    .map(|lb| ("device".to_owned(), lb.device.name.as_str())),
+            );
+        for (place, name) in names.filter(|(_, name)| name.contains(char::is_control)) {
+            found.problem(
+                place,
+                format!("the name {name:?} holds a control character; take letters, digits, spaces and signs"),
+            );
         }
     }
 
@@ -694,6 +744,57 @@ mod tests {
         p.ports.push(PortPlan::new("a", "eth0".parse().unwrap()));
         p.traffic[0].rx = Some("zz".into());
         assert_eq!(p.validate().unwrap_err().0.len(), 3);
+    }
+
+    #[test]
+    fn names_hold_no_control_characters() {
+        type Set = fn(&mut Plan, String);
+        let set: [(&str, Set); 8] = [
+            ("port 1", |p, name| p.ports[0].name = name),
+            ("traffic 1", |p, name| p.traffic[0].name = name),
+            ("traffic 1, stream 1", |p, name| {
+                p.traffic[0].streams[0].name = name
+            }),
+            ("load 1", |p, name| {
+                p.loads = vec![crate::LoadJob {
+                    name,
+                    ..Default::default()
+                }];
+            }),
+            ("capture 1", |p, name| {
+                p.captures = vec![CaptureJob {
+                    name,
+                    ..Default::default()
+                }];
+            }),
+            ("socket 1", |p, name| {
+                p.sockets = vec![crate::socket::SocketJob {
+                    name,
+                    ..Default::default()
+                }];
+            }),
+            ("device 1", |p, name| {
+                p.devices = vec![crate::device::DeviceJob::default()];
+                p.devices[0].settings.name = name;
+            }),
+            ("probe 1", |p, name| {
+                let probe = "[[probe]]\nkind = \"netdev\"\n";
+                p.probes = crate::text::plan_from_toml("p", probe).unwrap().probes;
+                p.probes[0].name = name;
+            }),
+        ];
+        for (place, set) in set {
+            let said = |name: &str| {
+                let mut plan = plan(Stream::default());
+                set(&mut plan, name.to_owned());
+                let problems = plan.validate().err().map_or_else(Vec::new, |e| e.0);
+                problems
+                    .iter()
+                    .any(|p| p.place == place && p.what.contains("control character"))
+            };
+            assert!(said("a\u{1b}[2J"), "{place}");
+            assert!(!said("näme 1"), "{place}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use wb_model::capture::{CaptureOutput, Compression};
 use crate::encode::Encoding;
 use crate::held::{Open, confirm};
 use crate::names::Names;
-use crate::output::Opening;
+use crate::output::{FileId, Opening};
 use crate::output_pipe::OutputPipe;
 use crate::pool::{Buffer, Delivered};
 use crate::retention::Retention;
@@ -140,6 +140,11 @@ impl Files {
         files.current = Some(first);
         files.show();
         Ok(files)
+    }
+
+    /// Which file is written to.
+    pub(crate) fn id(&self) -> Option<FileId> {
+        self.current.as_ref().and_then(|file| file.output.id())
     }
 
     pub(crate) fn run<C: Clock>(

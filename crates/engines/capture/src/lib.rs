@@ -59,6 +59,7 @@ pub use account::Account;
 pub use control::CaptureControl;
 pub use error::OutputError;
 pub use open::Capture;
+pub use output::FileId;
 pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
 pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
 pub use sink::{Flushed, FrameSink, SinkEnd, SinkFrame};

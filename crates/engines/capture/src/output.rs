@@ -41,6 +41,13 @@ enum Kind {
     Other,
 }
 
+/// Which file it is, by whatever name it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
 /// How files are opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opening {
@@ -201,6 +208,17 @@ impl Output {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which file it is, whatever it is called; none for a device, of which any number may be written to.
+    pub(crate) fn id(&self) -> Option<FileId> {
+        let file = self.file.metadata().ok()?;
+        let kind = file.file_type();
+        let device = kind.is_char_device() || kind.is_block_device();
+        (!device).then(|| FileId {
+            device: file.dev(),
+            inode: file.ino(),
+        })
     }
 
     /// Bytes put; a few of them may be held back.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use crate::files::Files;
+use crate::output::FileId;
 use crate::pool::Delivered;
 use crate::sink::Showing;
 use crate::{CaptureControl, CaptureShared, Clock, OutputError};
@@ -27,6 +28,15 @@ enum Work {
 }
 
 impl Writer {
+    /// Which file it has opened, to see whether another has the same.
+    #[must_use]
+    pub fn file(&self) -> Option<FileId> {
+        match &self.work {
+            Work::Write(_, files) => files.id(),
+            Work::None | Work::Show(..) => None,
+        }
+    }
+
     pub(crate) fn counting(shared: Arc<CaptureShared>) -> Self {
         Self {
             shared,

@@ -9,8 +9,8 @@ use std::{
 };
 
 use wb_capture::{
-    Account, Capture, CaptureControl, CaptureShared, CaptureSpec, InterfaceSpec, ReaderOutcome,
-    ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
+    Account, Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, InterfaceSpec,
+    ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
 };
 use wb_filter::{Ancillary, Program};
 use wb_host::{
@@ -149,8 +149,9 @@ impl Captures {
         let mut offloads = Vec::new();
         let mut ports = Vec::new();
         for port in wanted {
-            let open = open_port(port, &job, filter.as_ref(), readers, &mut offloads, opening)?;
+            let mut open = open_port(port, &job, filter.as_ref(), readers, &mut offloads, opening)?;
             opening.note(&open);
+            open.job = key.clone().unwrap_or_default();
             if let Some(filter) = &filter {
                 check_place(filter, &open)?;
             }
@@ -220,6 +221,30 @@ impl Captures {
             account: Account::default(),
             last_warnings: Vec::new(),
         })
+    }
+}
+
+/// Which file each capture writes to, to see when two are one.
+#[derive(Default)]
+pub(crate) struct TakenFiles(Vec<(FileId, String)>);
+
+impl TakenFiles {
+    /// Two names may lead to one file, by links.
+    ///
+    /// # Errors
+    /// When another capture has it.
+    pub(crate) fn take(&mut self, capture: &Captures) -> Result<(), StartError> {
+        let Some(id) = capture.writer.as_ref().and_then(Writer::file) else {
+            return Ok(());
+        };
+        let path = capture.job.output.as_ref().map(|output| &output.path);
+        let path = path.cloned().unwrap_or_default();
+        if let Some((_, other)) = self.0.iter().find(|(taken, _)| *taken == id) {
+            let what = format!("two write to one file: {other:?} and {path:?} are the same");
+            return Err(StartError::stream("capture", what));
+        }
+        self.0.push((id, path));
+        Ok(())
     }
 }
 

@@ -121,6 +121,8 @@ pub(crate) struct Stamping {
 /// The final account of one engine: its part of the report.
 #[derive(Default)]
 pub(crate) struct Settled {
+    /// The one job of several of its kind that it is about.
+    pub(crate) job: Option<String>,
     pub(crate) totals: Totals,
     pub(crate) rates: Rates,
     pub(crate) times: Times,

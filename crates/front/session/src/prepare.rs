@@ -9,7 +9,7 @@ use wb_port::memory::Registry;
 use crate::{
     Signals, StartError,
     bench::Benchmark,
-    capture::{self, CaptureExtras, Captures},
+    capture::{self, CaptureExtras, Captures, TakenFiles},
     devices::{self, Devices},
     engine::Engine,
     http::{self, Https, Scripts},
@@ -184,6 +184,7 @@ pub fn prepare(
     }
     // Last, as it may give up the privileges of the process.
     let mut capture_extras = Some(extras.capture);
+    let mut files = TakenFiles::default();
     for job in &plan.captures {
         let mut part = plan.part(JobKind::Capture);
         part.captures = vec![job.clone()];
@@ -192,6 +193,7 @@ pub fn prepare(
         let key = (plan.captures.len() > 1).then(|| job.name.clone());
         let extras = capture_extras.take().unwrap_or_default();
         let capture = Captures::open(&part, key, extras, &mut opening)?;
+        files.take(&capture)?;
         engines.push(Box::new(capture));
     }
     opening.memory.drop_unopened();

@@ -119,9 +119,7 @@ fn ports(
     for (kind, port) in all.flat_map(|(kind, s)| s.ports.iter().map(move |port| (kind, port))) {
         let mut users = port.users.clone();
         for user in &mut users {
-            user.jobs = format!("{} {}", kind.name(), user.jobs)
-                .trim_end()
-                .to_owned();
+            user.jobs = called(*kind, &user.jobs);
         }
         match ports.iter_mut().find(|known| known.name == port.name) {
             Some(known) => known.users.append(&mut users),
@@ -142,11 +140,14 @@ fn ports(
 fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
         let reports = all.iter().flat_map(|s| &s.criteria);
-        // Of several captures that for which it does not hold.
-        let mut reports = reports.filter(|c| c.criterion == text);
-        let first = reports.next();
-        let failed = first.into_iter().chain(reports).find(|c| !c.held);
-        failed.or(first).cloned()
+        // Of several captures that for which it does not hold, else one to which something came.
+        let reports: Vec<_> = reports.filter(|c| c.criterion == text).collect();
+        let failed = reports.iter().find(|c| !c.held);
+        let measured = || reports.iter().find(|c| c.measured.is_some());
+        failed
+            .or_else(measured)
+            .or(reports.first())
+            .map(|c| (*c).clone())
     };
     let criteria = run.plan.criteria.iter();
     criteria.filter_map(|c| judged(&c.to_string())).collect()
@@ -213,6 +214,14 @@ fn judge(
     }
 }
 
+/// A kind of jobs, or one of them: `capture`, `capture far`; `capture 2`, which has no other name.
+fn called(kind: JobKind, job: &str) -> String {
+    match job.starts_with(kind.name()) {
+        true => job.to_owned(),
+        false => format!("{} {job}", kind.name()).trim_end().to_owned(),
+    }
+}
+
 /// What a step of the wall clock means, if there was one.
 fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
     let depends = match all.iter().any(|s| s.stamping.wall) {
@@ -230,7 +239,10 @@ fn limited_by(engines: &[(JobKind, Settled)]) -> String {
         return only.limited_by.clone();
     }
     let limited = engines.iter().filter(|(_, s)| !s.limited_by.is_empty());
-    let texts = limited.map(|(kind, s)| format!("{}: {}", kind.name(), s.limited_by));
+    let texts = limited.map(|(kind, s)| {
+        let job = s.job.as_deref().unwrap_or_default();
+        format!("{}: {}", called(*kind, job), s.limited_by)
+    });
     texts.collect::<Vec<_>>().join("; ")
 }
 

@@ -44,7 +44,12 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
         if socket.jobs.len() > 1 && !verbose && job.failure.is_none() {
             continue;
         }
-        page.head(&format!("{}: {} {}", job.name, what(job), job.server));
+        // One that nobody answered has met no address.
+        let server = match job.server.as_str() {
+            "" => &plan.control.server,
+            met => met,
+        };
+        page.head(&format!("{}: {} {server}", job.name, what(job)));
         test(page, job, plan, verbose);
     }
 }

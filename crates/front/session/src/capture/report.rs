@@ -4,6 +4,7 @@ use wb_capture::{Account, WriterOutcome};
 use wb_model::{
     Lateness, LatenessReport, Totals, Verdict,
     capture::{CaptureJob, DirectWrites},
+    criteria::Metric,
     report::{CaptureReaderReport, CaptureReport, CriterionReport, Rates},
 };
 
@@ -105,15 +106,23 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     };
     let interface_drops = run.ports.iter().map(drops).sum();
     let lost = account.lost() + interface_drops;
-    let criteria = criteria::reports(criteria::judge(&run.plan, |_| Figures {
+    let came: u64 = account.filter_accept + interface_drops;
+    let mut judged = criteria::judge(&run.plan, |_| Figures {
         totals: Totals {
             lost_frames: Some(lost),
             // Nothing is lost of nothing.
-            offered_frames: Some(u64::max(account.filter_accept + interface_drops, 1)),
+            offered_frames: Some(came.max(1)),
             ..Totals::default()
         },
         ..Figures::default()
-    }));
+    });
+    // That holds, and is no measurement.
+    for judged in judged.iter_mut().filter(|_| came == 0) {
+        if judged.criterion.metric == Metric::Loss {
+            judged.report.measured = None;
+        }
+    }
+    let criteria = criteria::reports(judged);
     let judged = judge(run, ended, lost, &criteria);
     let late = lateness_of(run);
     let read = account.read_frames();
@@ -121,7 +130,12 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     let seconds = ended.elapsed_ns.max(1) as f64 / 1e9;
     let mut warnings = output_warnings(&run.job, &written);
     warnings.extend(run.last_warnings.iter().cloned());
+    if let Some(name) = &run.key {
+        let whose = |warning: &mut String| *warning = format!("{name}: {warning}");
+        warnings.iter_mut().for_each(whose);
+    }
     Settled {
+        job: run.key.clone(),
         totals: Totals {
             received_frames: Some(read),
             received_octets: Some(octets),

@@ -1,9 +1,9 @@
 //! Every end of every kind of run, and of mixes, on ports in memory: what was counted adds up, and the
 //! verdict says how it ended. Needs no privileges.
 
-use std::{net::TcpListener, thread, time::Duration};
+use std::{net::TcpListener, path::Path, thread, time::Duration};
 
-use wb_model::{Plan, Report, Verdict, text::plan_from_toml};
+use wb_model::{Plan, Report, Verdict, capture::CaptureOutput, text::plan_from_toml};
 use wb_session::{End, Environment, Extras, Finished, Signals, View, prepare};
 
 const TRAFFIC: &str = r#"
@@ -278,4 +278,56 @@ fn a_socket_test_that_nobody_answers_is_a_fault_and_the_rest_is_told() {
             assert_eq!(report.totals.offered_frames, Some(600));
         }
     }
+}
+
+/// The plan of [`CAPTURES`], each into a file of this folder.
+fn captures_into(folder: &Path, names: [&str; 2]) -> Plan {
+    let mut plan = plan(&[CAPTURES], "200ms", "\"capture.loss<=0%\"");
+    for (job, name) in plan.captures.iter_mut().zip(names) {
+        job.duration = Some("200ms".parse().unwrap());
+        job.output = Some(CaptureOutput {
+            path: folder.join(name).to_str().unwrap().to_owned(),
+            ..CaptureOutput::default()
+        });
+    }
+    plan
+}
+
+#[test]
+fn captures_into_one_file_by_links_are_refused() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("a.pcap", place("soft.pcap")).unwrap();
+    std::fs::write(place("b.pcap"), []).unwrap();
+    std::fs::hard_link(place("b.pcap"), place("hard.pcap")).unwrap();
+    let prepared = |names| {
+        let plan = captures_into(folder.path(), names);
+        prepare(plan, &Environment::default(), Extras::default())
+    };
+    for names in [["a.pcap", "soft.pcap"], ["hard.pcap", "b.pcap"]] {
+        let error = prepared(names).err().expect("refused").to_string();
+        assert!(error.contains("two write to one file"), "{error}");
+        assert!(
+            error.contains(names[0]) && error.contains(names[1]),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1);
+    }
+    assert!(prepared(["a.pcap", "b.pcap"]).is_ok());
+}
+
+#[test]
+fn captures_are_told_by_their_names() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let plan = captures_into(folder.path(), ["a.pcap", "b.pcap"]);
+    let (finished, _) = finish(plan, &[], Duration::ZERO);
+    let report = &finished.report;
+    let reason = "the plan: it said when to end";
+    assert_eq!(
+        report.limited_by,
+        format!("capture one: {reason}; capture 2: {reason}")
+    );
+    // Nothing is lost of nothing, but that is no share.
+    assert!(report.criteria[0].held);
+    assert_eq!(report.criteria[0].measured, None);
 }
