@@ -3,14 +3,23 @@
 
 use std::net::SocketAddr;
 
-/// Why a script ended: its own words, with file and line.
+/// Why a script ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ScriptError(pub String);
+pub enum ScriptError {
+    /// It went wrong: its own words, with file and line.
+    #[error("{0}")]
+    Raised(String),
+    /// It cannot have what it needs; what is to be told of it.
+    #[error("{0}")]
+    Refused(String),
+    /// It was at work still when nobody would wait for it any longer.
+    #[error("the script was at work still, and was given up")]
+    GivenUp,
+}
 
 /// The part of a script that belongs to one thread of a load. Nothing in it is shared.
 pub trait Script: Send {
-    /// Where this thread connects, if the script has chosen.
+    /// Where this thread connects, if the script has chosen. It may choose again while it runs: for later connections.
     fn address(&self) -> Option<SocketAddr>;
 
     /// Requests that are sent again and again, in wire format; none where [`Script::request`] makes each.

@@ -3,8 +3,10 @@
 //!
 //! Pure: it resolves no name, opens no connection and prints nothing.
 
+#![forbid(unsafe_code)]
+
 mod extended;
-mod script;
+pub mod script;
 mod spectrum;
 mod stats;
 mod text;

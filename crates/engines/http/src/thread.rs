@@ -22,7 +22,7 @@ use wb_model::{Lateness, Turns, http::HttpTotals, lateness::LATE_NS};
 
 use crate::{
     Live, Load, ThreadTask,
-    account::{CallOutcome, Cause, Exact, Outcome, RATE_INTERVAL_NS, STATUSES},
+    account::{CallOutcome, Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
     connection::{Asked, Connection, State, begin},
     judge::{Judge, Kept},
     schedule::Schedule,
@@ -174,18 +174,7 @@ impl Outcome {
             error: None,
             cpu_ns: 0,
             lateness: Lateness::default(),
-            exact: job.as_wrk.then(|| {
-                let most = job.timeout.as_nanos() / 1000;
-                Box::new(Exact {
-                    latency_us: vec![
-                        0;
-                        usize::try_from(most)
-                            .unwrap_or(usize::MAX)
-                            .saturating_add(1)
-                    ],
-                    ..Exact::default()
-                })
-            }),
+            exact: job.as_wrk.then(Box::default),
         }
     }
 }
@@ -544,7 +533,7 @@ impl<'a> Thread<'a> {
                     self.timers.push(Reverse((at, index, number)));
                     return;
                 }
-                Err(why) => return self.give_up_for(why.0),
+                Err(why) => return self.give_up_for(why.to_string()),
             }
         }
         self.ask(index, now, now);
@@ -576,7 +565,7 @@ impl<'a> Thread<'a> {
                 Some(batch) => connection.out.extend_from_slice(batch),
                 None => {
                     if let Err(why) = script.request(&mut connection.out) {
-                        return self.give_up_for(why.0);
+                        return self.give_up_for(why.to_string());
                     }
                 }
             }
@@ -1036,10 +1025,17 @@ impl<'a> Thread<'a> {
         self.rate_responses += 1;
         exact.status_errors += u64::from(status > 399);
         if let Some(ns) = ns {
-            match exact.latency_us.get_mut((ns / 1000) as usize) {
-                Some(slot) => *slot += 1,
-                None => exact.timeouts += 1,
+            let us = ns / 1000;
+            if us > self.load.job.timeout.as_nanos() / 1000 {
+                exact.timeouts += 1;
+                return;
             }
+            let at = us as usize;
+            if at >= exact.latency_us.len() {
+                // Grows with the longest time, by doubling.
+                exact.latency_us.resize((at + 1).next_power_of_two(), 0);
+            }
+            exact.latency_us[at] += 1;
         }
     }
 
@@ -1068,7 +1064,7 @@ impl<'a> Thread<'a> {
                 && script.wants_responses()
                 && let Err(why) = script.response(status, &kept.head, &kept.body)
             {
-                self.out.error.get_or_insert(why.0);
+                self.out.error.get_or_insert_with(|| why.to_string());
             }
             kept.clear();
         }

@@ -1,0 +1,219 @@
+//! The main state, and the making of threads.
+
+use std::sync::Arc;
+
+use mlua::{Lua, Scope, Table};
+use wb_http1::script::{Script, ScriptError};
+
+use super::check::check;
+use super::state::{Seat, State};
+use super::thread::{Hooks, ThreadScript};
+use super::{Outside, Settings, Summary};
+use crate::Stats;
+
+/// A script and its main state.
+///
+/// Calls are made in this order: [`Host::new`], [`Host::resolve`], [`Host::thread`] for each thread of the load,
+/// [`Host::done`] after the last of them has ended.
+pub struct Host {
+    settings: Settings,
+    outside: Arc<dyn Outside>,
+    /// The file, or why it could not be read.
+    file: Option<(String, Result<Vec<u8>, String>)>,
+    main: State,
+    /// Of threads, for `thread:get` in `done`.
+    states: Vec<Lua>,
+    /// As they were in the first thread, for all; and how many requests it sends at once.
+    first: Option<(Hooks, usize)>,
+}
+
+impl Host {
+    /// Reads the file and runs it in the main state. If it fails that is said, and the run goes on.
+    ///
+    /// # Errors
+    ///
+    /// That it did not end before [`Settings::give_up`].
+    pub fn new(settings: Settings, outside: Arc<dyn Outside>) -> Result<Self, ScriptError> {
+        let file = settings.file.clone().map(|name| {
+            let text = outside.read(&name);
+            let text = text.map_err(|cause| format!("cannot open {name}: {cause}"));
+            (name, text)
+        });
+        let main = State::new(&settings, &outside)?;
+        let host = Self {
+            settings,
+            outside,
+            file,
+            main,
+            states: Vec::new(),
+            first: None,
+        };
+        host.load(&host.main)?;
+        Ok(host)
+    }
+
+    /// Finds the addresses that take connections, by the script's `wrk.resolve`.
+    ///
+    /// # Errors
+    ///
+    /// That there are none, or what the script says.
+    pub fn resolve(&mut self) -> Result<(), ScriptError> {
+        let host = self.settings.host.as_str();
+        let service = self.settings.port.as_deref();
+        let service = service.unwrap_or(&self.settings.scheme);
+        let found: f64 = self.main.call("resolve", (host, service))?;
+        if found > 0.0 {
+            return Ok(());
+        }
+        let cause = self.main.unconnected();
+        Err(ScriptError::Refused(format!(
+            "unable to connect to {host}:{service} {cause}"
+        )))
+    }
+
+    /// Makes the next thread: its state, in which the file and `init` have run, after `setup` in the main one.
+    ///
+    /// # Errors
+    ///
+    /// What the script says, and of the first thread what is wrong with its first request.
+    pub fn thread(&mut self) -> Result<ThreadScript, ScriptError> {
+        let state = State::new(&self.settings, &self.outside)?;
+        self.load(&state)?;
+        let seat = Arc::new(Seat::default());
+        let weak = state.lua.weak();
+        state.call::<()>("place", state.thread(weak.clone(), &seat)?)?;
+        self.main
+            .call::<()>("setup", self.main.thread(weak, &seat)?)?;
+        state.call::<()>("init", self.arguments(&state)?)?;
+        self.states.push(state.lua.clone());
+        if let Some((hooks, _)) = self.first {
+            return ThreadScript::new(state, seat, hooks);
+        }
+        let hooks = Hooks::of(&state)?;
+        let mut thread = ThreadScript::new(state, seat, hooks)?;
+        let mut text = Vec::new();
+        thread.request(&mut text)?;
+        let pipeline = check(&text).map_err(ScriptError::Refused)?;
+        self.first = Some((hooks, pipeline));
+        Ok(thread)
+    }
+
+    /// How many requests are sent at once. Not known before the first thread is made.
+    #[must_use]
+    pub fn pipeline(&self) -> usize {
+        self.first.map_or(1, |(_, pipeline)| pipeline)
+    }
+
+    /// Whether the script wants [`Host::done`].
+    ///
+    /// # Errors
+    ///
+    /// None that a script can cause.
+    pub fn wants_done(&self) -> Result<bool, ScriptError> {
+        self.main.defines("done")
+    }
+
+    /// Tells the script's `done`, if there is one, what the run came to. No thread's script may be at work.
+    ///
+    /// # Errors
+    ///
+    /// What the script says.
+    pub fn done(
+        &mut self,
+        summary: &Summary,
+        latency: &Stats,
+        requests: &Stats,
+    ) -> Result<(), ScriptError> {
+        // What was given up before, was not this.
+        self.main.watch()?;
+        if !self.wants_done()? {
+            return Ok(());
+        }
+        let done = self.main.function("done")?;
+        let lua = &self.main.lua;
+        let ended = lua.scope(|scope| {
+            let latency = stats_table(lua, scope, latency)?;
+            let requests = stats_table(lua, scope, requests)?;
+            done.call::<()>((summary_table(lua, summary)?, latency, requests))
+        });
+        ended.map_err(|e| self.main.why(&e))
+    }
+
+    /// Runs the file in a state.
+    fn load(&self, state: &State) -> Result<(), ScriptError> {
+        let Some((name, text)) = &self.file else {
+            return Ok(());
+        };
+        let ran = match text {
+            Ok(text) => state.run(name, text),
+            Err(cause) => Err(ScriptError::Raised(cause.clone())),
+        };
+        if let Err(ScriptError::Raised(cause)) = &ran {
+            self.outside
+                .complain(format!("{name}: {cause}\n").as_bytes());
+            return Ok(());
+        }
+        ran
+    }
+
+    /// The table for `init`: the URL at 0, the words behind it.
+    fn arguments(&self, state: &State) -> Result<Table, ScriptError> {
+        let table = || {
+            let words = self.settings.arguments.iter().map(String::as_str);
+            let table = state.lua.create_sequence_from(words)?;
+            table.raw_set(0, self.settings.url.as_str())?;
+            Ok(table)
+        };
+        table().map_err(|e| state.why(&e))
+    }
+}
+
+fn summary_table(lua: &Lua, summary: &Summary) -> mlua::Result<Table> {
+    let table = |fields: &[(&str, u64)]| {
+        // As the original has them: numbers of Lua.
+        lua.create_table_from(fields.iter().map(|&(name, value)| (name, value as f64)))
+    };
+    let whole = table(&[
+        ("duration", summary.duration_us),
+        ("requests", summary.requests),
+        ("bytes", summary.bytes),
+    ])?;
+    let errors = table(&[
+        ("connect", summary.connect_errors),
+        ("read", summary.read_errors),
+        ("write", summary.write_errors),
+        ("status", summary.status_errors),
+        ("timeout", summary.timeouts),
+    ])?;
+    whole.raw_set("errors", errors)?;
+    Ok(whole)
+}
+
+/// What the prelude makes the userdata of statistics of. Its functions end with the scope.
+fn stats_table<'scope, 'env>(
+    lua: &Lua,
+    scope: &'scope Scope<'scope, 'env>,
+    of: &'env Stats,
+) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("kind", "stats")?;
+    table.raw_set("distinct", of.distinct())?;
+    let values = [
+        ("min", of.min() as f64),
+        ("max", of.max() as f64),
+        ("mean", of.mean()),
+        ("stdev", of.stdev()),
+    ];
+    table.raw_set("values", lua.create_table_from(values)?)?;
+    let percentile =
+        scope.create_function(move |_, percent: f64| Ok(of.percentile(percent) as f64))?;
+    table.raw_set("percentile", percentile)?;
+    let at = scope.create_function(move |_, place: f64| {
+        // From 1; past either end it is a 0, and how many there are.
+        let found = (place >= 1.0).then(|| of.at(place as usize - 1)).flatten();
+        let (value, count) = found.unwrap_or((0, of.distinct() as u64));
+        Ok((value as f64, count as f64))
+    })?;
+    table.raw_set("at", at)?;
+    Ok(table)
+}

@@ -1,0 +1,309 @@
+//! One state of Lua, made ready for a script.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mlua::chunk::ChunkMode;
+use mlua::{
+    FromLuaMulti, Function, HookTriggers, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table,
+    Value, VmState, WeakLua,
+};
+use wb_http1::script::ScriptError;
+
+use super::address::Address;
+use super::copy::copy;
+use super::{Outside, Settings};
+
+/// Instructions between two looks at [`Settings::give_up`].
+const INSTRUCTIONS: u32 = 10_000;
+
+/// A state of Lua. What it raises comes out as [`ScriptError`].
+pub(super) struct State {
+    pub(super) lua: Lua,
+    /// Functions of the prelude, by name.
+    calls: Table,
+    notes: Arc<Notes>,
+    give_up: Arc<AtomicBool>,
+}
+
+/// What is to be known of an error besides its words.
+#[derive(Default)]
+struct Notes {
+    /// The script was at work when it was given up.
+    given_up: AtomicBool,
+    /// What ends the program in wrk. A script may have caught it: then an error has other words.
+    refused: Mutex<String>,
+    /// Why the last connection could not be opened.
+    unconnected: Mutex<String>,
+}
+
+/// What of a thread can be changed from both states.
+#[derive(Default)]
+pub(super) struct Seat {
+    address: Mutex<Option<SocketAddr>>,
+    stopped: AtomicBool,
+}
+
+impl Seat {
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_address(&self, address: SocketAddr) {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    /// A state with all that a script finds, before the script.
+    pub(super) fn new(
+        settings: &Settings,
+        outside: &Arc<dyn Outside>,
+    ) -> Result<Self, ScriptError> {
+        let libraries = if settings.trusted {
+            StdLib::ALL_SAFE
+        } else {
+            // The prelude takes parts of `os` and `jit` and leaves the rest out of reach.
+            StdLib::TABLE | StdLib::STRING | StdLib::BIT | StdLib::MATH | StdLib::OS | StdLib::JIT
+        };
+        let lua = Lua::new_with(libraries, LuaOptions::new());
+        let lua = lua.map_err(|e| ScriptError::Raised(words(&e)))?;
+        let notes = Arc::new(Notes::default());
+        let calls = prelude(&lua, settings, outside, &notes);
+        let calls = calls.map_err(|e| ScriptError::Raised(words(&e)))?;
+        let state = Self {
+            lua,
+            calls,
+            notes,
+            give_up: Arc::clone(&settings.give_up),
+        };
+        // Not before the prelude, whose memory is not the script's.
+        let limited = state.lua.set_memory_limit(settings.memory_bytes);
+        limited.map_err(|e| state.why(&e))?;
+        state.watch()?;
+        Ok(state)
+    }
+
+    /// Has [`Settings::give_up`] looked at while Lua is at work.
+    pub(super) fn watch(&self) -> Result<(), ScriptError> {
+        self.notes.given_up.store(false, Ordering::Relaxed);
+        let (give_up, notes) = (Arc::clone(&self.give_up), Arc::clone(&self.notes));
+        let rare = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
+        let hooked = self.lua.set_global_hook(rare, move |lua, _| {
+            if !give_up.load(Ordering::Relaxed) {
+                return Ok(VmState::Continue);
+            }
+            notes.given_up.store(true, Ordering::Relaxed);
+            // A script may catch the error and go on; it gets no further than to its next instruction.
+            let each = HookTriggers::new().every_nth_instruction(1);
+            lua.set_global_hook(each, |_, _| Err(mlua::Error::runtime("given up")))?;
+            Err(mlua::Error::runtime("given up"))
+        });
+        hooked.map_err(|e| self.why(&e))
+    }
+
+    /// Runs a file. Its name is for messages.
+    pub(super) fn run(&self, name: &str, text: &[u8]) -> Result<(), ScriptError> {
+        let mode = ChunkMode::Text;
+        let chunk = self.lua.load(text).set_name(format!("@{name}"));
+        chunk.set_mode(mode).exec().map_err(|e| self.why(&e))
+    }
+
+    /// A function of the prelude.
+    pub(super) fn function(&self, name: &str) -> Result<Function, ScriptError> {
+        self.calls.raw_get(name).map_err(|e| self.why(&e))
+    }
+
+    /// Calls a function of the prelude by its name.
+    pub(super) fn call<R: FromLuaMulti>(
+        &self,
+        name: &str,
+        arguments: impl IntoLuaMulti,
+    ) -> Result<R, ScriptError> {
+        let function = self.function(name)?;
+        function.call(arguments).map_err(|e| self.why(&e))
+    }
+
+    /// Whether the script has a hook of this name now.
+    pub(super) fn defines(&self, hook: &str) -> Result<bool, ScriptError> {
+        self.call("defined", hook)
+    }
+
+    /// What an error of this state is to the outside.
+    pub(super) fn why(&self, error: &mlua::Error) -> ScriptError {
+        if self.notes.given_up.load(Ordering::Relaxed) {
+            return ScriptError::GivenUp;
+        }
+        let words = words(error);
+        let refused = self.notes.refused.lock();
+        if words == *refused.unwrap_or_else(PoisonError::into_inner) {
+            ScriptError::Refused(words)
+        } else {
+            ScriptError::Raised(words)
+        }
+    }
+
+    /// Why the last connection could not be opened.
+    pub(super) fn unconnected(&self) -> String {
+        let why = self.notes.unconnected.lock();
+        why.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the prelude makes the userdata of a thread of: its globals and its seat.
+    pub(super) fn thread(&self, of: WeakLua, seat: &Arc<Seat>) -> Result<Table, ScriptError> {
+        let table = || {
+            let table = self.lua.create_table()?;
+            table.raw_set("kind", "thread")?;
+            let (from, s) = (of.clone(), Arc::clone(seat));
+            let get = move |lua: &Lua, name: Value| Ok(get(&from, &name, lua).into_pair());
+            table.raw_set("get", self.lua.create_function(get)?)?;
+            let set =
+                move |_: &Lua, (name, value): (Value, Value)| Ok(set(&of, &name, &value).err());
+            table.raw_set("set", self.lua.create_function(set)?)?;
+            let address = move |_: &Lua, ()| Ok(s.address().map(Address));
+            table.raw_set("address", self.lua.create_function(address)?)?;
+            let s = Arc::clone(seat);
+            let set_address = move |_: &Lua, to: Value| {
+                let to = Address::of(&to);
+                to.into_iter().for_each(|to| s.set_address(to));
+                Ok(to.is_some())
+            };
+            table.raw_set("set_address", self.lua.create_function(set_address)?)?;
+            let s = Arc::clone(seat);
+            let stop = move |_: &Lua, ()| {
+                s.stopped.store(true, Ordering::Relaxed);
+                Ok(())
+            };
+            table.raw_set("stop", self.lua.create_function(stop)?)?;
+            Ok(table)
+        };
+        table().map_err(|e| self.why(&e))
+    }
+}
+
+/// Lua's habit: what was asked for, and behind it what went wrong.
+trait IntoPair {
+    fn into_pair(self) -> (Value, Option<String>);
+}
+
+impl IntoPair for Result<Value, String> {
+    fn into_pair(self) -> (Value, Option<String>) {
+        self.map_or_else(|fault| (Value::Nil, Some(fault)), |value| (value, None))
+    }
+}
+
+fn get(from: &WeakLua, name: &Value, to: &Lua) -> Result<Value, String> {
+    let (from, name) = global(from, name, "get")?;
+    let value = from.globals().raw_get::<Value>(name);
+    copy(&value.map_err(|e| words(&e))?, to)
+}
+
+fn set(to: &WeakLua, name: &Value, value: &Value) -> Result<(), String> {
+    let (to, name) = global(to, name, "set")?;
+    let value = copy(value, &to)?;
+    let set = to.globals().raw_set(name, value);
+    set.map_err(|e| words(&e))
+}
+
+/// The state of a thread, and the name of one of its globals there.
+fn global(of: &WeakLua, name: &Value, method: &str) -> Result<(Lua, LuaString), String> {
+    let of = of.try_upgrade().ok_or("the thread is no more")?;
+    let text = match name {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Integer(_) | Value::Number(_) => name.to_string().ok().map(String::into_bytes),
+        _ => None,
+    };
+    let text = text.ok_or_else(|| {
+        let kind = name.type_name();
+        format!("bad argument #2 to '{method}' (string expected, got {kind})")
+    })?;
+    let name = of.create_string(text).map_err(|e| words(&e))?;
+    Ok((of, name))
+}
+
+/// Gives a new state what a script finds there; returns what the prelude does.
+fn prelude(
+    lua: &Lua,
+    settings: &Settings,
+    outside: &Arc<dyn Outside>,
+    notes: &Arc<Notes>,
+) -> mlua::Result<Table> {
+    let given = lua.create_table()?;
+    given.raw_set("trusted", settings.trusted)?;
+    given.raw_set("scheme", settings.scheme.as_str())?;
+    given.raw_set("host", settings.host.as_str())?;
+    given.raw_set("port", settings.port.as_deref())?;
+    given.raw_set("path", settings.path.as_str())?;
+    let headers = lua.create_table()?;
+    for (name, value) in &settings.headers {
+        headers.raw_push(lua.create_sequence_from([name.as_str(), value.as_str()])?)?;
+    }
+    given.raw_set("headers", headers)?;
+
+    let native = lua.create_table()?;
+    let to = Arc::clone(outside);
+    let out = move |_: &Lua, text: LuaString| {
+        to.print(&text.as_bytes());
+        Ok(())
+    };
+    native.raw_set("out", lua.create_function(out)?)?;
+    let to = Arc::clone(outside);
+    let err = move |_: &Lua, text: LuaString| {
+        to.complain(&text.as_bytes());
+        Ok(())
+    };
+    native.raw_set("err", lua.create_function(err)?)?;
+    let (world, noted) = (Arc::clone(outside), Arc::clone(notes));
+    let lookup = move |lua: &Lua, (host, service): (LuaString, LuaString)| {
+        let (host, service) = (host.to_string_lossy(), service.to_string_lossy());
+        match world.lookup(&host, &service) {
+            Ok(found) => {
+                let found = lua.create_sequence_from(found.into_iter().map(Address))?;
+                Ok((Some(found), None))
+            }
+            Err(cause) => {
+                let text = format!("unable to resolve {host}:{service} {cause}");
+                let refused = noted.refused.lock();
+                refused
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone_from(&text);
+                Ok((None, Some(text)))
+            }
+        }
+    };
+    native.raw_set("lookup", lua.create_function(lookup)?)?;
+    let (world, noted) = (Arc::clone(outside), Arc::clone(notes));
+    let connect = move |_: &Lua, to: Value| {
+        let answered = Address::of(&to).map(|to| world.connect(to));
+        if let Some(Err(cause)) = &answered {
+            let unconnected = noted.unconnected.lock();
+            unconnected
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone_from(cause);
+        }
+        Ok(answered.map(|answered| answered.is_ok()))
+    };
+    native.raw_set("connect", lua.create_function(connect)?)?;
+
+    let prelude = lua.load(include_str!("prelude.lua")).set_name("=wrk");
+    prelude.call((native, given))
+}
+
+/// What an error says, without the names of functions it has come through.
+fn words(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::RuntimeError(text) => {
+            let trace = text.rfind("\nstack traceback:\n");
+            text[..trace.unwrap_or(text.len())].to_owned()
+        }
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        mlua::Error::MemoryError(_) => "not enough memory".into(),
+        mlua::Error::CallbackError { cause, .. } => words(cause),
+        _ => error.to_string(),
+    }
+}
