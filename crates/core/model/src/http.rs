@@ -38,7 +38,7 @@ pub struct HttpJob {
     pub data: Option<String>,
     /// Connections kept open, shared out among the threads; 1 to 1000000.
     pub connections: u32,
-    /// Threads, each with connections of its own; 1 to 64, at most as many as there are connections.
+    /// Threads, each with connections of its own; 1 to 1024, at most as many as there are connections.
     pub threads: u32,
     /// How long. With neither `duration` nor `amount`, until a signal; with `rate`, as long as its stages.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,12 +17,24 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
         Some(tool @ ("netperf" | "netserver")) => {
             return Ok(socket_tool(tool, &[], &words[1..]));
         }
+        Some("wrk") => return Ok(socket_tool("wrk", &[], &words[1..])),
         _ => {}
     }
     match words.get(1).and_then(|w| w.to_str()) {
         Some(tool @ ("netperf" | "netserver")) => {
             let (ours, theirs) = split(&words[2..]);
             Ok(socket_tool(tool, ours, theirs))
+        }
+        // It has long options of its own, so ours are known by name.
+        Some("wrk") => {
+            let ours = |word: &&OsString| {
+                crate::commands::wrk::OURS
+                    .iter()
+                    .any(|o| *o == word.as_os_str())
+            };
+            let count = words[2..].iter().take_while(ours).count();
+            let (ours, theirs) = words[2..].split_at(count);
+            Ok(socket_tool("wrk", ours, theirs))
         }
         _ => Ok(words.to_vec()),
     }

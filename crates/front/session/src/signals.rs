@@ -122,7 +122,7 @@ impl Signals {
     }
 
     /// The signal that ended a run before its time, if one did.
-    pub(crate) fn interrupted(&self) -> Option<i32> {
+    pub fn interrupted(&self) -> Option<i32> {
         self.received().filter(|n| *n != SIGALRM)
     }
 

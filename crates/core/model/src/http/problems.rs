@@ -41,7 +41,7 @@ impl HttpJob {
         rules! { found:
             !(1..=1_000_000).contains(&self.connections) =>
                 "connections", "{}; 1 to 1000000", self.connections;
-            !(1..=64).contains(&self.threads) => "threads", "{}; 1 to 64", self.threads;
+            !(1..=1024).contains(&self.threads) => "threads", "{}; 1 to 1024", self.threads;
             self.threads > self.connections =>
                 "threads", "{} threads for {} connections; each needs one at least",
                 self.threads, self.connections;

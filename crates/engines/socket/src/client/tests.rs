@@ -287,7 +287,8 @@ fn clocks_agree(port: u16) {
     job.interim = Some(Span::from_millis(250));
     let sent = good(&job);
     assert_eq!(sent.local.bytes_sent, sent.remote.bytes_received);
-    assert!(sent.result.elapsed_s >= 1.0, "{}", sent.result.elapsed_s);
+    // The original may end by a clock that is a little ahead of ours.
+    assert!(sent.result.elapsed_s >= 0.99, "{}", sent.result.elapsed_s);
     let (local, remote) = (
         sent.result.local_cpu.unwrap(),
         sent.result.remote_cpu.unwrap(),

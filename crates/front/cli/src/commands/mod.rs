@@ -19,3 +19,4 @@ pub(crate) mod selftest;
 pub(crate) mod sweep;
 pub(crate) mod trial;
 pub(crate) mod tx;
+pub(crate) mod wrk;

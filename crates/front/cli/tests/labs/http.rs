@@ -191,3 +191,70 @@ fn a_bad_path_loses_no_request_and_changes_no_byte() {
         assert_eq!(nginx.noted() - before, n(&job, "sent"));
     }
 }
+
+/// A text with every figure the same, and blanks too.
+fn form(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        // Its units depend on how fast it was.
+        let words = line.split_whitespace().map(|word| {
+            let figure = word.starts_with(|c: char| c.is_ascii_digit()) || word.ends_with("nan%");
+            match figure {
+                true => "#".to_owned(),
+                false => word.to_owned(),
+            }
+        });
+        out.push_str(&words.collect::<Vec<_>>().join(" "));
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn wrks_command_lines_give_wrks_text() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let _nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("all.lua");
+    let text = r#"
+        local threads = {}
+        function setup(thread) thread:set("id", #threads) table.insert(threads, thread) end
+        function init(args) print("init", id, #args, args[0], args[1]) sent, seen = 0, 0 end
+        function request() sent = sent + 1 return wrk.format("POST", "/one?" .. sent, nil, "a=b") end
+        function response(status, headers, body) seen = seen + (status == 405 and 1 or 1000000) end
+        function done(summary, latency, requests)
+            io.write("errors ", summary.errors.status == summary.requests and "all" or "some", "\n")
+            for _, t in ipairs(threads) do
+                print(t:get("id"), t:get("sent") - t:get("seen") <= 2)
+            end
+            print(latency.max >= latency:percentile(99), latency:percentile(100), requests.mean > 0)
+        end
+    "#;
+    fs::write(&script, text).unwrap();
+    let script = script.display().to_string();
+    for words in [
+        "-t2 -c4 -d1 --latency http://198.19.1.2/one".to_owned(),
+        "-t1 -c2 -d1s http://198.19.1.2/gone?x=1#y".to_owned(),
+        "-t1 -c2 -d1s https://198.19.1.2/ten".to_owned(),
+        format!("-t2 -c4 -d1 -s {script} http://198.19.1.2/ -- a b"),
+        "-t2 -c1 http://198.19.1.2/".to_owned(),
+        "-d1 http://198.19.1.2:9/".to_owned(),
+        "-t1 -c1 -d1 -s /none.lua http://198.19.1.2/one".to_owned(),
+        "--help".to_owned(),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let theirs = system(
+            "ip",
+            &[&["netns", "exec", &node, "wrk"], &words[..]].concat(),
+        );
+        let mine = ours(&node, &[&["wrk"], &words[..]].concat());
+        let text = |bytes: &[u8]| form(&String::from_utf8_lossy(bytes));
+        assert_eq!(text(&mine.stdout), text(&theirs.stdout), "{words:?}");
+        assert_eq!(text(&mine.stderr), text(&theirs.stderr), "{words:?}");
+        assert_eq!(mine.status.code(), theirs.status.code(), "{words:?}");
+    }
+}

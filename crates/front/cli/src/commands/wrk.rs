@@ -1,0 +1,333 @@
+//! `wirebench wrk`: wrk's command line and scripts, and its text.
+
+use std::{
+    io::ErrorKind,
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Result;
+use clap::Args;
+use wb_model::{
+    Plan,
+    http::{HttpJob, HttpScript},
+    text::plan_to_toml,
+    units::Span,
+};
+use wb_session::{End, Environment, Extras, Scripts, Signals, View, prepare};
+use wb_wrk::{
+    Command, Outcome, Stats, Stop, banner, results,
+    script::{Host, MEMORY_BYTES, Outside, Settings, Summary, last_words},
+};
+
+use crate::{
+    args::OutputArgs,
+    commands::netperf::write_all,
+    run::{deliver_report, print},
+    say::{say, say_as_is},
+};
+
+/// HTTP load by wrk's command line, with its scripts and its text.
+///
+/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script. A link named wrk
+/// takes wrk's words only.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench wrk -t2 -c100 -d30s --latency http://198.18.1.2/\n  \
+    wirebench wrk -c100 -d10s -s post.lua http://198.18.1.2/ -- a b\n  \
+    wirebench wrk --json -c100 -d10s http://198.18.1.2/\n  \
+    ln -s $(command -v wirebench) wrk; ./wrk -c100 -d10s http://198.18.1.2/")]
+pub(crate) struct WrkArgs {
+    /// The script may open files, start programs and load libraries.
+    #[arg(long)]
+    trust_script: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// wrk's options.
+    #[arg(value_name = "WRK", last = true)]
+    words: Vec<String>,
+}
+
+/// Our options that may stand before wrk's words.
+pub(crate) const OURS: [&str; 5] = [
+    "--json",
+    "--csv",
+    "--live-json",
+    "--print-plan",
+    "--trust-script",
+];
+
+/// The machine as scripts see it.
+struct Machine;
+
+/// The text of the system alone.
+fn words_of(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let resolver = "failed to lookup address information: ";
+    text.strip_prefix(resolver).unwrap_or(text).to_owned()
+}
+
+/// The port of a service: a number, or a name of the system's list.
+fn port_of(service: &str) -> Option<u16> {
+    if let Ok(port) = service.parse() {
+        return Some(port);
+    }
+    let known = |text: &str| {
+        text.lines().find_map(|line| {
+            let mut words = line.split('#').next()?.split_whitespace();
+            let (name, place) = (words.next()?, words.next()?);
+            let port = place.strip_suffix("/tcp")?;
+            (name == service || words.any(|w| w == service)).then(|| port.parse().ok())?
+        })
+    };
+    match service {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => known(&std::fs::read_to_string("/etc/services").unwrap_or_default()),
+    }
+}
+
+impl Outside for Machine {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(path).map_err(|e| words_of(&e))
+    }
+
+    fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
+        let Some(port) = port_of(service) else {
+            return Err("Servname not supported for ai_socktype".to_owned());
+        };
+        let found = (host, port).to_socket_addrs();
+        found.map(Iterator::collect).map_err(|e| words_of(&e))
+    }
+
+    fn connect(&self, address: SocketAddr) -> Result<(), String> {
+        TcpStream::connect(address)
+            .map(drop)
+            .map_err(|e| words_of(&e))
+    }
+
+    fn print(&self, bytes: &[u8]) {
+        use std::io::Write as _;
+        let mut out = std::io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => print_failed(),
+            _ => {}
+        }
+    }
+
+    fn complain(&self, bytes: &[u8]) {
+        say_as_is(String::from_utf8_lossy(bytes));
+    }
+}
+
+/// What cannot be written is told once, at the end.
+fn print_failed() {
+    print("");
+}
+
+/// Sets a flag when a signal has come, for scripts that would go on.
+fn watch(signals: &Signals) -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (set, signals) = (Arc::downgrade(&flag), signals.clone());
+    let watching = std::thread::Builder::new()
+        .name("wb-script".to_owned())
+        .spawn(move || {
+            while let Some(flag) = set.upgrade() {
+                if signals.interrupted().is_some() {
+                    flag.store(true, Ordering::Relaxed);
+                    return;
+                }
+                drop(flag);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+    // Without it a script that never returns needs a second signal.
+    drop(watching);
+    flag
+}
+
+fn job(command: &Command, trusted: bool) -> HttpJob {
+    let scheme = if command.url.tls() { "https" } else { "http" };
+    let whole = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    HttpJob {
+        url: format!(
+            "{scheme}://{}{}",
+            command.url.authority(),
+            command.url.target
+        ),
+        headers: command
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect(),
+        connections: whole(command.connections),
+        threads: whole(command.threads),
+        duration: Some(Span::from_secs(command.duration.min(1_000_000_000))),
+        timeout: Span::from_secs(command.timeout.min(86_400)),
+        script: command.script.clone().map(|file| HttpScript {
+            file,
+            arguments: command.arguments.clone(),
+            trusted,
+        }),
+        as_wrk: true,
+        ..HttpJob::default()
+    }
+}
+
+/// What a tool prints instead of a run.
+fn tell(stop: &Stop) -> Result<u8> {
+    if !stop.stderr.is_empty() {
+        say_as_is(&stop.stderr);
+    }
+    write_all(&stop.stdout)?;
+    Ok(stop.exit)
+}
+
+pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
+    let command = match wb_wrk::wrk("wrk", &args.words) {
+        Ok(command) => command,
+        Err(stop) => return tell(&stop),
+    };
+    write_all(&command.stdout)?;
+    for warning in &command.warnings {
+        say(format_args!("wirebench: {warning}"));
+    }
+    let mut plan = Plan {
+        kind: "wrk".to_owned(),
+        http_jobs: vec![job(&command, args.trust_script)],
+        ..Plan::default()
+    };
+    args.output.apply(&mut plan)?;
+    plan.validate()?;
+    if args.output.print_plan {
+        print(&plan_to_toml(&plan));
+        return Ok(0);
+    }
+    let signals = Signals::install()?;
+    let settings = Settings {
+        url: command.url.text.clone(),
+        scheme: command.url.scheme.clone(),
+        host: command.url.host.clone(),
+        port: command.url.port.clone(),
+        path: command.url.target.clone(),
+        headers: command.headers.clone(),
+        file: command.script.clone(),
+        arguments: command.arguments.clone(),
+        trusted: args.trust_script,
+        memory_bytes: MEMORY_BYTES,
+        give_up: watch(&signals),
+    };
+    let (mut host, scripts) = match scripts(settings, command.threads) {
+        Ok(made) => made,
+        Err(why) => {
+            say(last_words(&why));
+            return Ok(1);
+        }
+    };
+    measure(args, &command, plan, signals, &mut host, scripts)
+}
+
+/// The script, and its part for each thread.
+pub(crate) fn scripts(
+    settings: Settings,
+    threads: u64,
+) -> Result<(Host, Scripts), wb_wrk::script::ScriptError> {
+    let mut host = Host::new(settings, Arc::new(Machine))?;
+    host.resolve()?;
+    let mut scripts: Scripts = Vec::new();
+    for _ in 0..threads {
+        scripts.push(Box::new(host.thread()?));
+    }
+    Ok((host, scripts))
+}
+
+fn measure(
+    args: &WrkArgs,
+    command: &Command,
+    plan: Plan,
+    signals: Signals,
+    host: &mut Host,
+    scripts: Scripts,
+) -> Result<u8> {
+    let output = &args.output;
+    let machine = output.json || output.csv || output.live_json;
+    let environment = Environment {
+        signals,
+        ..Environment::default()
+    };
+    let extras = Extras {
+        progress: output.live_json,
+        scripts: vec![scripts],
+        ..Extras::default()
+    };
+    let prepared = prepare(plan, &environment, extras)?;
+    if !machine {
+        write_all(&banner(
+            &command.url.text,
+            command.duration,
+            command.threads,
+            command.connections,
+        ))?;
+    }
+    let live_json = output.live_json;
+    let finished = prepared.run(&mut |view: &View| {
+        if live_json {
+            print(&wb_render::json::snapshot(&view.snapshot));
+        }
+    })?;
+    if let End::Fault(text) = &finished.end {
+        say(format_args!(
+            "PANIC: unprotected error in call to Lua API ({text})"
+        ));
+        if !machine {
+            return Ok(1);
+        }
+    }
+    let job = finished
+        .report
+        .http
+        .as_ref()
+        .and_then(|http| http.jobs.first());
+    let exact = job.and_then(|job| job.exact.clone()).unwrap_or_default();
+    let mut latency = Stats::new(exact.latency_us.iter().copied());
+    latency.correct(exact.elapsed_us, exact.responses, command.connections);
+    let rate = Stats::new(exact.rates.iter().copied());
+    let [connect_errors, read_errors, write_errors] = exact.errors;
+    let summary = Summary {
+        duration_us: exact.elapsed_us,
+        requests: exact.responses,
+        bytes: exact.bytes,
+        connect_errors,
+        read_errors,
+        write_errors,
+        status_errors: exact.status_errors,
+        timeouts: exact.timeouts,
+    };
+    if machine {
+        deliver_report(&finished.report, output)?;
+        return Ok(finished.exit_code());
+    }
+    let outcome = Outcome {
+        elapsed_us: exact.elapsed_us,
+        requests: exact.responses,
+        bytes: exact.bytes,
+        connect_errors,
+        read_errors,
+        write_errors,
+        timeouts: exact.timeouts,
+        status_errors: exact.status_errors,
+        latency: latency.clone(),
+        rate: rate.clone(),
+    };
+    write_all(&results(&outcome, command.latency))?;
+    if let Err(why) = host.done(&summary, &latency, &rate) {
+        say(last_words(&why));
+        return Ok(1);
+    }
+    Ok(0)
+}
