@@ -21,9 +21,9 @@ use crate::{args::OutputArgs, run::run_plan};
     wirebench http -c 100 -t 2 --rate 20k -d 30s http://198.18.1.2/\n  \
     wirebench http --stages 0:50k:30s,50k:50k:60s --criteria 'p99<=5ms,failed<=0' https://web.lab/\n  \
     wirebench http --close -c 200 http://198.18.1.2/        a connection for each request\n  \
-    wirebench http --data users.csv -m POST -b 'id={{id}}' http://198.18.1.2/login\n  \
+    wirebench http -m POST -b id=1 -H 'X-A: b' http://198.18.1.2/login\n  \
     wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
-    wirebench http plan.toml --json")]
+    wirebench http examples/http/mixed.toml --json")]
 pub(crate) struct HttpArgs {
     /// Where requests go; several of one server in turn. Or a plan.
     #[arg(value_name = "URL|PLAN.toml", required = true)]

@@ -38,7 +38,8 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench wrk -t2 -c100 -d30s --latency http://198.18.1.2/\n  \
-    wirebench wrk -c100 -d10s -s post.lua http://198.18.1.2/ -- a b\n  \
+    wirebench wrk -c100 -d10s -s examples/http/post.lua http://198.18.1.2/ -- a b\n  \
+    wirebench wrk -h                                wrk's own options\n  \
     wirebench wrk --json -c100 -d10s http://198.18.1.2/\n  \
     ln -s $(command -v wirebench) wrk; ./wrk -c100 -d10s http://198.18.1.2/")]
 pub(crate) struct WrkArgs {
@@ -53,7 +54,8 @@ pub(crate) struct WrkArgs {
 }
 
 /// Our options that may stand before wrk's words.
-pub(crate) const OURS: [&str; 5] = [
+pub(crate) const OURS: [&str; 6] = [
+    "--help",
     "--json",
     "--csv",
     "--live-json",
@@ -139,6 +141,8 @@ fn watch(signals: &Signals) -> Arc<AtomicBool> {
         .spawn(move || {
             while let Some(flag) = set.upgrade() {
                 if signals.interrupted().is_some() {
+                    // A hook that takes its time is no endless one.
+                    std::thread::sleep(Duration::from_secs(1));
                     flag.store(true, Ordering::Relaxed);
                     return;
                 }
