@@ -441,6 +441,7 @@ impl<'a> Thread<'a> {
                     exact.errors[0] += 1;
                 }
                 Cause::of(why).count(&mut self.out.totals.refused_connections, 1);
+                self.complain(|| format!("no connection: {why}"));
                 self.retry(index, now);
             }
         }
@@ -756,6 +757,7 @@ impl<'a> Thread<'a> {
                 Some(Ok(Err(why)) | Err(why)) => why,
                 _ => Errno::CONNRESET,
             };
+            self.complain(|| format!("no connection: {why}"));
             self.fail(index, Cause::of(why), now);
             return Goes::Ended;
         }
@@ -843,7 +845,10 @@ impl<'a> Thread<'a> {
             let taken = tls.read_tls(&mut bytes);
             let state = match taken.map(|_| tls.process_new_packets()) {
                 Ok(Ok(state)) => state,
-                _ => {
+                bad => {
+                    if let Ok(Err(why)) = bad {
+                        self.complain(|| format!("TLS: {why}"));
+                    }
                     // The alert that says why goes out if it can.
                     self.flush(index, now());
                     if self.connections[index].number == number

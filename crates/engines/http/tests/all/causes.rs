@@ -152,6 +152,8 @@ fn a_reset_and_a_closed_port_are_told_apart() {
         refused.refused > 1 && refused.sum() == refused.refused,
         "{all:?}"
     );
+    let said = outcomes[0].first_failure.as_deref().unwrap();
+    assert!(said.contains("Connection refused"), "{said}");
     // It waits longer each time: 1, 2, 4, ... ms.
     assert!(all.attempted_connections < 12, "{all:?}");
 }

@@ -161,6 +161,21 @@ fn nginx_counts_the_same() {
 }
 
 #[test]
+fn a_rate_that_was_not_kept_proves_nothing() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let _nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let line = "http -q --json -c 1 --rate 1m -d 500ms --criteria p99<=10s http://198.19.1.2/one";
+    let output = ours(&lab.node("a"), &line.split(' ').collect::<Vec<_>>());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reason = report["reason"].as_str().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{reason}");
+    assert!(reason.contains("could not be sent"), "{reason}");
+}
+
+#[test]
 fn a_bad_path_loses_no_request_and_changes_no_byte() {
     if !privileged() {
         return;

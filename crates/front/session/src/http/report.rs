@@ -87,6 +87,7 @@ pub(super) fn settle(
             percentile_error: Histogram::RELATIVE_ERROR,
             ..Times::default()
         },
+        not_offered: criteria::not_offered(&judged, &limited_by),
         criteria: criteria::reports(judged),
         lateness,
         defect: defect
