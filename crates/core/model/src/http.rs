@@ -46,7 +46,7 @@ pub struct HttpJob {
     /// Instead of a duration: exactly so many requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
-    /// Before what counts: requests of this time are made and not in the report's times and rates.
+    /// Before what counts: requests that are sent in this time are not in the report's times, counts and rates.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_up: Span,
     /// When requests are due, stage by stage. Empty: each connection asks as soon as it has its answer.

@@ -332,9 +332,7 @@ impl<'a> Thread<'a> {
             if let Some(schedule) = &mut self.schedule {
                 // What was due and found no connection.
                 while schedule.due() < until.saturating_sub(self.task.start_ns) {
-                    if self.task.start_ns + schedule.due() >= self.warm_until {
-                        self.out.totals.unsent += 1;
-                    }
+                    self.out.totals.unsent += 1;
                     schedule.take();
                 }
             }
@@ -491,7 +489,7 @@ impl<'a> Thread<'a> {
             }
             if patience.is_some_and(|patience| now - due > patience) {
                 schedule.take();
-                if due >= self.warm_until {
+                if now >= self.warm_until {
                     self.out.totals.unsent += 1;
                 }
                 continue;
@@ -634,7 +632,8 @@ impl<'a> Thread<'a> {
     /// Counts a request as sent.
     fn note(&mut self, index: usize, due_ns: u64, now: u64, call: u32, head: bool) {
         let connection = &mut self.connections[index];
-        let warm_up = due_ns < self.warm_until;
+        // By when it is sent: behind a server that is too slow, all that is sent for long was due in the warm-up.
+        let warm_up = now < self.warm_until;
         if connection.asked.is_empty() {
             connection.progress = Progress::NEW;
             connection.progress.expect(head);

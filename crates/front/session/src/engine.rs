@@ -118,6 +118,18 @@ pub(crate) struct Stamping {
     pub(crate) rx: String,
 }
 
+impl Stamping {
+    /// Of sockets of the kernel: times are read around calls.
+    pub(crate) fn by_calls() -> Self {
+        Self {
+            same_clock: true,
+            tx: "user, before a call".to_owned(),
+            rx: "user, after a call".to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 /// The final account of one engine: its part of the report.
 #[derive(Default)]
 pub(crate) struct Settled {

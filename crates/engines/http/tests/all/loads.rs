@@ -160,6 +160,25 @@ fn a_warm_up_is_made_and_not_counted() {
 }
 
 #[test]
+fn behind_a_slow_server_a_warm_up_ends_by_the_clock() {
+    // As in the check of wrk2's manual: what is sent later was due long before, also within the warm-up.
+    let (address, _) = answers(HELLO, Duration::from_millis(10));
+    let job = HttpJob {
+        connections: 2,
+        rate: steady(400.0),
+        warm_up: Span::from_millis(600),
+        duration: Some(Span::from_secs(1)),
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert!((40..=90).contains(&all.completed), "{all:?}");
+    assert_eq!(all.warm_up + all.sent + all.unsent, 400, "{all:?}");
+    let least = outcomes[0].latency.min().unwrap();
+    assert!(least > 200_000_000, "{least}");
+}
+
+#[test]
 fn bodies_that_differ_have_different_digests() {
     let address = server(|mut stream, n| {
         while asked(&mut stream).is_some() {

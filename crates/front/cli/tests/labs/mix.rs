@@ -280,7 +280,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &["--limit", "100mbit"]);
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for driver in ["xdp:", ""] {
         let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%"]"#;

@@ -98,13 +98,7 @@ pub(super) fn settle(
         http: Some(HttpReport {
             jobs: told.into_iter().map(|t| t.report).collect(),
         }),
-        stamping: Stamping {
-            same_clock: true,
-            wall: false,
-            error_ns: None,
-            tx: "user, before a call".to_owned(),
-            rx: "user, after a call".to_owned(),
-        },
+        stamping: Stamping::by_calls(),
         warnings,
         ..Settled::default()
     }

@@ -60,13 +60,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
         limited_by: "not determined: socket tests measure the path and both hosts together"
             .to_owned(),
         socket: Some(sockets),
-        stamping: Stamping {
-            same_clock: true,
-            wall: false,
-            error_ns: None,
-            tx: "user, before a call".to_owned(),
-            rx: "user, after a call".to_owned(),
-        },
+        stamping: Stamping::by_calls(),
         warnings,
         ..Settled::default()
     }
