@@ -8,6 +8,8 @@ use wb_model::{
     http::{HttpFailures, HttpTotals},
 };
 
+use crate::Load;
+
 /// Statuses are three digits.
 pub(crate) const STATUSES: usize = 1000;
 /// Rates are looked at so often, as wrk does, ns.
@@ -52,6 +54,35 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// As wrk counts.
     pub exact: Option<Box<Exact>>,
+}
+
+impl Outcome {
+    pub(crate) fn new(load: &Load) -> Self {
+        let job = &load.job;
+        Self {
+            totals: HttpTotals::default(),
+            in_time: HttpTotals::default(),
+            duration_ns: 0,
+            latency: Histogram::new(),
+            service: (!job.rate.is_empty()).then(Histogram::new),
+            first_byte: Histogram::new(),
+            connect: Histogram::new(),
+            handshake: Histogram::new(),
+            statuses: BTreeMap::new(),
+            calls: match load.set.calls.len() {
+                1 => Vec::new(),
+                n => (0..n).map(|_| CallOutcome::default()).collect(),
+            },
+            agreed: BTreeMap::new(),
+            handshakes: (0, 0),
+            digests: BTreeSet::new(),
+            first_failure: None,
+            error: None,
+            cpu_ns: 0,
+            lateness: Lateness::default(),
+            exact: job.as_wrk.then(Box::default),
+        }
+    }
 }
 
 /// One request of a set.

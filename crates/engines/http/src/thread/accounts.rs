@@ -1,0 +1,226 @@
+//! Every request and every connection is counted once, here.
+
+use rustix::time::ClockId;
+use wb_http1::Progress;
+
+use super::{Thread, clock, now};
+use crate::{
+    Live,
+    account::{Cause, Outcome},
+    connection::State,
+};
+
+impl Thread<'_> {
+    pub(super) fn tell(&self) {
+        self.task.control.tell(Live {
+            totals: self.out.totals,
+            latency_ns: self.latency_ns,
+            answers: self.answers,
+            draining: self.closing,
+        });
+    }
+
+    /// As wrk does: no sample while nothing comes.
+    pub(super) fn sample_rate(&mut self, now: u64) {
+        let elapsed_ms = (now - self.rate_since) / 1_000_000;
+        if let Some(exact) = &mut self.out.exact
+            && self.rate_responses > 0
+        {
+            exact
+                .rates
+                .push(self.rate_responses * 1000 / elapsed_ms.max(1));
+            self.rate_responses = 0;
+            self.rate_since = now;
+        }
+    }
+
+    pub(super) fn wrk_read_error(&mut self) {
+        if let Some(exact) = &mut self.out.exact {
+            exact.errors[1] += 1;
+        }
+    }
+
+    pub(super) fn wrk_connect_error(&mut self) {
+        if let Some(exact) = &mut self.out.exact {
+            exact.errors[0] += 1;
+        }
+    }
+
+    #[cold]
+    pub(super) fn complain(&mut self, what: impl FnOnce() -> String) {
+        if self.out.first_failure.is_none() {
+            self.out.first_failure = Some(what());
+        }
+    }
+
+    /// As wrk counts an answer; a time only of the last of a batch.
+    pub(super) fn count_exact(&mut self, status: u16, ns: Option<u64>) {
+        let Some(exact) = &mut self.out.exact else {
+            return;
+        };
+        exact.responses += 1;
+        self.rate_responses += 1;
+        exact.status_errors += u64::from(status > 399);
+        if let Some(ns) = ns {
+            let us = ns / 1000;
+            if us > self.load.job.timeout.as_nanos() / 1000 {
+                exact.timeouts += 1;
+                return;
+            }
+            let at = us as usize;
+            if at >= exact.latency_us.len() {
+                // Grows with the longest time, by doubling.
+                exact.latency_us.resize((at + 1).next_power_of_two(), 0);
+            }
+            exact.latency_us[at] += 1;
+        }
+    }
+
+    /// An answer is whole.
+    pub(super) fn completed(&mut self, index: usize, status: u16, now: u64) {
+        let connection = &mut self.connections[index];
+        let Some(asked) = connection.asked.pop_front() else {
+            return;
+        };
+        connection.progress = Progress::NEW;
+        if let Some(next) = connection.asked.front() {
+            connection.progress.expect(next.head);
+        }
+        self.in_flight -= 1;
+        let last = connection.asked.is_empty();
+        let latency = now.saturating_sub(asked.due_ns);
+        let fault = self.judge.fault(status, connection.kept.as_deref());
+        if let Some(kept) = &mut connection.kept {
+            if self.load.job.digest {
+                let digest = ring::digest::digest(&ring::digest::SHA256, &kept.body);
+                if let Ok(digest) = digest.as_ref().try_into() {
+                    self.out.digests.insert((asked.call as usize, digest));
+                }
+            }
+            if let Some(script) = &mut self.task.script
+                && script.wants_responses()
+                && let Err(why) = script.response(status, &kept.head, &kept.body)
+            {
+                self.out.error.get_or_insert_with(|| why.to_string());
+            }
+            kept.clear();
+        }
+        self.count_exact(status, last.then_some(now.saturating_sub(asked.sent_ns)));
+        self.latency_ns += latency;
+        self.answers += 1;
+        if asked.warm_up {
+            return;
+        }
+        if let Some(fault) = fault {
+            let name = self
+                .load
+                .set
+                .calls
+                .get(asked.call as usize)
+                .map(|c| c.name.clone());
+            self.complain(|| format!("{}: {fault}", name.unwrap_or_default()));
+            Cause::Check.count(&mut self.out.totals.failed, 1);
+            if let Some(one) = self.out.calls.get_mut(asked.call as usize) {
+                one.failed += 1;
+            }
+            return;
+        }
+        self.out.totals.completed += 1;
+        self.out.totals.error_responses += u64::from(status >= 400);
+        if let Some(count) = self.statuses.get_mut(usize::from(status)) {
+            *count += 1;
+        }
+        self.out.latency.record(latency);
+        if let Some(service) = &mut self.out.service {
+            service.record(now.saturating_sub(asked.sent_ns));
+        }
+        let first = if asked.first_ns == 0 {
+            now
+        } else {
+            asked.first_ns
+        };
+        self.out
+            .first_byte
+            .record(first.saturating_sub(asked.sent_ns));
+        if let Some(one) = self.out.calls.get_mut(asked.call as usize) {
+            one.completed += 1;
+            one.latency.record(latency);
+        }
+    }
+
+    /// Ends it in order, and begins another.
+    pub(super) fn close(&mut self, index: usize, now: u64) {
+        self.drop_asked(index, Cause::Closed);
+        self.out.totals.closed_connections += 1;
+        self.connections[index].clear();
+        self.again(index, now);
+    }
+
+    /// What was under way on it has failed.
+    pub(super) fn drop_asked(&mut self, index: usize, cause: Cause) {
+        let connection = &mut self.connections[index];
+        self.in_flight -= connection.asked.len() as u64;
+        for asked in connection.asked.drain(..).filter(|asked| !asked.warm_up) {
+            cause.count(&mut self.out.totals.failed, 1);
+            if let Some(one) = self.out.calls.get_mut(asked.call as usize) {
+                one.failed += 1;
+            }
+        }
+    }
+
+    pub(super) fn again(&mut self, index: usize, now: u64) {
+        if self.closing || self.budget == 0 {
+            return;
+        }
+        self.connect(index, now);
+    }
+
+    /// It broke, or could not be made.
+    pub(super) fn fail(&mut self, index: usize, cause: Cause, now: u64) {
+        let was = self.connections[index].state;
+        let answered =
+            self.connections[index].requests as usize > self.connections[index].asked.len();
+        self.drop_asked(index, cause);
+        match was {
+            State::Without => return,
+            State::Connecting | State::Handshake => {
+                self.connecting -= 1;
+                cause.count(&mut self.out.totals.refused_connections, 1);
+            }
+            State::Open => self.out.totals.broken_connections += 1,
+        }
+        self.connections[index].clear();
+        match answered {
+            // It has served before.
+            true => self.again(index, now),
+            false if !self.closing => self.retry(index, now),
+            false => {}
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Outcome {
+        let now = now();
+        if !self.closing {
+            self.closing = true;
+            self.out.in_time = self.out.totals;
+            self.out.duration_ns = now.min(self.end).saturating_sub(self.warm_until);
+        }
+        if self.out.exact.is_some() {
+            self.sample_rate(now);
+        }
+        for connection in &self.connections {
+            match connection.state {
+                State::Without => {}
+                State::Connecting | State::Handshake => self.out.totals.connecting += 1,
+                State::Open => self.out.totals.open_connections += 1,
+            }
+            let left = connection.asked.iter().filter(|asked| !asked.warm_up);
+            self.out.totals.in_flight += left.count() as u64;
+        }
+        let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
+        self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();
+        self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
+        self.tell();
+        self.out
+    }
+}

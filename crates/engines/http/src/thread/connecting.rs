@@ -1,0 +1,172 @@
+//! Connections: begun, agreed on, tried again.
+
+use std::cmp::Reverse;
+
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+    net::sockopt,
+};
+use rustls::HandshakeKind;
+
+use super::{Goes, Thread, now};
+use crate::{
+    account::Cause,
+    connection::{State, begin},
+};
+
+/// Connections that are being made at a time.
+const CONNECTING: usize = 512;
+/// A server that cannot be reached is tried again after this, and after twice as long each time.
+const BACKOFF_NS: u64 = 1_000_000;
+const LONGEST_BACKOFF_NS: u64 = 1_000_000_000;
+
+impl Thread<'_> {
+    /// Begins connections that have not been begun, some at a time: those that a server has no room for in its
+    /// queue would cost a second each.
+    pub(super) fn begin_more(&mut self, now: u64) {
+        while self.begun < self.connections.len()
+            && !self.closing
+            && (self.connecting < CONNECTING || self.load.job.as_wrk)
+        {
+            let index = self.begun;
+            self.begun += 1;
+            self.connect(index, now);
+        }
+    }
+
+    pub(super) fn connect(&mut self, index: usize, now: u64) {
+        let number = self.numbers;
+        self.numbers += u64::from(self.load.job.threads);
+        self.out.totals.attempted_connections += 1;
+        let address = self.task.script.as_ref().and_then(|s| s.address());
+        let begun = begin(self.load, address, number).and_then(|socket| {
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(
+                &self.epoll,
+                &socket,
+                EventData::new_u64(index as u64),
+                flags,
+            )?;
+            Ok(socket)
+        });
+        let connection = &mut self.connections[index];
+        connection.number = number;
+        connection.since_ns = now;
+        match begun {
+            Ok(socket) => {
+                connection.socket = Some(socket);
+                connection.state = State::Connecting;
+                self.connecting += 1;
+            }
+            Err(why) => {
+                if let Some(exact) = &mut self.out.exact {
+                    exact.errors[0] += 1;
+                }
+                Cause::of(why).count(&mut self.out.totals.refused_connections, 1);
+                self.complain(|| format!("no connection: {why}"));
+                self.retry(index, now);
+            }
+        }
+    }
+
+    /// Tries again after a while that grows.
+    pub(super) fn retry(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.clear();
+        connection.backoff_ns = (connection.backoff_ns * 2).clamp(BACKOFF_NS, LONGEST_BACKOFF_NS);
+        let at = now + connection.backoff_ns;
+        self.timers.push(Reverse((at, index, connection.number)));
+    }
+
+    /// TCP is done, one way or the other.
+    pub(super) fn connected(&mut self, index: usize, flags: EventFlags, now: u64) -> Goes {
+        if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+            let socket = self.connections[index].socket.as_ref();
+            let why = match socket.map(sockopt::socket_error) {
+                Some(Ok(Err(why)) | Err(why)) => why,
+                _ => Errno::CONNRESET,
+            };
+            self.complain(|| format!("no connection: {why}"));
+            self.fail(index, Cause::of(why), now);
+            return Goes::Ended;
+        }
+        if !flags.contains(EventFlags::OUT) {
+            return Goes::On;
+        }
+        let connection = &mut self.connections[index];
+        self.out
+            .connect
+            .record(now.saturating_sub(connection.since_ns));
+        connection.since_ns = now;
+        let (Some(tls), Some(config)) = (&self.load.tls, &self.tls) else {
+            self.ready(index, now);
+            return Goes::On;
+        };
+        match tls.connect(config) {
+            Ok(session) => {
+                connection.tls = Some(Box::new(session));
+                connection.state = State::Handshake;
+                self.flush(index, now);
+                Goes::On
+            }
+            Err(_) => {
+                self.fail(index, Cause::Tls, now);
+                Goes::Ended
+            }
+        }
+    }
+
+    /// Requests may go over it.
+    pub(super) fn ready(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.state = State::Open;
+        connection.backoff_ns = 0;
+        self.connecting -= 1;
+        self.out.totals.established_connections += 1;
+        if self.keeps && connection.kept.is_none() {
+            connection.kept = Some(Box::default());
+        }
+        self.next(index, now);
+    }
+
+    /// Looks whether the handshake is over.
+    pub(super) fn agreed(&mut self, index: usize) -> Goes {
+        let connection = &mut self.connections[index];
+        let Some(tls) = &connection.tls else {
+            return Goes::Ended;
+        };
+        if connection.state != State::Handshake || tls.is_handshaking() {
+            return Goes::On;
+        }
+        let now = now();
+        self.out
+            .handshake
+            .record(now.saturating_sub(connection.since_ns));
+        match tls.handshake_kind() {
+            Some(HandshakeKind::Resumed) => self.out.handshakes.1 += 1,
+            _ => self.out.handshakes.0 += 1,
+        }
+        let version = tls.protocol_version().and_then(|v| v.as_str());
+        let suite = tls
+            .negotiated_cipher_suite()
+            .and_then(|s| s.suite().as_str());
+        let name = (version.unwrap_or("?"), suite.unwrap_or("?"));
+        match self
+            .out
+            .agreed
+            .iter_mut()
+            .find(|(k, _)| k.split_once(' ') == Some(name))
+        {
+            Some((_, n)) => *n += 1,
+            None => {
+                self.out.agreed.insert(format!("{} {}", name.0, name.1), 1);
+            }
+        }
+        self.ready(index, now);
+        match self.connections[index].socket {
+            Some(_) => Goes::On,
+            None => Goes::Ended,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What comes, up to the ends of answers.
+
+use std::io::Read as _;
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
+use wb_http1::{Read, Sink};
+
+use super::{Goes, Thread, now};
+use crate::{account::Cause, connection::State, judge::Kept};
+
+/// What is done with the pieces of an answer.
+struct Pieces<'a> {
+    bytes: &'a mut u64,
+    kept: Option<&'a mut Kept>,
+}
+
+impl Sink for Pieces<'_> {
+    #[inline]
+    fn head(&mut self, bytes: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept.head.extend_from_slice(bytes);
+        }
+    }
+
+    #[inline]
+    fn body(&mut self, bytes: &[u8]) {
+        *self.bytes += bytes.len() as u64;
+        if let Some(kept) = &mut self.kept {
+            kept.body.extend_from_slice(bytes);
+        }
+    }
+
+    #[inline]
+    fn interim(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
+    }
+}
+
+impl Thread<'_> {
+    pub(super) fn receive(
+        &mut self,
+        index: usize,
+        ends: bool,
+        buffer: &mut [u8],
+        plain: &mut [u8],
+    ) {
+        loop {
+            let number = self.connections[index].number;
+            let Some(socket) = &self.connections[index].socket else {
+                return;
+            };
+            match recv(socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((_, 0)) => return self.ended(index),
+                Ok((_, n)) => {
+                    let goes = match self.connections[index].tls {
+                        Some(_) => self.decrypt(index, &buffer[..n], plain),
+                        None => self.read(index, &buffer[..n]),
+                    };
+                    let gone = goes == Goes::Ended || self.connections[index].number != number;
+                    // Less than there was room for: there is no more, unless its end.
+                    if gone || n < buffer.len() && !ends {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(why) => {
+                    self.wrk_read_error();
+                    return self.fail(index, Cause::of(why), now());
+                }
+            }
+        }
+    }
+
+    pub(super) fn decrypt(&mut self, index: usize, mut bytes: &[u8], plain: &mut [u8]) -> Goes {
+        let number = self.connections[index].number;
+        while !bytes.is_empty() {
+            let connection = &mut self.connections[index];
+            let Some(tls) = &mut connection.tls else {
+                return Goes::Ended;
+            };
+            let taken = tls.read_tls(&mut bytes);
+            let state = match taken.map(|_| tls.process_new_packets()) {
+                Ok(Ok(state)) => state,
+                bad => {
+                    if let Ok(Err(why)) = bad {
+                        self.complain(|| format!("TLS: {why}"));
+                    }
+                    // The alert that says why goes out if it can.
+                    self.flush(index, now());
+                    if self.connections[index].number == number
+                        && self.connections[index].socket.is_some()
+                    {
+                        match self.connections[index].state {
+                            State::Open => self.wrk_read_error(),
+                            _ => self.wrk_connect_error(),
+                        }
+                        self.fail(index, Cause::Tls, now());
+                    }
+                    return Goes::Ended;
+                }
+            };
+            if tls.wants_write() {
+                self.flush(index, now());
+            }
+            if self.agreed(index) == Goes::Ended {
+                return Goes::Ended;
+            }
+            let mut left = state.plaintext_bytes_to_read();
+            while left > 0 {
+                let Some(tls) = &mut self.connections[index].tls else {
+                    return Goes::Ended;
+                };
+                let Ok(n) = tls.reader().read(plain) else {
+                    break;
+                };
+                left -= n.min(left);
+                let goes = self.read(index, &plain[..n]);
+                if goes == Goes::Ended || self.connections[index].number != number || n == 0 {
+                    return goes;
+                }
+            }
+        }
+        Goes::On
+    }
+
+    /// Reads answers out of what came.
+    pub(super) fn read(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
+        let number = self.connections[index].number;
+        let all = bytes.len() as u64;
+        self.out.totals.received_bytes += all;
+        if let Some(exact) = &mut self.out.exact {
+            exact.bytes += all;
+        }
+        let now = now();
+        while !bytes.is_empty() {
+            let connection = &mut self.connections[index];
+            let Some(front) = connection.asked.front_mut() else {
+                // Nobody has asked for this.
+                self.wrk_read_error();
+                self.complain(|| "the server sent what nobody had asked for".to_owned());
+                self.fail(index, Cause::Malformed, now);
+                return Goes::Ended;
+            };
+            if front.first_ns == 0 {
+                front.first_ns = now;
+            }
+            let mut pieces = Pieces {
+                bytes: &mut self.out.totals.body_bytes,
+                kept: connection.kept.as_deref_mut(),
+            };
+            match self
+                .reader
+                .read_with(&mut connection.progress, bytes, &mut pieces)
+            {
+                Read::More => break,
+                Read::Message { used, status, end } => {
+                    bytes = &bytes[used..];
+                    if status < 200 && status != 101 {
+                        // Interim, and told because wrk counts it.
+                        self.count_exact(status, None);
+                        continue;
+                    }
+                    self.completed(index, status, now);
+                    if self.connections[index].number != number {
+                        return Goes::Ended;
+                    }
+                    let connection = &mut self.connections[index];
+                    let job = &self.load.job;
+                    let last = job.per_connection > 0 && connection.requests >= job.per_connection;
+                    if end.close || last && connection.asked.is_empty() {
+                        self.close(index, now);
+                        return Goes::Ended;
+                    }
+                    self.goes_on(index, now);
+                    if self.connections[index].number != number
+                        || self.connections[index].socket.is_none()
+                    {
+                        return Goes::Ended;
+                    }
+                }
+                Read::Expects { used } => bytes = &bytes[used..],
+                Read::Bad => {
+                    self.wrk_read_error();
+                    let begin = bytes[..bytes.len().min(40)].to_vec();
+                    self.complain(|| {
+                        format!(
+                            "the answer is no HTTP: {:?}",
+                            String::from_utf8_lossy(&begin)
+                        )
+                    });
+                    self.fail(index, Cause::Malformed, now);
+                    return Goes::Ended;
+                }
+            }
+        }
+        Goes::On
+    }
+
+    /// After an answer: the next request, if there is room.
+    pub(super) fn goes_on(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        if connection.asked.is_empty() || self.task.script.is_none() {
+            self.next(index, now);
+        }
+    }
+
+    /// The server has ended it.
+    pub(super) fn ended(&mut self, index: usize) {
+        let now = now();
+        self.wrk_read_error();
+        let connection = &self.connections[index];
+        let whole = connection.progress.end();
+        match (connection.state, connection.asked.is_empty(), whole) {
+            (State::Open, true, _) => self.close(index, now),
+            // Its end is that of the answer.
+            (State::Open, false, Some(status)) => {
+                self.completed(index, status, now);
+                self.close(index, now);
+            }
+            _ => self.fail(index, Cause::Closed, now),
+        }
+    }
+}

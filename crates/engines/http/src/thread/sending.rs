@@ -1,0 +1,289 @@
+//! Which request is sent when, over which connection.
+
+use std::{cmp::Reverse, io::Write as _, os::fd::OwnedFd};
+
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send},
+};
+use wb_http1::Progress;
+
+use super::Thread;
+use crate::{
+    account::Cause,
+    connection::{Asked, Connection, State},
+};
+
+impl Thread<'_> {
+    /// Sends requests whose time has come over connections that wait for them. Returns how many.
+    pub(super) fn send_what_is_due(&mut self, now: u64) -> u64 {
+        let mut sent = 0;
+        if self.closing {
+            return sent;
+        }
+        let patience = self.load.job.patience.map(|p| p.as_nanos());
+        while let Some(schedule) = &mut self.schedule
+            && self.budget > 0
+        {
+            let due = self.task.start_ns.saturating_add(schedule.due());
+            if due > now {
+                break;
+            }
+            if patience.is_some_and(|patience| now - due > patience) {
+                schedule.take();
+                if now >= self.warm_until {
+                    self.out.totals.unsent += 1;
+                }
+                continue;
+            }
+            let Some(index) = self.idle.pop_front() else {
+                break;
+            };
+            let connection = &mut self.connections[index];
+            if !std::mem::take(&mut connection.idle) || connection.state != State::Open {
+                continue;
+            }
+            schedule.take();
+            self.ask(index, due, now);
+            sent += 1;
+        }
+        sent
+    }
+
+    /// A connection can take a request: sends one if it may, else lets it wait.
+    pub(super) fn next(&mut self, index: usize, now: u64) {
+        if self.closing {
+            return;
+        }
+        if self.schedule.is_some() {
+            let connection = &mut self.connections[index];
+            if !connection.idle {
+                connection.idle = true;
+                self.idle.push_back(index);
+            }
+            return;
+        }
+        if let Some(script) = &mut self.task.script
+            && script.delays()
+        {
+            match script.delay_ms() {
+                Ok(0) => {}
+                Ok(ms) => {
+                    let at = now.saturating_add(ms.saturating_mul(1_000_000));
+                    let number = self.connections[index].number;
+                    self.timers.push(Reverse((at, index, number)));
+                    return;
+                }
+                Err(why) => return self.give_up_for(why.to_string()),
+            }
+        }
+        self.ask(index, now, now);
+    }
+
+    pub(super) fn give_up_for(&mut self, why: String) {
+        self.out.error.get_or_insert(why);
+    }
+
+    /// Sends the next request over a connection, or as many as it may have under way.
+    pub(super) fn ask(&mut self, index: usize, due: u64, now: u64) {
+        let job = &self.load.job;
+        let room = |connection: &Connection, budget: u64| {
+            let last = match job.per_connection {
+                0 => u32::MAX,
+                n => n.saturating_sub(connection.requests),
+            };
+            let free = (job.pipeline as usize).saturating_sub(connection.asked.len());
+            u64::from(last).min(free as u64).min(budget)
+        };
+        if let Some(script) = &mut self.task.script {
+            let connection = &mut self.connections[index];
+            if self.budget == 0 {
+                return;
+            }
+            connection.out.clear();
+            connection.out_at = 0;
+            match &self.batch {
+                Some(batch) => connection.out.extend_from_slice(batch),
+                None => {
+                    if let Err(why) = script.request(&mut connection.out) {
+                        return self.give_up_for(why.to_string());
+                    }
+                }
+            }
+            if self.batch_len == 0 {
+                // As wrk does: what the first text holds, all hold.
+                let asked = wb_http1::requests(&connection.out);
+                self.batch_len = asked.map_or(1, |asked| asked.len().max(1));
+            }
+            let head = connection.out.starts_with(b"HEAD ");
+            for _ in 0..self.batch_len {
+                self.note(index, due, now, 0, head);
+            }
+            return self.flush(index, now);
+        }
+        let mut due = due;
+        let mut wrote = false;
+        while room(&self.connections[index], self.budget) > 0 {
+            let connection = &mut self.connections[index];
+            match &self.batch {
+                // The usual case: nothing to copy.
+                Some(fixed)
+                    if !wrote
+                        && connection.out.is_empty()
+                        && connection.tls.is_none()
+                        && job.pipeline == 1 =>
+                {
+                    let (len, head) = (fixed.len(), self.load.set.calls[0].head);
+                    self.note(index, due, now, 0, head);
+                    return self.send_fixed(index, now, len);
+                }
+                Some(fixed) => {
+                    connection.out.extend_from_slice(fixed);
+                    let head = self.load.set.calls[0].head;
+                    self.note(index, due, now, 0, head);
+                }
+                None => {
+                    let call = self.load.set.choose(&mut self.credit);
+                    self.load.set.write(call, self.line, &mut connection.out);
+                    self.line += u64::from(job.threads);
+                    let head = self.load.set.calls[call].head;
+                    self.note(index, due, now, call as u32, head);
+                }
+            }
+            wrote = true;
+            // With a schedule each has a time of its own.
+            if let Some(schedule) = &mut self.schedule {
+                let next = self.task.start_ns.saturating_add(schedule.due());
+                if next > now {
+                    break;
+                }
+                if room(&self.connections[index], self.budget) > 0 {
+                    schedule.take();
+                    due = next;
+                }
+            }
+        }
+        if wrote {
+            self.flush(index, now);
+        }
+        if self.schedule.is_some() && room(&self.connections[index], self.budget) > 0 {
+            self.next(index, now);
+        }
+    }
+
+    /// Counts a request as sent.
+    pub(super) fn note(&mut self, index: usize, due_ns: u64, now: u64, call: u32, head: bool) {
+        let connection = &mut self.connections[index];
+        // By when it is sent: behind a server that is too slow, all that is sent for long was due in the warm-up.
+        let warm_up = now < self.warm_until;
+        if connection.asked.is_empty() {
+            connection.progress = Progress::NEW;
+            connection.progress.expect(head);
+        }
+        connection.asked.push_back(Asked {
+            due_ns,
+            sent_ns: now,
+            first_ns: 0,
+            call,
+            head,
+            warm_up,
+        });
+        connection.requests += 1;
+        self.budget = self.budget.saturating_sub(1);
+        self.in_flight += 1;
+        match warm_up {
+            true => self.out.totals.warm_up += 1,
+            false => {
+                self.out.totals.sent += 1;
+                if let Some(one) = self.out.calls.get_mut(call as usize) {
+                    one.sent += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn send_fixed(&mut self, index: usize, now: u64, len: usize) {
+        let (connection, Some(fixed)) = (&mut self.connections[index], &self.batch) else {
+            return;
+        };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        match send(socket, fixed, SendFlags::NOSIGNAL) {
+            Ok(n) => {
+                self.out.totals.sent_bytes += n as u64;
+                if n < len {
+                    connection.out.extend_from_slice(&fixed[n..]);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => connection.out.extend_from_slice(fixed),
+            Err(why) => self.broken_write(index, why, now),
+        }
+    }
+
+    pub(super) fn broken_write(&mut self, index: usize, why: Errno, now: u64) {
+        if let Some(exact) = &mut self.out.exact {
+            exact.errors[2] += 1;
+        }
+        self.fail(index, Cause::of(why), now);
+    }
+
+    /// Hands over what waits.
+    pub(super) fn flush(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        if let Some(tls) = &mut connection.tls {
+            if connection.out_at < connection.out.len() && connection.state == State::Open {
+                let text = &connection.out[connection.out_at..];
+                self.out.totals.sent_bytes += text.len() as u64;
+                // It takes all; its buffer has no limit.
+                let _ = tls.writer().write_all(text);
+                connection.out.clear();
+                connection.out_at = 0;
+            }
+            while tls.wants_write() {
+                match tls.write_tls(&mut To(socket)) {
+                    Ok(_) => {}
+                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                    Err(e) => {
+                        let why = e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+                        return self.broken_write(index, why, now);
+                    }
+                }
+            }
+            return;
+        }
+        while connection.out_at < connection.out.len() {
+            match send(
+                socket,
+                &connection.out[connection.out_at..],
+                SendFlags::NOSIGNAL,
+            ) {
+                Ok(n) => {
+                    connection.out_at += n;
+                    self.out.totals.sent_bytes += n as u64;
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(why) => return self.broken_write(index, why, now),
+            }
+        }
+        connection.out.clear();
+        connection.out_at = 0;
+    }
+}
+
+/// What TLS writes to.
+struct To<'a>(&'a OwnedFd);
+
+impl std::io::Write for To<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
