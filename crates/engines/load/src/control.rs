@@ -18,6 +18,8 @@ pub struct LoadControl {
     pub start_at_mono_ns: AtomicU64,
     /// Nothing more is opened; the drain begins.
     pub stop: AtomicBool,
+    /// Servers: their clients were told to stop, and with that the duration of both ends is over.
+    pub clients_stop: AtomicBool,
     /// No drain either: end at once.
     pub hurry: AtomicBool,
     /// Workers whose connections have all ended.
@@ -34,6 +36,7 @@ impl LoadControl {
         Self {
             start_at_mono_ns: AtomicU64::new(u64::MAX),
             stop: AtomicBool::new(false),
+            clients_stop: AtomicBool::new(false),
             hurry: AtomicBool::new(false),
             at_rest: AtomicU32::new(0),
             version: AtomicU64::new(0),

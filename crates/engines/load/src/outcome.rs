@@ -14,9 +14,9 @@ use wb_model::load::LoadStage;
 pub struct PhaseTotals {
     /// Which.
     pub phase: LoadStage,
-    /// When it began, in ns since the start.
+    /// When it began, in ns since the start; of the duration of a server alone, when the first frame of the load came.
     pub from_ns: u64,
-    /// When it ended.
+    /// When it ended; of the duration of a server alone, when the last frame of the load came.
     pub to_ns: u64,
     /// What was counted in it; `open` is how many were open at its end.
     pub counters: Counters,
@@ -39,8 +39,13 @@ impl PhaseTotals {
     }
 
     fn merge(&mut self, other: &Self) {
-        self.from_ns = self.from_ns.min(other.from_ns);
-        self.to_ns = self.to_ns.max(other.to_ns);
+        let heard = |phase: &Self| phase.counters.rx_of_load().0 > 0;
+        // A server's worker to which nobody came knows no time of its load.
+        (self.from_ns, self.to_ns) = match (heard(self), heard(other)) {
+            (true, false) => (self.from_ns, self.to_ns),
+            (false, true) => (other.from_ns, other.to_ns),
+            _ => (self.from_ns.min(other.from_ns), self.to_ns.max(other.to_ns)),
+        };
         self.counters.merge(&other.counters);
         self.launch += other.launch;
         self.asks += other.asks;

@@ -79,8 +79,10 @@ pub struct LoadSpec {
     pub responder: NeighbourResponder,
     /// Which end it is.
     pub end: LoadEnd,
-    /// Times. A server follows them too: see [`LoadSpec::until_stopped`].
+    /// Times. A server follows them too: see [`LoadSpec::until_stopped`] and [`LoadSpec::beside`].
     pub shape: LoadShape,
+    /// A server whose clients belong to the same run: it stays when these times are over, until it is told to stop.
+    pub beside: bool,
     /// Of a connection, to make connections of all rates.
     pub cost: Cost,
     /// The worker's part of the rate.
@@ -131,6 +133,7 @@ impl LoadSpec {
             responder: build.responder(),
             end: job.end,
             shape: job.shape.clone(),
+            beside: false,
             cost,
             limits,
             grouping: if job.tcp.like_dperf && job.shape.profile.is_empty() {
@@ -157,13 +160,29 @@ impl LoadSpec {
         Ok(spec)
     }
 
-    /// The same without an end: the worker goes on until it is told to stop. For servers whose
-    /// clients belong to the same run.
+    /// The same without an end: the worker goes on until it is told to stop.
     #[must_use]
     pub fn until_stopped(mut self) -> Self {
         self.shape.wait = Span::default();
         self.shape.ramp = self.shape.wait;
         self.shape.duration = Span::from_nanos(u64::MAX / 4);
+        self
+    }
+
+    /// The same for a server whose clients, of these times, belong to the same run: the worker goes on until it is
+    /// told to stop, and its ramp and duration are theirs, from when the first of them has risen until the last has
+    /// done. So both ends tell their rates of the same time.
+    #[must_use]
+    pub fn beside<'a>(mut self, clients: impl Iterator<Item = &'a LoadShape> + Clone) -> Self {
+        let risen = |shape: &LoadShape| shape.wait.as_nanos().max(shape.ramp.as_nanos());
+        let done = |shape: &LoadShape| risen(shape).saturating_add(shape.duration.as_nanos());
+        let wait = clients.clone().map(|shape| shape.wait).min();
+        let from = clients.clone().map(risen).min().unwrap_or(0);
+        let until = clients.map(done).max().unwrap_or(0);
+        self.shape.wait = wait.unwrap_or_default();
+        self.shape.ramp = Span::from_nanos(from);
+        self.shape.duration = Span::from_nanos(until - from);
+        self.beside = true;
         self
     }
 

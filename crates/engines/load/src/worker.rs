@@ -98,6 +98,8 @@ pub struct LoadWorker {
     phase: LoadStage,
     /// When the drain is over, since the start.
     drain_end: u64,
+    /// When the first frame of the load came in this phase, and the last, since the start.
+    active: Option<(u64, u64)>,
     phases: Vec<PhaseTotals>,
     phase_from: u64,
     phase_counters: Counters,
@@ -174,6 +176,7 @@ impl LoadWorker {
             zero: None,
             phase: LoadStage::Ready,
             drain_end: u64::MAX,
+            active: None,
             phases: Vec::new(),
             phase_from: 0,
             phase_counters: Counters::default(),
@@ -225,12 +228,16 @@ impl LoadWorker {
         let at = mono.checked_sub(start);
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
+        let of_load = self.machine.counters().rx_of_load().0;
         let received = self.receive(rx, now, &mut sink)?;
         if received < self.spec.batch {
             self.heard = now;
         }
         if let Some(at) = at {
             self.at = at;
+            if received > 0 && self.machine.counters().rx_of_load().0 > of_load {
+                self.active = Some((self.active.map_or(at, |(first, _)| first), at));
+            }
             self.follow(at, now, control, &mut sink);
         }
         // What came while the worker was away is no timeout: it is read before any timer expires.
@@ -270,7 +277,7 @@ impl LoadWorker {
         } else if at.is_some() {
             turn.next_ns = turn
                 .next_ns
-                .min(mono + self.drain_end.saturating_sub(self.at));
+                .min(mono.saturating_add(self.drain_end.saturating_sub(self.at)));
         }
         if !up {
             turn.next_ns = turn.next_ns.max(mono + RETRY_NS);
@@ -435,11 +442,14 @@ impl LoadWorker {
         control: &LoadControl,
         sink: &mut Sink<'_, T>,
     ) {
+        let stopped = control.stop.load(Ordering::Relaxed);
         if !self.is_opening() {
+            if stopped && self.drain_end == u64::MAX {
+                self.drain_end = self.drain_from(at);
+            }
             return;
         }
-        let stopped = control.stop.load(Ordering::Relaxed);
-        let phase = if stopped {
+        let phase = if stopped || control.clients_stop.load(Ordering::Relaxed) {
             LoadStage::Drain
         } else {
             self.phase_at(at)
@@ -453,7 +463,7 @@ impl LoadWorker {
             self.machine.set_paced(now, paced);
         }
         if phase != self.phase && phase != LoadStage::Drain {
-            self.enter(phase, at, now);
+            self.enter(phase, at, now, stopped);
         }
         if self.spec.end == LoadEnd::Client && !stopped {
             // What was due before the end is made up for even then, and belongs to what ends.
@@ -464,7 +474,7 @@ impl LoadWorker {
             }
         }
         if phase == LoadStage::Drain {
-            self.enter(phase, at, now);
+            self.enter(phase, at, now, stopped);
         }
     }
 
@@ -514,8 +524,13 @@ impl LoadWorker {
         steady.saturating_add(shape.duration.as_nanos())
     }
 
+    /// When a drain that begins now is over.
+    fn drain_from(&self, at: u64) -> u64 {
+        at.saturating_add(self.spec.shape.drain.as_nanos())
+    }
+
     #[cold]
-    fn enter(&mut self, phase: LoadStage, at: u64, now: u64) {
+    fn enter(&mut self, phase: LoadStage, at: u64, now: u64, stopped: bool) {
         if phase == LoadStage::Drain && self.spec.end == LoadEnd::Client {
             self.pace.finish();
             self.asks.finish();
@@ -523,7 +538,9 @@ impl LoadWorker {
         self.close_phase(at);
         self.phase = phase;
         if phase == LoadStage::Drain {
-            self.drain_end = at.saturating_add(self.spec.shape.drain.as_nanos());
+            if stopped || !self.spec.beside {
+                self.drain_end = self.drain_from(at);
+            }
             if self.spec.end == LoadEnd::Client {
                 // A server goes on answering until its connections have ended.
                 let half = self.spec.shape.drain.as_nanos() / 2;
@@ -541,10 +558,16 @@ impl LoadWorker {
         let counters = *self.machine.counters();
         let (launch, asks) = (*self.pace.counters(), *self.asks.counters());
         let latencies = std::mem::take(&mut self.machine.observer_mut().all);
+        // A server alone has waited for its clients, and they may be gone: that is no time of its load.
+        let alone = self.spec.end == LoadEnd::Server && !self.spec.beside;
+        let (from_ns, to_ns) = match self.active.take() {
+            Some(active) if alone && self.phase == LoadStage::Steady => active,
+            _ => (self.phase_from, at),
+        };
         let totals = PhaseTotals {
             phase: self.phase,
-            from_ns: self.phase_from,
-            to_ns: at,
+            from_ns,
+            to_ns,
             counters: counters.since(&self.phase_counters),
             launch: launch - self.phase_launch,
             asks: asks - self.phase_asks,
@@ -626,7 +649,11 @@ impl LoadWorker {
         if control.hurry.load(Ordering::Relaxed) {
             return true;
         }
-        let stopped_before = self.phase == LoadStage::Ready && control.stop.load(Ordering::Relaxed);
+        let stopped = control.stop.load(Ordering::Relaxed);
+        if self.spec.beside && !stopped {
+            return false;
+        }
+        let stopped_before = self.phase == LoadStage::Ready && stopped;
         let drained =
             self.phase == LoadStage::Drain && self.machine.is_idle() && tx.in_flight() == 0;
         if stopped_before || drained {

@@ -19,7 +19,7 @@ use std::{
 use wb_load::{LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
     JobKind, Plan, PortPlan,
-    load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage},
+    load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape},
     units::{AddressRange, Mac, Span},
 };
 use wb_packet::{Fanout, PacketOptions, RxMode};
@@ -86,7 +86,8 @@ pub(crate) fn resolve_jobs(
 ) -> Result<Loads, StartError> {
     let mut jobs = Vec::new();
     let guard = Guard::of(plan);
-    let has_clients = plan.loads.iter().any(|j| j.end == LoadEnd::Client);
+    let clients = plan.loads.iter().filter(|j| j.end == LoadEnd::Client);
+    let clients: Vec<LoadShape> = clients.map(|j| j.shape.clone()).collect();
     let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
     let environment = opening.environment;
     for (port, job) in plan.loads.iter_mut().enumerate() {
@@ -99,22 +100,18 @@ pub(crate) fn resolve_jobs(
         };
         job.gateway_mac = finder.find(job)?.map(Mac);
         let file = read_file(job, environment)?;
-        let endless =
-            job.end == LoadEnd::Server && (has_clients || job.shape.duration == Span::default());
-        let mut specs = specs(
-            job,
-            &ports[port],
-            plan.seed,
-            file.as_deref(),
-            guard,
-            endless,
-        )?;
-        for spec in &mut specs {
-            spec.parts = !(has_clients && has_servers);
-        }
+        let specs = specs(job, &ports[port], plan.seed, file.as_deref(), guard)?;
+        let specs = specs.into_iter().map(|mut spec| {
+            spec.parts = clients.is_empty() || !has_servers;
+            match job.end {
+                LoadEnd::Server if !clients.is_empty() => spec.beside(clients.iter()),
+                LoadEnd::Server if job.shape.duration == Span::default() => spec.until_stopped(),
+                _ => spec,
+            }
+        });
         jobs.push(JobSlot {
             port,
-            specs,
+            specs: specs.collect(),
             control: Arc::new(LoadControl::new()),
         });
     }
@@ -251,7 +248,6 @@ fn specs(
     seed: u64,
     file: Option<&[u8]>,
     guard: Guard,
-    endless: bool,
 ) -> Result<Vec<LoadSpec>, StartError> {
     let workers = u32::try_from(port.queues.len()).unwrap_or(u32::MAX);
     let key = by_chance();
@@ -280,7 +276,7 @@ fn specs(
                 spec.responder.addresses = AddrSet::default();
                 spec.config.answered = guard.answered();
             }
-            Ok(if endless { spec.until_stopped() } else { spec })
+            Ok(spec)
         })
         .collect()
 }

@@ -137,7 +137,9 @@ pub struct LoadJobReport {
     pub link_down_ns: u64,
 }
 
-/// One phase: `wait`, `ramp`, `steady` or `drain`; `ready` before the start of a server's clients.
+/// One phase: `wait`, `ramp`, `steady` or `drain`; `ready` before the start of a server's clients. A server has the
+/// phases of its clients where these belong to the same run. Else its `steady` is from the first frame of the load to
+/// the last, as it may have waited for its clients, or stayed when they had gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPhaseReport {
     /// Which.

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 
 use crate::common::{Lab, MS, check, is_gone, job, server_of};
 use proptest::prelude::*;
-use wb_load::{LoadStage, LoadTotals};
+use wb_load::{LoadPlace, LoadSpec, LoadStage, LoadTotals};
 use wb_model::load::{
     LoadAnswer, LoadClose, LoadJob, LoadMessage, LoadRate, LoadReading, LoadRise, LoadTransport,
     ProfilePoint,
 };
 use wb_model::units::Span;
 use wb_port::fault::{Impairment, Loss};
+use wb_wire::MacAddr;
 
 #[test]
 fn short_connections_complete_at_both_ends() {
@@ -282,6 +283,105 @@ fn a_ramp_is_counted_apart() {
             .count(),
         1000
     );
+}
+
+/// When the duration began and ended, and what was attempted in it each second.
+fn duration_of(totals: &LoadTotals) -> (u64, u64, f64) {
+    let steady = totals.phase(LoadStage::Steady).unwrap();
+    let cps = steady.per_second(steady.counters.attempted);
+    (steady.from_ns / MS, steady.to_ns / MS, cps)
+}
+
+#[test]
+fn a_server_beside_its_clients_has_their_phases() {
+    let mut job = job(1000, 1000);
+    job.shape.ramp = Span::from_millis(500);
+    // The clients give up one second after their duration; until then the server stays.
+    job.answer = LoadAnswer::Sink;
+    job.shape.drain = Span::from_millis(1000);
+    let mut lab = Lab::new(|_| ());
+    let (client, server) = lab.specs(&job, &server_of(&job));
+    let server = server.beside([&job.shape].into_iter());
+    let (client, server) = lab.run_specs(client, server, &[]).totals();
+    assert_eq!(duration_of(&client), (500, 1500, 1000.0));
+    let (from, to, cps) = duration_of(&server);
+    assert_eq!((from, to), (500, 1500));
+    assert!((995.0..=1005.0).contains(&cps), "{cps}");
+    let ended = server.phases.last().unwrap();
+    assert_eq!(ended.phase, LoadStage::Drain);
+    assert!(ended.to_ns >= 2500 * MS, "{}", ended.to_ns);
+}
+
+#[test]
+fn a_server_beside_its_clients_stays_until_it_is_told_to_stop() {
+    // Clients that are so late that it has nothing left to do for a while.
+    let job = job(10, 1000);
+    let mut planned = job.shape.clone();
+    planned.duration = Span::from_millis(150);
+    let mut lab = Lab::new(|_| ());
+    let (client, server) = lab.specs(&job, &server_of(&job));
+    let server = server.beside([&planned].into_iter());
+    let (client, server) = lab.run_specs(client, server, &[]).totals();
+    assert_eq!(client.completed_connections, 10);
+    assert_eq!(server.completed_connections, 10);
+}
+
+#[test]
+fn a_server_whose_clients_are_stopped_has_their_duration() {
+    let mut job = job(1000, 60_000);
+    job.answer = LoadAnswer::Sink;
+    let stop = |lab: &Lab| {
+        lab.client.stop.store(true, Ordering::Relaxed);
+        lab.server.clients_stop.store(true, Ordering::Relaxed);
+    };
+    let mut lab = Lab::new(|_| ());
+    let (client, server) = lab.specs(&job, &server_of(&job));
+    let server = server.beside([&job.shape].into_iter());
+    let both = lab.run_specs(client, server, &[(500 * MS, &stop)]);
+    let (_, server) = both.totals();
+    let (from, to, cps) = duration_of(&server);
+    assert!(from == 0 && (500..=510).contains(&to), "{from} {to}");
+    assert!((980.0..=1020.0).contains(&cps), "{cps}");
+    let ended = server.phases.last().unwrap();
+    assert!(ended.to_ns > 1000 * MS, "{}", ended.to_ns);
+}
+
+#[test]
+fn a_server_alone_does_not_count_its_waiting_as_duration() {
+    let mut late = job(1000, 1000);
+    late.shape.wait = Span::from_secs(1);
+    let mut server = server_of(&late);
+    server.shape.wait = Span::default();
+    server.shape.duration = Span::from_secs(3);
+    for endless in [false, true] {
+        let mut lab = Lab::new(|_| ());
+        let (client, stays) = lab.specs(&late, &server);
+        let place = LoadPlace::single(MacAddr(lab.far.facts.mac));
+        let ends = LoadSpec::new(&server, &place).unwrap();
+        let spec = if endless { stays } else { ends };
+        let both = lab.run_specs(client, spec, &[]);
+        let (_, server) = both.totals();
+        let (from, to, cps) = duration_of(&server);
+        assert!((1000..=1002).contains(&from), "{from}");
+        assert!((1998..=2003).contains(&to), "{to}");
+        assert!((990.0..=1010.0).contains(&cps), "{cps}");
+    }
+}
+
+#[test]
+fn a_worker_that_nobody_came_to_does_not_lengthen_the_duration() {
+    let mut late = job(1000, 1000);
+    late.shape.wait = Span::from_secs(1);
+    let mut lab = Lab::new(|_| ());
+    let busy = lab.run(&late, &server_of(&late), &[]).server;
+    let mut lab = Lab::new(|_| ());
+    late.rate.cps = Some(0);
+    late.rate.cc = Some(0);
+    let idle = lab.run(&late, &server_of(&late), &[]).server;
+    for workers in [[&busy, &idle], [&idle, &busy]] {
+        let (from, to, _) = duration_of(&LoadTotals::of(workers));
+        assert!(from >= 1000 && to <= 2003, "{from} {to}");
+    }
 }
 
 #[test]

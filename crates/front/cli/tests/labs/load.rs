@@ -139,6 +139,22 @@ fn memory_ports_need_no_lab_and_no_rights() {
 }
 
 #[test]
+fn both_ends_tell_their_rates_of_the_same_time() {
+    let line = "--client memory:x --server memory:x --cps 500 --ramp 300ms --duration 500ms";
+    let report = load(&words(line), 0);
+    assert_alike(&report, line);
+    for job in jobs_of(&report) {
+        let phases = job["phases"].as_array().expect("phases");
+        let steady = phases.iter().find(|p| p["phase"] == "steady");
+        let at = |key: &str| steady.unwrap()[key].as_u64().unwrap() / 1_000_000;
+        // Servers stay 200 ms longer.
+        let (from, to) = (at("from_ns"), at("to_ns"));
+        assert!((300..500).contains(&from), "{from}: {job}");
+        assert!((800..1000).contains(&to), "{to}: {job}");
+    }
+}
+
+#[test]
 fn drivers_workers_families_and_tags_agree() {
     if !privileged() {
         return;

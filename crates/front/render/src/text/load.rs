@@ -20,6 +20,7 @@ const MOMENT_NS: u64 = 1_000_000;
 /// A part for each end of each load.
 pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     let Some(load) = &report.load else { return };
+    let beside = load.jobs.iter().any(|job| job.end == LoadEnd::Client);
     for job in &load.jobs {
         let what = match (job.end, job.transport) {
             (LoadEnd::Client, LoadTransport::Tcp) => "TCP client",
@@ -32,7 +33,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
         page.head(&format!("{}: {what} at {place}", job.name));
         connections(page, job);
         frames(page, job);
-        phases(page, job);
+        phases(page, job, beside);
         times::distributions(
             page,
             &[
@@ -300,7 +301,8 @@ fn frames(page: &mut Page, job: &LoadJobReport) {
     page.item(Tone::Plain, "  frames      ", Tone::Plain, &text);
 }
 
-fn phases(page: &mut Page, job: &LoadJobReport) {
+/// `beside`: the phases of a server are those of its clients in the same run.
+fn phases(page: &mut Page, job: &LoadJobReport, beside: bool) {
     let mut table = Table::new()
         .left("phase")
         .right("from s")
@@ -333,6 +335,12 @@ fn phases(page: &mut Page, job: &LoadJobReport) {
     if !table.is_empty() {
         page.gap();
         page.table(&table, 2, 1);
+        if !beside {
+            page.line(
+                Tone::Plain,
+                "  steady: from the first frame of a client to the last",
+            );
+        }
     }
 }
 

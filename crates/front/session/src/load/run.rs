@@ -135,6 +135,8 @@ impl Loads {
         for (job, plan) in self.jobs.iter().zip(&self.plan.loads) {
             if plan.end == end {
                 job.control.stop.store(true, Ordering::Release);
+            } else if end == LoadEnd::Client {
+                job.control.clients_stop.store(true, Ordering::Release);
             }
         }
     }
