@@ -20,7 +20,7 @@ MANY=120000
 
 command -v valgrind >/dev/null || { echo "valgrind is not installed; try: apt-get install valgrind" >&2; exit 2; }
 cargo build --quiet --release -p wb-traffic --example hot_path
-cargo build --quiet --release -p wb-tcp --example exchange
+cargo build --quiet --release -p wb-load --example exchange
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 
 instructions() {

@@ -86,7 +86,7 @@ pub use config::{
     TimeWait, Transport,
 };
 pub use counters::Counters;
-pub use machine::{Late, Machine, Received};
+pub use machine::{LONGEST_LOOK_AHEAD, Late, Machine, Received};
 pub use message::{Filler, Message};
 pub use observer::{Latencies, Observer};
 pub use parse::Checksum;

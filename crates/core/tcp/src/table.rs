@@ -214,6 +214,23 @@ impl Table {
         Some(self.old.entries[at] as u32 - 1)
     }
 
+    /// Where the record of a hash is looked for first.
+    #[inline]
+    pub(crate) fn place(&self, hash: u64) -> *const u8 {
+        std::ptr::from_ref(&self.now.entries[hash as usize & self.now.mask()]).cast()
+    }
+
+    /// Both ends of the record that is there, most likely the one of the hash.
+    #[inline(always)]
+    pub(crate) fn fetch_record(&mut self, hash: u64, fetch: impl Fn(*const u8)) {
+        let entry = self.now.entries[hash as usize & self.now.mask()];
+        if entry != 0 {
+            let conn = self.slab.get(entry as u32 - 1);
+            fetch(std::ptr::from_ref(conn).cast());
+            fetch(std::ptr::from_ref(&conn.side_record).cast());
+        }
+    }
+
     /// A fresh record under a tuple that is not in the table.
     #[inline]
     pub(crate) fn insert(&mut self, key: Key, hash: u64) -> u32 {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::{LoadEnd, LoadStage};
-use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue};
+use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue, prefetch};
 use wb_tcp::{
-    Answer, Checksum, Config, ConfigError, Counters, FrameSink, Latencies, Machine, Observer,
-    Received, Role, Style, Transport,
+    Answer, Checksum, Config, ConfigError, Counters, FrameSink, LONGEST_LOOK_AHEAD, Latencies,
+    Machine, Observer, Received, Role, Style, Transport,
 };
 
 use crate::neighbour_responder::{ResponderCounters, answer};
@@ -375,6 +375,11 @@ impl LoadWorker {
         let (machine, responder, counters) =
             (&mut self.machine, &self.spec.responder, &mut self.responder);
         let longest = self.longest;
+        if machine.is_worth_looking_ahead() {
+            let most = self.spec.batch.min(LONGEST_LOOK_AHEAD);
+            rx.look_ahead(most, |frame| machine.look_ahead(frame, prefetch));
+            machine.fetch_records(prefetch);
+        }
         let result = rx.receive(self.spec.batch, |frame| {
             if frame.bytes.len() > longest {
                 counters.other_rx += 1;

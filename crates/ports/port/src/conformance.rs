@@ -256,14 +256,26 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
     }
 
     /// Receives once; frames of ours must be those expected. Returns how many of ours came.
+    /// What a look ahead showed comes then.
     fn receive(&mut self, max: usize) -> usize {
         let (mut shown, mut ours) = (0, 0);
+        let (mut seen, mut ahead) = (0, VecDeque::new());
+        self.rx.look_ahead(max, |bytes| {
+            seen += 1;
+            ahead.extend(number_of(bytes));
+        });
+        assert!(seen <= max, "look_ahead({max}) showed {seen} frames");
+        // Of several lanes each has its own order.
+        let in_order = self.rx.lanes() == 1;
         let expected = &mut self.expected;
         let result = self.rx.receive(max, |frame| {
             shown += 1;
             let Some(number) = recognise(frame) else {
                 return;
             };
+            if in_order && let Some(first) = ahead.pop_front() {
+                assert_eq!(number, first, "another frame than the look ahead showed");
+            }
             match expected.pop_front() {
                 Some(first) => assert_eq!(number, first, "frame out of order"),
                 None => panic!("frame {number} came, but none is on the way"),
@@ -276,6 +288,10 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
             "receive({max}) returned {told} but showed {shown} frames"
         );
         assert!(shown <= max, "receive({max}) showed {shown} frames");
+        assert!(
+            !in_order || ahead.is_empty(),
+            "a look ahead showed more than came"
+        );
         self.shown += shown as u64;
         ours
     }

@@ -90,6 +90,11 @@ pub trait RxQueue {
         on_frame: F,
     ) -> Result<usize, PortError>;
 
+    /// Shows up to `max` of the frames that [`RxQueue::receive`] would show next and leaves them where they are, so
+    /// that a caller can fetch from memory what it will need for them. A driver may show none.
+    #[inline]
+    fn look_ahead<F: FnMut(&[u8])>(&mut self, _max: usize, _on_frame: F) {}
+
     /// From how many places it takes frames in turn, each of which keeps an order of its own. Those of
     /// one flow may come by several where the device spreads them.
     fn lanes(&self) -> usize {

@@ -246,6 +246,20 @@ impl RxQueue for XdpGroupRx {
         Ok(total)
     }
 
+    /// Of its own queues, whosever the frames are.
+    #[inline]
+    fn look_ahead<F: FnMut(&[u8])>(&mut self, max: usize, mut on_frame: F) {
+        let count = self.queues.len();
+        let mut left = max;
+        for i in 0..count {
+            let queue = &mut self.queues[(self.next + i) % count];
+            queue.look_ahead(left, |frame| {
+                left -= 1;
+                on_frame(frame);
+            });
+        }
+    }
+
     fn lanes(&self) -> usize {
         self.queues.len()
     }

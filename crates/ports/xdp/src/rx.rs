@@ -128,6 +128,13 @@ impl RxQueue for XdpRx {
         }
     }
 
+    #[inline]
+    fn look_ahead<F: FnMut(&[u8])>(&mut self, max: usize, on_frame: F) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.look_ahead(max, on_frame);
+        }
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
         match &mut self.receiver {
             Some(receiver) => receiver.wait(timeout),
@@ -190,6 +197,19 @@ impl Receiver {
             self.ask()?;
         }
         Ok(n as usize)
+    }
+
+    #[inline]
+    fn look_ahead(&mut self, max: usize, mut on_frame: impl FnMut(&[u8])) {
+        let n = self.ring.available(u32::try_from(max).unwrap_or(u32::MAX));
+        let frames = (0..n).filter_map(|i| self.ring.peek(i));
+        for descriptor in frames {
+            if let Some((index, offset)) = self.area.locate(descriptor.address) {
+                // SAFETY: as in `show`; nobody else looks at it meanwhile, and it is not given back here.
+                let frame = unsafe { self.area.frame(index) };
+                on_frame(&frame[offset..][..descriptor.len as usize]);
+            }
+        }
     }
 
     /// Shows one frame and puts its memory back into the fill ring.

@@ -63,6 +63,7 @@ pub struct Machine<O = ()> {
     observer: O,
     counters: Counters,
     table: Table,
+    upcoming: Upcoming,
     wheel: Wheel,
     builder: Builder,
     reader: Reader,
@@ -140,6 +141,19 @@ struct ServerShape {
     /// The answer says that an HTTP/1.0 connection is kept.
     grants: bool,
     returns_numbers: bool,
+}
+
+/// Frames that [`Machine::look_ahead`] takes before [`Machine::fetch_records`] must be called.
+pub const LONGEST_LOOK_AHEAD: usize = 64;
+
+/// Index and records of fewer connections are in the caches anyway.
+const WORTH_LOOKING_AHEAD: u32 = 1 << 16;
+
+/// The hashes of frames that come next.
+#[derive(Debug)]
+struct Upcoming {
+    hashes: [u64; LONGEST_LOOK_AHEAD],
+    used: usize,
 }
 
 /// Why a connection failed.
@@ -221,6 +235,10 @@ impl<O: Observer> Machine<O> {
         Ok(Self {
             counters: Counters::default(),
             table: Table::new(config.expected, config.key),
+            upcoming: Upcoming {
+                hashes: [0; LONGEST_LOOK_AHEAD],
+                used: 0,
+            },
             wheel: Wheel::new(0),
             builder: Builder::new(
                 config.mac,
@@ -318,6 +336,43 @@ impl<O: Observer> Machine<O> {
     /// Connections in the table, those in TIME_WAIT included.
     pub fn held(&self) -> u32 {
         self.table.len()
+    }
+
+    /// Whether there are so many connections that looking ahead is worth its time.
+    #[inline]
+    pub fn is_worth_looking_ahead(&self) -> bool {
+        self.table.len() >= WORTH_LOOKING_AHEAD
+    }
+
+    /// Notes whose frame will be received soon and asks for its place in the index to be fetched, by `fetch`,
+    /// which gets an address and must not wait. [`Machine::fetch_records`] is to follow.
+    #[inline]
+    pub fn look_ahead(&mut self, frame: &[u8], fetch: impl Fn(*const u8)) {
+        let Ok(packet) = parse(frame, self.config.vlan, Check::Nothing) else {
+            return;
+        };
+        let Some(local) = self.local.position(packet.dst) else {
+            return;
+        };
+        let key = Key {
+            remote: packet.src,
+            local,
+            ports: packet.ports,
+        };
+        let hash = self.table.hash(&key);
+        if let Some(place) = self.upcoming.hashes.get_mut(self.upcoming.used) {
+            *place = hash;
+            self.upcoming.used += 1;
+            fetch(self.table.place(hash));
+        }
+    }
+
+    /// Asks for the records of all frames that were looked at ahead.
+    #[inline]
+    pub fn fetch_records(&mut self, fetch: impl Fn(*const u8)) {
+        for hash in &self.upcoming.hashes[..std::mem::take(&mut self.upcoming.used)] {
+            self.table.fetch_record(*hash, &fetch);
+        }
     }
 
     /// Takes a frame, without FCS, and answers it.

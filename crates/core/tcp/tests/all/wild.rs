@@ -87,6 +87,10 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 fn play(case: &Case) -> World {
+    play_looking(case, false)
+}
+
+fn play_looking(case: &Case, looks_ahead: bool) -> World {
     let mut c = client(case.v6);
     let request = format!(
         "POST / HTTP/1.1\r\nContent-Length: {:5}\r\n\r\n",
@@ -119,6 +123,7 @@ fn play(case: &Case) -> World {
     }
     (c.mss, s.mss) = case.mss;
     let mut world = World::new(c, s, case.wire);
+    (world.looks_ahead, world.keep) = (looks_ahead, true);
     assert_eq!(world.launch(case.connections), case.connections);
     world.run_until(300 * SEC);
     world
@@ -143,6 +148,20 @@ proptest! {
             prop_assert_eq!(s.requests, c.requests);
             prop_assert_eq!(s.responses, c.responses);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
+    #[test]
+    fn looking_ahead_changes_nothing(case in cases()) {
+        let (without, with) = (play(&case), play_looking(&case, true));
+        prop_assert_eq!(without.client.counters(), with.client.counters());
+        prop_assert_eq!(without.server.counters(), with.server.counters());
+        prop_assert!(without.kept == with.kept, "other frames");
+        // A place in the index for each frame, and both ends of a record for each of a connection.
+        let frames = with.client.counters().tcp_rx + with.server.counters().tcp_rx;
+        prop_assert!(with.fetched > frames && with.fetched <= 3 * frames, "{} of {}", with.fetched, frames);
     }
 }
 

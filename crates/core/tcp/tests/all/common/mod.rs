@@ -141,6 +141,9 @@ pub struct World {
     flying: BinaryHeap<Flying>,
     serial: u64,
     pub server_is_there: bool,
+    /// Whether machines look at what arrives at a time before they take it, and what they had fetched.
+    pub looks_ahead: bool,
+    pub fetched: u64,
     /// Frames that the wire lost, and those that it doubled.
     pub lost: u64,
     pub doubled: u64,
@@ -161,6 +164,8 @@ impl World {
             flying: BinaryHeap::new(),
             serial: 0,
             server_is_there: true,
+            looks_ahead: false,
+            fetched: 0,
             lost: 0,
             doubled: 0,
         }
@@ -211,6 +216,24 @@ impl World {
         }
     }
 
+    fn look_ahead(&mut self) {
+        let fetched = std::cell::Cell::new(0);
+        let fetch = |address: *const u8| {
+            assert!(!address.is_null());
+            fetched.set(fetched.get() + 1);
+        };
+        for Reverse((at, _, from_client, frame)) in &self.flying {
+            match (*at <= self.now, from_client) {
+                (true, false) => self.client.look_ahead(frame, fetch),
+                (true, true) => self.server.look_ahead(frame, fetch),
+                _ => {}
+            }
+        }
+        self.client.fetch_records(fetch);
+        self.server.fetch_records(fetch);
+        self.fetched += fetched.get();
+    }
+
     /// Lets things happen up to and including a time.
     pub fn run_until(&mut self, end: u64) {
         let mut turns = 0;
@@ -234,6 +257,9 @@ impl World {
             };
             let before = (self.now, self.flying.len());
             self.now = self.now.max(next);
+            if self.looks_ahead {
+                self.look_ahead();
+            }
             while let Some(Reverse((at, ..))) = self.flying.peek() {
                 if *at > self.now {
                     break;

@@ -1,11 +1,15 @@
 //! A client and a server joined in memory: `exchange [CONNECTIONS]`, or `exchange REQUESTS udp`: so many
-//! datagrams, each with its answer, over 64 flows. For instruction counts:
+//! datagrams, each with its answer, over 64 flows; or `exchange REQUESTS held CONNECTIONS [plain]`: so many
+//! requests over connections that stay, each in turn, with the time of one (`plain`: without looking
+//! ahead). For instruction counts:
 //!
-//!     cargo build --release -p wb-tcp --example exchange
+//!     cargo build --release -p wb-load --example exchange
 //!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/exchange 20000
 //!
 //! The difference of two runs with different numbers, divided by the difference of the numbers, is
 //! what one connection or request costs at both ends, the copy over the wire between them included.
+
+use std::time::Instant;
 
 use wb_tcp::*;
 use wb_wire::MacAddr;
@@ -15,6 +19,28 @@ struct Batch {
     frames: Box<[[u8; 2048]; 64]>,
     lens: [usize; 64],
     used: usize,
+}
+
+impl Batch {
+    /// All frames to a machine, whose own go into `out`.
+    fn take_to<O: Observer>(
+        &mut self,
+        machine: &mut Machine<O>,
+        now: u64,
+        out: &mut Self,
+        look: bool,
+    ) {
+        let frames = || self.frames.iter().zip(self.lens).take(self.used);
+        if look && machine.is_worth_looking_ahead() {
+            frames().for_each(|(frame, len)| machine.look_ahead(&frame[..len], wb_port::prefetch));
+            machine.fetch_records(wb_port::prefetch);
+        }
+        for (frame, len) in frames() {
+            machine.receive(now, &frame[..len], out);
+        }
+        self.used = 0;
+        machine.poll(now, out);
+    }
 }
 
 impl FrameSink for Batch {
@@ -35,6 +61,8 @@ fn main() {
     let number = argument(1).and_then(|text| text.parse::<u64>().ok());
     let connections = number.unwrap_or(100_000);
     let udp = argument(2).is_some_and(|word| word == "udp");
+    let held = argument(3).and_then(|text| text.parse::<u64>().ok());
+    let looks_ahead = argument(4).is_none();
     let (a, b) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
     let pool = |text: &str, n| Pool::range(text.parse().expect("an address"), n);
     let tuples = Tuples::new(
@@ -54,12 +82,12 @@ fn main() {
             ),
         },
         answer: Reading::Http,
-        requests: (!udp).then_some(1),
+        requests: (!udp && held.is_none()).then_some(1),
         interval: 0,
         pipeline: 1,
         close: Close::Fin,
         flood: false,
-        paced: false,
+        paced: held.is_some(),
         destinations: None,
         numbers: udp,
     };
@@ -69,11 +97,14 @@ fn main() {
         request: Reading::Http,
         answer: Answer::Message(match udp {
             true => Message::new(&[], 18, Filler::Random(2)),
+            false if held.is_some() => {
+                Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\nHello, world!\n")
+            }
             false => Message::bytes(
                 b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nHello, world!\n",
             ),
         }),
-        answers: Some(1),
+        answers: held.is_none().then_some(1),
         proxy: false,
         clients: Pool::default(),
         returns_numbers: udp,
@@ -92,27 +123,31 @@ fn main() {
     };
     let (mut there, mut back) = (batch(), batch());
     let mut now = 0;
-    let done = |machine: &Machine<Latencies>| match udp {
+    let opened = held.unwrap_or(connections);
+    let all = held.map_or(connections, |held| held + connections);
+    let done = |machine: &Machine<Latencies>| match udp || held.is_some() {
         true => machine.counters().responses,
         false => machine.counters().completed,
     };
-    while done(&client) < connections {
-        let left = if udp { 64 } else { connections };
+    let mut begun = None;
+    while done(&client) < all {
+        let left = if udp { 64 } else { opened };
         let left = left - client.counters().attempted;
         client.launch(now, left.min(32) as u32, &mut there);
-        while there.used + back.used > 0 && done(&client) < connections {
-            for i in 0..there.used {
-                server.receive(now, &there.frames[i][..there.lens[i]], &mut back);
-            }
-            there.used = 0;
-            server.poll(now, &mut back);
-            for i in 0..back.used {
-                client.receive(now, &back.frames[i][..back.lens[i]], &mut there);
-            }
-            back.used = 0;
-            client.poll(now, &mut there);
+        if held.is_some() && left == 0 {
+            begun.get_or_insert_with(Instant::now);
+            client.ask(now, 32, &mut there);
+        }
+        while there.used + back.used > 0 && done(&client) < all {
+            there.take_to(&mut server, now, &mut back, looks_ahead);
+            back.take_to(&mut client, now, &mut there, looks_ahead);
         }
         now += 10_000;
+    }
+    if let Some(begun) = begun {
+        let ns = begun.elapsed().as_nanos() as f64 / connections as f64;
+        println!("{ns:.0} ns per request and its answer, both ends");
+        return;
     }
     let (c, s) = (client.counters(), server.counters());
     assert!(c.is_balanced() && s.is_balanced() && (udp || s.completed == connections));

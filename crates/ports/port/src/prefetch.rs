@@ -1,0 +1,21 @@
+//! Asking for memory before it is needed.
+#![allow(unsafe_code)] // The instruction has no safe wrapper.
+
+/// Asks the processor to fetch the line of an address into its caches, and does not wait for it. Where the
+/// processor has no such instruction, nothing happens.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that neither reads nor writes what the program can see, and faults at no address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
