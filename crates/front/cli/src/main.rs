@@ -14,6 +14,7 @@ mod commands;
 mod pktgen;
 mod run;
 mod say;
+mod stdout;
 
 use std::{ffi::OsString, process::ExitCode};
 

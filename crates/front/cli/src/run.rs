@@ -17,6 +17,7 @@ use crate::{
     args::OutputArgs,
     commands::capture::local_offset,
     say::{say, say_in_passing},
+    stdout::stdout,
 };
 
 /// What is known about lab ends, by place.
@@ -129,9 +130,8 @@ pub(crate) fn unwritten() -> Option<&'static Fault> {
 /// # Errors
 /// When they cannot be written, as on a full disk.
 pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
-    let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+    match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(not_written(&e)),
         _ => Ok(()),
     }
@@ -143,13 +143,13 @@ pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
 /// # Errors
 /// When it cannot be written as a whole.
 pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")
-        .and_then(|()| out.flush())
+    stdout()
+        .and_then(|mut out| writeln!(out, "{text}").and_then(|()| out.flush()))
         .map_err(|e| not_written(&e))
 }
 
-fn not_written(error: &std::io::Error) -> Fault {
+/// What was measured cannot be told.
+pub(crate) fn not_written(error: &std::io::Error) -> Fault {
     Fault(format!(
         "cannot write the results to standard output: {error}"
     ))

@@ -32,8 +32,9 @@ use wb_tcpdump::{closing, print::LinkType};
 use self::lines::{Beside, Lines, Printing};
 use crate::{
     args::{PrintArgs, Refused, Row, Table},
-    run::{Fault, deliver, deliver_document, print},
+    run::{Fault, deliver, deliver_document, not_written, print},
     say::{say, say_as_is, say_in_passing},
+    stdout::stdout,
 };
 
 /// Capture frames into a file, losing none, or say exactly how many and where.
@@ -201,6 +202,9 @@ impl CaptureArgs {
         if let (Some((_, one)), Some((_, other))) = (users.next(), users.next()) {
             bail!("{one} and {other} both need standard output; one of them is allowed");
         }
+        if to_stdout {
+            drop(stdout().map_err(|e| not_written(&e))?);
+        }
         if self.print && self.count {
             bail!("--count prints no frame, --print prints each; one of them is allowed");
         }
@@ -231,8 +235,7 @@ impl CaptureArgs {
         let options = self.printing.options(self.verbose, self.quiet, nano)?;
         let name = |p: &wb_model::PortPlan| p.locator.name.clone();
         let names = plan.ports.iter().map(name).collect();
-        Lines::new(options, names, self.printing.line_buffered)
-            .context("cannot print: no standard output")
+        Lines::new(options, names, self.printing.line_buffered).map_err(|e| not_written(&e).into())
     }
 
     /// The plan, and what there is to say of it.

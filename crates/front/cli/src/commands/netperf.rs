@@ -15,6 +15,7 @@ use crate::{
     args::{OutputArgs, Pair, SocketArgs},
     run::{deliver, deliver_document, print},
     say::{say, say_as_is},
+    stdout::stdout,
 };
 
 /// Socket tests by netperf's command line, against its netserver or ours, with its text.
@@ -59,8 +60,8 @@ fn tell(ending: &Ending) -> Result<u8> {
 
 /// The text as it is, without a line end of ours.
 pub(crate) fn write_all(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    let bytes = text.as_bytes();
+    match stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush())) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(crate::run::Fault(format!("cannot write to standard output: {e}")).into())
         }

@@ -29,6 +29,7 @@ use crate::{
     commands::netperf::write_all,
     run::{deliver_report, print},
     say::{say, say_as_is},
+    stdout::stdout,
 };
 
 /// HTTP load by wrk's command line, with its scripts and its text.
@@ -115,8 +116,7 @@ impl Outside for Machine {
 
     fn print(&self, bytes: &[u8]) {
         use std::io::Write as _;
-        let mut out = std::io::stdout().lock();
-        match out.write_all(bytes).and_then(|()| out.flush()) {
+        match stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush())) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => print_failed(),
             _ => {}
         }

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wb_session::capture::{Flushed, FrameSink, SinkEnd, SinkFrame};
 use wb_tcpdump::print::{LinkType, Options, Packet, Printer};
 
-use crate::commands::read::local_zone;
+use crate::{commands::read::local_zone, stdout::stdout};
 
 /// How long output that takes nothing is waited for without a look at the flags.
 const LOOK: Timespec = Timespec {
@@ -121,7 +121,7 @@ struct Patient {
 
 impl Patient {
     fn standard() -> io::Result<Self> {
-        let stdout = io::stdout();
+        let stdout = stdout()?;
         let file = File::from(stdout.as_fd().try_clone_to_owned()?);
         let waits = file.metadata()?.file_type().is_fifo() || stdout.is_terminal();
         let anew = || {

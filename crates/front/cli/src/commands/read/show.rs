@@ -1,12 +1,13 @@
 //! Packets as lines on standard output.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
 use wb_pcapng::Interface;
 use wb_tcpdump::print::{Direction, LinkType, Options, Packet as Line, Printer};
 
 use super::{input::Packet, moment::local_zone, written};
+use crate::stdout::stdout;
 
 /// Text that is gathered before it is written.
 const GATHERED: usize = 64 << 10;
@@ -62,10 +63,8 @@ impl Show {
     /// # Errors
     /// If standard output cannot be written.
     pub(super) fn flush(&mut self) -> Result<()> {
-        let mut out = io::stdout().lock();
-        let result = out
-            .write_all(self.text.as_bytes())
-            .and_then(|()| out.flush());
+        let bytes = self.text.as_bytes();
+        let result = stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
         self.text.clear();
         written(result, "-")
     }

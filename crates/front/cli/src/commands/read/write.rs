@@ -16,6 +16,7 @@ use wb_pcapng::{
 };
 
 use super::{input::Packet, written};
+use crate::{run::not_written, stdout::stdout};
 
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 256 << 10;
@@ -132,7 +133,7 @@ impl Writer {
     pub(super) fn create(order: Order, inputs: &[PathBuf]) -> Result<Self> {
         let name = order.path.display().to_string();
         let out: Box<dyn Write> = if name == "-" {
-            Box::new(io::stdout().lock())
+            Box::new(stdout().map_err(|e| not_written(&e))?)
         } else {
             refuse_input(&order.path, inputs)?;
             let file =

@@ -68,6 +68,47 @@ fn a_deaf_standard_error_ends_no_run() {
     }
 }
 
+/// What a shell makes of `redirection` for a command.
+fn run_by_shell(line: &str, redirection: &str) -> Output {
+    let child = Command::new("sh")
+        .args(["-c", &format!("exec \"$0\" {line} {redirection}")])
+        .arg(wirebench().get_program())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    Running(child.unwrap()).finish(PATIENCE)
+}
+
+#[test]
+fn results_for_a_standard_output_that_is_closed_are_a_fault() {
+    let json = format!("{TRIAL} -q --json");
+    let told = "standard output: it is closed";
+    for (line, redirection, code) in [
+        (TRIAL, ">&-", 4),
+        (&json, ">&-", 4),
+        (&json, ">&- <&-", 4),
+        ("run --keys", ">&-", 4),
+        ("linerate --size 64 10g", ">&-", 4),
+        ("capture -i nowhere -w -", ">&-", 4),
+        ("wrk --print-plan -d 1s http://127.0.0.1:1", ">&-", 4),
+        // Closed is not led away, in whatever way that was opened.
+        (&json, "> /dev/null", 0),
+        (&json, "1<> /dev/null", 0),
+        (&json, "<&-", 0),
+    ] {
+        let output = run_by_shell(line, redirection);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let place = format!("{line} {redirection}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{place}");
+        assert_eq!(said.contains(told), code == 4, "{place}");
+    }
+    // Who does not want to hear of it still gets the results.
+    let output = run_by_shell(&json, "2>&-");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.starts_with(b"{"), "no report");
+}
+
 #[test]
 fn a_document_that_cannot_be_written_is_a_fault() {
     let json = format!("{TRIAL} -q --json");
