@@ -169,10 +169,9 @@ impl Thread<'_> {
     }
 
     pub(super) fn again(&mut self, index: usize, now: u64) {
-        if self.closing || self.budget == 0 {
-            return;
+        if !self.closing && self.needs_connection() {
+            self.connect(index, now);
         }
-        self.connect(index, now);
     }
 
     /// It broke, or could not be made.

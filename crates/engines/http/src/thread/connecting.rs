@@ -27,12 +27,18 @@ impl Thread<'_> {
     pub(super) fn begin_more(&mut self, now: u64) {
         while self.begun < self.connections.len()
             && !self.closing
+            && self.needs_connection()
             && (self.connecting < CONNECTING || self.load.job.as_wrk)
         {
             let index = self.begun;
             self.begun += 1;
             self.connect(index, now);
         }
+    }
+
+    /// Whether there are more requests left than connections that are being made, each of which will take one.
+    pub(super) fn needs_connection(&self) -> bool {
+        self.budget > self.connecting as u64
     }
 
     pub(super) fn connect(&mut self, index: usize, now: u64) {

@@ -96,7 +96,7 @@ fn wait_for_no_port_80(node: &str) {
 }
 
 /// A server of the system in a node.
-fn server(node: &str, command: &[&str]) -> Running {
+pub(crate) fn server(node: &str, command: &[&str]) -> Running {
     let child = Command::new("ip")
         .args(["netns", "exec", node])
         .args(command)
@@ -329,7 +329,7 @@ fn haproxy_counts_what_the_client_counts() {
 }
 
 /// A number of its frontend.
-fn haproxy_says(socket: &PathBuf, key: &str) -> u64 {
+pub(crate) fn haproxy_says(socket: &PathBuf, key: &str) -> u64 {
     let mut stream = UnixStream::connect(socket).expect("its socket");
     stream.write_all(b"show stat\n").unwrap();
     let mut text = String::new();
