@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn typed(line: &str) -> Result<Command, Stop> {
@@ -157,4 +159,57 @@ fn usage_is_padded() {
     let widths: Vec<usize> = text.lines().map(str::len).collect();
     assert_eq!(widths[..13], [54; 13]);
     assert_eq!(widths[13..], [53]);
+}
+
+fn word() -> impl Strategy<Value = String> {
+    const KNOWN: [&str; 26] = [
+        "-t",
+        "-c",
+        "-d",
+        "-s",
+        "-H",
+        "-L",
+        "-T",
+        "-v",
+        "--",
+        "--latency",
+        "--th",
+        "-t4",
+        "-c1k",
+        "-d2m",
+        "1",
+        "0",
+        "-1",
+        "9999999999999999999k",
+        "1m",
+        "2h",
+        "a: b",
+        "X:v",
+        ":",
+        "http://h/",
+        "https://[::1]:1/x#y",
+        "",
+    ];
+    prop_oneof![
+        prop::sample::select(&KNOWN[..]).prop_map(str::to_owned),
+        any::<String>(),
+        "(http|https|ftp)://[a-z:@._0-9]{0,12}(/[ -~]{0,6})?",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_run_or_refused(words in prop::collection::vec(word(), 0..8)) {
+        match wrk("wrk", &words) {
+            Ok(command) => {
+                prop_assert!((1..=command.connections).contains(&command.threads), "{command:?}");
+                prop_assert!(command.duration >= 1, "{command:?}");
+                prop_assert!(!command.url.authority().is_empty(), "{command:?}");
+            }
+            Err(stop) => {
+                prop_assert!(stop.exit <= 1, "{stop:?}");
+                prop_assert!(!(stop.stdout.is_empty() && stop.stderr.is_empty()), "{stop:?}");
+            }
+        }
+    }
 }
