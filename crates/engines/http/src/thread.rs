@@ -31,6 +31,8 @@ use crate::{
     set::only_fixed,
 };
 
+/// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
+const DESERTED_TIMEOUTS: u64 = 5;
 /// Events taken from the kernel at a time: few enough that a turn is no stall.
 const EVENTS: usize = 64;
 /// What a call to receive may bring.
@@ -87,6 +89,8 @@ struct Thread<'a> {
     batch_len: usize,
     warm_until: u64,
     end: u64,
+    /// When a connection was last there.
+    reached_ns: u64,
     /// Nothing new is asked any more.
     closing: bool,
     give_up: u64,
@@ -163,6 +167,7 @@ impl<'a> Thread<'a> {
             batch,
             warm_until: start.saturating_add(job.warm_up.as_nanos()),
             end,
+            reached_ns: start,
             closing: false,
             give_up: u64::MAX,
             in_flight: 0,
@@ -255,9 +260,18 @@ impl<'a> Thread<'a> {
         let wish = self.task.control.wish();
         let stopped = self.task.script.as_ref().is_some_and(|s| s.stopped());
         let spent = self.budget == 0 && self.in_flight == 0 && self.nothing_waits();
+        let deserted = self.is_deserted(now);
         if !self.closing
-            && (now >= self.end || wish > 0 || stopped || spent || self.out.error.is_some())
+            && (now >= self.end
+                || wish > 0
+                || stopped
+                || spent
+                || deserted
+                || self.out.error.is_some())
         {
+            if deserted {
+                self.out.totals.unsent += std::mem::take(&mut self.budget);
+            }
             self.closing = true;
             let until = now.min(self.end);
             self.out.duration_ns = until.saturating_sub(self.warm_until);
@@ -282,6 +296,19 @@ impl<'a> Thread<'a> {
             self.next_tell = now + TELL_NS;
             self.tell();
         }
+    }
+
+    /// A count of requests has no time to end at: nobody waits for a server that cannot be reached any longer.
+    fn is_deserted(&self, now: u64) -> bool {
+        let patience = self
+            .load
+            .job
+            .timeout
+            .as_nanos()
+            .saturating_mul(DESERTED_TIMEOUTS);
+        self.end == u64::MAX
+            && self.budget < u64::MAX
+            && now >= self.reached_ns.saturating_add(patience)
     }
 
     /// With a count of requests: whether all connections have had their turn.
@@ -356,6 +383,9 @@ impl<'a> Thread<'a> {
         }
         for index in 0..self.begun {
             let connection = &self.connections[index];
+            if matches!(connection.state, State::Handshake | State::Open) {
+                self.reached_ns = now;
+            }
             let since = match connection.state {
                 State::Without => continue,
                 State::Connecting | State::Handshake => connection.since_ns,

@@ -4,7 +4,10 @@ use std::{io::Write as _, net::TcpListener, time::Duration};
 
 use rustix::net::sockopt::set_socket_linger;
 use wb_http::Outcome;
-use wb_model::http::{HttpCall, HttpCheck, HttpFailures, HttpJob};
+use wb_model::{
+    http::{HttpCall, HttpCheck, HttpFailures, HttpJob},
+    units::Span,
+};
 
 use crate::kit::{HELLO, answers, asked, carry_out, job, server, totals};
 
@@ -319,4 +322,23 @@ fn requests_of_one_connection_may_mix_get_and_head() {
             [50, 50]
         );
     }
+}
+
+/// Nothing but the count would end it.
+#[test]
+fn a_count_of_requests_ends_without_a_server_to_ask() {
+    let bound = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = bound.local_addr().unwrap();
+    drop(bound);
+    let job = HttpJob {
+        amount: Some(10),
+        duration: None,
+        timeout: Span::from_nanos(100_000_000),
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert_eq!((all.sent, all.unsent), (0, 10), "{all:?}");
+    assert!(all.refused_connections.refused > 0, "{all:?}");
+    assert!(all.adds_up(), "{all:?}");
 }
