@@ -150,3 +150,28 @@ def report(figures, pairs):
     for ours, theirs, goal in pairs:
         ratios = [a / b for a, b in zip(figures[ours], figures[theirs])]
         print(f"  {ours} / {theirs}: median {statistics.median(ratios):.2f} x   ({min(ratios):.2f} to {max(ratios):.2f}), goal {goal}")
+
+
+def kernel_pair(a, b, there):
+    """A veth pair as the kernel makes it, 198.18.1.1 in node a and `there` in b: lab ends have the segment offloads off,
+    which sockets live by."""
+    kernel_pair_down(a, b)
+    for command in (
+        ["netns", "add", a],
+        ["netns", "add", b],
+        ["-n", a, "link", "add", "a0", "type", "veth", "peer", "name", "b0", "netns", b],
+        ["-n", a, "addr", "add", "198.18.1.1/24", "dev", "a0"],
+        ["-n", b, "addr", "add", f"{there}/24", "dev", "b0"],
+        ["-n", a, "link", "set", "a0", "up"],
+        ["-n", b, "link", "set", "b0", "up"],
+        ["-n", a, "link", "set", "lo", "up"],
+        ["-n", b, "link", "set", "lo", "up"],
+    ):
+        done = run(["ip", *command])
+        if done.returncode:
+            raise SystemExit(f"bench: ip {' '.join(command)}: {done.stderr}")
+
+
+def kernel_pair_down(a, b):
+    for node in (a, b):
+        run(["ip", "netns", "del", node])

@@ -12,7 +12,7 @@ mod report;
 mod url;
 
 pub use report::{
-    ExactTimes, HttpFailures, HttpJobReport, HttpLive, HttpReport, HttpRequestReport,
+    ExactTimes, Http2Report, HttpFailures, HttpJobReport, HttpLive, HttpReport, HttpRequestReport,
     HttpThreadReport, HttpTlsReport, HttpTotals,
 };
 pub use url::{HttpUrl, Scheme};
@@ -59,14 +59,21 @@ pub struct HttpJob {
     /// it, all wait for their turn, and their waiting is in the latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Span>,
-    /// Requests under way on a connection at a time; 1 to 1000.
+    /// HTTP's version. 2 is agreed on in the handshake of TLS (ALPN), and taken for granted where there is none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub version: HttpVersion,
+    /// Of HTTP/2: requests under way on a connection at a time, as far as the server allows; 1 to 1000.
+    #[serde(skip_serializing_if = "is_one")]
+    pub streams: u32,
+    /// Of HTTP/1.1: requests under way on a connection at a time; 1 to 1000.
     #[serde(skip_serializing_if = "is_one")]
     pub pipeline: u32,
     /// Requests after which a connection is closed and replaced; 0: none. 1 asks the server to close, too.
     #[serde(skip_serializing_if = "is_default")]
     pub per_connection: u32,
-    /// Longest time for a connection to be made (with TLS: to be ready), and for a request to be answered. Then
-    /// it has failed, and the connection is replaced.
+    /// Longest time for a connection to be made (with TLS or HTTP/2: to be ready), and for a request to be answered.
+    /// Then it has failed, and the connection is replaced; with HTTP/2 the request is cancelled, and the connection
+    /// stays if the server is alive.
     pub timeout: Span,
     /// What https means.
     #[serde(skip_serializing_if = "is_default")]
@@ -111,6 +118,8 @@ impl Default for HttpJob {
             rate: Vec::new(),
             arrivals: Arrivals::Uniform,
             patience: None,
+            version: HttpVersion::default(),
+            streams: 1,
             pipeline: 1,
             per_connection: 0,
             timeout: Span::from_secs(2),
@@ -232,6 +241,18 @@ impl Default for HttpTls {
             server_name: None,
         }
     }
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum HttpVersion {
+    /// RFC 9112.
+    #[default]
+    #[serde(rename = "1.1")]
+    V11,
+    /// RFC 9113.
+    #[serde(rename = "2")]
+    V2,
 }
 
 /// A version of TLS.

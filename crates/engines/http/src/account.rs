@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness,
-    http::{HttpFailures, HttpTotals},
+    http::{Http2Report, HttpFailures, HttpTotals},
 };
 
 use crate::Load;
@@ -42,6 +42,8 @@ pub struct Outcome {
     pub agreed: BTreeMap<String, u64>,
     /// Handshakes from the beginning, and those of a known session.
     pub handshakes: (u64, u64),
+    /// What HTTP/2 did.
+    pub http2: Http2Report,
     /// Digests of bodies.
     pub digests: BTreeSet<(usize, [u8; 32])>,
     /// What was wrong with the first answer that was not as it must be.
@@ -75,6 +77,10 @@ impl Outcome {
             },
             agreed: BTreeMap::new(),
             handshakes: (0, 0),
+            http2: Http2Report {
+                streams: job.streams,
+                ..Http2Report::default()
+            },
             digests: BTreeSet::new(),
             first_failure: None,
             error: None,
@@ -127,6 +133,8 @@ pub(crate) enum Cause {
     Reset,
     Closed,
     Malformed,
+    StreamReset,
+    Unprocessed,
     Check,
     Other,
 }
@@ -142,6 +150,8 @@ impl Cause {
             Self::Reset => &mut failures.reset,
             Self::Closed => &mut failures.closed,
             Self::Malformed => &mut failures.malformed,
+            Self::StreamReset => &mut failures.stream_reset,
+            Self::Unprocessed => &mut failures.unprocessed,
             Self::Check => &mut failures.check,
             Self::Other => &mut failures.other,
         };

@@ -37,7 +37,24 @@ pub(crate) enum State {
     Connecting,
     /// TLS is being agreed on.
     Handshake,
+    /// Of HTTP/2: what the server allows is not known yet.
+    Greeting,
     Open,
+}
+
+/// A request of HTTP/2 that was sent.
+pub(crate) struct Pending {
+    pub(crate) asked: Asked,
+    pub(crate) kept: Option<Box<Kept>>,
+}
+
+/// What HTTP/2 needs of a connection.
+#[derive(Default)]
+pub(crate) struct Http2 {
+    pub(crate) protocol: wb_http2::Connection<Pending>,
+    /// When the server was asked whether it is alive, ns, and how often it had said so before; 0: it was not.
+    pub(crate) pinged_ns: u64,
+    pub(crate) echoes: u32,
 }
 
 pub(crate) struct Connection {
@@ -54,6 +71,7 @@ pub(crate) struct Connection {
     pub(crate) out_at: usize,
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) http2: Option<Box<Http2>>,
     /// It waits for a request that is due.
     pub(crate) idle: bool,
     /// How long it waits before it tries again, ns.
@@ -75,6 +93,7 @@ impl Connection {
             out_at: 0,
             tls: None,
             kept: None,
+            http2: None,
             idle: false,
             backoff_ns: 0,
             number: 0,
@@ -91,9 +110,18 @@ impl Connection {
         self.out.clear();
         self.out_at = 0;
         self.tls = None;
+        self.http2 = None;
         self.idle = false;
         if let Some(kept) = &mut self.kept {
             kept.clear();
+        }
+    }
+
+    /// Requests under way on it.
+    pub(crate) fn under_way(&self) -> usize {
+        match &self.http2 {
+            Some(http2) => http2.protocol.open_streams(),
+            None => self.asked.len(),
         }
     }
 

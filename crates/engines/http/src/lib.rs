@@ -3,6 +3,7 @@
 //! Each thread owns its connections: an epoll instance that is told about each socket once (edges, so there is
 //! nothing to change later), one buffer that all of them read into, one reader of answers, one set of
 //! histograms. Per request there is one call to send and one to receive; nothing is allocated, locked or shared.
+//! With HTTP/2 a call sends, and receives, whatever is ready of all streams of a connection.
 //!
 //! The engine resolves no name and reads no file; it is given both.
 
@@ -69,7 +70,7 @@ impl Load {
             set: Set::new(job, &url, files)?,
             tls: match url.scheme {
                 Scheme::Http => None,
-                Scheme::Https => Some(Tls::new(&job.tls, &url.host, files)?),
+                Scheme::Https => Some(Tls::new(&job.tls, job.version, &url.host, files)?),
             },
             job: job.clone(),
             server,

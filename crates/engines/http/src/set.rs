@@ -1,6 +1,10 @@
 //! The requests of a job, in wire format but for what varies.
 
-use wb_model::http::{HttpCall, HttpJob, HttpUrl};
+mod coded;
+
+use wb_model::http::{HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme};
+
+use coded::Coded;
 
 /// Reads the files that a job names.
 pub trait Files {
@@ -19,6 +23,33 @@ enum Piece {
     Column(usize),
 }
 
+impl Piece {
+    const fn is_text(&self) -> bool {
+        matches!(self, Self::Text(_))
+    }
+}
+
+/// Appends pieces with the values of a line.
+fn put(pieces: &[Piece], values: Option<&[String]>, out: &mut Vec<u8>) {
+    for piece in pieces {
+        match (piece, values) {
+            (Piece::Text(text), _) => out.extend_from_slice(text),
+            (Piece::Column(i), Some(values)) => out.extend_from_slice(values[*i].as_bytes()),
+            (Piece::Column(_), None) => {}
+        }
+    }
+}
+
+/// Their length.
+fn span(pieces: &[Piece], values: Option<&[String]>) -> usize {
+    let len = |piece: &Piece| match (piece, values) {
+        (Piece::Text(text), _) => text.len(),
+        (Piece::Column(i), Some(values)) => values[*i].len(),
+        (Piece::Column(_), None) => 0,
+    };
+    pieces.iter().map(len).sum()
+}
+
 /// One request of the set.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -31,6 +62,8 @@ pub(crate) struct Call {
     /// Where nothing varies, all of it.
     fixed: Option<Vec<u8>>,
     has_body: bool,
+    /// As HTTP/2 has it.
+    coded: Option<Coded>,
 }
 
 /// Values of variables, line by line.
@@ -104,36 +137,22 @@ impl Set {
             out.extend_from_slice(fixed);
             return;
         }
-        let lines = self.table.lines.len().max(1) as u64;
-        let values = self.table.lines.get((line % lines) as usize);
-        let put = |pieces: &[Piece], out: &mut Vec<u8>| {
-            for piece in pieces {
-                match (piece, values) {
-                    (Piece::Text(text), _) => out.extend_from_slice(text),
-                    (Piece::Column(i), Some(values)) => {
-                        out.extend_from_slice(values[*i].as_bytes())
-                    }
-                    (Piece::Column(_), None) => {}
-                }
-            }
-        };
-        put(&call.head_pieces, out);
+        let values = self.values(line);
+        put(&call.head_pieces, values, out);
         if call.has_body {
-            let length: usize = call
-                .body_pieces
-                .iter()
-                .map(|piece| match (piece, values) {
-                    (Piece::Text(text), _) => text.len(),
-                    (Piece::Column(i), Some(values)) => values[*i].len(),
-                    (Piece::Column(_), None) => 0,
-                })
-                .sum();
             out.extend_from_slice(b"Content-Length: ");
-            decimal(length, out);
+            decimal(span(&call.body_pieces, values), out);
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
-        put(&call.body_pieces, out);
+        put(&call.body_pieces, values, out);
+    }
+
+    /// The values of a line; after the last comes the first.
+    fn values(&self, line: u64) -> Option<&[String]> {
+        let lines = self.table.lines.len().max(1) as u64;
+        let values = self.table.lines.get((line % lines) as usize);
+        values.map(Vec::as_slice)
     }
 }
 
@@ -198,8 +217,35 @@ impl Call {
         }
         let head_pieces = table.pieces(text.as_bytes())?;
         let body_pieces = table.pieces(&body)?;
-        let varies = |pieces: &[Piece]| pieces.iter().any(|p| matches!(p, Piece::Column(_)));
-        let fixed = !varies(&head_pieces) && !varies(&body_pieces);
+        let fixed = head_pieces.iter().chain(&body_pieces).all(Piece::is_text);
+        let coded = || {
+            let authority = url.authority();
+            let mut authority = authority.as_str();
+            let mut fields = Vec::new();
+            for header in &headers {
+                let value = header.split_once(':').map_or("", |(_, value)| value.trim());
+                match name_of(header) {
+                    name if name == "host" => authority = value,
+                    name => fields.push((name, value)),
+                }
+            }
+            let scheme = match url.scheme {
+                Scheme::Http => "http",
+                Scheme::Https => "https",
+            };
+            let mut all = vec![
+                (":method".to_owned(), call.method.as_str()),
+                (":scheme".to_owned(), scheme),
+                (":authority".to_owned(), authority),
+                (":path".to_owned(), path),
+            ];
+            all.append(&mut fields);
+            Coded::new(&all, has_body.then_some(&body_pieces[..]), table)
+        };
+        let coded = match job.version {
+            HttpVersion::V11 => None,
+            HttpVersion::V2 => Some(coded()?),
+        };
         let name = match call.name.is_empty() {
             true => format!("{} {path}", call.method),
             false => call.name.clone(),
@@ -212,6 +258,7 @@ impl Call {
             body_pieces,
             fixed: None,
             has_body,
+            coded,
         };
         if fixed {
             let mut out = Vec::new();

@@ -4,6 +4,7 @@ mod accounts;
 mod connecting;
 mod reading;
 mod sending;
+mod streams;
 
 use std::{
     cmp::Reverse,
@@ -20,13 +21,14 @@ use rustix::{
 };
 use rustls::ClientConfig;
 use wb_http1::{Interim, Reader};
-use wb_model::{Turns, lateness::LATE_NS};
+use wb_http2::Decoder;
+use wb_model::{Turns, http::HttpVersion, lateness::LATE_NS};
 
 use crate::{
     Load, ThreadTask,
     account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
     connection::{Connection, State},
-    judge::Judge,
+    judge::{Judge, Kept},
     schedule::Schedule,
     set::only_fixed,
 };
@@ -71,8 +73,15 @@ struct Thread<'a> {
     /// Connections begun so far, also those that replaced others.
     numbers: u64,
     reader: Reader,
+    http2: bool,
+    decoder: Decoder,
+    /// Where requests of HTTP/2 are made that vary: header block and body.
+    making: (Vec<u8>, Vec<u8>),
     judge: Judge,
     keeps: bool,
+    /// For what is kept of answers of HTTP/2; boxes are what changes hands.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Kept>>,
     tls: Option<Arc<ClientConfig>>,
     schedule: Option<Schedule>,
     /// Connections that wait for a request that is due.
@@ -149,6 +158,10 @@ impl<'a> Thread<'a> {
                 true => Interim::Messages,
                 false => Interim::Skipped,
             }),
+            http2: job.version == HttpVersion::V2,
+            decoder: Decoder::new(),
+            making: Default::default(),
+            spare: Vec::new(),
             keeps: judge.looks() || job.digest || sees,
             judge,
             tls: load.tls.as_ref().map(|tls| tls.of_thread(job.tls.resume)),
@@ -383,12 +396,16 @@ impl<'a> Thread<'a> {
         }
         for index in 0..self.begun {
             let connection = &self.connections[index];
-            if matches!(connection.state, State::Handshake | State::Open) {
+            if connection.state == State::Open {
                 self.reached_ns = now;
             }
             let since = match connection.state {
                 State::Without => continue,
-                State::Connecting | State::Handshake => connection.since_ns,
+                State::Connecting | State::Handshake | State::Greeting => connection.since_ns,
+                State::Open if self.http2 => {
+                    self.scan_streams(index, now);
+                    continue;
+                }
                 State::Open => match connection.asked.front() {
                     Some(asked) => asked.sent_ns,
                     None => continue,

@@ -12,12 +12,15 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     version::{TLS12, TLS13},
 };
-use wb_model::http::{HttpTls, TlsVersion};
+use wb_model::http::{HttpTls, HttpVersion, TlsVersion};
 
 use crate::Files;
 
 /// Sessions that a thread keeps for later connections.
 const SESSIONS: usize = 4096;
+
+/// HTTP/2 in a handshake: RFC 9113 section 3.2.
+pub(crate) const ALPN: &[u8] = b"h2";
 
 /// What all connections of a job have in common.
 #[derive(Clone, Debug)]
@@ -68,7 +71,12 @@ impl ServerCertVerifier for Anyone {
 impl Tls {
     /// # Errors
     /// Certificates that cannot be used, a name that is none.
-    pub(crate) fn new(job: &HttpTls, host: &str, files: &dyn Files) -> Result<Self, String> {
+    pub(crate) fn new(
+        job: &HttpTls,
+        version: HttpVersion,
+        host: &str,
+        files: &dyn Files,
+    ) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let versions = match job.version {
             None => &[&TLS13, &TLS12][..],
@@ -98,6 +106,9 @@ impl Tls {
                 .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
                 .with_no_client_auth(),
         };
+        if version == HttpVersion::V2 {
+            config.alpn_protocols = vec![ALPN.to_vec()];
+        }
         // Each thread has sessions of its own.
         config.resumption = Resumption::disabled();
         let name = job.server_name.as_deref().unwrap_or(host);

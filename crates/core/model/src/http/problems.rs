@@ -1,10 +1,13 @@
 //! Finds everything wrong with an HTTP load, as far as the job alone shows it.
 
-use super::{HttpCall, HttpJob, HttpUrl};
+use super::{HttpCall, HttpJob, HttpUrl, HttpVersion};
 use crate::{
     units::Span,
     validate::{Findings, PlanProblem, rules},
 };
+
+/// Headers about a connection, RFC 9113 section 8.2.2.
+const ONLY_HTTP1: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
 
 /// A token of RFC 9110 section 5.6.2.
 fn is_token(text: &str) -> bool {
@@ -51,6 +54,7 @@ impl HttpJob {
                 "duration", "it is 0; leave it out to run until a signal";
             self.amount == Some(0) => "amount", "it is 0; at least one request";
             !(1..=1000).contains(&self.pipeline) => "pipeline", "{}; 1 to 1000", self.pipeline;
+            !(1..=1000).contains(&self.streams) => "streams", "{}; 1 to 1000", self.streams;
             self.timeout == Span::default() && !self.as_wrk => "timeout", "it is 0";
             self.timeout > Span::from_secs(86_400) => "timeout", "it is more than a day";
             self.unix.is_some() && !self.connect_to.is_empty() =>
@@ -71,6 +75,7 @@ impl HttpJob {
                 "warm_up", "it is as long as the run";
         }
         self.check_rate(&mut found);
+        self.check_version(&mut found);
         check_headers("headers", &self.headers, &mut found);
         for (i, call) in self.requests.iter().enumerate() {
             call.check(&format!("request {}", i + 1), &mut found);
@@ -87,6 +92,30 @@ impl HttpJob {
                 "sources", "connect_to has addresses of both families";
         }
         found.problems
+    }
+
+    fn check_version(&self, found: &mut Findings) {
+        let headers = || {
+            let of_calls = self.requests.iter().flat_map(|call| &call.headers);
+            self.headers.iter().chain(of_calls)
+        };
+        let name = |header: &str| header.split(':').next().unwrap_or("").to_ascii_lowercase();
+        let only_one = headers().find(|h| {
+            let name = name(h);
+            let te = name == "te" && !h.to_ascii_lowercase().ends_with("trailers");
+            te || ONLY_HTTP1.contains(&name.as_str())
+        });
+        rules! { found:
+            self.version == HttpVersion::V11 && self.streams != 1 =>
+                "streams", "HTTP/1.1 has none; pipeline, or version = \"2\"";
+            self.version == HttpVersion::V2 && self.pipeline != 1 =>
+                "pipeline", "HTTP/2 has streams instead";
+            self.version == HttpVersion::V2 && self.script.is_some() =>
+                "script", "a script makes requests of HTTP/1.1; leave out the version or the script";
+            self.version == HttpVersion::V2 && self.as_wrk => "as_wrk", "wrk knows no HTTP/2";
+            self.version == HttpVersion::V2 && only_one.is_some() =>
+                "headers", "{:?} is only of HTTP/1.1", only_one.map_or("", String::as_str);
+        }
     }
 
     fn check_rate(&self, found: &mut Findings) {

@@ -110,6 +110,12 @@ pub struct HttpFailures {
     pub closed: u64,
     /// What came is no HTTP.
     pub malformed: u64,
+    /// The server reset the request's stream (HTTP/2); `http2.resets` has the codes.
+    #[serde(default)]
+    pub stream_reset: u64,
+    /// The server went away and said that it had not looked at the request (HTTP/2).
+    #[serde(default)]
+    pub unprocessed: u64,
     /// The answer is not what `check` asks for.
     pub check: u64,
     /// The script broke, or another error of the system.
@@ -127,13 +133,15 @@ impl HttpFailures {
             + self.reset
             + self.closed
             + self.malformed
+            + self.stream_reset
+            + self.unprocessed
             + self.check
             + self.other
     }
 
     /// Each cause in words, with its count.
     #[must_use]
-    pub const fn by_cause(&self) -> [(&'static str, u64); 9] {
+    pub const fn by_cause(&self) -> [(&'static str, u64); 11] {
         [
             ("refused", self.refused),
             ("exhausted", self.exhausted),
@@ -142,6 +150,8 @@ impl HttpFailures {
             ("reset", self.reset),
             ("closed", self.closed),
             ("malformed", self.malformed),
+            ("stream_reset", self.stream_reset),
+            ("unprocessed", self.unprocessed),
             ("check", self.check),
             ("other", self.other),
         ]
@@ -180,6 +190,9 @@ pub struct HttpJobReport {
     /// What TLS did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTlsReport>,
+    /// What HTTP/2 did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2Report>,
     /// Answers by status.
     pub statuses: BTreeMap<String, u64>,
     /// Each request of the set.
@@ -208,6 +221,24 @@ pub struct HttpTlsReport {
     pub resumed_handshakes: u64,
     /// From an established TCP connection to the end of the handshake.
     pub handshake_ns: Summary,
+}
+
+/// What HTTP/2 did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Http2Report {
+    /// Streams at a time that were asked for.
+    pub streams: u32,
+    /// The fewest that the server allowed a connection (SETTINGS_MAX_CONCURRENT_STREAMS), if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_streams: Option<u32>,
+    /// The most that were under way on a connection.
+    pub most_streams: u32,
+    /// Streams that the server reset, by code.
+    pub resets: BTreeMap<String, u64>,
+    /// Connections on which the server said that it goes away, by code.
+    pub goaways: BTreeMap<String, u64>,
+    /// Requests that we cancelled because they took longer than `timeout`.
+    pub cancelled: u64,
 }
 
 /// A request of the set.

@@ -7,7 +7,8 @@ use super::{Thread, clock, now};
 use crate::{
     Live,
     account::{Cause, Outcome},
-    connection::State,
+    connection::{Asked, State},
+    judge::Kept,
 };
 
 impl Thread<'_> {
@@ -86,11 +87,25 @@ impl Thread<'_> {
         if let Some(next) = connection.asked.front() {
             connection.progress.expect(next.head);
         }
-        self.in_flight -= 1;
         let last = connection.asked.is_empty();
+        let mut kept = connection.kept.take();
+        self.answered(asked, status, kept.as_deref_mut(), last, now);
+        self.connections[index].kept = kept;
+    }
+
+    /// An answer is whole; of requests that wait behind one another, the last or not.
+    pub(super) fn answered(
+        &mut self,
+        asked: Asked,
+        status: u16,
+        kept: Option<&mut Kept>,
+        last: bool,
+        now: u64,
+    ) {
+        self.in_flight -= 1;
         let latency = now.saturating_sub(asked.due_ns);
-        let fault = self.judge.fault(status, connection.kept.as_deref());
-        if let Some(kept) = &mut connection.kept {
+        let fault = self.judge.fault(status, kept.as_deref());
+        if let Some(kept) = kept {
             if self.load.job.digest {
                 let digest = ring::digest::digest(&ring::digest::SHA256, &kept.body);
                 if let Ok(digest) = digest.as_ref().try_into() {
@@ -159,13 +174,19 @@ impl Thread<'_> {
     /// What was under way on it has failed.
     pub(super) fn drop_asked(&mut self, index: usize, cause: Cause) {
         let connection = &mut self.connections[index];
-        self.in_flight -= connection.asked.len() as u64;
-        for asked in connection.asked.drain(..).filter(|asked| !asked.warm_up) {
-            cause.count(&mut self.out.totals.failed, 1);
-            if let Some(one) = self.out.calls.get_mut(asked.call as usize) {
-                one.failed += 1;
+        for asked in connection.asked.drain(..) {
+            lost(&mut self.out, &mut self.in_flight, asked, cause);
+        }
+        if let Some(http2) = &mut connection.http2 {
+            for pending in http2.protocol.drain() {
+                lost(&mut self.out, &mut self.in_flight, pending.asked, cause);
             }
         }
+    }
+
+    /// A request has failed, and its connection goes on.
+    pub(super) fn failed(&mut self, asked: Asked, cause: Cause) {
+        lost(&mut self.out, &mut self.in_flight, asked, cause);
     }
 
     pub(super) fn again(&mut self, index: usize, now: u64) {
@@ -177,12 +198,12 @@ impl Thread<'_> {
     /// It broke, or could not be made.
     pub(super) fn fail(&mut self, index: usize, cause: Cause, now: u64) {
         let was = self.connections[index].state;
-        let answered =
-            self.connections[index].requests as usize > self.connections[index].asked.len();
+        let connection = &self.connections[index];
+        let answered = connection.requests as usize > connection.under_way();
         self.drop_asked(index, cause);
         match was {
             State::Without => return,
-            State::Connecting | State::Handshake => {
+            State::Connecting | State::Handshake | State::Greeting => {
                 self.connecting -= 1;
                 cause.count(&mut self.out.totals.refused_connections, 1);
             }
@@ -210,10 +231,14 @@ impl Thread<'_> {
         for connection in &self.connections {
             match connection.state {
                 State::Without => {}
-                State::Connecting | State::Handshake => self.out.totals.connecting += 1,
+                State::Connecting | State::Handshake | State::Greeting => {
+                    self.out.totals.connecting += 1
+                }
                 State::Open => self.out.totals.open_connections += 1,
             }
-            let left = connection.asked.iter().filter(|asked| !asked.warm_up);
+            let streams = connection.http2.iter().flat_map(|h| h.protocol.requests());
+            let left = connection.asked.iter().chain(streams.map(|p| &p.asked));
+            let left = left.filter(|asked| !asked.warm_up);
             self.out.totals.in_flight += left.count() as u64;
         }
         let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
@@ -221,5 +246,17 @@ impl Thread<'_> {
         self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
         self.tell();
         self.out
+    }
+}
+
+/// Counts a request under the cause of its end.
+fn lost(out: &mut Outcome, in_flight: &mut u64, asked: Asked, cause: Cause) {
+    *in_flight -= 1;
+    if asked.warm_up {
+        return;
+    }
+    cause.count(&mut out.totals.failed, 1);
+    if let Some(one) = out.calls.get_mut(asked.call as usize) {
+        one.failed += 1;
     }
 }

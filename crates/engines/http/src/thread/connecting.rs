@@ -13,6 +13,7 @@ use super::{Goes, Thread, now};
 use crate::{
     account::Cause,
     connection::{State, begin},
+    tls::ALPN,
 };
 
 /// Connections that are being made at a time.
@@ -106,7 +107,7 @@ impl Thread<'_> {
             .record(now.saturating_sub(connection.since_ns));
         connection.since_ns = now;
         let (Some(tls), Some(config)) = (&self.load.tls, &self.tls) else {
-            self.ready(index, now);
+            self.made(index, now);
             return Goes::On;
         };
         match tls.connect(config) {
@@ -123,14 +124,23 @@ impl Thread<'_> {
         }
     }
 
+    /// TCP and TLS are done.
+    fn made(&mut self, index: usize, now: u64) {
+        match self.http2 {
+            true => self.greet(index, now),
+            false => self.ready(index, now),
+        }
+    }
+
     /// Requests may go over it.
     pub(super) fn ready(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.state = State::Open;
         connection.backoff_ns = 0;
+        self.reached_ns = now;
         self.connecting -= 1;
         self.out.totals.established_connections += 1;
-        if self.keeps && connection.kept.is_none() {
+        if self.keeps && !self.http2 && connection.kept.is_none() {
             connection.kept = Some(Box::default());
         }
         self.next(index, now);
@@ -169,7 +179,19 @@ impl Thread<'_> {
                 self.out.agreed.insert(format!("{} {}", name.0, name.1), 1);
             }
         }
-        self.ready(index, now);
+        let protocol = tls.alpn_protocol();
+        if self.http2 && protocol != Some(ALPN) {
+            let protocol = protocol.map_or_else(
+                || "nothing".to_owned(),
+                |name| String::from_utf8_lossy(name).into_owned(),
+            );
+            self.complain(|| {
+                format!("the server does not speak HTTP/2: it chose {protocol} in the TLS handshake (ALPN)")
+            });
+            self.fail(index, Cause::Tls, now);
+            return Goes::Ended;
+        }
+        self.made(index, now);
         match self.connections[index].socket {
             Some(_) => Goes::On,
             None => Goes::Ended,

@@ -6,6 +6,7 @@ use rustix::{
     io::Errno,
     net::{RecvFlags, recv},
 };
+use rustls::AlertDescription;
 use wb_http1::{Read, Sink};
 
 use super::{Goes, Thread, now};
@@ -61,6 +62,9 @@ impl Thread<'_> {
                         Some(_) => self.decrypt(index, &buffer[..n], plain),
                         None => self.read(index, &buffer[..n]),
                     };
+                    if self.http2 && goes == Goes::On {
+                        self.turn_of_streams(index, now());
+                    }
                     let gone = goes == Goes::Ended || self.connections[index].number != number;
                     // Less than there was room for: there is no more, unless its end.
                     if gone || n < buffer.len() && !ends {
@@ -89,7 +93,11 @@ impl Thread<'_> {
                 Ok(Ok(state)) => state,
                 bad => {
                     if let Ok(Err(why)) = bad {
-                        self.complain(|| format!("TLS: {why}"));
+                        let none = AlertDescription::NoApplicationProtocol;
+                        self.complain(|| match why == rustls::Error::AlertReceived(none) {
+                            true => "the server does not speak HTTP/2: it refused it in the TLS handshake (ALPN)".to_owned(),
+                            false => format!("TLS: {why}"),
+                        });
                     }
                     // The alert that says why goes out if it can.
                     self.flush(index, now());
@@ -131,6 +139,9 @@ impl Thread<'_> {
 
     /// Reads answers out of what came.
     pub(super) fn read(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
+        if self.http2 {
+            return self.read_streams(index, bytes);
+        }
         let number = self.connections[index].number;
         let all = bytes.len() as u64;
         self.out.totals.received_bytes += all;
@@ -214,6 +225,9 @@ impl Thread<'_> {
     pub(super) fn ended(&mut self, index: usize) {
         let now = now();
         self.wrk_read_error();
+        if self.http2 {
+            return self.streams_ended(index, now);
+        }
         let connection = &self.connections[index];
         let whole = connection.progress.end();
         match (connection.state, connection.asked.is_empty(), whole) {

@@ -11,7 +11,7 @@ use wb_http1::Progress;
 use super::Thread;
 use crate::{
     account::Cause,
-    connection::{Asked, Connection, State},
+    connection::{Asked, State},
 };
 
 impl Thread<'_> {
@@ -40,10 +40,13 @@ impl Thread<'_> {
                 break;
             };
             let connection = &mut self.connections[index];
-            if !std::mem::take(&mut connection.idle) || connection.state != State::Open {
+            let waits = std::mem::take(&mut connection.idle) && connection.state == State::Open;
+            if !waits || self.room(index) == 0 {
                 continue;
             }
-            schedule.take();
+            if let Some(schedule) = &mut self.schedule {
+                schedule.take();
+            }
             self.ask(index, due, now);
             sent += 1;
         }
@@ -84,17 +87,26 @@ impl Thread<'_> {
         self.out.error.get_or_insert(why);
     }
 
+    /// Requests that may be sent over a connection now.
+    pub(super) fn room(&self, index: usize) -> u64 {
+        let (job, connection) = (&self.load.job, &self.connections[index]);
+        let last = match job.per_connection {
+            0 => u32::MAX,
+            n => n.saturating_sub(connection.requests),
+        };
+        let free = match &connection.http2 {
+            None => (job.pipeline as usize).saturating_sub(connection.asked.len()),
+            Some(http2) => {
+                let free = (job.streams as usize).saturating_sub(http2.protocol.open_streams());
+                free.min(http2.protocol.room())
+            }
+        };
+        u64::from(last).min(free as u64).min(self.budget)
+    }
+
     /// Sends the next request over a connection, or as many as it may have under way.
     pub(super) fn ask(&mut self, index: usize, due: u64, now: u64) {
         let job = &self.load.job;
-        let room = |connection: &Connection, budget: u64| {
-            let last = match job.per_connection {
-                0 => u32::MAX,
-                n => n.saturating_sub(connection.requests),
-            };
-            let free = (job.pipeline as usize).saturating_sub(connection.asked.len());
-            u64::from(last).min(free as u64).min(budget)
-        };
         if let Some(script) = &mut self.task.script {
             let connection = &mut self.connections[index];
             if self.budget == 0 {
@@ -123,9 +135,10 @@ impl Thread<'_> {
         }
         let mut due = due;
         let mut wrote = false;
-        while room(&self.connections[index], self.budget) > 0 {
+        while self.room(index) > 0 {
             let connection = &mut self.connections[index];
             match &self.batch {
+                _ if self.http2 => self.open_stream(index, due, now),
                 // The usual case: nothing to copy.
                 Some(fixed)
                     if !wrote
@@ -151,13 +164,14 @@ impl Thread<'_> {
                 }
             }
             wrote = true;
+            let room = self.room(index) > 0;
             // With a schedule each has a time of its own.
             if let Some(schedule) = &mut self.schedule {
                 let next = self.task.start_ns.saturating_add(schedule.due());
                 if next > now {
                     break;
                 }
-                if room(&self.connections[index], self.budget) > 0 {
+                if room {
                     schedule.take();
                     due = next;
                 }
@@ -166,7 +180,7 @@ impl Thread<'_> {
         if wrote {
             self.flush(index, now);
         }
-        if self.schedule.is_some() && room(&self.connections[index], self.budget) > 0 {
+        if self.schedule.is_some() && self.room(index) > 0 {
             self.next(index, now);
         }
     }
@@ -188,7 +202,12 @@ impl Thread<'_> {
             head,
             warm_up,
         });
-        connection.requests += 1;
+        self.count_sent(index, call, warm_up);
+    }
+
+    /// A request counts as sent.
+    pub(super) fn count_sent(&mut self, index: usize, call: u32, warm_up: bool) {
+        self.connections[index].requests += 1;
         self.budget = self.budget.saturating_sub(1);
         self.in_flight += 1;
         match warm_up {
@@ -235,7 +254,7 @@ impl Thread<'_> {
             return;
         };
         if let Some(tls) = &mut connection.tls {
-            if connection.out_at < connection.out.len() && connection.state == State::Open {
+            if connection.out_at < connection.out.len() && connection.state != State::Handshake {
                 let text = &connection.out[connection.out_at..];
                 self.out.totals.sent_bytes += text.len() as u64;
                 // It takes all; its buffer has no limit.

@@ -3,3 +3,4 @@
 mod causes;
 mod kit;
 mod loads;
+mod streams;

@@ -6,7 +6,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use wb_model::{
     Plan,
-    http::{Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, TlsVersion},
+    http::{
+        Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion,
+        TlsVersion,
+    },
     text::plan_from_toml,
     units::{AddressRange, Span, parse_count},
 };
@@ -23,6 +26,7 @@ use crate::{args::OutputArgs, run::run_plan};
     wirebench http --close -c 200 http://198.18.1.2/        a connection for each request\n  \
     wirebench http -m POST -b id=1 -H 'X-A: b' http://198.18.1.2/login\n  \
     wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
+    wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
     wirebench http examples/http/mixed.toml --json")]
 pub(crate) struct HttpArgs {
     /// Where requests go; several of one server in turn. Or a plan.
@@ -55,7 +59,13 @@ pub(crate) struct HttpArgs {
     /// Give up requests that found no connection for so long; they count as unsent.
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
-    /// Requests under way on a connection at a time.
+    /// HTTP/2: by the TLS handshake (ALPN), or taken for granted where there is none.
+    #[arg(long)]
+    http2: bool,
+    /// Of HTTP/2: requests under way on a connection at a time, as far as the server allows.
+    #[arg(long, value_name = "N", default_value = "1", requires = "http2")]
+    streams: u32,
+    /// Of HTTP/1.1: requests under way on a connection at a time.
     #[arg(long, value_name = "N", default_value = "1")]
     pipeline: u32,
     /// A connection for each request.
@@ -205,6 +215,11 @@ impl HttpArgs {
                 false => Arrivals::Uniform,
             },
             patience: self.patience,
+            version: match self.http2 {
+                true => HttpVersion::V2,
+                false => HttpVersion::V11,
+            },
+            streams: self.streams,
             pipeline: self.pipeline,
             per_connection: match self.close {
                 true => 1,

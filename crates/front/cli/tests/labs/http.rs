@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     kit::{Lab, privileged, system},
+    load_interop::installed,
     netperf::{ours, wait_for_port},
 };
 
@@ -21,7 +22,8 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443.
+    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443; as HTTP/2 on 81 and 444, and
+    /// on 82 with connections that end after 100 requests.
     pub(crate) fn start(node: &str, address: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();
@@ -56,7 +58,9 @@ impl Nginx {
              events {{ worker_connections 4096; }}\n\
              http {{ access_log {at}/access; keepalive_requests 1000000; ssl_certificate {certificate};\n\
              ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;\n\
-             server {{ listen {address}:80; listen {address}:443 ssl; root {at}/www; }} }}\n"
+             server {{ listen {address}:80; listen {address}:443 ssl; root {at}/www;\n\
+             listen {address}:81 http2; listen {address}:444 ssl http2; }}\n\
+             server {{ listen {address}:82 http2; keepalive_requests 100; root {at}/www; }} }}\n"
         );
         fs::write(folder.path().join("config"), config).unwrap();
         let process = Command::new("ip")
@@ -76,11 +80,15 @@ impl Nginx {
         Self { process, folder }
     }
 
+    /// What it has noted.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("access")).unwrap_or_default()
+    }
+
     /// Requests that it has noted. It does so before it sends the last byte of an answer, or soon after.
     pub(crate) fn noted(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(200));
-        let text = fs::read_to_string(self.folder.path().join("access")).unwrap_or_default();
-        text.lines().count() as u64
+        self.log().lines().count() as u64
     }
 }
 
@@ -158,6 +166,141 @@ fn nginx_counts_the_same() {
     let job = report(&node, "-n 50 http://198.19.1.2/gone");
     assert_eq!(job["statuses"]["404"], 50);
     assert_eq!(n(&job, "error_responses"), 50);
+}
+
+#[test]
+fn over_http2_nginx_counts_the_same() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    let mut noted = 0;
+    for (words, url, bytes) in [
+        ("-n 1000 -c 10 -t 2", "http://198.19.1.2:81/one", 1),
+        ("-n 1000 -c 4 --streams 50", "https://198.19.1.2:444/one", 1),
+        (
+            "-n 300 -c 2 --streams 8 --digest",
+            "https://198.19.1.2:444/ten",
+            10_240,
+        ),
+        (
+            "-n 100 -c 4 --per-connection 5 --streams 2 --tls-version 1.2",
+            "https://198.19.1.2:444/ten",
+            10_240,
+        ),
+        (
+            "-n 100 --rate 400 --streams 4 -m HEAD",
+            "http://198.19.1.2:81/ten",
+            0,
+        ),
+        (
+            "-n 1000 -c 2 --streams 1000 -H x-a:b",
+            "http://198.19.1.2:81/one",
+            1,
+        ),
+    ] {
+        let job = report(&node, &format!("--http2 {words} {url}"));
+        let sent = n(&job, "sent");
+        assert_eq!(n(&job, "completed"), sent, "{words}: {job}");
+        assert_eq!(n(&job, "body_bytes"), sent * bytes, "{words}: {job}");
+        assert_eq!(nginx.noted() - noted, sent, "{words}");
+        noted += sent;
+        // What this nginx allows.
+        assert_eq!(job["http2"]["allowed_streams"], 128, "{words}: {job}");
+        let most = job["http2"]["most_streams"].as_u64().unwrap();
+        assert!(most <= 128, "{words}: {job}");
+        if words.contains("1000 -H") {
+            assert_eq!(most, 128);
+        }
+        if words.contains("--digest") {
+            assert_eq!(job["digests"].as_array().unwrap().len(), 1, "{job}");
+        }
+    }
+    let text = nginx.log();
+    assert_eq!(text.matches("HTTP/2.0").count() as u64, noted);
+
+    let job = report(&node, "--http2 -n 50 https://198.19.1.2:444/gone");
+    assert_eq!(job["statuses"]["404"], 50, "{job}");
+    // What does not fit into the first window waits.
+    let body = "b".repeat(100_000);
+    let words = format!("--http2 -n 20 --streams 3 -m POST -b {body} http://198.19.1.2:81/one");
+    let job = report(&node, &words);
+    assert_eq!(job["statuses"]["405"], 20, "{job}");
+    assert!(n(&job, "sent_bytes") > 0, "{job}");
+
+    // It ends connections; what it has not looked at is told, and its log knows nothing of it.
+    let noted = nginx.noted();
+    let job = report(
+        &node,
+        "--http2 -n 2000 -c 2 --streams 10 http://198.19.1.2:82/one",
+    );
+    let failed = job["totals"]["failed"].as_object().unwrap();
+    let failed: u64 = failed.values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(n(&job, "completed") + failed, 2000, "{job}");
+    assert_eq!(job["totals"]["failed"]["unprocessed"], failed, "{job}");
+    assert_eq!(nginx.noted() - noted, n(&job, "completed"), "{job}");
+    let goaways = job["http2"]["goaways"]["NO_ERROR"].as_u64().unwrap();
+    assert!(goaways >= n(&job, "completed") / 100, "{job}");
+    assert_eq!(n(&job, "closed_connections"), goaways, "{job}");
+}
+
+#[test]
+fn a_server_without_http2_is_told_and_never_asked_otherwise() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    for (url, what) in [
+        ("https://198.19.1.2/one", "ALPN"),
+        ("http://198.19.1.2/one", "does not begin as HTTP/2 does"),
+    ] {
+        let line = format!("http -q --json --http2 -c 1 -d 300ms {url}");
+        let output = ours(&lab.node("a"), &line.split(' ').collect::<Vec<_>>());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let job = &report["http"]["jobs"][0];
+        let said = job["first_failure"].as_str().unwrap();
+        assert!(said.contains(what), "{url}: {said}");
+        assert_eq!((n(job, "sent"), n(job, "established_connections")), (0, 0));
+        assert_ne!(output.status.code(), Some(0), "{report}");
+    }
+    assert!(!nginx.log().contains("/one"), "{}", nginx.log());
+}
+
+#[test]
+fn nghttpd_answers_all_of_many_streams() {
+    if !privileged() || !installed(&["nghttpd"]) {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("file"), vec![b'x'; 70_000]).unwrap();
+    let root = folder.path().display().to_string();
+    let node = lab.node("b");
+    let mut nghttpd = Command::new("ip")
+        .args([
+            "netns", "exec", &node, "nghttpd", "--no-tls", "-d", &root, "8080",
+        ])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for_port(&node, 8080);
+    let url = "http://198.19.1.2:8080";
+    let words = format!("--http2 -n 2000 -c 3 --streams 200 --digest {url}/file");
+    let job = report(&lab.node("a"), &words);
+    let none = report(
+        &lab.node("a"),
+        &format!("--http2 -n 50 --streams 7 {url}/none"),
+    );
+    nghttpd.kill().unwrap();
+    nghttpd.wait().unwrap();
+    assert_eq!(n(&job, "completed"), 2000, "{job}");
+    assert_eq!(n(&job, "body_bytes"), 2000 * 70_000, "{job}");
+    assert_eq!(job["http2"]["allowed_streams"], 100, "{job}");
+    assert_eq!(job["digests"].as_array().unwrap().len(), 1, "{job}");
+    assert_eq!(none["statuses"]["404"], 50, "{none}");
 }
 
 #[test]

@@ -88,6 +88,24 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
             ),
         );
     }
+    if let Some(http2) = &job.http2 {
+        let mut text = format!("{} streams of a connection at a time", http2.streams);
+        if http2.most_streams < http2.streams {
+            text += &format!(", {} at most were under way", http2.most_streams);
+        }
+        if let Some(allowed) = http2.allowed_streams {
+            text += &format!("; the server allows {}", count(allowed.into()));
+        }
+        for (what, codes) in [("reset", &http2.resets), ("went away", &http2.goaways)] {
+            for (code, n) in codes {
+                text += &format!("; {what} by {code}: {}", count(*n));
+            }
+        }
+        if http2.cancelled > 0 {
+            text += &format!("; cancelled: {}", count(http2.cancelled));
+        }
+        say(Tone::Plain, "HTTP/2", text);
+    }
     for digest in &job.digests {
         say(Tone::Plain, "body", digest.clone());
     }

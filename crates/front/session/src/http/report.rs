@@ -8,8 +8,8 @@ use wb_model::{
     Lateness, Plan, Totals,
     criteria::Metric,
     http::{
-        ExactTimes, HttpJob, HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport,
-        HttpTlsReport, HttpTotals,
+        ExactTimes, Http2Report, HttpJob, HttpJobReport, HttpReport, HttpRequestReport,
+        HttpThreadReport, HttpTlsReport, HttpTotals, HttpVersion,
     },
     lateness::MISSED,
 };
@@ -73,6 +73,14 @@ pub(super) fn settle(
         let name = &one.report.name;
         if let Some(what) = &one.report.first_failure {
             warnings.push(format!("{name}: {what}"));
+        }
+        if let Some(http2) = &one.report.http2
+            && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
+        {
+            warnings.push(format!(
+                "{name}: the server allows {allowed} streams of a connection at a time, {} were asked for",
+                http2.streams
+            ));
         }
         if one.report.totals.refused_connections.exhausted > 0 {
             warnings.push(format!(
@@ -234,6 +242,7 @@ fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
         first_byte_ns: merged(|o| &o.first_byte).summary(),
         connect_ns: connect.summary(),
         tls,
+        http2: (plan.version == HttpVersion::V2).then(|| http2(threads)),
         statuses,
         requests: requests.collect(),
         threads: (0_u32..)
@@ -260,6 +269,29 @@ fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
         latency,
         connect,
     }
+}
+
+/// What HTTP/2 did on all threads.
+fn http2(threads: &[Outcome]) -> Http2Report {
+    let mut all = Http2Report::default();
+    for one in threads.iter().map(|o| &o.http2) {
+        all.streams = one.streams;
+        all.allowed_streams = match (all.allowed_streams, one.allowed_streams) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        all.most_streams = all.most_streams.max(one.most_streams);
+        all.cancelled += one.cancelled;
+        for (sum, codes) in [
+            (&mut all.resets, &one.resets),
+            (&mut all.goaways, &one.goaways),
+        ] {
+            for (code, n) in codes {
+                *sum.entry(code.clone()).or_insert(0) += n;
+            }
+        }
+    }
+    all
 }
 
 /// Sums of what each thread counted as wrk does.

@@ -1,0 +1,864 @@
+//! A client's end of a connection: what comes is read, what has to be said to it is written.
+
+use std::collections::VecDeque;
+
+use crate::{
+    decode::{Answer, Decoder, Place, Wrong},
+    frame::{self, HEAD_LEN, Head, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
+    stream::{Known, Stream, Streams},
+};
+
+/// Until the other end says otherwise.
+const FIRST_WINDOW: i64 = 65_535;
+/// So much of a body is received before the server is allowed more.
+const ALLOW_AFTER: u32 = 1 << 30;
+/// The longest header block.
+const LONGEST_BLOCK: usize = 64 * 1024;
+/// Frames answered that the other end has not taken yet.
+const MOST_ANSWERS: u32 = 10_000;
+
+/// What makes a connection useless. The other end is told by GOAWAY with this code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Of [`frame::code`].
+    pub code: u32,
+    /// What happened.
+    pub what: &'static str,
+}
+
+const fn against(what: &'static str) -> Fault {
+    Fault {
+        code: code::PROTOCOL_ERROR,
+        what,
+    }
+}
+
+const fn length(what: &'static str) -> Fault {
+    Fault {
+        code: code::FRAME_SIZE_ERROR,
+        what,
+    }
+}
+
+const fn window(what: &'static str) -> Fault {
+    Fault {
+        code: code::FLOW_CONTROL_ERROR,
+        what,
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The server ended its stream with this code.
+    Reset(u32),
+    /// The server goes away, and said that it has not looked at it.
+    Unprocessed,
+    /// Its answer is none.
+    Malformed(&'static str),
+}
+
+/// What bytes led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// All were read.
+    More,
+    /// The server's first settings: requests may go.
+    Ready,
+    /// A request has its whole answer.
+    Ended {
+        /// Which.
+        of: T,
+        /// From 200 to 599.
+        status: u16,
+    },
+    /// A request will have none.
+    Failed {
+        /// Which.
+        of: T,
+        /// Why.
+        why: Why,
+    },
+    /// The server takes no more requests, with this code; those under way end.
+    GoingAway {
+        /// Of [`frame::code`].
+        code: u32,
+    },
+}
+
+/// Is shown answers as they come.
+pub trait Sink<T> {
+    /// The head of an answer has come, also of an interim one; where to write it as text, if anywhere.
+    fn head<'a>(&mut self, of: &'a mut T) -> Option<&'a mut Vec<u8>> {
+        let _ = of;
+        None
+    }
+
+    /// The next bytes of a body.
+    fn body(&mut self, of: &mut T, bytes: &[u8]) {
+        let _ = (of, bytes);
+    }
+}
+
+/// The rest of a DATA frame.
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    stream: u32,
+    left: usize,
+    /// Not read yet.
+    padded: bool,
+    /// Of what is left.
+    padding: usize,
+    end: bool,
+}
+
+/// A body, or its rest, that waits for a window.
+#[derive(Debug)]
+struct Waiting {
+    stream: u32,
+    body: Vec<u8>,
+    at: usize,
+}
+
+/// A client's end of a connection; `T` is what the caller knows of a request.
+#[derive(Debug)]
+pub struct Connection<T> {
+    streams: Streams<T>,
+    /// A frame that came in pieces so far, not a DATA frame.
+    partial: Vec<u8>,
+    data: Option<Data>,
+    /// A header block that goes on in the next frame: its stream, whether that ends, and what has come.
+    block_of: Option<(u32, bool)>,
+    block: Vec<u8>,
+    greeted: bool,
+    /// What the server allows.
+    most_streams: u32,
+    first_window: i64,
+    longest_frame: usize,
+    window: i64,
+    /// Bytes of bodies since the server was last allowed more.
+    received: u32,
+    waiting: VecDeque<Waiting>,
+    /// The last stream that a server that goes away looks at.
+    last: Option<u32>,
+    /// We have ended a stream before its answer was whole, so something may still come for it.
+    gave_up: bool,
+    answers: u32,
+    echoes: u32,
+}
+
+impl<T> Default for Connection<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Connection<T> {
+    /// One on which nothing has happened.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            streams: Streams::new(),
+            partial: Vec::new(),
+            data: None,
+            block_of: None,
+            block: Vec::new(),
+            greeted: false,
+            most_streams: u32::MAX,
+            first_window: FIRST_WINDOW,
+            longest_frame: LONGEST_PAYLOAD,
+            window: FIRST_WINDOW,
+            received: 0,
+            waiting: VecDeque::new(),
+            last: None,
+            gave_up: false,
+            answers: 0,
+            echoes: 0,
+        }
+    }
+
+    /// Writes what a client says first.
+    pub fn greet(out: &mut Vec<u8>) {
+        out.extend_from_slice(frame::PREFACE);
+        frame::settings(
+            &[
+                (setting::HEADER_TABLE_SIZE, 0),
+                (setting::ENABLE_PUSH, 0),
+                (setting::INITIAL_WINDOW_SIZE, LARGEST),
+                (setting::MAX_HEADER_LIST_SIZE, LONGEST_BLOCK as u32),
+            ],
+            out,
+        );
+        allow(0, LARGEST - FIRST_WINDOW as u32, out);
+    }
+
+    /// Writes what a client says last.
+    pub fn farewell(code: u32, out: &mut Vec<u8>) {
+        let mut payload = [0; 8];
+        // No stream is the server's.
+        payload[4..].copy_from_slice(&code.to_be_bytes());
+        frame::write(kind::GOAWAY, 0, 0, &payload, out);
+    }
+
+    /// Requests that may be opened now.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        match self.greeted && !self.is_over() {
+            true => (self.most_streams as usize).saturating_sub(self.streams.open()),
+            false => 0,
+        }
+    }
+
+    /// Streams that the server allows at a time; none before it has said so, nor if it never does.
+    #[must_use]
+    pub fn most_streams(&self) -> Option<u32> {
+        (self.most_streams < u32::MAX).then_some(self.most_streams)
+    }
+
+    /// Whether it will never take another request.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.last.is_some() || self.streams.next().is_none()
+    }
+
+    /// Requests under way.
+    #[inline]
+    #[must_use]
+    pub const fn open_streams(&self) -> usize {
+        self.streams.open()
+    }
+
+    /// Echoes of ours that have come back.
+    #[must_use]
+    pub const fn echoes(&self) -> u32 {
+        self.echoes
+    }
+
+    /// Requests under way.
+    pub fn requests(&self) -> impl Iterator<Item = &T> {
+        self.streams.iter().map(|stream| &stream.of)
+    }
+
+    /// Takes all requests under way.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.waiting.clear();
+        self.streams.drain()
+    }
+
+    /// The other end has taken all that was written for it.
+    #[inline]
+    pub fn flushed(&mut self) {
+        self.answers = 0;
+    }
+
+    /// Asks whether the other end is alive.
+    pub fn ping(out: &mut Vec<u8>) {
+        frame::write(kind::PING, 0, 0, b"wb-alive", out);
+    }
+
+    /// Writes a request: its header block of [`crate::encode`], and of its body what windows allow; the rest follows
+    /// when they do. There has to be [`Self::room`]. `head` says that no answer to it has a body.
+    #[inline]
+    pub fn open(&mut self, of: T, head: bool, block: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        let Some(number) = self.streams.next() else {
+            return;
+        };
+        let end = if body.is_empty() { flag::END_STREAM } else { 0 };
+        let (mut kind, mut flags, mut rest) = (kind::HEADERS, end, block);
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(self.longest_frame));
+            if later.is_empty() {
+                flags |= flag::END_HEADERS;
+            }
+            frame::write(kind, flags, number, now, out);
+            if later.is_empty() {
+                break;
+            }
+            (kind, flags, rest) = (kind::CONTINUATION, 0, later);
+        }
+        self.streams.push(Stream {
+            of,
+            head,
+            status: 0,
+            left: None,
+            window: 0,
+            received: 0,
+            waits: false,
+        });
+        if !body.is_empty() {
+            let at = self.send(number, body, out);
+            if at < body.len() {
+                if let Some(stream) = self.streams.get(number) {
+                    stream.waits = true;
+                }
+                self.waiting.push_back(Waiting {
+                    stream: number,
+                    body: body[at..].to_vec(),
+                    at: 0,
+                });
+            }
+        }
+    }
+
+    /// Writes of a body what windows allow; returns how much.
+    fn send(&mut self, number: u32, body: &[u8], out: &mut Vec<u8>) -> usize {
+        let Some(stream) = self.streams.get(number) else {
+            return body.len();
+        };
+        let mut at = 0;
+        while at < body.len() {
+            let allowed = self.window.min(self.first_window + stream.window).max(0) as usize;
+            let n = (body.len() - at).min(allowed).min(self.longest_frame);
+            if n == 0 {
+                break;
+            }
+            let end = at + n == body.len();
+            let flags = if end { flag::END_STREAM } else { 0 };
+            frame::write(kind::DATA, flags, number, &body[at..at + n], out);
+            self.window -= n as i64;
+            stream.window -= n as i64;
+            at += n;
+        }
+        at
+    }
+
+    /// A window has grown.
+    fn go_on(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..self.waiting.len() {
+            if self.window <= 0 {
+                return;
+            }
+            let Some(mut one) = self.waiting.pop_front() else {
+                return;
+            };
+            one.at += self.send(one.stream, &one.body[one.at..], out);
+            if one.at < one.body.len() {
+                self.waiting.push_back(one);
+            } else if let Some(stream) = self.streams.get(one.stream) {
+                stream.waits = false;
+            }
+        }
+    }
+
+    /// Gives up the oldest request, if `expired` says so of it: the server is told not to go on.
+    pub fn expire(&mut self, expired: impl FnOnce(&T) -> bool, out: &mut Vec<u8>) -> Option<T> {
+        let (number, of) = self.streams.oldest()?;
+        match expired(of) {
+            true => self.give_up(number, code::CANCEL, out),
+            false => None,
+        }
+    }
+
+    fn give_up(&mut self, number: u32, code: u32, out: &mut Vec<u8>) -> Option<T> {
+        frame::write(kind::RST_STREAM, 0, number, &code.to_be_bytes(), out);
+        self.gave_up = true;
+        self.remove(number)
+    }
+
+    fn remove(&mut self, number: u32) -> Option<T> {
+        let stream = self.streams.take(number)?;
+        if stream.waits {
+            self.waiting.retain(|one| one.stream != number);
+        }
+        Some(stream.of)
+    }
+
+    /// Reads what came, up to the first thing that the caller has to know; what has to be said to it is in `out` then.
+    ///
+    /// # Errors
+    /// The connection is of no use any more, nor are the requests under way on it.
+    #[inline]
+    pub fn read(
+        &mut self,
+        decoder: &mut Decoder,
+        bytes: &mut &[u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink<T>,
+    ) -> Result<Step<T>, Fault> {
+        loop {
+            if let Some(last) = self.last
+                && let Some(number) = self.streams.youngest_above(last)
+                && let Some(of) = self.remove(number)
+            {
+                let why = Why::Unprocessed;
+                return Ok(Step::Failed { of, why });
+            }
+            let step = match self.data {
+                Some(data) if data.left > 0 && bytes.is_empty() => return Ok(Step::More),
+                Some(data) => self.data(data, bytes, out, sink)?,
+                None if bytes.is_empty() => return Ok(Step::More),
+                None => self.next_frame(decoder, bytes, out, sink)?,
+            };
+            if let Some(step) = step {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Reads the next frame, or what there is of it.
+    fn next_frame(
+        &mut self,
+        decoder: &mut Decoder,
+        bytes: &mut &[u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        if self.partial.is_empty()
+            && let Some((head, rest)) = bytes.split_first_chunk()
+        {
+            let head = Head::read(head);
+            self.check(&head)?;
+            if head.kind == kind::DATA {
+                *bytes = rest;
+                return self.begin_data(&head, out);
+            }
+            if let Some((payload, rest)) = rest.split_at_checked(head.len) {
+                *bytes = rest;
+                return self.frame(&head, payload, decoder, out, sink);
+            }
+        }
+        self.fill(HEAD_LEN, bytes);
+        let Some(head) = self.partial.first_chunk() else {
+            return Ok(None);
+        };
+        let head = Head::read(head);
+        if self.partial.len() == HEAD_LEN {
+            self.check(&head)?;
+            if head.kind == kind::DATA {
+                self.partial.clear();
+                return self.begin_data(&head, out);
+            }
+        }
+        self.fill(HEAD_LEN + head.len, bytes);
+        if self.partial.len() < HEAD_LEN + head.len {
+            return Ok(None);
+        }
+        let mut partial = std::mem::take(&mut self.partial);
+        let step = self.frame(&head, &partial[HEAD_LEN..], decoder, out, sink);
+        partial.clear();
+        self.partial = partial;
+        step
+    }
+
+    fn fill(&mut self, len: usize, bytes: &mut &[u8]) {
+        let n = len.saturating_sub(self.partial.len()).min(bytes.len());
+        let (now, later) = bytes.split_at(n);
+        self.partial.extend_from_slice(now);
+        *bytes = later;
+    }
+
+    /// What can be said of a frame by its head.
+    fn check(&self, head: &Head) -> Result<(), Fault> {
+        if !self.greeted && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
+            return Err(against("the server does not begin as HTTP/2 does"));
+        }
+        if head.len > LONGEST_PAYLOAD {
+            return Err(length("a frame is longer than allowed"));
+        }
+        match (self.block_of, head.kind) {
+            (Some((stream, _)), kind::CONTINUATION) if stream == head.stream => Ok(()),
+            (Some(_), _) => Err(against("a header block does not go on")),
+            (None, kind::CONTINUATION) => Err(against("a header block goes on that never began")),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Whether a stream is open. One that has ended is of no interest if we have given up any.
+    fn is_open(&self, number: u32) -> Result<bool, Fault> {
+        match self.streams.known(number) {
+            Known::Open => Ok(true),
+            Known::Ended if self.gave_up => Ok(false),
+            Known::Ended => Err(Fault {
+                code: code::STREAM_CLOSED,
+                what: "more comes on a stream that has ended",
+            }),
+            Known::Never => Err(against("a stream that nobody began")),
+        }
+    }
+
+    fn begin_data(&mut self, head: &Head, out: &mut Vec<u8>) -> Result<Option<Step<T>>, Fault> {
+        self.is_open(head.stream)?;
+        let end = head.has(flag::END_STREAM);
+        self.data = Some(Data {
+            stream: head.stream,
+            left: head.len,
+            padded: head.has(flag::PADDED),
+            padding: 0,
+            end,
+        });
+        if head.len == 0 {
+            if head.has(flag::PADDED) {
+                return Err(length("a padded frame has no length of padding"));
+            }
+            // It costs nobody's window, so somebody could send it for ever.
+            self.answered()?;
+        }
+        // All of it counts, padding too.
+        let len = head.len as u32;
+        self.received += len;
+        if self.received >= ALLOW_AFTER {
+            allow(0, self.received, out);
+            self.received = 0;
+        }
+        let Some(stream) = self.streams.get(head.stream) else {
+            return Ok(None);
+        };
+        if stream.status == 0 {
+            return Ok(self.malformed(head.stream, "a body comes before its head", out));
+        }
+        stream.received += len;
+        if stream.received >= ALLOW_AFTER && !end {
+            allow(head.stream, stream.received, out);
+            stream.received = 0;
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn data(
+        &mut self,
+        mut data: Data,
+        bytes: &mut &[u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        if data.padded
+            && let Some((padding, rest)) = bytes.split_first()
+        {
+            *bytes = rest;
+            data.padded = false;
+            data.left -= 1;
+            data.padding = usize::from(*padding);
+            if data.padding > data.left {
+                return Err(against("padding is longer than its frame"));
+            }
+        }
+        let (now, rest) = bytes.split_at(data.left.min(bytes.len()));
+        *bytes = rest;
+        let body = &now[..now.len().min(data.left - data.padding)];
+        data.left -= now.len();
+        data.padding = data.padding.min(data.left);
+        self.data = (data.left > 0).then_some(data);
+        let Some(stream) = self.streams.get(data.stream) else {
+            return Ok(None);
+        };
+        if !body.is_empty() {
+            if let Some(left) = &mut stream.left {
+                match left.checked_sub(body.len() as u64) {
+                    Some(rest) => *left = rest,
+                    None => {
+                        let what = "its body is longer than its Content-Length";
+                        return Ok(self.malformed(data.stream, what, out));
+                    }
+                }
+            }
+            sink.body(&mut stream.of, body);
+        }
+        match data.left == 0 && data.end {
+            true => Ok(self.end(data.stream, out)),
+            false => Ok(None),
+        }
+    }
+
+    /// An answer is whole.
+    #[inline]
+    fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Step<T>> {
+        let stream = self.streams.get(number)?;
+        if stream.left.is_some_and(|left| left > 0) {
+            return self.malformed(number, "its body is shorter than its Content-Length", out);
+        }
+        let status = stream.status;
+        let of = match stream.waits {
+            // The server has its answer before it has the request, and wants no more of it.
+            true => self.give_up(number, code::NO_ERROR, out),
+            false => self.remove(number),
+        };
+        of.map(|of| Step::Ended { of, status })
+    }
+
+    fn malformed(&mut self, number: u32, what: &'static str, out: &mut Vec<u8>) -> Option<Step<T>> {
+        let of = self.give_up(number, code::PROTOCOL_ERROR, out)?;
+        let why = Why::Malformed(what);
+        Some(Step::Failed { of, why })
+    }
+
+    /// A frame that has to be answered, or costs work for nothing.
+    fn answered(&mut self) -> Result<(), Fault> {
+        self.answers += 1;
+        match self.answers > MOST_ANSWERS {
+            true => Err(Fault {
+                code: code::ENHANCE_YOUR_CALM,
+                what: "the server sends a flood of frames that hold nothing",
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// A whole frame, but for those with bytes of bodies.
+    fn frame(
+        &mut self,
+        head: &Head,
+        payload: &[u8],
+        decoder: &mut Decoder,
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        match head.kind {
+            kind::HEADERS => {
+                self.is_open(head.stream)?;
+                let block = part_of_block(head, payload)?;
+                let end = head.has(flag::END_STREAM);
+                if head.has(flag::END_HEADERS) {
+                    return self.block(head.stream, end, block, decoder, out, sink);
+                }
+                self.block_of = Some((head.stream, end));
+                self.block.clear();
+                self.block.extend_from_slice(block);
+                Ok(None)
+            }
+            kind::CONTINUATION => {
+                let Some((stream, end)) = self.block_of else {
+                    return Ok(None);
+                };
+                if payload.is_empty() {
+                    self.answered()?;
+                }
+                self.block.extend_from_slice(payload);
+                if self.block.len() > LONGEST_BLOCK {
+                    return Err(Fault {
+                        code: code::ENHANCE_YOUR_CALM,
+                        what: "a header block is longer than 64 KiB",
+                    });
+                }
+                if !head.has(flag::END_HEADERS) {
+                    return Ok(None);
+                }
+                self.block_of = None;
+                let block = std::mem::take(&mut self.block);
+                let step = self.block(stream, end, &block, decoder, out, sink);
+                self.block = block;
+                step
+            }
+            kind::RST_STREAM => {
+                let code = number(payload, "RST_STREAM has not 4 bytes")?;
+                match self.streams.known(head.stream) {
+                    Known::Never => {
+                        return Err(against("RST_STREAM of a stream that nobody began"));
+                    }
+                    Known::Ended => self.answered()?,
+                    Known::Open => {}
+                }
+                let why = Why::Reset(code);
+                Ok(self.remove(head.stream).map(|of| Step::Failed { of, why }))
+            }
+            kind::SETTINGS => self.settings(head, payload, out),
+            kind::PING => {
+                connection_only(head)?;
+                if payload.len() != 8 {
+                    return Err(length("PING has not 8 bytes"));
+                }
+                if head.has(flag::ACK) {
+                    self.echoes += 1;
+                } else {
+                    frame::write(kind::PING, flag::ACK, 0, payload, out);
+                }
+                self.answered()?;
+                Ok(None)
+            }
+            kind::GOAWAY => {
+                connection_only(head)?;
+                let (Some(last), Some(code)) = (payload.first_chunk(), payload.get(4..8)) else {
+                    return Err(length("GOAWAY has less than 8 bytes"));
+                };
+                let last = u32::from_be_bytes(*last) & LARGEST;
+                let code = number(code, "")?;
+                self.last = Some(self.last.map_or(last, |before| before.min(last)));
+                self.answered()?;
+                Ok(Some(Step::GoingAway { code }))
+            }
+            kind::WINDOW_UPDATE => {
+                let more = number(payload, "WINDOW_UPDATE has not 4 bytes")? & LARGEST;
+                self.more_window(head.stream, more, out)
+            }
+            kind::PUSH_PROMISE => Err(against("the server pushes, which it was not allowed")),
+            kind::PRIORITY if payload.len() != 5 => Err(length("PRIORITY has not 5 bytes")),
+            // RFC 9113 sections 5.3.2 and 5.5.
+            _ => {
+                self.answered()?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn block(
+        &mut self,
+        number: u32,
+        end: bool,
+        block: &[u8],
+        decoder: &mut Decoder,
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        let Some(stream) = self.streams.get(number) else {
+            self.answered()?;
+            return Ok(None);
+        };
+        let (place, text) = match stream.status {
+            0 => (Place::Head, sink.head(&mut stream.of)),
+            _ => (Place::Trailers, None),
+        };
+        let Answer { status, length } = match decoder.read(block, place, text) {
+            Ok(answer) => answer,
+            Err(Wrong::Answer(what)) => return Ok(self.malformed(number, what, out)),
+            Err(Wrong::Block(what)) => {
+                return Err(Fault {
+                    code: code::COMPRESSION_ERROR,
+                    what,
+                });
+            }
+        };
+        let wrong = match (place, status) {
+            (Place::Trailers, _) if !end => "its trailers do not end it",
+            (Place::Head, 101) => "it switches to another protocol",
+            (Place::Head, 100..=199) if end => "it ends with an interim head",
+            _ => "",
+        };
+        if !wrong.is_empty() {
+            return Ok(self.malformed(number, wrong, out));
+        }
+        match status {
+            100..=199 => {
+                self.answered()?;
+                return Ok(None);
+            }
+            0 => {}
+            _ => {
+                stream.status = status;
+                stream.left = match stream.head || matches!(status, 204 | 304) {
+                    true => None,
+                    false => length,
+                };
+            }
+        }
+        match end {
+            true => Ok(self.end(number, out)),
+            false => Ok(None),
+        }
+    }
+
+    fn settings(
+        &mut self,
+        head: &Head,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        connection_only(head)?;
+        self.answered()?;
+        if head.has(flag::ACK) {
+            return match payload.is_empty() {
+                true => Ok(None),
+                false => Err(length("the answer to SETTINGS is not empty")),
+            };
+        }
+        let (all, rest) = payload.as_chunks::<6>();
+        if !rest.is_empty() {
+            return Err(length("SETTINGS is no multiple of 6 bytes"));
+        }
+        for [a, b, c, d, e, f] in all {
+            let value = u32::from_be_bytes([*c, *d, *e, *f]);
+            match u16::from_be_bytes([*a, *b]) {
+                setting::ENABLE_PUSH if value != 0 => {
+                    return Err(against("a server wants to be pushed to"));
+                }
+                setting::MAX_CONCURRENT_STREAMS => self.most_streams = value,
+                setting::INITIAL_WINDOW_SIZE if value > LARGEST => {
+                    return Err(window("a window is larger than 2147483647"));
+                }
+                setting::INITIAL_WINDOW_SIZE => self.first_window = i64::from(value),
+                setting::MAX_FRAME_SIZE if !(16_384..=16_777_215).contains(&value) => {
+                    return Err(against(
+                        "frames are to be longer, or shorter, than they may be",
+                    ));
+                }
+                // Longer ones gain nothing.
+                _ => {}
+            }
+        }
+        frame::write(kind::SETTINGS, flag::ACK, 0, &[], out);
+        self.go_on(out);
+        let first = !std::mem::replace(&mut self.greeted, true);
+        Ok(first.then_some(Step::Ready))
+    }
+
+    fn more_window(
+        &mut self,
+        number: u32,
+        more: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Step<T>>, Fault> {
+        self.answered()?;
+        let largest = i64::from(LARGEST);
+        if number == 0 {
+            self.window += i64::from(more);
+            match more {
+                0 => return Err(against("a window grows by nothing")),
+                _ if self.window > largest => {
+                    return Err(window("a window is larger than 2147483647"));
+                }
+                _ => self.go_on(out),
+            }
+            return Ok(None);
+        }
+        // It comes as a matter of course for requests that are answered already.
+        if self.streams.known(number) == Known::Never {
+            return Err(against("a window of a stream that nobody began"));
+        }
+        let first = self.first_window;
+        let Some(stream) = self.streams.get(number) else {
+            return Ok(None);
+        };
+        stream.window += i64::from(more);
+        if more == 0 || stream.window + first > largest {
+            return Ok(self.malformed(number, "its window is not as it may be", out));
+        }
+        if stream.waits {
+            self.go_on(out);
+        }
+        Ok(None)
+    }
+}
+
+/// Writes that the other end may send so much more.
+fn allow(stream: u32, more: u32, out: &mut Vec<u8>) {
+    frame::write(kind::WINDOW_UPDATE, 0, stream, &more.to_be_bytes(), out);
+}
+
+fn number(payload: &[u8], what: &'static str) -> Result<u32, Fault> {
+    let four = payload.try_into().map_err(|_| length(what))?;
+    Ok(u32::from_be_bytes(four))
+}
+
+fn connection_only(head: &Head) -> Result<(), Fault> {
+    match head.stream {
+        0 => Ok(()),
+        _ => Err(against("a frame of the connection is on a stream")),
+    }
+}
+
+/// Without padding and priority.
+fn part_of_block<'a>(head: &Head, mut payload: &'a [u8]) -> Result<&'a [u8], Fault> {
+    let short = length("HEADERS is shorter than what it says is in it");
+    let mut padding = 0;
+    if head.has(flag::PADDED) {
+        let (first, rest) = payload.split_first().ok_or(short)?;
+        (padding, payload) = (usize::from(*first), rest);
+    }
+    if head.has(flag::PRIORITY) {
+        payload = payload.get(5..).ok_or(short)?;
+    }
+    let len = payload.len().checked_sub(padding);
+    let len = len.ok_or(against("padding is longer than its frame"))?;
+    Ok(&payload[..len])
+}

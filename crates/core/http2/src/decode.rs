@@ -1,0 +1,231 @@
+//! Reads header blocks: RFC 7541, with a table that has no room, and RFC 9113 section 8 for what may be in them.
+
+use crate::{huffman, table::TABLE};
+
+/// What a load wants to know of the head of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// 0 in trailers.
+    pub(crate) status: u16,
+    /// Bytes that the body must have.
+    pub(crate) length: Option<u64>,
+}
+
+/// What is wrong with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It cannot be read; the connection is of no use any more.
+    Block(&'static str),
+    /// It is no head of an answer.
+    Answer(&'static str),
+}
+
+/// Where in a message a block stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Head,
+    Trailers,
+}
+
+/// Reads the header blocks of many connections. It knows the last one, as most answers of a load have the same.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    last: Vec<u8>,
+    answer: Answer,
+    /// A field: its name, and behind that its value.
+    field: Vec<u8>,
+}
+
+impl Decoder {
+    /// One that has seen nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a block, and writes it as text behind what is in `text`.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        block: &[u8],
+        place: Place,
+        text: Option<&mut Vec<u8>>,
+    ) -> Result<Answer, Wrong> {
+        let plain = text.is_none() && place == Place::Head;
+        if plain && !block.is_empty() && block == self.last {
+            return Ok(self.answer);
+        }
+        let answer = self.all(block, place, text)?;
+        if plain {
+            self.last.clear();
+            self.last.extend_from_slice(block);
+            self.answer = answer;
+        }
+        Ok(answer)
+    }
+
+    fn all(
+        &mut self,
+        mut block: &[u8],
+        place: Place,
+        mut text: Option<&mut Vec<u8>>,
+    ) -> Result<Answer, Wrong> {
+        let mut answer = Answer::default();
+        let (mut fields, mut regular) = (0, false);
+        while let Some(first) = block.first() {
+            self.field.clear();
+            let split = match first {
+                0x80.. => {
+                    let (name, value) = known(integer(&mut block, 7)?)?;
+                    self.field.extend_from_slice(name.as_bytes());
+                    self.field.extend_from_slice(value.as_bytes());
+                    name.len()
+                }
+                // A new size of the table; only ours is allowed.
+                0x20..=0x3f => {
+                    if integer(&mut block, 5)? != 0 || fields > 0 {
+                        return Err(Wrong::Block("a table of a size that was not allowed"));
+                    }
+                    continue;
+                }
+                // What is to be put into the table, behind 01, finds no room there.
+                _ => {
+                    let bits = if *first & 0x40 == 0 { 4 } else { 6 };
+                    match integer(&mut block, bits)? {
+                        0 => string(&mut block, &mut self.field)?,
+                        number => {
+                            let (name, _) = known(number)?;
+                            self.field.extend_from_slice(name.as_bytes());
+                        }
+                    }
+                    let split = self.field.len();
+                    string(&mut block, &mut self.field)?;
+                    split
+                }
+            };
+            fields += 1;
+            let (name, value) = self.field.split_at(split);
+            judge(&mut answer, name, value, (place, &mut regular))?;
+            if let Some(text) = &mut text {
+                match name {
+                    b":status" => text.extend_from_slice(b"HTTP/2 "),
+                    _ => {
+                        text.extend_from_slice(name);
+                        text.extend_from_slice(b": ");
+                    }
+                }
+                text.extend_from_slice(value);
+                text.extend_from_slice(b"\r\n");
+            }
+        }
+        if let Some(text) = text {
+            text.extend_from_slice(b"\r\n");
+        }
+        match (place, answer.status) {
+            (Place::Head, 0) => Err(Wrong::Answer("it has no status")),
+            _ => Ok(answer),
+        }
+    }
+}
+
+/// RFC 9113 sections 8.2 and 8.3.
+fn judge(
+    answer: &mut Answer,
+    name: &[u8],
+    value: &[u8],
+    (place, regular): (Place, &mut bool),
+) -> Result<(), Wrong> {
+    let wrong = |what| Err(Wrong::Answer(what));
+    if value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
+        return wrong("a value holds CR, LF or NUL");
+    }
+    if name.first() == Some(&b':') {
+        let digits: Option<&[u8; 3]> = value.try_into().ok();
+        let status = digits
+            .filter(|d| d.iter().all(u8::is_ascii_digit))
+            .map(|d| d.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0')))
+            .filter(|status| (100..=599).contains(status));
+        let fits = name == b":status" && place == Place::Head && !*regular && answer.status == 0;
+        return match (fits, status) {
+            (true, Some(status)) => {
+                answer.status = status;
+                Ok(())
+            }
+            (true, None) => wrong("its status is no number from 100 to 599"),
+            (false, _) => wrong("a pseudo header is where none may be"),
+        };
+    }
+    *regular = true;
+    let is_token =
+        |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b);
+    if name.is_empty() || !name.iter().all(is_token) {
+        return wrong("the name of a header is none of HTTP/2");
+    }
+    match name {
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+            wrong("it has a header that only HTTP/1.1 knows")
+        }
+        b"content-length" if place == Place::Head => {
+            let digits = std::str::from_utf8(value).ok();
+            let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
+            let length: Option<u64> = digits.and_then(|d| d.parse().ok());
+            if length.is_none() || answer.length.is_some_and(|before| Some(before) != length) {
+                return wrong("its Content-Length is no number, or two");
+            }
+            answer.length = length;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
+    let at = (number as usize).checked_sub(1);
+    let found = at.and_then(|at| TABLE.get(at)).copied();
+    found.ok_or(Wrong::Block(
+        "a header block refers to a table that has no room",
+    ))
+}
+
+/// RFC 7541 section 5.1.
+fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
+    let cut = Wrong::Block("a header block ends too soon");
+    let (first, mut rest) = block.split_first().ok_or(cut)?;
+    let most = (1_u32 << bits) - 1;
+    let mut value = u32::from(*first) & most;
+    if value == most {
+        let mut shift = 0;
+        loop {
+            let (byte, behind) = rest.split_first().ok_or(cut)?;
+            rest = behind;
+            if shift > 21 {
+                return Err(Wrong::Block("a number in a header block is too large"));
+            }
+            value += u32::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *block = rest;
+    Ok(value)
+}
+
+/// Appends a string.
+fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Wrong> {
+    let short = block.first().is_some_and(|first| first & 0x80 != 0);
+    let len = integer(block, 7)? as usize;
+    let (text, rest) = block
+        .split_at_checked(len)
+        .ok_or(Wrong::Block("a header block ends too soon"))?;
+    *block = rest;
+    match short {
+        true if huffman::decode(text, out) => Ok(()),
+        true => Err(Wrong::Block("a string in a header block is no code")),
+        false => {
+            out.extend_from_slice(text);
+            Ok(())
+        }
+    }
+}

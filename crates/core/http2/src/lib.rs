@@ -1,0 +1,52 @@
+//! HTTP/2 as a client of load tests needs it: RFC 9113, and RFC 7541 for header blocks.
+//!
+//! [`Connection`] is a client's end without a socket: [`Connection::open`] writes a request, [`Connection::read`] takes
+//! what came in pieces of any size and says what became of requests. What the caller knows of a request travels with it.
+//! [`encode`] makes header blocks, once for requests that are asked again and again.
+//!
+//! Servers are told that our table for header blocks has no room (SETTINGS_HEADER_TABLE_SIZE 0). So a block means the
+//! same wherever it comes, a block that equals the last one is known by one comparison, and a stream that was given up
+//! needs no care. Windows are as large as they can be, because whatever comes is counted at once.
+//!
+//! ```
+//! use wb_http2::{frame::{self, flag, kind}, *};
+//!
+//! struct Bodies(usize);
+//! impl Sink<&str> for Bodies {
+//!     fn body(&mut self, _: &mut &str, bytes: &[u8]) {
+//!         self.0 += bytes.len();
+//!     }
+//! }
+//!
+//! let (mut connection, mut decoder, mut bodies) = (Connection::new(), Decoder::new(), Bodies(0));
+//! let mut out = Vec::new();
+//! Connection::<&str>::greet(&mut out);
+//! let mut came = Vec::new();
+//! frame::settings(&[], &mut came);
+//! assert_eq!(connection.read(&mut decoder, &mut &came[..], &mut out, &mut bodies), Ok(Step::Ready));
+//!
+//! let mut block = Vec::new();
+//! for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")] {
+//!     encode::field(name, value, &mut block);
+//! }
+//! connection.open("first", false, &block, b"", &mut out);
+//! came.clear();
+//! frame::write(kind::HEADERS, flag::END_HEADERS, 1, &[0x88], &mut came);
+//! frame::write(kind::DATA, flag::END_STREAM, 1, b"hello", &mut came);
+//! let ended = connection.read(&mut decoder, &mut &came[..], &mut out, &mut bodies);
+//! assert_eq!(ended, Ok(Step::Ended { of: "first", status: 200 }));
+//! assert_eq!(bodies.0, 5);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod decode;
+pub mod encode;
+pub mod frame;
+mod huffman;
+mod stream;
+mod table;
+
+pub use connection::{Connection, Fault, Sink, Step, Why};
+pub use decode::Decoder;

@@ -1,0 +1,94 @@
+//! A client that notes what it sees.
+
+use wb_http2::{
+    Connection, Decoder, Fault, Sink, Step,
+    frame::{self, flag, kind},
+};
+
+/// Heads and bodies, by request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) heads: Vec<(u32, Vec<u8>)>,
+    pub(crate) bodies: Vec<(u32, Vec<u8>)>,
+    pub(crate) steps: Vec<Step<u32>>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) said: Vec<u8>,
+}
+
+/// A request that keeps its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    number: u32,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+struct Keep;
+
+impl Sink<Request> for Keep {
+    fn head<'a>(&mut self, of: &'a mut Request) -> Option<&'a mut Vec<u8>> {
+        Some(&mut of.head)
+    }
+
+    fn body(&mut self, of: &mut Request, bytes: &[u8]) {
+        of.body.extend_from_slice(bytes);
+    }
+}
+
+/// A server's first words.
+pub(crate) fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::settings(settings, &mut out);
+    out
+}
+
+/// A connection with so many requests under way reads a stream in pieces of this length.
+pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
+    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+    let mut seen = Seen::default();
+    for mut bytes in stream.chunks(piece.max(1)) {
+        loop {
+            let step = connection.read(&mut decoder, &mut bytes, &mut seen.said, &mut Keep);
+            let mut keep = |of: Request| {
+                seen.heads.push((of.number, of.head));
+                seen.bodies.push((of.number, of.body));
+                of.number
+            };
+            let step = match step {
+                Ok(Step::More) => break,
+                Ok(Step::Ready) => {
+                    for number in 0..requests.min(connection.room() as u32) {
+                        let request = Request {
+                            number,
+                            ..Request::default()
+                        };
+                        connection.open(request, number == 2, &[0x82], b"", &mut seen.said);
+                    }
+                    Step::Ready
+                }
+                Ok(Step::Ended { of, status }) => Step::Ended {
+                    of: keep(of),
+                    status,
+                },
+                Ok(Step::Failed { of, why }) => Step::Failed { of: keep(of), why },
+                Ok(Step::GoingAway { code }) => Step::GoingAway { code },
+                Err(fault) => {
+                    seen.fault = Some(fault);
+                    return seen;
+                }
+            };
+            seen.steps.push(step);
+        }
+    }
+    for of in connection.drain() {
+        seen.heads.push((of.number, of.head));
+        seen.bodies.push((of.number, of.body));
+    }
+    seen
+}
+
+/// A whole answer without a body.
+pub(crate) fn answer(stream: u32, block: &[u8], out: &mut Vec<u8>) {
+    let flags = flag::END_HEADERS | flag::END_STREAM;
+    frame::write(kind::HEADERS, flags, stream, block, out);
+}

@@ -1,0 +1,117 @@
+//! Requests as header blocks of HTTP/2.
+
+use wb_http2::encode;
+
+use super::{Piece, Set, Table, decimal, put, span};
+
+/// A part of a header block.
+#[derive(Clone, Debug)]
+enum Part {
+    Bytes(Vec<u8>),
+    /// A value with what comes from the data file.
+    Value(Vec<Piece>),
+    /// Of a body that varies.
+    BodyLength,
+}
+
+/// A header block but for what varies.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coded {
+    parts: Vec<Part>,
+    /// Where nothing varies: the block, and the body.
+    fixed: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Coded {
+    /// `fields` in their order, then the length of a body.
+    ///
+    /// # Errors
+    /// A variable that nobody gives a value.
+    pub(super) fn new(
+        fields: &[(String, &str)],
+        body: Option<&[Piece]>,
+        table: &Table,
+    ) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
+        for (name, value) in fields {
+            let pieces = table.pieces(value.as_bytes())?;
+            if pieces.iter().all(Piece::is_text) {
+                encode::field(name, value, &mut bytes);
+                continue;
+            }
+            encode::name(name, &mut bytes);
+            parts.push(Part::Bytes(std::mem::take(&mut bytes)));
+            parts.push(Part::Value(pieces));
+        }
+        if let Some(body) = body {
+            encode::name("content-length", &mut bytes);
+            if body.iter().all(Piece::is_text) {
+                length(span(body, None), &mut bytes);
+            } else {
+                parts.push(Part::Bytes(std::mem::take(&mut bytes)));
+                parts.push(Part::BodyLength);
+            }
+        }
+        parts.push(Part::Bytes(bytes));
+        let mut made = Self { parts, fixed: None };
+        let body = body.unwrap_or_default();
+        let varies = |part: &Part| !matches!(part, Part::Bytes(_));
+        if !made.parts.iter().any(varies) && body.iter().all(Piece::is_text) {
+            let mut whole = (Vec::new(), Vec::new());
+            made.write(body, None, &mut whole.0, &mut whole.1);
+            made.fixed = Some(whole);
+        }
+        Ok(made)
+    }
+
+    fn write(
+        &self,
+        body_pieces: &[Piece],
+        values: Option<&[String]>,
+        block: &mut Vec<u8>,
+        body: &mut Vec<u8>,
+    ) {
+        put(body_pieces, values, body);
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => block.extend_from_slice(bytes),
+                Part::Value(pieces) => {
+                    encode::length(span(pieces, values), block);
+                    put(pieces, values, block);
+                }
+                Part::BodyLength => length(body.len(), block),
+            }
+        }
+    }
+}
+
+/// Appends a number as a string.
+fn length(n: usize, block: &mut Vec<u8>) {
+    let digits = n.checked_ilog10().unwrap_or(0) as usize + 1;
+    encode::length(digits, block);
+    decimal(n, block);
+}
+
+impl Set {
+    /// Header block and body of request number `call` with the values of line `line`; made in `room` if they vary.
+    pub(crate) fn coded<'a>(
+        &'a self,
+        call: usize,
+        line: u64,
+        room: &'a mut (Vec<u8>, Vec<u8>),
+    ) -> (&'a [u8], &'a [u8]) {
+        let call = &self.calls[call];
+        let Some(coded) = &call.coded else {
+            return (&[], &[]);
+        };
+        if let Some((block, body)) = &coded.fixed {
+            return (block, body);
+        }
+        room.0.clear();
+        room.1.clear();
+        let values = self.values(line);
+        coded.write(&call.body_pieces, values, &mut room.0, &mut room.1);
+        (&room.0, &room.1)
+    }
+}

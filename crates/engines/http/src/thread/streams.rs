@@ -1,0 +1,243 @@
+//! HTTP/2: requests are streams of a connection.
+
+use std::collections::BTreeMap;
+
+use wb_http2::{Connection as Protocol, Sink, Step, Why, frame};
+
+use super::{Goes, Thread};
+use crate::{
+    account::Cause,
+    connection::{Asked, Pending, State},
+    judge::Kept,
+};
+
+/// What is done with answers as they come.
+struct Answers<'a> {
+    bytes: &'a mut u64,
+    now: u64,
+}
+
+impl Sink<Pending> for Answers<'_> {
+    #[inline]
+    fn head<'a>(&mut self, of: &'a mut Pending) -> Option<&'a mut Vec<u8>> {
+        if of.asked.first_ns == 0 {
+            of.asked.first_ns = self.now;
+        }
+        let kept = of.kept.as_deref_mut()?;
+        // What came before was interim.
+        kept.clear();
+        Some(&mut kept.head)
+    }
+
+    #[inline]
+    fn body(&mut self, of: &mut Pending, bytes: &[u8]) {
+        *self.bytes += bytes.len() as u64;
+        if let Some(kept) = &mut of.kept {
+            kept.body.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl Thread<'_> {
+    /// Says the first words; requests wait until the server has said what it allows.
+    pub(super) fn greet(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        connection.state = State::Greeting;
+        connection.http2 = Some(Box::default());
+        Protocol::<Pending>::greet(&mut connection.out);
+        self.flush(index, now);
+    }
+
+    /// Writes the next request; there has to be room.
+    pub(super) fn open_stream(&mut self, index: usize, due_ns: u64, now: u64) {
+        let call = self.load.set.choose(&mut self.credit);
+        let warm_up = now < self.warm_until;
+        let kept = match self.keeps {
+            true => Some(self.spare.pop().unwrap_or_default()),
+            false => None,
+        };
+        let (block, body) = self.load.set.coded(call, self.line, &mut self.making);
+        self.line += u64::from(self.load.job.threads);
+        let connection = &mut self.connections[index];
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        let head = self.load.set.calls[call].head;
+        let pending = Pending {
+            asked: Asked {
+                due_ns,
+                sent_ns: now,
+                first_ns: 0,
+                call: call as u32,
+                head,
+                warm_up,
+            },
+            kept,
+        };
+        http2
+            .protocol
+            .open(pending, head, block, body, &mut connection.out);
+        let most = &mut self.out.http2.most_streams;
+        *most = (*most).max(http2.protocol.open_streams() as u32);
+        self.count_sent(index, call as u32, warm_up);
+    }
+
+    /// Reads answers out of what came.
+    pub(super) fn read_streams(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
+        self.out.totals.received_bytes += bytes.len() as u64;
+        let now = super::now();
+        loop {
+            let connection = &mut self.connections[index];
+            let Some(http2) = &mut connection.http2 else {
+                return Goes::Ended;
+            };
+            let mut answers = Answers {
+                bytes: &mut self.out.totals.body_bytes,
+                now,
+            };
+            let step = http2.protocol.read(
+                &mut self.decoder,
+                &mut bytes,
+                &mut connection.out,
+                &mut answers,
+            );
+            match step {
+                Ok(Step::More) => return Goes::On,
+                Ok(Step::Ready) => self.ready(index, now),
+                Ok(Step::Ended { of, status }) => {
+                    let mut kept = of.kept;
+                    self.answered(of.asked, status, kept.as_deref_mut(), true, now);
+                    self.spare.extend(kept);
+                }
+                Ok(Step::Failed { of, why }) => self.stream_failed(of, why),
+                Ok(Step::GoingAway { code }) => tally(&mut self.out.http2.goaways, code),
+                Err(fault) => {
+                    let (what, code) = (fault.what, frame::code_name(fault.code));
+                    Protocol::<Pending>::farewell(fault.code, &mut connection.out);
+                    self.complain(|| format!("this is no HTTP/2: {what} ({code})"));
+                    self.flush(index, now);
+                    if self.connections[index].http2.is_some() {
+                        self.fail(index, Cause::Malformed, now);
+                    }
+                    return Goes::Ended;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn stream_failed(&mut self, mut pending: Pending, why: Why) {
+        let cause = match why {
+            Why::Reset(code) => {
+                tally(&mut self.out.http2.resets, code);
+                Cause::StreamReset
+            }
+            Why::Unprocessed => Cause::Unprocessed,
+            Why::Malformed(what) => {
+                self.complain(|| format!("the answer is no HTTP/2: {what}"));
+                Cause::Malformed
+            }
+        };
+        self.failed(pending.asked, cause);
+        self.keep_spare(pending.kept.take());
+    }
+
+    fn keep_spare(&mut self, kept: Option<Box<Kept>>) {
+        self.spare.extend(kept.map(|mut kept| {
+            kept.clear();
+            kept
+        }));
+    }
+
+    /// After whatever has happened on it: ends a connection that has done its work, asks what there is room for, and
+    /// hands over what waits.
+    pub(super) fn turn_of_streams(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        if let Some(allowed) = http2.protocol.most_streams() {
+            let fewest = &mut self.out.http2.allowed_streams;
+            *fewest = Some(fewest.map_or(allowed, |before| before.min(allowed)));
+        }
+        let most = self.load.job.per_connection;
+        let spent = most > 0 && connection.requests >= most;
+        let idle = http2.protocol.open_streams() == 0 && connection.state == State::Open;
+        if idle && (spent || http2.protocol.is_over()) {
+            Protocol::<Pending>::farewell(frame::code::NO_ERROR, &mut connection.out);
+            self.flush(index, now);
+            if self.connections[index].http2.is_some() {
+                self.close(index, now);
+            }
+            return;
+        }
+        if connection.state == State::Open && self.room(index) > 0 {
+            self.next(index, now);
+        }
+        self.flush(index, now);
+        let connection = &mut self.connections[index];
+        if !connection.has_output()
+            && let Some(http2) = &mut connection.http2
+        {
+            http2.protocol.flushed();
+        }
+    }
+
+    /// The server has ended the connection.
+    pub(super) fn streams_ended(&mut self, index: usize, now: u64) {
+        let connection = &self.connections[index];
+        match (connection.state, connection.under_way()) {
+            (State::Open, 0) => self.close(index, now),
+            (state, _) => {
+                if state == State::Greeting {
+                    self.complain(|| {
+                        "the server ended the connection before it said a word of HTTP/2".to_owned()
+                    });
+                }
+                self.fail(index, Cause::Closed, now);
+            }
+        }
+    }
+
+    /// Gives up what takes too long, and the connection, too, if the server does not say then that it is alive.
+    pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
+        let timeout = self.load.job.timeout.as_nanos();
+        let mut expired = false;
+        loop {
+            let connection = &mut self.connections[index];
+            let Some(http2) = &mut connection.http2 else {
+                return;
+            };
+            let late = |of: &Pending| now.saturating_sub(of.asked.sent_ns) >= timeout;
+            let Some(pending) = http2.protocol.expire(late, &mut connection.out) else {
+                break;
+            };
+            expired = true;
+            self.out.http2.cancelled += 1;
+            self.failed(pending.asked, Cause::Timeout);
+            self.keep_spare(pending.kept);
+        }
+        let connection = &mut self.connections[index];
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        if http2.protocol.echoes() != http2.echoes {
+            (http2.pinged_ns, http2.echoes) = (0, http2.protocol.echoes());
+        }
+        if http2.pinged_ns > 0 && now.saturating_sub(http2.pinged_ns) >= timeout {
+            return self.fail(index, Cause::Timeout, now);
+        }
+        if expired {
+            if http2.pinged_ns == 0 {
+                http2.pinged_ns = now;
+                Protocol::<Pending>::ping(&mut connection.out);
+            }
+            self.turn_of_streams(index, now);
+        }
+    }
+}
+
+#[cold]
+fn tally(codes: &mut BTreeMap<String, u64>, code: u32) {
+    *codes.entry(frame::code_name(code).to_owned()).or_insert(0) += 1;
+}
