@@ -549,6 +549,8 @@ impl<T> Connection<T> {
                 match left.checked_sub(body.len() as u64) {
                     Some(rest) => *left = rest,
                     None => {
+                        // What fits is shown, so that pieces do not matter.
+                        sink.body(&mut stream.of, &body[..*left as usize]);
                         let what = "its body is longer than its Content-Length";
                         return Ok(self.malformed(data.stream, what, out));
                     }
