@@ -1,4 +1,4 @@
-//! Jobs of HTTP load: requests over sockets of the kernel, as fast as answers come or by a schedule.
+//! Jobs of HTTP load: requests over sockets of the kernel or our own TCP, as fast as answers come or by a schedule.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{AddressRange, Span};
 
+mod carried;
 mod problems;
 mod report;
+mod schedule;
 mod url;
 
 pub use report::{
     ExactTimes, Http2Report, HttpFailures, HttpJobReport, HttpLive, HttpReport, HttpRequestReport,
     HttpThreadReport, HttpTlsReport, HttpTotals,
 };
+pub use schedule::Schedule;
 pub use url::{HttpUrl, Scheme};
 
 /// Requests to one server.
@@ -26,6 +29,10 @@ pub struct HttpJob {
     pub name: String,
     /// Where requests go: `http://HOST[:PORT][/PATH]` or `https://…`.
     pub url: String,
+    /// Name of a port: connections are our own TCP's over it, not the kernel's. They come from `sources`
+    /// (198.18.1.2 without them), and the gateway of the port is their next hop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
     /// What is asked. Empty: a GET of the URL.
     #[serde(rename = "request", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<HttpCall>,
@@ -107,6 +114,7 @@ impl Default for HttpJob {
         Self {
             name: String::new(),
             url: String::new(),
+            port: None,
             requests: Vec::new(),
             headers: Vec::new(),
             data: None,

@@ -125,7 +125,11 @@ impl Plan {
             }
             JobKind::Load => self.loads.iter().any(|l| is(&l.port)),
             JobKind::Capture => self.captures.iter().any(|c| c.ports.iter().any(|p| is(p))),
-            JobKind::Http | JobKind::Socket | JobKind::Probe | JobKind::Bench => false,
+            JobKind::Http => {
+                let ports = self.http_jobs.iter().filter_map(|job| job.port.as_deref());
+                ports.into_iter().any(is)
+            }
+            JobKind::Socket | JobKind::Probe | JobKind::Bench => false,
         };
         JobKind::ALL.into_iter().filter(uses)
     }

@@ -152,7 +152,7 @@ impl Plan {
         if let Some(plan) = self.lb() {
             plan.check(self.i_own_this_network, &mut found);
         }
-        self.check_sharing(&mut found);
+        self.carried().check_sharing(&mut found);
         for (n, probe) in self.probes.iter().enumerate() {
             crate::bench::check_probe(probe, &format!("probe {}", n + 1), &mut found);
         }
@@ -318,7 +318,12 @@ impl Plan {
     fn sends_at(&self, port: &str) -> bool {
         let is = |name: &Option<String>| name.as_deref() == Some(port);
         let sends = |job: &TrafficJob| is(&job.tx) || job.bidir && is(&job.rx);
-        self.traffic.iter().any(sends) || self.loads.iter().any(|load| load.port == port)
+        self.traffic.iter().any(sends)
+            || self.loads.iter().any(|load| load.port == port)
+            || self
+                .http_jobs
+                .iter()
+                .any(|job| job.port.as_deref() == Some(port))
     }
 
     fn check_captures(&self, found: &mut Findings) {
@@ -416,6 +421,7 @@ impl Plan {
             };
             found.within(&place, job.problems());
         }
+        self.check_carried(found);
     }
 
     fn check_loads(&self, found: &mut Findings) {

@@ -5,6 +5,7 @@ use wb_wire::{AddrSet, MacAddr};
 use crate::addr::Pool;
 use crate::build::LONGEST_HEADERS;
 use crate::message::{LONGEST_PAYLOAD, Message};
+use crate::mix::Ask;
 use crate::reader::Reading;
 use crate::tunnel::{LONGEST_OUTER, Tunnel};
 use crate::tuple::Tuples;
@@ -81,6 +82,11 @@ pub struct Config {
     pub most_open: u32,
     /// Server: most of those whose handshake has not ended. A flood of SYNs takes no more memory.
     pub most_half_open: u32,
+    /// A TCP client's requests, where they are several, or each is to be told apart: they take the place of
+    /// [`Client::request`]. At most 65,536.
+    pub asks: Vec<Ask>,
+    /// A TCP client sends no more requests than this in all.
+    pub most_requests: u64,
     /// Decides where connections stand in the table and with which sequence numbers they begin. Random
     /// for each run, or a peer could choose addresses and ports that all share one place.
     pub key: u64,
@@ -311,6 +317,8 @@ impl Config {
             expected: 1 << 10,
             most_open: 1 << 24,
             most_half_open: 1 << 18,
+            asks: Vec::new(),
+            most_requests: u64::MAX,
             key: 1,
         }
     }
@@ -429,11 +437,16 @@ impl Config {
                 }
                 range("pipeline", client.pipeline.into(), 0, 1 << 12)?;
                 let tcp = self.transport == Transport::Tcp;
-                if tcp && !client.flood && client.request.is_empty() {
+                let asks = self.asks.iter().map(|ask| &ask.message);
+                let one = Some(&client.request).filter(|_| self.asks.is_empty());
+                let requests = || asks.clone().chain(one);
+                if tcp && !client.flood && requests().any(Message::is_empty) {
                     return Err(ConfigError::NoRequest);
                 }
+                range("requests of a mix", self.asks.len() as u64, 0, 1 << 16)?;
                 if tcp {
-                    let all = u64::from(client.request.len()) * u64::from(client.pipeline.max(1));
+                    let most = requests().map(Message::len).max().unwrap_or(0);
+                    let all = u64::from(most) * u64::from(client.pipeline.max(1));
                     range("request bytes sent back to back", all, 0, 1 << 30)?;
                 }
                 longest = longest.max(client.request.len());

@@ -119,10 +119,11 @@ pub(crate) struct Conn {
     /// Congestion window and threshold, in segments.
     pub(crate) cwnd: u16,
     pub(crate) threshold: u16,
-    /// Client: how much later than its nominal time the last request left, in ns, saturating; while it
+    /// Client: how much later than its nominal time the last request left, [packed](pack_ns); while it
     /// rests, its ticket. Server: the number of the next hop.
     pub(crate) lateness: u32,
-    /// Requests still to be sent.
+    /// Requests still to be sent. Where there is no end to them, nothing is counted here, so a connection
+    /// carries any number.
     pub(crate) requests: u16,
     /// Requests without an answer.
     pub(crate) outstanding: u16,
@@ -235,8 +236,48 @@ impl Conn {
     }
 }
 
+/// Marks a time in units of 1,024 ns.
+const COARSE: u32 = 1 << 31;
+
+/// A time in 32 bits: exact up to 2.1 s, else in steps of 1,024 ns, up to 36 minutes.
+#[inline]
+pub(crate) fn pack_ns(ns: u64) -> u32 {
+    if ns < u64::from(COARSE) {
+        ns as u32
+    } else {
+        COARSE | (ns >> 10).min(u64::from(COARSE - 1)) as u32
+    }
+}
+
+/// The time that was packed.
+#[inline]
+pub(crate) const fn unpack_ns(packed: u32) -> u64 {
+    if packed < COARSE {
+        packed as u64
+    } else {
+        ((packed & (COARSE - 1)) as u64) << 10
+    }
+}
+
 /// Whether sequence number `a` comes before `b`: RFC 9293 section 3.4.
 #[inline]
 pub(crate) const fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_are_packed_with_little_loss() {
+        for ns in [0, 1, (1 << 31) - 1] {
+            assert_eq!(unpack_ns(pack_ns(ns)), ns);
+        }
+        for ns in [1 << 31, 4_300_000_000, 60_000_000_000, 1_800_000_000_000] {
+            let again = unpack_ns(pack_ns(ns));
+            assert!(again <= ns && ns - again < 1024, "{ns} {again}");
+        }
+        assert_eq!(unpack_ns(pack_ns(u64::MAX)), (u64::from(COARSE) - 1) << 10);
+    }
 }

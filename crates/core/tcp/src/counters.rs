@@ -149,6 +149,10 @@ counters! {
     requests,
     /// Responses received (client) or sent (server).
     responses,
+    /// TCP requests whose connection ended before their answer did (client).
+    requests_lost,
+    /// Bytes of bodies of answers, without what frames chunks: of a client with [`crate::Config::asks`].
+    body_rx,
     /// HTTP responses by first digit of the status: 1 (interim ones are not counted).
     status_1xx,
     /// 2.

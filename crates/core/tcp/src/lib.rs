@@ -64,6 +64,7 @@ mod conn;
 mod counters;
 mod machine;
 mod message;
+mod mix;
 mod observer;
 mod outstanding;
 mod parse;
@@ -86,9 +87,10 @@ pub use config::{
     TimeWait, Transport,
 };
 pub use counters::Counters;
-pub use machine::{LONGEST_LOOK_AHEAD, Late, Machine, Received};
+pub use machine::{Cause, LONGEST_LOOK_AHEAD, Late, Machine, Received};
 pub use message::{Filler, Message};
-pub use observer::{Latencies, Observer};
+pub use mix::Ask;
+pub use observer::{Exchange, Latencies, Observer};
 pub use parse::Checksum;
 pub use reader::Reading;
 pub use tunnel::Tunnel;

@@ -3,6 +3,20 @@
 use wb_measure::Histogram;
 
 use crate::addr::Addr;
+use crate::machine::Cause;
+
+/// A request and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The number of the request in [`Config::asks`](crate::Config::asks); 0 if there is one.
+    pub text: u16,
+    /// Of the answer, 100 to 599; 0 if it is not of HTTP.
+    pub status: u16,
+    /// From when the request was queued for sending to the last byte of the answer.
+    pub ns: u64,
+    /// The same from when it was due.
+    pub since_due: u64,
+}
 
 /// Told of times as they are known. All methods do nothing by default.
 pub trait Observer {
@@ -29,6 +43,24 @@ pub trait Observer {
     #[inline]
     fn answered_since_due(&mut self, ns: u64) {
         let _ = ns;
+    }
+
+    /// TCP: so many requests of a text were queued for sending.
+    #[inline]
+    fn asked(&mut self, now: u64, text: u16, n: u16) {
+        let _ = (now, text, n);
+    }
+
+    /// TCP: an answer was complete. Told beside [`Observer::answered`].
+    #[inline]
+    fn exchanged(&mut self, exchange: &Exchange) {
+        let _ = exchange;
+    }
+
+    /// TCP: a request that was sent so long ago, in ns, gets no answer, because its connection ended.
+    #[inline]
+    fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
+        let _ = (text, ns, cause);
     }
 
     /// A device in between told where a connection really comes from.

@@ -43,8 +43,19 @@ impl Reader {
     /// Reads from in-order bytes, at least one, up to the end of a message.
     #[inline]
     pub(crate) fn read(&mut self, progress: &mut Progress, bytes: &[u8]) -> Read {
+        self.read_with(progress, bytes, &mut ())
+    }
+
+    /// The same, and shows to `sink` what an HTTP message holds.
+    #[inline]
+    pub(crate) fn read_with(
+        &mut self,
+        progress: &mut Progress,
+        bytes: &[u8],
+        sink: &mut impl wb_http1::Sink,
+    ) -> Read {
         if self.kind == Reading::Http {
-            return self.http.read(progress, bytes);
+            return self.http.read_with(progress, bytes, sink);
         }
         if self.kind == Reading::Segment {
             // As dperf does: the first digit of the status, wherever a segment begins.

@@ -1,5 +1,5 @@
-//! What a connection says where it is not the same message again and again: an echo's own bytes, or
-//! answers of which some are cut short and some follow a leave to go on.
+//! What a connection says where it is not the same message again and again: an echo's own bytes, requests
+//! and answers of several kinds, or answers of which some are cut short and some follow a leave to go on.
 
 use std::collections::VecDeque;
 
@@ -14,41 +14,52 @@ pub(crate) fn leave() -> Message {
 /// What a piece of the stream is made of; a piece ends with the end of a message of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The machine's message, one or several.
-    Text,
+    /// The message of this number, once or several times.
+    Text(u16),
     /// Its head alone: the answer to HEAD.
-    Head,
+    Head(u16),
     /// "100 Continue".
     Leave,
+}
+
+/// A message, and how much of it is the head of an HTTP message.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    pub(crate) message: Message,
+    pub(crate) head_len: u32,
+}
+
+impl Text {
+    pub(crate) fn new(message: Message) -> Self {
+        Self {
+            head_len: message.head_len(),
+            message,
+        }
+    }
 }
 
 /// The texts of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Texts<'a> {
-    /// The request of a client, the answer of a server.
-    pub(crate) text: &'a Message,
-    /// How much of it is the head of an HTTP message.
-    pub(crate) head_len: u32,
+    /// The requests of a client, the answers of a server.
+    pub(crate) all: &'a [Text],
     pub(crate) leave: &'a Message,
 }
 
 impl Texts<'_> {
-    fn period(&self, origin: Origin) -> u32 {
-        match origin {
-            Origin::Text => self.text.len(),
-            Origin::Head => self.head_len,
-            Origin::Leave => self.leave.len(),
-        }
-    }
-
     /// Writes what stands `to_end` bytes before the end of messages of this origin.
     fn write(&self, origin: Origin, to_end: u32, out: &mut [u8]) {
-        let message = if origin == Origin::Leave {
-            self.leave
-        } else {
-            self.text
+        let (message, period) = match origin {
+            Origin::Text(n) => {
+                let text = &self.all[usize::from(n)];
+                (&text.message, text.message.len())
+            }
+            Origin::Head(n) => {
+                let text = &self.all[usize::from(n)];
+                (&text.message, text.head_len)
+            }
+            Origin::Leave => (self.leave, self.leave.len()),
         };
-        let period = self.period(origin);
         let (mut to_end, mut out) = (to_end, out);
         while !out.is_empty() {
             let left = match to_end % period {
@@ -90,7 +101,7 @@ impl Script {
     /// Puts `len` bytes of an origin behind the `queued` that are there already.
     pub(crate) fn push(&mut self, queued: u32, origin: Origin, len: u32) {
         if self.pieces.is_empty() && queued > 0 {
-            self.pieces.push_back((Origin::Text, queued));
+            self.pieces.push_back((Origin::Text(0), queued));
         }
         match self.pieces.back_mut() {
             Some((last, left)) if *last == origin => *left += len,
@@ -189,20 +200,24 @@ mod tests {
         /// Whatever is queued and acknowledged in between, the bytes are those of the messages in turn.
         #[test]
         fn pieces_are_written_in_turn(
-            steps in prop::collection::vec((0u8..3, 0u32..200), 1..40),
+            steps in prop::collection::vec((0u8..5, 0u32..200), 1..40),
             before in 0u32..3,
         ) {
             let text = Message::bytes(b"HTTP/1.1 200 OK\r\n\r\nbody");
-            let texts = Texts { head_len: text.head_len(), text: &text, leave: &leave() };
-            prop_assert_eq!(texts.head_len, 19);
+            let other = b"HTTP/1.1 404 Not Found\r\n\r\n";
+            let all = [Text::new(text), Text::new(Message::bytes(other))];
+            let texts = Texts { all: &all, leave: &leave() };
+            prop_assert_eq!(all[0].head_len, 19);
             let whole = b"HTTP/1.1 200 OK\r\n\r\nbody";
             let mut store = Store::new(64);
             let mut model: Vec<u8> = whole.repeat(before as usize);
             let mut script = Script::default();
             for (what, n) in steps {
                 let (origin, bytes): (_, &[u8]) = match what {
-                    0 => (Origin::Text, whole),
-                    1 => (Origin::Head, &whole[..19]),
+                    0 => (Origin::Text(0), whole),
+                    1 => (Origin::Head(0), &whole[..19]),
+                    2 => (Origin::Text(1), other),
+                    3 => (Origin::Head(1), other),
                     _ => (Origin::Leave, b"HTTP/1.1 100 Continue\r\n\r\n"),
                 };
                 script.push(model.len() as u32, origin, bytes.len() as u32);
@@ -220,7 +235,7 @@ mod tests {
 
         #[test]
         fn an_echo_is_what_came(steps in prop::collection::vec((0usize..300, 0usize..300), 1..40)) {
-            let texts = Texts { head_len: 0, text: &Message::bytes(&[]), leave: &leave() };
+            let texts = Texts { all: &[], leave: &leave() };
             let mut store = Store::new(64);
             let mut script = Script::default();
             let (mut model, mut byte) = (Vec::new(), 0u8);

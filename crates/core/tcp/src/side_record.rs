@@ -1,11 +1,22 @@
 //! What a connection needs only while segments are lost or out of order, more is to be sent than the
-//! window lets go, or what it says is not one message again and again.
+//! window lets go, what it says is not one message again and again, or several things wait their turn.
+
+use std::collections::VecDeque;
 
 use crate::board::Board;
 use crate::conn::NO_SIDE_RECORD;
 use crate::reassembly::Reassembly;
 use crate::script::Script;
 use crate::store::Store;
+
+/// A request that waits for its answer, where they differ from each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// The number of its text.
+    pub(crate) text: u16,
+    /// How much later than it was due it left, [packed](crate::conn::pack_ns).
+    pub(crate) late: u32,
+}
 
 /// The side record of one connection.
 #[derive(Debug, Default)]
@@ -17,6 +28,8 @@ pub(crate) struct SideRecord {
     pub(crate) ahead: Reassembly,
     pub(crate) board: Board,
     pub(crate) script: Script,
+    /// Requests without an answer, the oldest first.
+    pub(crate) asked: VecDeque<Asked>,
     next_free: u16,
 }
 
@@ -26,6 +39,7 @@ impl SideRecord {
         self.ahead.is_empty()
             && !self.board.is_active()
             && self.script.is_empty()
+            && self.asked.is_empty()
             && self.duplicates == 0
     }
 
@@ -34,6 +48,7 @@ impl SideRecord {
         self.ahead.clear(store);
         self.board.clear();
         self.script.clear(store);
+        self.asked.clear();
     }
 }
 

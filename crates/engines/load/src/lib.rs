@@ -60,6 +60,7 @@
 
 mod control;
 mod curve;
+mod http;
 mod message;
 mod neighbour_responder;
 mod outcome;
@@ -71,6 +72,7 @@ mod spec;
 mod worker;
 
 pub use control::LoadControl;
+pub use http::{HttpCallOutcome, HttpOutcome, HttpTask};
 pub use neighbour_responder::ResponderCounters;
 pub use outcome::{LoadOutcome, LoadTotals, PhaseTotals};
 pub use pace::{Grouping, LaunchCounters};

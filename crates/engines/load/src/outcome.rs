@@ -4,6 +4,7 @@ use wb_model::{lateness::Lateness, load::LoadEnd};
 use wb_port::{PortError, RxCounters, TxCounters};
 use wb_tcp::{Counters, Latencies};
 
+use crate::http::HttpOutcome;
 use crate::neighbour_responder::ResponderCounters;
 use crate::pace::LaunchCounters;
 use crate::shared::add_rx;
@@ -88,6 +89,8 @@ pub struct LoadOutcome {
     pub link_down_ns: u64,
     /// How late it was.
     pub lateness: Lateness,
+    /// Of an HTTP job, what became of its requests.
+    pub http: Option<HttpOutcome>,
     /// What ended it before its time.
     pub fault: Option<PortError>,
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
+use wb_model::http::HttpTotals;
 use wb_model::load::LoadStage;
 use wb_port::{RxCounters, TxCounters};
 use wb_tcp::Counters;
@@ -64,6 +65,8 @@ pub struct LoadSnapshot {
     pub first_byte: LiveTimes,
     /// From request to last byte.
     pub request: LiveTimes,
+    /// Of an HTTP job, its requests and connections so far. `request` is then since they were due.
+    pub http: HttpTotals,
     /// Time in turns that did something, in ns.
     pub busy_ns: u64,
     /// The longest time between two turns, in ns.
@@ -94,6 +97,7 @@ impl LoadSnapshot {
             sum.connect.merge(&worker.connect);
             sum.first_byte.merge(&worker.first_byte);
             sum.request.merge(&worker.request);
+            sum.http += worker.http;
             sum.busy_ns += worker.busy_ns;
             sum.longest_turn_ns = sum.longest_turn_ns.max(worker.longest_turn_ns);
         }

@@ -1,5 +1,7 @@
 //! What one worker is to do, made from the job of the plan and the facts of the port.
 
+use std::sync::Arc;
+
 use wb_model::load::{
     LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadShape, LoadTransport,
     TupleOrder,
@@ -11,6 +13,7 @@ use wb_tcp::{
 };
 use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
 
+use crate::http::HttpTask;
 use crate::message::Making;
 use crate::pace::Grouping;
 use crate::rates::{Cost, Limits};
@@ -101,6 +104,8 @@ pub struct LoadSpec {
     pub tick_ns: u64,
     /// Frames received in a turn.
     pub batch: usize,
+    /// The requests of an HTTP job, where it is one.
+    pub http: Option<Arc<HttpTask>>,
     /// Whether the peers of connections that are open at the very end are told so by RST. Not where both
     /// ends belong to one run: both then count them as open.
     pub parts: bool,
@@ -150,6 +155,7 @@ impl LoadSpec {
                 0 => 64,
                 told => usize::from(told),
             },
+            http: None,
             parts: true,
         };
         if job.end == LoadEnd::Client {
@@ -158,6 +164,26 @@ impl LoadSpec {
             spec.config.most_outstanding = outstanding(&spec.config, &spec.limits);
         }
         Ok(spec)
+    }
+
+    /// The same for the requests of an HTTP job, whose connections the load is.
+    #[must_use]
+    pub fn for_http(mut self, task: &Arc<HttpTask>) -> Self {
+        let job = &task.job;
+        let (worker, workers) = (self.worker, self.workers);
+        let amount = |n| crate::share(n, worker, workers);
+        self.config.asks.clone_from(&task.asks);
+        self.config.most_requests = job.amount.map_or(u64::MAX, amount);
+        self.limits = Limits {
+            launches: None,
+            open: Some(crate::share(job.connections.into(), worker, workers)),
+            requests: None,
+        };
+        if let Role::Client(client) = &mut self.config.role {
+            client.paced = !job.rate.is_empty();
+        }
+        self.http = Some(Arc::clone(task));
+        self
     }
 
     /// The same without an end: the worker goes on until it is told to stop.

@@ -4,14 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use wb_model::http::HttpTotals;
 use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::{LoadEnd, LoadStage};
 use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue, prefetch};
 use wb_tcp::{
-    Answer, Checksum, Config, ConfigError, Counters, FrameSink, LONGEST_LOOK_AHEAD, Latencies,
-    Machine, Observer, Received, Role, Style, Transport,
+    Answer, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
+    LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, Style, Transport,
 };
 
+use crate::http::{Account, HttpOutcome, HttpPace};
 use crate::neighbour_responder::{ResponderCounters, answer};
 use crate::outcome::{LoadOutcome, PhaseTotals};
 use crate::pace::{Grouping, LaunchCounters, Pace};
@@ -38,9 +40,31 @@ struct Times {
     connect: LiveTimes,
     first_byte: LiveTimes,
     request: LiveTimes,
+    /// Of an HTTP job, each request.
+    http: Option<Box<Account>>,
 }
 
 impl Observer for Times {
+    #[inline]
+    fn asked(&mut self, _: u64, text: u16, n: u16) {
+        if let Some(http) = &mut self.http {
+            http.asked(text, n);
+        }
+    }
+
+    #[inline]
+    fn exchanged(&mut self, exchange: &Exchange) {
+        if let Some(http) = &mut self.http {
+            http.exchanged(exchange);
+        }
+    }
+
+    fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
+        if let Some(http) = &mut self.http {
+            http.unanswered(text, ns, cause);
+        }
+    }
+
     #[inline]
     fn answered_since_due(&mut self, ns: u64) {
         self.all.answered_since_due(ns);
@@ -56,6 +80,9 @@ impl Observer for Times {
     fn first_byte(&mut self, ns: u64) {
         self.all.first_byte(ns);
         self.first_byte.record(ns);
+        if let Some(http) = &mut self.http {
+            http.first_byte(ns);
+        }
     }
 
     #[inline]
@@ -90,6 +117,8 @@ pub struct LoadWorker {
     pace: Pace,
     /// Of requests over connections that stay.
     asks: Pace,
+    /// Of an HTTP job, in the place of `asks`.
+    http: Option<HttpPace>,
     responder: ResponderCounters,
     /// Longer frames are not looked at: an answer to them would not fit a slot.
     longest: usize,
@@ -143,7 +172,12 @@ impl LoadWorker {
     /// # Errors
     /// What of the configuration cannot be.
     pub fn new(spec: LoadSpec, frame_capacity: usize) -> Result<Self, ConfigError> {
-        let machine = Machine::new(spec.config.clone(), Times::default())?;
+        let task = spec.http.as_ref();
+        let times = Times {
+            http: task.map(|task| Box::new(Account::new(task))),
+            ..Times::default()
+        };
+        let machine = Machine::new(spec.config.clone(), times)?;
         let echoes = spec.config.transport == Transport::Udp
             && matches!(&spec.config.role, Role::Server(server) if matches!(server.answer, Answer::Echo));
         let least = spec.config.longest_frame();
@@ -172,6 +206,10 @@ impl LoadWorker {
             machine,
             pace,
             asks,
+            http: spec
+                .http
+                .as_ref()
+                .map(|task| HttpPace::new(task, spec.worker, spec.workers)),
             responder: ResponderCounters::default(),
             zero: None,
             phase: LoadStage::Ready,
@@ -226,6 +264,14 @@ impl LoadWorker {
         self.note_turn(mono);
         let now = mono - *self.zero.get_or_insert(mono);
         let at = mono.checked_sub(start);
+        if let Some(http) = &self.http
+            && let Some(account) = &mut self.machine.observer_mut().http
+        {
+            account.now = now;
+            if let Some(at) = at {
+                account.warm_until = (now + http.warm_up).saturating_sub(at);
+            }
+        }
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
         let of_load = self.machine.counters().rx_of_load().0;
@@ -454,6 +500,7 @@ impl LoadWorker {
             }
             return;
         }
+        let stopped = stopped || self.has_asked_all();
         let phase = if stopped || control.clients_stop.load(Ordering::Relaxed) {
             LoadStage::Drain
         } else {
@@ -489,6 +536,11 @@ impl LoadWorker {
         if wanted == 0 {
             return;
         }
+        if let Some(http) = &mut self.http
+            && !http.may_open(now, self.machine.counters())
+        {
+            return;
+        }
         let n = u32::try_from(wanted).unwrap_or(u32::MAX);
         let busy = self.machine.counters().tuples_busy;
         let late = self.pace.late(at);
@@ -503,6 +555,9 @@ impl LoadWorker {
     /// Sends the requests that are due over connections that rest.
     #[inline]
     fn ask<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+        if self.http.is_some() {
+            return self.ask_http(at, now, sink);
+        }
         let due = self.asks.wanted(at, 0);
         if due > 0 {
             let n = u32::try_from(due).unwrap_or(u32::MAX);
@@ -513,11 +568,44 @@ impl LoadWorker {
         }
     }
 
+    /// Sends the requests of an HTTP job that are due, each over the connection that has rested longest.
+    fn ask_http<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+        let end = self.steady_end();
+        let Some(http) = self.http.as_mut().filter(|http| http.has_schedule()) else {
+            return;
+        };
+        loop {
+            let mut unsent = 0;
+            let late = http.due(at, end, &mut unsent);
+            let n = match late.is_empty() {
+                true => 0,
+                false => self.machine.ask_each(now, late, sink),
+            };
+            if let Some(account) = &mut self.machine.observer_mut().http {
+                account.out.totals.unsent += unsent;
+            }
+            if n == 0 {
+                return;
+            }
+            http.asked(n);
+        }
+    }
+
+    /// Whether an HTTP job with an exact number of requests has its last answer.
+    #[inline]
+    fn has_asked_all(&self) -> bool {
+        let counters = self.machine.counters();
+        self.machine.left() == 0 && counters.requests == counters.responses + counters.requests_lost
+    }
+
     /// When the next request is due that somebody could be asked.
     #[inline]
     fn next_ask(&self, at: u64) -> u64 {
         if !self.machine.can_ask() {
             return u64::MAX;
+        }
+        if let Some(http) = &self.http {
+            return http.next_due();
         }
         self.asks.next_due(at, 0).unwrap_or(u64::MAX)
     }
@@ -539,6 +627,7 @@ impl LoadWorker {
         if phase == LoadStage::Drain && self.spec.end == LoadEnd::Client {
             self.pace.finish();
             self.asks.finish();
+            self.end_http(at.min(self.steady_end()));
         }
         self.close_phase(at);
         self.phase = phase;
@@ -555,6 +644,36 @@ impl LoadWorker {
                     .finish_as_of(ended_at, now.saturating_add(half));
             }
         }
+    }
+
+    /// An HTTP job asks nothing more from `ended` on.
+    #[cold]
+    fn end_http(&mut self, ended: u64) {
+        let Some(http) = &mut self.http else { return };
+        let unsent = match self.machine.left() {
+            // No more was to be sent.
+            0 => 0,
+            _ => http.finish(ended),
+        };
+        let counters = *self.machine.counters();
+        if let Some(account) = &mut self.machine.observer_mut().http {
+            account.out.totals.unsent += unsent;
+            account.end(&counters, ended);
+        }
+    }
+
+    /// The account of an HTTP job.
+    #[cold]
+    fn conclude_http(&mut self) -> Option<HttpOutcome> {
+        self.machine.observer().http.as_ref()?;
+        self.end_http(self.at.min(self.steady_end()));
+        let connecting = self.machine.connecting();
+        let counters = *self.machine.counters();
+        let mut waiting = Vec::new();
+        self.machine.waiting_requests(|_, sent| waiting.push(sent));
+        let account = self.machine.observer_mut().http.as_mut()?;
+        waiting.into_iter().for_each(|sent| account.in_flight(sent));
+        Some(account.conclude(&counters, connecting))
     }
 
     /// Books what was counted since the phase began.
@@ -624,6 +743,9 @@ impl LoadWorker {
         if is_due && slot.publish(&self.snapshot(tx, rx)) {
             self.published = Some(mono);
             let times = self.machine.observer_mut();
+            if let Some(http) = &mut times.http {
+                http.live.max = 0;
+            }
             (times.connect.max, times.first_byte.max, times.request.max) = (0, 0, 0);
         }
     }
@@ -643,7 +765,10 @@ impl LoadWorker {
             share: self.pace.share(self.at),
             connect: times.connect,
             first_byte: times.first_byte,
-            request: times.request,
+            request: times.http.as_ref().map_or(times.request, |http| http.live),
+            http: times.http.as_ref().map_or(HttpTotals::default(), |http| {
+                http.live_totals(self.machine.counters())
+            }),
             busy_ns: self.busy_ns,
             longest_turn_ns: self.longest_turn_ns,
         }
@@ -715,8 +840,10 @@ impl LoadWorker {
         while !slot.publish(&self.snapshot(tx, rx)) {
             std::hint::spin_loop();
         }
+        let http = self.conclude_http();
         LoadOutcome {
             end: self.spec.end,
+            http,
             counters: *self.machine.counters(),
             phases: self.phases,
             launch: *self.pace.counters(),

@@ -23,7 +23,11 @@ use crate::{
     workers::Workers,
 };
 
+mod over_port;
 mod report;
+
+pub(crate) use over_port::{PortHttps, tasks};
+use report::{Facts, Via};
 
 /// Descriptors besides those of connections: epoll instances, files, what the program has open anyway.
 const DESCRIPTORS: u64 = 64;
@@ -210,22 +214,23 @@ impl Https {
     }
 }
 
+/// How it goes from one time to another, each with all that was counted by then, and of how many answers the
+/// times have which sum.
 #[allow(clippy::cast_precision_loss)]
-fn between(from: (u64, Live), to: (u64, Live)) -> HttpLive {
+fn between(from: (u64, HttpTotals, (u64, u64)), to: (u64, HttpTotals, (u64, u64))) -> HttpLive {
     let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
-    let done = to.1.totals - from.1.totals;
     let rate = |n: u64| match seconds > 0.0 {
         true => n as f64 / seconds,
         false => 0.0,
     };
-    let answers = to.1.answers - from.1.answers;
+    let answers = to.2.0 - from.2.0;
     HttpLive {
         requests_per_second: rate(answers),
-        connections_per_second: rate(done.established_connections),
-        received_bps: rate(done.received_bytes) * 8.0,
+        connections_per_second: rate(to.1.established_connections - from.1.established_connections),
+        received_bps: rate(to.1.received_bytes - from.1.received_bytes) * 8.0,
         latency_mean_ns: (answers > 0)
-            .then(|| (to.1.latency_ns - from.1.latency_ns) as f64 / answers as f64),
-        totals: to.1.totals,
+            .then(|| to.2.1.wrapping_sub(from.2.1) as f64 / answers as f64),
+        totals: to.1,
     }
 }
 
@@ -306,7 +311,8 @@ impl Engine for Https {
 
     fn sample(&mut self, now: u64) -> Sample {
         let at = (now, self.live());
-        let http = between(self.last, at);
+        let of = |(at, live): (u64, Live)| (at, live.totals, (live.answers, live.latency_ns));
+        let http = between(of(self.last), of(at));
         let phase = match at.1.draining {
             true => Phase::Drain,
             false => Phase::Running,
@@ -346,7 +352,20 @@ impl Engine for Https {
                     .collect()
             })
             .collect();
-        report::settle(&self.plan, &self.jobs, by_job, ended)
+        let facts: Vec<Facts> = self
+            .jobs
+            .iter()
+            .map(|job| Facts {
+                addresses: job.addresses.clone(),
+                names: job.load.names().map(str::to_owned).collect(),
+                connections: (0..)
+                    .take(job.controls.len())
+                    .map(|thread| job.load.connections(thread))
+                    .collect(),
+                via: Via::Sockets,
+            })
+            .collect();
+        report::settle(&self.plan, &facts, by_job, ended)
     }
 }
 

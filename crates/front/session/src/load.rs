@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use wb_load::{LoadControl, LoadPlace, LoadSpec};
+use wb_load::{HttpTask, LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
     JobKind, Plan, PortPlan,
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape},
@@ -54,6 +54,24 @@ struct JobSlot {
     control: Arc<LoadControl>,
 }
 
+/// Which ends a run has, whatever engine they belong to.
+#[derive(Clone)]
+pub(crate) struct Ends {
+    /// The shapes of its clients.
+    clients: Vec<LoadShape>,
+    has_servers: bool,
+}
+
+impl Ends {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let of = |end| plan.loads.iter().filter(move |job| job.end == end);
+        Self {
+            clients: of(LoadEnd::Client).map(|job| job.shape.clone()).collect(),
+            has_servers: of(LoadEnd::Server).next().is_some(),
+        }
+    }
+}
+
 /// Gives the jobs that have none a name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
     let names = plan.job_names(JobKind::Load);
@@ -79,16 +97,21 @@ pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPor
 }
 
 /// Finds the next hops of the loads: what is left to be done before they start.
+///
+/// `tasks`: what is asked over the connections, where they are those of HTTP jobs.
 pub(crate) fn resolve_jobs(
     plan: &mut Plan,
     ports: Vec<OpenPort>,
+    ends: &Ends,
+    tasks: &[Arc<HttpTask>],
     opening: &mut Opening<'_>,
 ) -> Result<Loads, StartError> {
     let mut jobs = Vec::new();
     let guard = Guard::of(plan);
-    let clients = plan.loads.iter().filter(|j| j.end == LoadEnd::Client);
-    let clients: Vec<LoadShape> = clients.map(|j| j.shape.clone()).collect();
-    let has_servers = plan.loads.iter().any(|j| j.end == LoadEnd::Server);
+    let Ends {
+        clients,
+        has_servers,
+    } = ends;
     let environment = opening.environment;
     for (port, job) in plan.loads.iter_mut().enumerate() {
         let mut finder = NextHop {
@@ -102,6 +125,9 @@ pub(crate) fn resolve_jobs(
         let file = read_file(job, environment)?;
         let specs = specs(job, &ports[port], plan.seed, file.as_deref(), guard)?;
         let specs = specs.into_iter().map(|mut spec| {
+            if let Some(task) = tasks.get(port) {
+                spec = spec.for_http(task);
+            }
             spec.parts = clients.is_empty() || !has_servers;
             match job.end {
                 LoadEnd::Server if !clients.is_empty() => spec.beside(clients.iter()),
@@ -116,7 +142,8 @@ pub(crate) fn resolve_jobs(
         });
     }
     let part = plan.part(JobKind::Load);
-    Loads::new(part, ports, jobs, environment.control.as_deref())
+    let control = environment.control.as_deref().filter(|_| tasks.is_empty());
+    Loads::new(part, ports, jobs, control)
 }
 
 /// The interface of a port, and that it may be used for a load.

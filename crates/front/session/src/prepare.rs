@@ -12,7 +12,7 @@ use crate::{
     capture::{self, CaptureExtras, Captures, TakenFiles},
     devices::{self, Devices},
     engine::Engine,
-    http::{self, Https, Scripts},
+    http::{self, Https, PortHttps, Scripts},
     load,
     neighbours::start_responders,
     ports::{OpenPort, Sharing},
@@ -129,11 +129,24 @@ pub fn prepare(
     let mut used = users.into_iter();
     plan.ports.retain(|_| used.next().unwrap_or(false));
 
+    // HTTP loads over ports are loads until their engines are made.
+    let (own, http_jobs) = (plan.loads.len(), plan.http_jobs.clone());
+    let tasks = http::tasks(&plan, environment)?;
+    plan = plan.carried();
+    let ends = load::Ends::of(&plan);
+
     let mut opening = Opening::new(&plan, environment, warnings);
     let streams = traffic::open(&plan, &mut opening)?;
-    let loads = load::open(&plan, &mut opening)?;
+    let mut loads = load::open(&plan, &mut opening)?;
     let attended = streams.ports.iter().chain(&loads);
     let responders = start_responders(&plan, attended)?;
+    let mut carried = Plan {
+        loads: plan.loads.split_off(own),
+        criteria: Vec::new(),
+        ..plan.clone()
+    };
+    plan.http_jobs = http_jobs;
+    let carried_ports = loads.split_off(own);
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let mut prepared = Prepared {
         devices: Vec::new(),
@@ -163,10 +176,15 @@ pub fn prepare(
         engines.push(Box::new(load::resolve_jobs(
             &mut plan,
             loads,
+            &ends,
+            &[],
             &mut opening,
         )?));
     }
-    if plan.has(JobKind::Http) {
+    if !tasks.is_empty() {
+        let loads = load::resolve_jobs(&mut carried, carried_ports, &ends, &tasks, &mut opening)?;
+        engines.push(Box::new(PortHttps::new(&plan, &tasks, loads)));
+    } else if plan.has(JobKind::Http) {
         engines.push(Box::new(Https::open(&plan, extras.scripts, environment)?));
     }
     if plan.has(JobKind::Socket) {

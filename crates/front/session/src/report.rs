@@ -53,7 +53,11 @@ pub(crate) fn report(
             sum.rates.received_l2_bps =
                 plus(sum.rates.received_l2_bps, other.rates.received_l2_bps);
         }
-        sum.load = sum.load.or(other.load);
+        match (&mut sum.load, other.load) {
+            // HTTP loads over ports have some too.
+            (Some(load), Some(mut other)) => load.jobs.append(&mut other.jobs),
+            (load, other) => *load = load.take().or(other),
+        }
         sum.http = sum.http.or(other.http);
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);

@@ -76,6 +76,7 @@ impl HttpJob {
         }
         self.check_rate(&mut found);
         self.check_version(&mut found);
+        self.check_port(&mut found);
         check_headers("headers", &self.headers, &mut found);
         for (i, call) in self.requests.iter().enumerate() {
             call.check(&format!("request {}", i + 1), &mut found);

@@ -45,11 +45,11 @@ impl Late {
     /// All are done when they are due.
     pub const NOT: Self = Self { first: 0, step: 0 };
 
-    /// That of one of them, at most 4.2 s.
+    /// That of one of them.
     #[inline]
-    pub(super) fn of(self, number: u32) -> u32 {
+    pub(super) fn of(self, number: u32) -> u64 {
         let made_up = self.step.saturating_mul(number.into());
-        u32::try_from(self.first.saturating_sub(made_up)).unwrap_or(u32::MAX)
+        self.first.saturating_sub(made_up)
     }
 }
 
@@ -67,17 +67,42 @@ impl<O: Observer> Machine<O> {
         if self.finishing || !self.paced {
             return 0;
         }
-        while asked < n && sink.lend().is_some() {
+        while asked < n && self.left > 0 && sink.lend().is_some() {
             let Some(id) = self.next_resting() else {
                 break;
             };
             let late = Late {
-                first: late.of(asked).into(),
+                first: late.of(asked),
                 ..late
             };
-            asked += self.ask_one(now, id, n - asked, late, sink);
+            match self.ask_one(now, id, n - asked, late, sink) {
+                0 => break,
+                sent => asked += sent,
+            }
         }
         asked
+    }
+
+    /// Sends requests over the one connection that has rested longest, as many as there are times, back to
+    /// back: each was due so long ago, in ns. Says how many, which is 0 where no connection rests or the
+    /// sink has no room.
+    pub fn ask_each(&mut self, now: u64, late: &[u64], sink: &mut impl FrameSink) -> usize {
+        if self.finishing || !self.paced || late.is_empty() || sink.lend().is_none() {
+            return 0;
+        }
+        let Some(id) = self.next_resting() else {
+            return 0;
+        };
+        let conn = self.table.slab.get(id);
+        let most = u16::try_from(late.len()).unwrap_or(u16::MAX);
+        let n = most.min(conn.requests);
+        let n = self.queue_requests(now, id, n, |i| late[usize::from(i)]);
+        if n == 0 {
+            self.rest(id);
+            return 0;
+        }
+        self.settle(now, id, true, sink);
+        n.into()
     }
 
     /// Whether [`Machine::ask`] may find somebody to ask.
@@ -201,10 +226,14 @@ impl<O: Observer> Machine<O> {
                 1
             }
             _ => {
-                self.queue_requests(now, id, n as u16);
-                self.table.slab.get(id).lateness = late.of(0);
+                let n = self.queue_requests(now, id, n as u16, |i| late.of(i.into()));
+                if n == 0 {
+                    // No place to remember what was asked.
+                    self.rest(id);
+                    return 0;
+                }
                 self.settle(now, id, true, sink);
-                n
+                n.into()
             }
         }
     }
@@ -228,7 +257,7 @@ impl<O: Observer> Machine<O> {
             }
             while sent < n {
                 let Some(out) = sink.lend() else { break };
-                let number = self.remember(now, id, late.of(sent).into());
+                let number = self.remember(now, id, late.of(sent));
                 let number = number.map(|number| self.requests.write(number, now));
                 let len = self.builder.again(&self.flow.frame, number.as_ref(), out);
                 sink.commit(len);
@@ -237,7 +266,7 @@ impl<O: Observer> Machine<O> {
             }
         } else {
             while sent < n {
-                let lateness = late.of(sent).into();
+                let lateness = late.of(sent);
                 let Some(len) = self.send_datagram(now, id, lateness, sink) else {
                     break;
                 };

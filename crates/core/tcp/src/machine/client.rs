@@ -5,11 +5,28 @@ use wb_http1::Read;
 use super::{Cause, Late, Machine, after};
 use crate::build::{FrameSink, Header};
 use crate::config::{Client, Close};
-use crate::conn::{ENDLESS, Key, State, flag};
-use crate::observer::Observer;
+use crate::conn::{ENDLESS, Key, State, flag, pack_ns, unpack_ns};
+use crate::observer::{Exchange, Observer};
+use crate::script::Origin;
+use crate::side_record::Asked;
 
 /// Tuples in use that are passed over for one that is free.
 const MOST_TRIES: u32 = 64;
+/// A connection that finds no place to remember its requests asks again after this time, in ns.
+const NO_PLACE: u64 = 1_000_000;
+
+/// Counts what it is shown of bodies.
+struct Bodies<'a>(&'a mut u64);
+
+impl wb_http1::Sink for Bodies<'_> {
+    #[inline]
+    fn head(&mut self, _: &[u8]) {}
+
+    #[inline]
+    fn body(&mut self, bytes: &[u8]) {
+        *self.0 += bytes.len() as u64;
+    }
+}
 
 impl<O: Observer> Machine<O> {
     /// Opens up to `n` connections and says how many. Fewer when the sink has no room, the table is
@@ -29,11 +46,11 @@ impl<O: Observer> Machine<O> {
     }
 
     #[inline]
-    fn open_one(&mut self, now: u64, lateness: u32, sink: &mut impl FrameSink) -> bool {
+    fn open_one(&mut self, now: u64, late: u64, sink: &mut impl FrameSink) -> bool {
         let Some(client) = &mut self.client else {
             return false;
         };
-        if self.table.len() >= self.config.most_open || sink.lend().is_none() {
+        if self.table.len() >= self.config.most_open || self.left == 0 || sink.lend().is_none() {
             return false;
         }
         let table = &mut self.table;
@@ -67,7 +84,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         conn.stamp = now;
         conn.requests = requests.unwrap_or(ENDLESS);
-        conn.lateness = lateness;
+        conn.lateness = pack_ns(late);
         if self.is_tcp {
             conn.state = State::SynSent;
             conn.oldest = first;
@@ -135,6 +152,11 @@ impl<O: Observer> Machine<O> {
     /// Queues the next requests of a connection, which were due at `nominal`.
     pub(super) fn ask_again(&mut self, now: u64, nominal: u64, id: u32) {
         let Some(client) = &self.client else { return };
+        if self.left == 0 {
+            let how = client.close;
+            self.close(now, id, how);
+            return;
+        }
         let conn = self.table.slab.get(id);
         let n = client.pipeline.max(1).min(conn.requests);
         let (interval, mut late) = (client.interval, now.saturating_sub(nominal));
@@ -143,9 +165,11 @@ impl<O: Observer> Machine<O> {
             self.counters.requests_unsent += late / interval * u64::from(n);
             late %= interval;
         }
-        self.queue_requests(now, id, n);
-        let conn = self.table.slab.get(id);
-        conn.lateness = u32::try_from(late).unwrap_or(u32::MAX);
+        if self.queue_requests(now, id, n, |_| late) == 0 {
+            let conn = self.table.slab.get(id);
+            conn.set(flag::PAUSED);
+            conn.stamp = after(now, NO_PLACE);
+        }
     }
 
     /// Whether there is a time at which a request is due, apart from when the one before is over.
@@ -155,25 +179,146 @@ impl<O: Observer> Machine<O> {
         self.paced || self.client.as_ref().is_some_and(by_itself)
     }
 
-    /// Queues `n` requests of a connection.
+    /// Queues up to `n` requests of a connection, and says how many: fewer where no more are to be sent in
+    /// all, none where there is no place to remember them. Each leaves so much later than it was due.
     #[inline]
-    pub(super) fn queue_requests(&mut self, now: u64, id: u32, n: u16) {
+    pub(super) fn queue_requests(
+        &mut self,
+        now: u64,
+        id: u32,
+        n: u16,
+        late: impl Fn(u16) -> u64,
+    ) -> u16 {
+        let n = u64::from(n).min(self.left) as u16;
+        if self.remembers && !self.queue_several(now, id, n, &late) {
+            return 0;
+        }
+        self.left -= u64::from(n);
+        self.counters.requests += u64::from(n);
         let conn = self.table.slab.get(id);
+        if !self.remembers {
+            conn.queued_len += u32::from(n) * self.text.len();
+            self.observer.asked(now, 0, n);
+        }
+        conn.lateness = pack_ns(late(0));
         if conn.requests != ENDLESS {
             conn.requests -= n;
         }
         conn.outstanding = n;
-        conn.queued_len += u32::from(n) * self.text.len();
         conn.stamp = now;
         conn.clear(flag::PAUSED | flag::ANSWERED);
         conn.set(flag::WAITING);
-        self.counters.requests += u64::from(n);
+        n
+    }
+
+    /// Queues requests that differ, in their text or in when they were due. False if there is no place.
+    #[inline(never)]
+    fn queue_several(&mut self, now: u64, id: u32, n: u16, late: &dyn Fn(u16) -> u64) -> bool {
+        let conn = self.table.slab.get(id);
+        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
+            return false;
+        };
+        for i in 0..n {
+            let text = self.mix.choose();
+            let len = self.texts[usize::from(text)].message.len();
+            side_record
+                .script
+                .push(conn.queued_len, Origin::Text(text), len);
+            conn.queued_len += len;
+            side_record.asked.push_back(Asked {
+                text,
+                late: pack_ns(late(i)),
+            });
+            self.observer.asked(now, text, 1);
+        }
+        if let Some(first) = side_record.asked.front() {
+            conn.progress.expect(self.mix.is_head(first.text));
+        }
+        true
+    }
+
+    /// The first requests of a connection are as late as it was begun, [packed](pack_ns).
+    pub(super) fn note_lateness(&mut self, id: u32, late: u32) {
+        let conn = self.table.slab.get(id);
+        if let Some(side_record) = self.side_records.get(conn.side_record) {
+            side_record
+                .asked
+                .iter_mut()
+                .for_each(|asked| asked.late = late);
+        }
+    }
+
+    /// The oldest request without an answer, which it has now: the number of its text, and how late it
+    /// left, in ns.
+    #[inline(never)]
+    fn take_asked(&mut self, id: u32) -> (u16, u64) {
+        let conn = self.table.slab.get(id);
+        let Some(side_record) = self.side_records.get(conn.side_record) else {
+            return (0, 0);
+        };
+        let asked = side_record.asked.pop_front();
+        if let Some(next) = side_record.asked.front() {
+            conn.progress.expect(self.mix.is_head(next.text));
+        }
+        // The next answer has a first byte of its own.
+        conn.clear(flag::ANSWERED);
+        asked.map_or((0, 0), |asked| (asked.text, unpack_ns(asked.late)))
+    }
+
+    /// The requests of a connection without an answer get none.
+    #[cold]
+    pub(super) fn lose_requests(&mut self, now: u64, id: u32, cause: Cause) {
+        let conn = self.table.slab.get(id);
+        let (n, ns) = (conn.outstanding, now.saturating_sub(conn.stamp));
+        conn.outstanding = 0;
+        for _ in 0..n {
+            let (text, _) = match self.remembers {
+                true => self.take_asked(id),
+                false => (0, 0),
+            };
+            self.counters.requests_lost += 1;
+            self.observer.unanswered(text, ns, cause);
+        }
+    }
+
+    /// Tells of each request that waits for its answer now: the number of its text, and when it was sent.
+    pub fn waiting_requests(&mut self, mut tell: impl FnMut(u16, u64)) {
+        if self.client.is_none() || !self.is_tcp {
+            return;
+        }
+        for id in 0..self.table.slab.extent() {
+            let conn = self.table.slab.get(id);
+            if conn.state != State::Open || !conn.has(flag::WAITING) {
+                continue;
+            }
+            let (sent, n) = (conn.stamp, usize::from(conn.outstanding));
+            match self.side_records.get(conn.side_record) {
+                Some(side_record) if self.remembers => {
+                    let asked = side_record.asked.iter();
+                    asked.for_each(|asked| tell(asked.text, sent));
+                }
+                _ => (0..n).for_each(|_| tell(0, sent)),
+            }
+        }
+    }
+
+    /// How many connections have no answer to their SYN yet.
+    pub fn connecting(&mut self) -> u64 {
+        let all = 0..self.table.slab.extent();
+        all.filter(|id| self.table.slab.get(*id).state == State::SynSent)
+            .count() as u64
+    }
+
+    /// Requests that are still to be sent in all; without such a limit `u64::MAX`.
+    #[inline]
+    pub fn left(&self) -> u64 {
+        self.left
     }
 
     /// When the next request is due, after an answer that came now.
     fn next_request(&mut self, now: u64, id: u32, interval: u64) -> u64 {
         let conn = self.table.slab.get(id);
-        let nominal = conn.stamp.saturating_sub(u64::from(conn.lateness));
+        let nominal = conn.stamp.saturating_sub(unpack_ns(conn.lateness));
         let next = after(nominal, interval);
         if next >= now {
             return next;
@@ -197,7 +342,7 @@ impl<O: Observer> Machine<O> {
         let Some(client) = &self.client else { return };
         let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));
         let conn = self.table.slab.get(id);
-        let nominal = conn.stamp.saturating_sub(u64::from(conn.lateness));
+        let nominal = conn.stamp.saturating_sub(unpack_ns(conn.lateness));
         let periods = end.saturating_sub(nominal).div_ceil(interval);
         let missed = periods.saturating_sub(1) * pipeline;
         let left = match conn.requests {
@@ -248,7 +393,13 @@ impl<O: Observer> Machine<O> {
                 self.observer.first_byte(now.saturating_sub(conn.stamp));
             }
             let mut progress = conn.progress;
-            let read = self.reader.read(&mut progress, rest);
+            let read = match self.counts_bodies {
+                false => self.reader.read(&mut progress, rest),
+                true => {
+                    let mut bodies = Bodies(&mut self.counters.body_rx);
+                    self.reader.read_with(&mut progress, rest, &mut bodies)
+                }
+            };
             self.table.slab.get(id).progress = progress;
             match read {
                 Read::More => return all,
@@ -272,6 +423,9 @@ impl<O: Observer> Machine<O> {
         if self.client.is_some() && !conn.has(flag::WAITING) {
             return;
         }
+        if self.counts_bodies {
+            self.counters.body_rx += u64::from(n);
+        }
         let mut progress = conn.progress;
         let read = self.reader.count(&mut progress, u64::from(n));
         self.table.slab.get(id).progress = progress;
@@ -293,24 +447,36 @@ impl<O: Observer> Machine<O> {
             self.counters.status(status);
         }
         let ns = now.saturating_sub(conn.stamp);
-        let since_due = ns + u64::from(conn.lateness);
+        let (text, late) = match self.remembers {
+            true => self.take_asked(id),
+            false => (0, unpack_ns(conn.lateness)),
+        };
+        let since_due = ns + late;
         self.observer.answered(ns);
         if self.has_schedule() {
             self.observer.answered_since_due(since_due);
         }
+        self.observer.exchanged(&Exchange {
+            text,
+            status,
+            ns,
+            since_due,
+        });
         let conn = self.table.slab.get(id);
         conn.outstanding = conn.outstanding.saturating_sub(1);
-        if conn.outstanding > 0 && !close {
-            return;
+        if conn.outstanding > 0 {
+            if !close {
+                return;
+            }
+            self.lose_requests(now, id, Cause::Short);
         }
-        conn.outstanding = 0;
         if self.finishing {
             self.waited_until(now, id);
         }
         let conn = self.table.slab.get(id);
         conn.clear(flag::WAITING | flag::ANSWERED);
         let Some(client) = &self.client else { return };
-        let is_last = conn.requests == 0 || close || conn.has(flag::FIN_RECEIVED);
+        let is_last = conn.requests == 0 || close || conn.has(flag::FIN_RECEIVED) || self.left == 0;
         if is_last || self.finishing || self.surplus > 0 {
             let how = client.close;
             self.surplus = self.surplus.saturating_sub(1);

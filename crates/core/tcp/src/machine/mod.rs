@@ -21,11 +21,12 @@ use crate::config::{Answer, Client, Config, ConfigError, Destinations, Role, Sty
 use crate::conn::{Conn, ENDLESS, Key, State, before};
 use crate::counters::Counters;
 use crate::message::Message;
+use crate::mix::Mix;
 use crate::observer::Observer;
 use crate::outstanding::{NUMBER_LEN, Outstanding};
 use crate::parse::{Check, Checksum, Other, Packet, parse};
 use crate::reader::{Reader, Reading};
-use crate::script::leave;
+use crate::script::{Text, leave};
 use crate::side_record::SideRecords;
 use crate::table::Table;
 use crate::timer::{NONE, Wheel};
@@ -77,8 +78,16 @@ pub struct Machine<O = ()> {
     local: Pool,
     /// The request of a client, the answer of a server.
     text: Message,
-    /// How much of it is the head of an HTTP message.
-    head_len: u32,
+    /// The same and those beside it, by number.
+    texts: Box<[Text]>,
+    /// Which of them a client asks next.
+    mix: Mix,
+    /// Requests of a client still to be sent.
+    left: u64,
+    /// A client whose requests differ from each other remembers what each was.
+    remembers: bool,
+    /// Whether bodies of answers are counted.
+    counts_bodies: bool,
     /// "100 Continue".
     leave: Message,
     /// The least that a retransmission waits beyond the round trip, in ns.
@@ -156,17 +165,26 @@ struct Upcoming {
     used: usize,
 }
 
-/// Why a connection failed.
+/// Why a connection failed, and with it the requests that waited for answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+pub enum Cause {
+    /// No answer to SYN or SYN-ACK in time.
     Connect,
+    /// No complete answer in time.
     Response,
+    /// The end was not acknowledged in time.
     Close,
+    /// The peer was silent for too long (server).
     Idle,
+    /// RST instead of SYN-ACK.
     Refused,
+    /// RST in the middle.
     Reset,
+    /// The peer closed before its message was complete.
     Short,
+    /// What came is no message.
     Malformed,
+    /// Given up by us.
     Aborted,
 }
 
@@ -218,8 +236,20 @@ impl<O: Observer> Machine<O> {
             }
         };
         local.sort();
-        let reader = Reader::new(reading, client.as_ref().map(|_| text.beginning()));
-        let head_len = text.head_len();
+        let asks = std::mem::take(&mut config.asks);
+        let (text, heads) = match asks.first() {
+            Some(first) => (first.message.clone(), asks.len() > 1),
+            None => (text, false),
+        };
+        // Of several requests each says by itself whether it is HEAD.
+        let beginning = if heads { &[] } else { text.beginning() };
+        let reader = Reader::new(reading, client.as_ref().map(|_| beginning));
+        let mix = Mix::new(&asks);
+        let counts_bodies = !asks.is_empty();
+        let texts = match asks.is_empty() {
+            true => vec![Text::new(text.clone())],
+            false => asks.into_iter().map(|ask| Text::new(ask.message)).collect(),
+        };
         let is_tcp = config.transport == Transport::Tcp;
         let [mss_high, mss_low] = config.mss.to_be_bytes();
         let floods = client.as_ref().is_some_and(|client| client.flood);
@@ -280,7 +310,13 @@ impl<O: Observer> Machine<O> {
                 2,
             ],
             unscaled_options: [2, 4, mss_high, mss_low, 1, 1, 4, 2],
-            head_len,
+            remembers: is_tcp
+                && (mix.len() > 1
+                    || mix.len() == 1 && client.as_ref().is_some_and(|c| c.pipeline > 1)),
+            counts_bodies,
+            texts: texts.into_boxed_slice(),
+            mix,
+            left: config.most_requests,
             leave: leave(),
             least_timeout: config.retransmission.after.min(LEAST_TIMEOUT),
             ahead: 0,
@@ -702,6 +738,9 @@ impl<O: Observer> Machine<O> {
 
     fn fail(&mut self, now: u64, id: u32, cause: Cause) {
         self.waited_until(now, id);
+        if self.is_tcp && self.client.is_some() {
+            self.lose_requests(now, id, cause);
+        }
         self.uncount(id);
         let counters = &mut self.counters;
         *match cause {

@@ -93,14 +93,17 @@ impl<O: Observer> Machine<O> {
                 window: Self::window(conn, self.server.echo, &self.side_records, &self.config),
             };
             let (text, side_records) = (&self.text, &self.side_records);
-            let parts = (self.head_len, &self.leave);
+            let texts = Texts {
+                all: &self.texts,
+                leave: &self.leave,
+            };
             let len =
                 self.builder
                     .tcp(out, &path, &header, options, next.len as usize, |payload| {
                         if conn.side_record == NO_SIDE_RECORD {
                             write_text(text, conn, next.seq, payload)
                         } else {
-                            write_script(text, parts, side_records, conn, next.seq, payload)
+                            write_script(&texts, side_records, conn, next.seq, payload)
                         }
                     });
             sink.commit(len);
@@ -335,8 +338,7 @@ fn write_text(text: &Message, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 
 /// The same where a side record may know better.
 #[inline(never)]
 fn write_script(
-    text: &Message,
-    (head_len, leave): (u32, &Message),
+    texts: &Texts,
     side_records: &SideRecords,
     conn: &Conn,
     seq: u32,
@@ -344,16 +346,14 @@ fn write_script(
 ) -> u64 {
     match side_records.look(conn.side_record) {
         Some((side_record, store)) if !side_record.script.is_empty() => {
-            let texts = Texts {
-                text,
-                head_len,
-                leave,
-            };
             let at = seq.wrapping_sub(conn.oldest);
-            side_record.script.write(at, payload, &texts, store);
+            side_record.script.write(at, payload, texts, store);
             wb_wire::checksum::sum(payload)
         }
-        _ => write_text(text, conn, seq, payload),
+        _ => match texts.all {
+            [text, ..] => write_text(&text.message, conn, seq, payload),
+            [] => 0,
+        },
     }
 }
 

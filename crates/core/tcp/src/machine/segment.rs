@@ -424,6 +424,9 @@ impl<O: Observer> Machine<O> {
             if self.client.as_ref().is_some_and(|c| c.interval == 0) {
                 // As late as the connection was begun.
                 self.table.slab.get(id).lateness = late;
+                if self.remembers {
+                    self.note_lateness(id, late);
+                }
             }
         } else if self.finishing {
             let how = self.client.as_ref().map_or(Close::Fin, |c| c.close);

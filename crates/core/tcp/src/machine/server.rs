@@ -81,7 +81,7 @@ impl<O: Observer> Machine<O> {
         if let Some(side_record) = self.side_records.of(&mut conn.side_record) {
             side_record.script.push(conn.queued_len, origin, len);
             conn.queued_len += len;
-        } else if origin == Origin::Head {
+        } else if origin == Origin::Head(0) {
             // No place to remember it: the whole answer is wrong, none would be too.
             conn.queued_len += self.text.len();
         }
@@ -137,9 +137,9 @@ impl<O: Observer> Machine<O> {
             return;
         }
         if end.head_only {
-            self.queue_piece(id, Origin::Head, self.head_len);
+            self.queue_piece(id, Origin::Head(0), self.texts[0].head_len);
         } else if conn.side_record != NO_SIDE_RECORD && self.is_scripted(id) {
-            self.queue_piece(id, Origin::Text, self.text.len());
+            self.queue_piece(id, Origin::Text(0), self.text.len());
         } else {
             self.table.slab.get(id).queued_len += self.text.len();
         }

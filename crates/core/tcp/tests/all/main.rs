@@ -5,6 +5,7 @@ mod common;
 mod datagrams;
 mod http;
 mod long;
+mod mix;
 mod paced;
 mod path;
 mod retransmission;

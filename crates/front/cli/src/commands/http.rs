@@ -5,18 +5,22 @@ use std::{net::SocketAddr, path::PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use wb_model::{
-    Plan,
+    Locator, Plan, PortPlan,
     http::{
         Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion,
         TlsVersion,
     },
+    plan::XdpMode,
     text::plan_from_toml,
     units::{AddressRange, Span, parse_count},
 };
 
-use crate::{args::OutputArgs, run::run_plan};
+use crate::{
+    args::{OutputArgs, take, xdp_mode},
+    run::run_plan,
+};
 
-/// Load HTTP servers over sockets of the kernel: as fast as answers come, or at a rate, with the time
+/// Load HTTP servers over sockets of the kernel, or by our own TCP over a port: as fast as answers come, or at a rate, with the time
 /// that requests waited in their latency.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -27,6 +31,7 @@ use crate::{args::OutputArgs, run::run_plan};
     wirebench http -m POST -b id=1 -H 'X-A: b' http://198.18.1.2/login\n  \
     wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
     wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
+    wirebench http --port eth2 --source 198.18.1.2-198.18.1.99 -c 10k http://198.19.1.2/\n  \
     wirebench http examples/http/mixed.toml --json")]
 pub(crate) struct HttpArgs {
     /// Where requests go; several of one server in turn. Or a plan.
@@ -35,7 +40,7 @@ pub(crate) struct HttpArgs {
     /// Connections kept open.
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted)]
     connections: u64,
-    /// Threads, each with connections of its own.
+    /// Threads, each with connections of its own; with --port its workers.
     #[arg(short, long, value_name = "N", default_value = "1")]
     threads: u32,
     /// How long; 10s without --requests and --stages.
@@ -116,6 +121,19 @@ pub(crate) struct HttpArgs {
     /// Addresses that connections come from, in turn: one, FIRST-LAST, or a prefix.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     source: Vec<AddressRange>,
+    /// By our own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; from --source, or
+    /// 198.18.1.2.
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version"])]
+    port: Option<Locator>,
+    /// Next hop of everything sent over it.
+    #[arg(long, value_name = "ADDR", requires = "port")]
+    gateway: Option<std::net::IpAddr>,
+    /// CPUs for its workers: 2,3 or 2-5.
+    #[arg(long, value_name = "LIST", requires = "port")]
+    cpus: Option<String>,
+    /// Its XDP mode: auto, zero-copy, native, generic.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port")]
+    xdp_mode: XdpMode,
     /// An answer with another status has failed.
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     expect_status: Vec<u16>,
@@ -201,8 +219,12 @@ impl HttpArgs {
             requests: if plain { Vec::new() } else { requests },
             headers: self.headers.clone(),
             data: self.data.clone(),
+            port: self.port.as_ref().map(|_| PORT.to_owned()),
             connections: u32::try_from(self.connections).unwrap_or(u32::MAX),
-            threads: self.threads,
+            threads: match self.port {
+                Some(_) => 1,
+                None => self.threads,
+            },
             duration: self.duration.or_else(|| {
                 let open = self.requests.is_none() && self.stages.is_empty();
                 open.then(|| Span::from_secs(10))
@@ -247,6 +269,29 @@ impl HttpArgs {
     }
 }
 
+/// What the plan calls the port of --port.
+const PORT: &str = "client";
+
+impl HttpArgs {
+    fn ports(&self) -> Result<Vec<PortPlan>> {
+        let Some(locator) = &self.port else {
+            return Ok(Vec::new());
+        };
+        let mut cpus = match &self.cpus {
+            None => Vec::new(),
+            Some(text) => wb_host::cpu::parse_list(text)
+                .with_context(|| format!("--cpus {text:?} is not a list of CPUs such as 2,3"))?,
+        };
+        Ok(vec![PortPlan {
+            workers: self.threads,
+            cpus: take(&mut cpus, self.threads)?,
+            gateway: self.gateway,
+            xdp_mode: self.xdp_mode,
+            ..PortPlan::new(PORT, locator.clone())
+        }])
+    }
+}
+
 pub(crate) fn run(args: &HttpArgs) -> Result<u8> {
     if let [path] = args.urls.as_slice()
         && !path.contains("://")
@@ -260,6 +305,7 @@ pub(crate) fn run(args: &HttpArgs) -> Result<u8> {
     }
     let plan = Plan {
         kind: "http".to_owned(),
+        ports: args.ports()?,
         http_jobs: vec![args.job()?],
         ..Plan::default()
     };

@@ -111,7 +111,7 @@ fn report(node: &str, words: &str) -> Value {
     report["http"]["jobs"][0].clone()
 }
 
-fn n(job: &Value, key: &str) -> u64 {
+pub(crate) fn n(job: &Value, key: &str) -> u64 {
     job["totals"][key].as_u64().unwrap()
 }
 

@@ -14,7 +14,7 @@ use wb_model::{
     lateness::MISSED,
 };
 
-use super::{Job, sum};
+use super::sum;
 use crate::{
     criteria::{self, Figures},
     engine::{Ended, Settled, Stamping, Times},
@@ -25,6 +25,24 @@ use crate::{
 /// From this share of its CPU on a thread could not have done more.
 const BUSY: f64 = 0.95;
 
+/// How connections are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Via {
+    Sockets,
+    /// Our own TCP.
+    Port,
+}
+
+/// What of a job is known before it runs.
+pub(super) struct Facts {
+    pub(super) addresses: Vec<String>,
+    /// Of its requests.
+    pub(super) names: Vec<String>,
+    /// Of each thread.
+    pub(super) connections: Vec<u32>,
+    pub(super) via: Via,
+}
+
 /// A job's report and the distributions of which it has the summaries.
 struct Told {
     report: HttpJobReport,
@@ -34,7 +52,7 @@ struct Told {
 
 pub(super) fn settle(
     plan: &Plan,
-    jobs: &[Job],
+    jobs: &[Facts],
     outcomes: Vec<Vec<Outcome>>,
     ended: &Ended,
 ) -> Settled {
@@ -68,7 +86,8 @@ pub(super) fn settle(
     for one in &told {
         latency.merge(&one.latency);
     }
-    let (limited_by, mut warnings) = limits(plan, &told, &outcomes);
+    let via = jobs.first().map_or(Via::Sockets, |job| job.via);
+    let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via);
     for one in &told {
         let name = &one.report.name;
         if let Some(what) = &one.report.first_failure {
@@ -127,7 +146,12 @@ fn nothing(all: &HttpTotals) -> String {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn limits(plan: &Plan, told: &[Told], outcomes: &[Vec<Outcome>]) -> (String, Vec<String>) {
+fn limits(
+    plan: &Plan,
+    told: &[Told],
+    outcomes: &[Vec<Outcome>],
+    via: Via,
+) -> (String, Vec<String>) {
     let mut warnings = Vec::new();
     let mut busy = false;
     for (one, threads) in told.iter().zip(outcomes) {
@@ -136,8 +160,12 @@ fn limits(plan: &Plan, told: &[Told], outcomes: &[Vec<Outcome>]) -> (String, Vec
         let used = cpu as f64 / (wall.max(1)) as f64;
         if used > BUSY {
             busy = true;
+            let (who, more) = match via {
+                Via::Sockets => ("threads", "threads"),
+                Via::Port => ("workers", "workers at its port"),
+            };
             warnings.push(format!(
-                "{}: its threads were busy {:.0} % of the time: the tester may be the limit; give it more threads",
+                "{}: its {who} were busy {:.0} % of the time: the tester may be the limit; give it more {more}",
                 one.report.name,
                 used.min(1.0) * 100.0
             ));
@@ -160,7 +188,7 @@ fn limits(plan: &Plan, told: &[Told], outcomes: &[Vec<Outcome>]) -> (String, Vec
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
+fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told {
     let merged = |of: fn(&Outcome) -> &Histogram| {
         let mut all = Histogram::new();
         threads.iter().for_each(|o| all.merge(of(o)));
@@ -205,7 +233,7 @@ fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
             handshake_ns: merged(|o| &o.handshake).summary(),
         }
     });
-    let names: Vec<&str> = job.load.names().collect();
+    let names: Vec<&str> = job.names.iter().map(String::as_str).collect();
     let requests = names.iter().enumerate().map(|(i, name)| {
         let of_threads = || threads.iter().filter_map(|o| o.calls.get(i));
         let mut times = Histogram::new();
@@ -245,10 +273,12 @@ fn tell(plan: &HttpJob, job: &Job, threads: &[Outcome], ended: &Ended) -> Told {
         http2: (plan.version == HttpVersion::V2).then(|| http2(threads)),
         statuses,
         requests: requests.collect(),
-        threads: (0_u32..)
+        threads: job
+            .connections
+            .iter()
             .zip(threads)
-            .map(|(i, o)| HttpThreadReport {
-                connections: job.load.connections(i),
+            .map(|(connections, o)| HttpThreadReport {
+                connections: *connections,
                 totals: o.totals,
                 cpu_ns: o.cpu_ns,
                 lateness: o.lateness,

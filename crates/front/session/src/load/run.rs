@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::time::{ClockId, clock_gettime};
 use wb_load::{
     LoadControl, LoadOutcome, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals, run_load_worker,
 };
@@ -32,17 +33,19 @@ use crate::{
 const LEAD: Duration = Duration::from_millis(30);
 /// How long servers go on for frames that are on their way, as trials do by default.
 const RESIDUE_NS: u64 = 200_000_000;
-/// How a worker ended, and its queue pair: no queue of a port is closed while others are in use, because the
+/// How a worker ended, its CPU time in ns, and its queue pair: no queue of a port is closed while others are in use, because the
 /// kernel would steer what it received to the wrong ones.
-type Outcome = (Result<LoadOutcome, String>, Box<dyn Any + Send>);
+type Outcome = (Result<LoadOutcome, String>, u64, Box<dyn Any + Send>);
 
 /// A worker and where it belongs.
-pub(super) struct WorkerSlot {
-    pub(super) job: usize,
+pub(crate) struct WorkerSlot {
+    pub(crate) job: usize,
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
     slot: Arc<LoadSlot>,
-    pub(super) outcome: Option<LoadOutcome>,
+    pub(crate) outcome: Option<LoadOutcome>,
+    /// CPU time that it used, ns.
+    pub(crate) cpu_ns: u64,
 }
 
 /// More about the loads of a run at an instant.
@@ -58,10 +61,10 @@ pub struct LoadDetail {
 
 /// All loads of a run.
 pub(crate) struct Loads {
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     pub(super) ports: Vec<OpenPort>,
     pub(super) jobs: Vec<JobSlot>,
-    pub(super) slots: Vec<WorkerSlot>,
+    pub(crate) slots: Vec<WorkerSlot>,
     workers: Workers<Outcome>,
     live: Live,
     point: Option<ControlPoint>,
@@ -87,11 +90,13 @@ impl OnQueue for Run {
             &self.slot,
             &SystemClock,
         );
-        (result.map_err(|e| e.to_string()), Box::new(pair))
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        (result.map_err(|e| e.to_string()), cpu_ns, Box::new(pair))
     }
 }
 
-fn broke((result, _): &Outcome) -> bool {
+fn broke((result, ..): &Outcome) -> bool {
     result
         .as_ref()
         .map_or(true, |outcome| outcome.fault.is_some())
@@ -116,6 +121,11 @@ impl Loads {
             point: control.map(ControlPoint::open).transpose()?,
             clients_over: None,
         })
+    }
+
+    /// How many workers a job has, before they are started.
+    pub(crate) fn workers_of(&self, job: usize) -> u32 {
+        u32::try_from(self.jobs[job].specs.len()).unwrap_or(u32::MAX)
     }
 
     fn has(&self, end: LoadEnd) -> bool {
@@ -207,6 +217,7 @@ impl Engine for Loads {
                     cpu,
                     slot,
                     outcome: None,
+                    cpu_ns: 0,
                 });
                 let spawned = self.workers.spawn(name, cpu, broke, move || pair.give(run));
                 if let Err(error) = spawned {
@@ -263,13 +274,14 @@ impl Engine for Loads {
         let mut broken = None;
         for (slot, outcome) in self.slots.iter_mut().zip(self.workers.join()) {
             match outcome {
-                Some((Ok(outcome), _)) => {
+                Some((Ok(outcome), cpu_ns, _)) => {
+                    slot.cpu_ns = cpu_ns;
                     if let Some(fault) = &outcome.fault {
                         broken = Some(fault.to_string());
                     }
                     slot.outcome = Some(outcome);
                 }
-                Some((Err(text), _)) => broken = Some(text),
+                Some((Err(text), ..)) => broken = Some(text),
                 None => {
                     broken = Some("a worker thread panicked; its counts are missing".to_owned());
                 }

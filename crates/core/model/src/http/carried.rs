@@ -1,0 +1,313 @@
+//! HTTP loads over a port of the plan: what they are as loads of our own TCP, and what cannot be over it.
+
+use std::net::IpAddr;
+
+use super::{HttpJob, HttpUrl, HttpVersion, Scheme};
+use crate::{
+    load::{LoadEnd, LoadJob, LoadRate, LoadShape},
+    plan::Plan,
+    stream::{DEFAULT_SRC4, DEFAULT_SRC6},
+    units::{AddressRange, PortRange, Span},
+    validate::{Findings, rules},
+};
+
+/// A time that no run reaches.
+const ENDLESS: Span = Span::from_nanos(u64::MAX / 4);
+/// The longest that answers are awaited after the end.
+const LONGEST_DRAIN: Span = Span::from_secs(60);
+/// Requests of a connection that are counted, at most.
+const MOST_PER_CONNECTION: u32 = 65_534;
+
+impl HttpJob {
+    /// Where its connections go over a port.
+    fn destinations(&self) -> Result<(Vec<AddressRange>, u16), String> {
+        let url: HttpUrl = self.url.parse()?;
+        let port = url.port_or_default();
+        if self.connect_to.is_empty() {
+            let address: IpAddr = url.host.parse().map_err(|_| {
+                format!(
+                    "over a port nobody looks up {:?}; give an address in its place, or connect_to",
+                    url.host
+                )
+            })?;
+            return Ok((vec![AddressRange::single(address)], port));
+        }
+        let ports = self.connect_to.iter().map(|to| match to.port() {
+            0 => port,
+            told => told,
+        });
+        let mut ports: Vec<u16> = ports.collect();
+        ports.dedup();
+        let [port] = ports[..] else {
+            return Err("over a port all of connect_to have one TCP port".to_owned());
+        };
+        let all = self.connect_to.iter();
+        Ok((all.map(|to| AddressRange::single(to.ip())).collect(), port))
+    }
+
+    /// The same connections as a load of the port that it names; none where it names none, or where they
+    /// cannot go. What is asked is not part of it.
+    #[must_use]
+    pub fn as_load(&self) -> Option<LoadJob> {
+        let port = self.port.clone()?;
+        let (servers, server_port) = self.destinations().ok()?;
+        let clients = match (self.sources.is_empty(), servers.first()?.is_ipv6()) {
+            (false, _) => self.sources.clone(),
+            (true, false) => vec![AddressRange::single(DEFAULT_SRC4.into())],
+            (true, true) => vec![AddressRange::single(DEFAULT_SRC6.into())],
+        };
+        let timeout = self.timeout;
+        let mut load = LoadJob {
+            name: self.name.clone(),
+            port,
+            end: LoadEnd::Client,
+            clients,
+            servers,
+            server_ports: PortRange::single(server_port),
+            requests: self.per_connection,
+            pipeline: u16::try_from(self.pipeline).unwrap_or(u16::MAX),
+            rate: LoadRate {
+                cc: Some(self.connections.into()),
+                ..LoadRate::default()
+            },
+            shape: LoadShape {
+                duration: self.ends_after().unwrap_or(ENDLESS),
+                drain: timeout.min(LONGEST_DRAIN),
+                ..LoadShape::default()
+            },
+            ..LoadJob::default()
+        };
+        load.tcp.connect_timeout = timeout;
+        load.tcp.response_timeout = timeout;
+        load.tcp.close_timeout = timeout;
+        Some(load)
+    }
+
+    /// What cannot be over a port.
+    pub(super) fn check_port(&self, found: &mut Findings) {
+        if self.port.is_none() {
+            return;
+        }
+        let tls = self
+            .url
+            .parse::<HttpUrl>()
+            .is_ok_and(|url| url.scheme == Scheme::Https);
+        let no = "over a port";
+        rules! { found:
+            tls => "url", "{no} there is no TLS; http://…";
+            self.version != HttpVersion::V11 => "version", "{no} it is HTTP/1.1";
+            self.unix.is_some() => "unix", "{no} there are no sockets of the file system";
+            self.data.is_some() => "data", "{no} requests are fixed; write each into the set";
+            self.script.is_some() || self.as_wrk => "script", "{no} there are no scripts and no habits of wrk";
+            self.digest => "digest", "{no} bodies are counted, not kept";
+            self.check.body.is_some() => "check.body", "{no} bodies are counted, not kept; check.status";
+            self.check.header.is_some() => "check.header", "{no} heads are read, not kept; check.status";
+            self.threads != 1 => "threads", "{no} its workers are the threads; workers of the port";
+            self.per_connection > MOST_PER_CONNECTION =>
+                "per_connection", "{}; {no} 1 to {MOST_PER_CONNECTION}, or 0: no end", self.per_connection;
+            self.requests.len() > 1 << 16 => "request", "{no} there are at most 65536 in a set";
+            self.timeout == Span::default() => "timeout", "it is 0";
+        }
+        if let Err(what) = self.destinations() {
+            found.problem("url", what);
+            return;
+        }
+        // They are found here already, with the words of loads.
+        let own = ["clients", "servers", "rate.cc"];
+        for problem in self.as_load().iter().flat_map(LoadJob::problems) {
+            let place = match problem.place.as_str() {
+                "clients" => "sources",
+                "servers" => "url",
+                _ => "connections",
+            };
+            if own.contains(&problem.place.as_str()) {
+                found.problem(place, problem.what);
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The plan with the HTTP loads over ports as loads, behind its own: what becomes of its ports.
+    #[must_use]
+    pub fn carried(&self) -> Self {
+        let mut plan = self.clone();
+        let carried = self.http_jobs.iter().filter_map(HttpJob::as_load);
+        plan.loads.extend(carried);
+        plan.http_jobs.retain(|job| job.port.is_none());
+        plan
+    }
+
+    /// What HTTP loads over ports have wrong together.
+    pub(crate) fn check_carried(&self, found: &mut Findings) {
+        let over = |job: &&HttpJob| job.port.is_some();
+        let n = self.http_jobs.iter().filter(over).count();
+        rules! { found:
+            n > 0 && n < self.http_jobs.len() =>
+                "http", "some have a port and others go over sockets of the kernel; a plan for each";
+        }
+        for job in self.http_jobs.iter().filter(over) {
+            let name = job.port.as_deref().unwrap_or_default();
+            rules! { found:
+                !self.ports.iter().any(|port| port.name == name) =>
+                    "http", "no port is named {name:?}";
+            }
+            if let Some(port) = self.ports.iter().find(|port| port.name == name) {
+                rules! { found:
+                    job.connections < port.workers =>
+                        "http", "{} connections for the {} workers of its port; each needs one at least",
+                        job.connections, port.workers;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PortPlan;
+
+    fn plan(job: HttpJob) -> Plan {
+        Plan {
+            ports: vec![PortPlan::new("a", "n/a".parse().unwrap())],
+            http_jobs: vec![HttpJob {
+                port: Some("a".to_owned()),
+                duration: Some(Span::from_secs(1)),
+                url: match job.url.as_str() {
+                    "" => "http://198.19.1.2:81/x".to_owned(),
+                    url => url.to_owned(),
+                },
+                ..job
+            }],
+            ..Plan::default()
+        }
+    }
+
+    fn problems(job: HttpJob) -> String {
+        let error = plan(job).validate().err();
+        error.map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_job_over_a_port_is_a_load_of_it() {
+        let plan = plan(HttpJob {
+            connections: 7,
+            per_connection: 3,
+            ..HttpJob::default()
+        });
+        plan.validate().unwrap();
+        assert_eq!(plan.users(&plan.ports[0]).count(), 1);
+        let carried = plan.carried();
+        let load = &carried.loads[0];
+        assert!(carried.http_jobs.is_empty());
+        assert_eq!((load.port.as_str(), load.requests), ("a", 3));
+        assert_eq!(load.server_ports, PortRange::single(81));
+        assert_eq!(load.clients[0].first(), IpAddr::from(DEFAULT_SRC4));
+        assert_eq!(load.servers[0].to_string(), "198.19.1.2");
+        assert_eq!(load.rate.cc, Some(7));
+        assert!(load.problems().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_key() {
+        let job = HttpJob::default;
+        assert_eq!(problems(job()), "");
+        let url = |url: &str| HttpJob {
+            url: url.to_owned(),
+            ..job()
+        };
+        let cases: [(HttpJob, &str); 11] = [
+            (
+                HttpJob {
+                    version: HttpVersion::V2,
+                    ..job()
+                },
+                "HTTP/1.1",
+            ),
+            (url("https://198.19.1.2/"), "no TLS"),
+            (url("http://web.lab/"), "nobody looks up \"web.lab\""),
+            (url("http://198.18.1.2/"), "share addresses"),
+            (
+                HttpJob {
+                    threads: 2,
+                    ..job()
+                },
+                "threads",
+            ),
+            (
+                HttpJob {
+                    digest: true,
+                    ..job()
+                },
+                "digest",
+            ),
+            (
+                HttpJob {
+                    data: Some("x".to_owned()),
+                    ..job()
+                },
+                "data",
+            ),
+            (
+                HttpJob {
+                    unix: Some("x".to_owned()),
+                    ..job()
+                },
+                "unix",
+            ),
+            (
+                HttpJob {
+                    per_connection: 65_535,
+                    ..job()
+                },
+                "1 to 65534",
+            ),
+            (
+                HttpJob {
+                    connections: 100_000,
+                    ..job()
+                },
+                "combinations",
+            ),
+            (
+                HttpJob {
+                    connect_to: vec![
+                        "198.19.1.2:1".parse().unwrap(),
+                        "198.19.1.3:2".parse().unwrap(),
+                    ],
+                    ..job()
+                },
+                "one TCP port",
+            ),
+        ];
+        for (job, wanted) in cases {
+            let text = problems(job);
+            assert!(
+                text.contains(wanted) && text.contains("http"),
+                "{wanted}: {text}"
+            );
+        }
+        let mut mixed = plan(job());
+        mixed.http_jobs.push(HttpJob {
+            url: "http://198.19.1.3/".to_owned(),
+            ..job()
+        });
+        assert!(
+            mixed
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .contains("a plan for each")
+        );
+        mixed.http_jobs.pop();
+        mixed.ports[0].name = "b".to_owned();
+        assert!(
+            mixed
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .contains("no port is named \"a\"")
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! When requests are due. The time of the k-th follows from k, so nothing drifts.
+
+use wb_wire::SplitMix64;
+
+use super::{Arrivals, HttpStage};
+
+/// A stage; times in ns since the start, `before` requests are due by its beginning.
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    start: f64,
+    length: f64,
+    /// Requests per ns at the beginning and at the end.
+    from: f64,
+    to: f64,
+    before: f64,
+}
+
+impl Stage {
+    /// Requests due `x` ns after its beginning.
+    fn area(&self, x: f64) -> f64 {
+        match self.slope() {
+            // Also of a stage without end.
+            0.0 => self.from * x,
+            slope => self.from * x + slope * x * x / 2.0,
+        }
+    }
+
+    fn slope(&self) -> f64 {
+        match self.length.is_finite() {
+            true => (self.to - self.from) / self.length,
+            false => 0.0,
+        }
+    }
+
+    /// When so many are due, counted from its beginning: the smaller root of the parabola, in a form that loses
+    /// no digits where the slope is small.
+    fn when(&self, count: f64) -> f64 {
+        let root = (self.from * self.from + 2.0 * self.slope() * count)
+            .max(0.0)
+            .sqrt();
+        match self.from + root {
+            sum if sum > 0.0 => 2.0 * count / sum,
+            // The first of a rate that rises from nothing is due at once.
+            _ if count <= 0.0 => 0.0,
+            _ => self.length,
+        }
+    }
+}
+
+/// The requests of one of several threads.
+#[derive(Debug)]
+pub struct Schedule {
+    stages: Vec<Stage>,
+    at: usize,
+    /// In units of requests of all threads.
+    next: f64,
+    step: f64,
+    arrivals: Option<SplitMix64>,
+    due: u64,
+}
+
+impl Schedule {
+    /// Thread `index` of `count`. Requests k with k mod `count` = `index` are its own; with independent arrivals
+    /// it has as large a share.
+    #[must_use]
+    pub fn new(
+        stages: &[HttpStage],
+        arrivals: Arrivals,
+        seed: u64,
+        (index, count): (u32, u32),
+    ) -> Self {
+        let (mut start, mut before) = (0.0, 0.0);
+        let mut made = Vec::new();
+        for stage in stages {
+            let length = stage
+                .time
+                .map_or(f64::INFINITY, |time| time.as_nanos() as f64);
+            let one = Stage {
+                start,
+                length,
+                from: stage.from / 1e9,
+                to: stage.to / 1e9,
+                before,
+            };
+            made.push(one);
+            start += length;
+            before += one.area(length);
+        }
+        let mut schedule = Self {
+            stages: made,
+            at: 0,
+            next: f64::from(index),
+            step: f64::from(count),
+            arrivals: (arrivals == Arrivals::Poisson)
+                .then(|| SplitMix64(seed ^ (u64::from(index) << 32))),
+            due: 0,
+        };
+        if schedule.arrivals.is_some() {
+            schedule.next = 0.0;
+            schedule.pass();
+        }
+        schedule.find();
+        schedule
+    }
+
+    /// When the next is due, ns since the start; `u64::MAX` if none is.
+    #[must_use]
+    pub const fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// The next one is dealt with.
+    pub fn take(&mut self) {
+        self.pass();
+        self.find();
+    }
+
+    fn pass(&mut self) {
+        self.next += match &mut self.arrivals {
+            None => self.step,
+            Some(random) => {
+                // 53 bits in (0, 1].
+                let unit = ((random.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+                -unit.ln() * self.step
+            }
+        };
+    }
+
+    fn find(&mut self) {
+        self.due = u64::MAX;
+        while let Some(stage) = self.stages.get(self.at) {
+            let count = self.next - stage.before;
+            let x = stage.when(count);
+            let within = count <= stage.area(stage.length) && x <= stage.length;
+            if within && (stage.from > 0.0 || stage.to > 0.0) {
+                // A time that is due is below 2^63.
+                self.due = (stage.start + x) as u64;
+                return;
+            }
+            self.at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Span;
+
+    fn stage(from: f64, to: f64, ms: Option<u64>) -> HttpStage {
+        HttpStage {
+            from,
+            to,
+            time: ms.map(Span::from_millis),
+        }
+    }
+
+    fn all(stages: &[HttpStage], arrivals: Arrivals, count: u32, until_ns: u64) -> Vec<u64> {
+        let mut due = Vec::new();
+        for index in 0..count {
+            let mut schedule = Schedule::new(stages, arrivals, 7, (index, count));
+            while schedule.due() < until_ns {
+                due.push(schedule.due());
+                schedule.take();
+            }
+        }
+        due.sort_unstable();
+        due
+    }
+
+    #[test]
+    fn threads_share_out_one_schedule() {
+        for count in [1, 3] {
+            let due = all(
+                &[stage(1000.0, 1000.0, None)],
+                Arrivals::Uniform,
+                count,
+                1_000_000_000,
+            );
+            assert_eq!(due.len(), 1000);
+            for (k, due) in due.iter().enumerate() {
+                assert!(due.abs_diff(k as u64 * 1_000_000) <= 1, "{k}: {due}");
+            }
+        }
+    }
+
+    #[test]
+    fn stages_join_and_ramps_have_their_area() {
+        let stages = [
+            stage(0.0, 1000.0, Some(1000)),
+            stage(0.0, 0.0, Some(500)),
+            stage(200.0, 200.0, Some(1000)),
+            stage(1000.0, 0.0, Some(1000)),
+        ];
+        let due = all(&stages, Arrivals::Uniform, 2, u64::MAX);
+        let within = |from: u64, to: u64| {
+            let ms = 1_000_000;
+            due.iter()
+                .filter(|d| (from * ms..to * ms).contains(*d))
+                .count()
+        };
+        assert_eq!(within(0, 500), 125);
+        assert!(
+            (499..=501).contains(&within(0, 1000)),
+            "{}",
+            within(0, 1000)
+        );
+        assert_eq!(within(1001, 1499), 0);
+        assert!((199..=201).contains(&within(1500, 2500)));
+        assert!(
+            (374..=376).contains(&within(2500, 3000)),
+            "{}",
+            within(2500, 3000)
+        );
+        assert!(due.len().abs_diff(1200) <= 1, "{}", due.len());
+        assert!(due.windows(2).all(|w| w[0] <= w[1]));
+    }
+
+    #[test]
+    fn independent_arrivals_have_the_rate_and_its_spread() {
+        let due = all(
+            &[stage(10_000.0, 10_000.0, None)],
+            Arrivals::Poisson,
+            2,
+            1_000_000_000,
+        );
+        assert!((9_600..10_400).contains(&due.len()), "{}", due.len());
+        let gaps: Vec<f64> = due.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((0.85..1.15).contains(&variance), "{variance}");
+    }
+}

@@ -1,0 +1,539 @@
+//! HTTP over our own TCP: what is asked, when, and what becomes of each request.
+//!
+//! A job's requests are a [mix](wb_tcp::Ask) of the machine, which chooses among them. With a rate they are due
+//! by a [`Schedule`] of the worker; what is due waits for a connection that rests, and its waiting is latency.
+//! The [`Account`] is told of each request as it is asked, and as it ends: `sent = completed + failed by cause +
+//! in flight`, where what is in flight at the end is counted connection by connection, so that the sum proves
+//! something. Who belongs to the warm-up is decided by when it was sent, then and when it ends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use wb_http1::{Version, request};
+use wb_measure::Histogram;
+use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Schedule};
+use wb_tcp::{Ask, Cause, Counters, Exchange, Message};
+
+use crate::shared::LiveTimes;
+
+/// Statuses are three digits.
+const STATUSES: usize = 1000;
+/// Who cannot connect tries again after this time, then twice as long each time, ns.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
+
+/// What all workers of a job ask.
+#[derive(Debug)]
+pub struct HttpTask {
+    /// What the report calls the requests, in their order.
+    pub names: Vec<String>,
+    /// The plan's job.
+    pub job: HttpJob,
+    pub(crate) asks: Vec<Ask>,
+    seed: u64,
+}
+
+impl HttpTask {
+    /// Makes the requests of a job. `read` gives the content of a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a request that cannot be written.
+    pub fn new(
+        job: &HttpJob,
+        seed: u64,
+        read: impl Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Self, String> {
+        let url: HttpUrl = job.url.parse()?;
+        let only = [HttpCall::default()];
+        let calls = match job.requests.is_empty() {
+            true => &only[..],
+            false => &job.requests,
+        };
+        let (mut names, mut asks) = (Vec::new(), Vec::new());
+        for call in calls {
+            let path = match call.path.is_empty() {
+                true => &url.target,
+                false => &call.path,
+            };
+            let body = match &call.body_file {
+                Some(file) => read(file)?,
+                None => call.body.clone().into_bytes(),
+            };
+            let text = wire(call, job, path, &url.authority(), &body)?;
+            asks.push(Ask {
+                message: Message::bytes(&text),
+                weight: call.weight,
+                head: call.method == "HEAD",
+            });
+            names.push(match call.name.is_empty() {
+                true => format!("{} {path}", call.method),
+                false => call.name.clone(),
+            });
+        }
+        Ok(Self {
+            names,
+            job: job.clone(),
+            asks,
+            seed,
+        })
+    }
+}
+
+/// A request as it is sent.
+fn wire(
+    call: &HttpCall,
+    job: &HttpJob,
+    path: &str,
+    host: &str,
+    body: &[u8],
+) -> Result<Vec<u8>, String> {
+    let split = |header: &String| {
+        let (name, value) = header.split_once(':').unwrap_or((header, ""));
+        (name.to_owned(), value.trim().to_owned())
+    };
+    let own: Vec<(String, String)> = call.headers.iter().map(split).collect();
+    let has = |all: &[(String, String)], name: &str| {
+        all.iter()
+            .any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
+    let mut headers: Vec<_> = job.headers.iter().map(split).collect();
+    headers.retain(|(name, _)| !has(&own, name));
+    headers.extend(own);
+    if !has(&headers, "host") {
+        headers.insert(0, ("Host".to_owned(), host.to_owned()));
+    }
+    if job.per_connection == 1 && !has(&headers, "connection") {
+        headers.push(("Connection".to_owned(), "close".to_owned()));
+    }
+    let has_body = !body.is_empty() || matches!(call.method.as_str(), "POST" | "PUT" | "PATCH");
+    let body = has_body.then_some(body);
+    request(&call.method, path, Version::New, &headers, body).map_err(|e| e.to_string())
+}
+
+/// What a worker knows of its HTTP job beside the machine.
+#[derive(Debug)]
+pub(crate) struct HttpPace {
+    schedule: Option<Schedule>,
+    patience: Option<u64>,
+    pub(crate) warm_up: u64,
+    /// Due and not asked, ns since the start: as many as go out together.
+    owed: VecDeque<u64>,
+    most: usize,
+    late: Vec<u64>,
+    /// Nothing is opened before this time, because nobody could be reached.
+    held_until: u64,
+    pause: u64,
+    failed_seen: u64,
+    answers_seen: u64,
+}
+
+impl HttpPace {
+    pub(crate) fn new(task: &HttpTask, worker: u32, workers: u32) -> Self {
+        let job = &task.job;
+        Self {
+            schedule: (!job.rate.is_empty())
+                .then(|| Schedule::new(&job.rate, job.arrivals, task.seed, (worker, workers))),
+            patience: job.patience.map(|patience| patience.as_nanos()),
+            warm_up: job.warm_up.as_nanos(),
+            owed: VecDeque::new(),
+            most: job.pipeline.max(1) as usize,
+            late: Vec::new(),
+            held_until: 0,
+            pause: 0,
+            failed_seen: 0,
+            answers_seen: 0,
+        }
+    }
+
+    /// Whether requests are due by a schedule.
+    pub(crate) fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
+    /// How late those are that are due by `at` and before `end`, as many as go out together. Counts those that
+    /// have waited for too long as unsent.
+    pub(crate) fn due(&mut self, at: u64, end: u64, unsent: &mut u64) -> &[u64] {
+        let Some(schedule) = &mut self.schedule else {
+            return &[];
+        };
+        loop {
+            while self.owed.len() < self.most && schedule.due() <= at && schedule.due() < end {
+                self.owed.push_back(schedule.due());
+                schedule.take();
+            }
+            let Some(oldest) = self.owed.front() else {
+                return &[];
+            };
+            if self.patience.is_none_or(|patience| at - oldest <= patience) {
+                break;
+            }
+            self.owed.pop_front();
+            *unsent += u64::from(at >= self.warm_up);
+        }
+        self.late.clear();
+        self.late.extend(self.owed.iter().map(|due| at - due));
+        &self.late
+    }
+
+    /// So many of those were asked.
+    pub(crate) fn asked(&mut self, n: usize) {
+        self.owed.drain(..n);
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next_due(&self) -> u64 {
+        let next = self.schedule.as_ref().map_or(u64::MAX, Schedule::due);
+        self.owed.front().copied().unwrap_or(next)
+    }
+
+    /// The end: what was due by then and found no connection.
+    pub(crate) fn finish(&mut self, end: u64) -> u64 {
+        let mut unsent = self.owed.len() as u64;
+        self.owed.clear();
+        if let Some(mut schedule) = self.schedule.take() {
+            while schedule.due() < end {
+                unsent += 1;
+                schedule.take();
+            }
+        }
+        unsent
+    }
+
+    /// Whether connections may be opened now: not for a while after none could be made, or none was of use.
+    pub(crate) fn may_open(&mut self, now: u64, counters: &Counters) -> bool {
+        if now < self.held_until {
+            return false;
+        }
+        let (failed, answers) = (counters.failed(), counters.responses);
+        if failed > self.failed_seen {
+            self.pause = match answers > self.answers_seen {
+                true => 0,
+                false => (2 * self.pause).clamp(FIRST_PAUSE_NS, LONGEST_PAUSE_NS),
+            };
+            self.held_until = now + self.pause;
+        }
+        (self.failed_seen, self.answers_seen) = (failed, answers);
+        now >= self.held_until
+    }
+}
+
+/// One request of a job.
+#[derive(Clone, Debug, Default)]
+pub struct HttpCallOutcome {
+    /// Sent.
+    pub sent: u64,
+    /// With a whole answer that is as it must be.
+    pub completed: u64,
+    /// Without.
+    pub failed: u64,
+    /// From due to the last byte.
+    pub latency: Histogram,
+}
+
+/// What became of the requests of one worker.
+#[derive(Debug, Default)]
+pub struct HttpOutcome {
+    /// Everything counted once.
+    pub totals: HttpTotals,
+    /// Of these what was complete when nothing more was asked.
+    pub in_time: HttpTotals,
+    /// Between the warm-up and then, ns.
+    pub duration_ns: u64,
+    /// From due to the last byte.
+    pub latency: Histogram,
+    /// From sent to the last byte.
+    pub service: Histogram,
+    /// From sent to the first byte.
+    pub first_byte: Histogram,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// By request of the set.
+    pub calls: Vec<HttpCallOutcome>,
+    /// What was wrong with the first answer that was not as it must be.
+    pub first_failure: Option<String>,
+}
+
+/// Is told of each request.
+#[derive(Debug)]
+pub(crate) struct Account {
+    task: Arc<HttpTask>,
+    lens: Box<[u64]>,
+    /// The time of this turn, and the end of the warm-up, both the machine's.
+    pub(crate) now: u64,
+    pub(crate) warm_until: u64,
+    statuses: Box<[u64]>,
+    pub(crate) out: HttpOutcome,
+    /// From due to the last byte, warm-up included.
+    pub(crate) live: LiveTimes,
+    ended: bool,
+}
+
+impl Account {
+    pub(crate) fn new(task: &Arc<HttpTask>) -> Self {
+        Self {
+            lens: task
+                .asks
+                .iter()
+                .map(|ask| ask.message.len().into())
+                .collect(),
+            now: 0,
+            warm_until: u64::MAX,
+            statuses: vec![0; STATUSES].into_boxed_slice(),
+            out: HttpOutcome {
+                calls: vec![HttpCallOutcome::default(); task.asks.len()],
+                ..HttpOutcome::default()
+            },
+            live: LiveTimes::default(),
+            ended: false,
+            task: Arc::clone(task),
+        }
+    }
+
+    /// Whether what was sent so long ago was sent in the warm-up.
+    #[inline]
+    fn is_warm_up(&self, ns: u64) -> bool {
+        self.now - ns < self.warm_until
+    }
+
+    #[inline]
+    pub(crate) fn asked(&mut self, text: u16, n: u16) {
+        let (text, n) = (usize::from(text), u64::from(n));
+        let totals = &mut self.out.totals;
+        totals.sent_bytes += n * self.lens[text];
+        if self.now < self.warm_until {
+            totals.warm_up += n;
+        } else {
+            totals.sent += n;
+            self.out.calls[text].sent += n;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn first_byte(&mut self, ns: u64) {
+        if !self.is_warm_up(ns) {
+            self.out.first_byte.record(ns);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn exchanged(&mut self, exchange: &Exchange) {
+        self.live.record(exchange.since_due);
+        if self.is_warm_up(exchange.ns) {
+            return;
+        }
+        let status = exchange.status;
+        let allowed = &self.task.job.check.status;
+        if !allowed.is_empty() && !allowed.contains(&status) {
+            return self.wrong_status(exchange);
+        }
+        let out = &mut self.out;
+        out.totals.completed += 1;
+        out.totals.error_responses += u64::from(status >= 400);
+        if let Some(count) = self.statuses.get_mut(usize::from(status)) {
+            *count += 1;
+        }
+        out.latency.record(exchange.since_due);
+        out.service.record(exchange.ns);
+        let call = &mut out.calls[usize::from(exchange.text)];
+        call.completed += 1;
+        call.latency.record(exchange.since_due);
+    }
+
+    #[cold]
+    fn wrong_status(&mut self, exchange: &Exchange) {
+        let text = usize::from(exchange.text);
+        self.out.totals.failed.check += 1;
+        self.out.calls[text].failed += 1;
+        let (name, status) = (&self.task.names[text], exchange.status);
+        let complaint = || format!("{name}: the status is {status}");
+        self.out.first_failure.get_or_insert_with(complaint);
+    }
+
+    #[cold]
+    pub(crate) fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
+        if self.is_warm_up(ns) {
+            return;
+        }
+        self.out.calls[usize::from(text)].failed += 1;
+        let failed = &mut self.out.totals.failed;
+        *match cause {
+            Cause::Connect | Cause::Response | Cause::Close | Cause::Idle => &mut failed.timeout,
+            Cause::Refused => &mut failed.refused,
+            Cause::Reset => &mut failed.reset,
+            Cause::Short => &mut failed.closed,
+            Cause::Malformed => &mut failed.malformed,
+            Cause::Aborted => &mut failed.other,
+        } += 1;
+    }
+
+    /// What is counted so far; `connecting` have no answer to their SYN.
+    pub(crate) fn totals(&self, counters: &Counters, connecting: u64) -> HttpTotals {
+        let refused = counters.failed_connect_timeout + counters.failed_refused;
+        HttpTotals {
+            attempted_connections: counters.attempted,
+            established_connections: counters.established,
+            refused_connections: HttpFailures {
+                timeout: counters.failed_connect_timeout,
+                refused: counters.failed_refused,
+                ..HttpFailures::default()
+            },
+            connecting,
+            closed_connections: counters.completed,
+            broken_connections: counters.failed() - refused,
+            open_connections: counters.open - connecting,
+            received_bytes: counters.payload_rx,
+            body_bytes: counters.body_rx,
+            ..self.out.totals
+        }
+    }
+
+    /// The same while it runs: what is under way follows from the rest.
+    pub(crate) fn live_totals(&self, counters: &Counters) -> HttpTotals {
+        let refused = counters.failed_connect_timeout + counters.failed_refused;
+        let connecting = counters.attempted - counters.established - refused;
+        let totals = self.totals(counters, connecting);
+        HttpTotals {
+            in_flight: totals.sent - totals.completed - totals.failed.sum(),
+            ..totals
+        }
+    }
+
+    /// Nothing more is asked from `at` on, ns since the start.
+    pub(crate) fn end(&mut self, counters: &Counters, at: u64) {
+        if !self.ended {
+            self.ended = true;
+            self.out.in_time = self.live_totals(counters);
+            self.out.duration_ns = at.saturating_sub(self.task.job.warm_up.as_nanos());
+        }
+    }
+
+    /// The account at the very end.
+    pub(crate) fn conclude(&mut self, counters: &Counters, connecting: u64) -> HttpOutcome {
+        self.out.totals = self.totals(counters, connecting);
+        let seen = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
+        self.out.statuses = seen.map(|(status, n)| (status as u16, *n)).collect();
+        std::mem::take(&mut self.out)
+    }
+
+    /// A request without an answer at the very end, which was sent at this time of the machine's.
+    pub(crate) fn in_flight(&mut self, sent: u64) {
+        self.out.totals.in_flight += u64::from(sent >= self.warm_until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::http::{Arrivals, HttpStage};
+    use wb_model::units::Span;
+
+    use super::*;
+
+    fn job() -> HttpJob {
+        HttpJob {
+            url: "http://198.19.1.2/x".to_owned(),
+            ..HttpJob::default()
+        }
+    }
+
+    #[test]
+    fn requests_are_as_the_plan_says() {
+        let job = HttpJob {
+            headers: vec!["X-A: 1".to_owned(), "X-B: 2".to_owned()],
+            requests: vec![
+                HttpCall::default(),
+                HttpCall {
+                    method: "POST".to_owned(),
+                    path: "/y".to_owned(),
+                    headers: vec!["x-a: 3".to_owned(), "Host: web".to_owned()],
+                    body_file: Some("f".to_owned()),
+                    weight: 2,
+                    ..HttpCall::default()
+                },
+            ],
+            per_connection: 1,
+            ..job()
+        };
+        let texts: Vec<String> = job
+            .requests
+            .iter()
+            .map(|call| {
+                let path = if call.path.is_empty() {
+                    "/x"
+                } else {
+                    &call.path
+                };
+                let body: &[u8] = if call.body_file.is_some() {
+                    b"abc"
+                } else {
+                    b""
+                };
+                String::from_utf8(wire(call, &job, path, "198.19.1.2", body).unwrap()).unwrap()
+            })
+            .collect();
+        assert_eq!(
+            texts[0],
+            "GET /x HTTP/1.1\r\nHost: 198.19.1.2\r\nX-A: 1\r\nX-B: 2\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(
+            texts[1],
+            "POST /y HTTP/1.1\r\nX-B: 2\r\nx-a: 3\r\nHost: web\r\nConnection: close\r\n\
+             Content-Length: 3\r\n\r\nabc"
+        );
+        let task = HttpTask::new(&job, 1, |_| Ok(b"abc".to_vec())).unwrap();
+        assert_eq!(task.names, ["GET /x", "POST /y"]);
+        assert_eq!(task.asks[1].weight, 2);
+        let missing = HttpTask::new(&job, 1, |path| Err(format!("no {path}")));
+        assert_eq!(missing.unwrap_err(), "no f");
+    }
+
+    fn rated(patience: Option<Span>, pipeline: u32) -> HttpPace {
+        let job = HttpJob {
+            rate: vec![HttpStage {
+                from: 1000.0,
+                to: 1000.0,
+                time: None,
+            }],
+            arrivals: Arrivals::Uniform,
+            patience,
+            pipeline,
+            ..job()
+        };
+        HttpPace::new(&HttpTask::new(&job, 1, |_| Ok(Vec::new())).unwrap(), 0, 1)
+    }
+
+    #[test]
+    fn what_is_due_waits_and_the_rest_is_unsent() {
+        const MS: u64 = 1_000_000;
+        let (mut pace, mut unsent) = (rated(None, 2), 0);
+        assert_eq!(pace.due(0, u64::MAX, &mut unsent), [0]);
+        pace.asked(1);
+        assert_eq!(pace.next_due(), MS);
+        // Nobody was free for a while; each is as late as it is.
+        assert_eq!(pace.due(5 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
+        pace.asked(1);
+        assert_eq!(pace.due(6 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
+        assert_eq!((unsent, pace.finish(10 * MS)), (0, 8));
+
+        let mut pace = rated(Some(Span::from_millis(2)), 1);
+        assert_eq!(pace.due(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
+        assert_eq!(unsent, 8);
+    }
+
+    #[test]
+    fn who_reaches_nobody_waits_longer_each_time() {
+        let mut pace = rated(None, 1);
+        let mut counters = Counters::default();
+        let mut waits = Vec::new();
+        let mut now = 0;
+        for _ in 0..3 {
+            counters.failed_refused += 5;
+            assert!(!pace.may_open(now, &counters));
+            waits.push(pace.held_until - now);
+            now = pace.held_until;
+            assert!(pace.may_open(now, &counters));
+        }
+        assert_eq!(waits, [1_000_000, 2_000_000, 4_000_000]);
+        (counters.failed_reset, counters.responses) = (1, 1);
+        assert!(pace.may_open(now, &counters));
+    }
+}

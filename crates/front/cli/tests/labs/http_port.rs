@@ -1,0 +1,144 @@
+//! HTTP loads by our own TCP against real servers: what we count, they count.
+
+use serde_json::Value;
+
+use crate::{
+    http::{Nginx, n},
+    kit::{Lab, privileged, run, system},
+};
+
+/// Our addresses, which no kernel has.
+const OURS: &str = "--source 198.18.1.100-198.18.1.109";
+
+/// A run that must end with `code`.
+fn report(words: &str, code: i32) -> Value {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let output = run(&[&["http", "-q", "--json"], &words[..]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn job(report: &Value) -> &Value {
+    &report["http"]["jobs"][0]
+}
+
+/// What comes from a kernel over veth is no longer than a frame.
+fn whole_frames(node: &str, interface: &str) {
+    let words = [
+        "netns", "exec", node, "ethtool", "-K", interface, "tso", "off", "gso", "off",
+    ];
+    assert!(system("ip", &words).status.success());
+}
+
+#[test]
+fn nginx_counts_what_our_tcp_counts() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    whole_frames(&lab.node("b"), "b0");
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let mut noted = 0;
+    for (driver, words, bytes) in [
+        ("packet", "-n 1000 -c 10 http://198.19.1.2/one", 1),
+        ("xdp", "-n 1000 -c 10 http://198.19.1.2/one", 1),
+        (
+            "packet",
+            "-n 300 -c 5 --close http://198.19.1.2/ten",
+            10_240,
+        ),
+        (
+            "xdp",
+            "-n 999 -c 10 --per-connection 7 --pipeline 3 http://198.19.1.2/ten",
+            10_240,
+        ),
+        (
+            "packet",
+            "-n 600 -c 5 --pipeline 4 -m HEAD http://198.19.1.2/one http://198.19.1.2/ten",
+            0,
+        ),
+        (
+            "packet",
+            "-d 1s -c 10 -t 2 --rate 400 --poisson http://198.19.1.2/one",
+            1,
+        ),
+    ] {
+        let report = report(&format!("--port {driver}:{} {OURS} {words}", lab.a0()), 0);
+        let job = job(&report);
+        let sent = n(job, "sent");
+        assert!(sent > 250, "{words}: {job}");
+        assert_eq!(n(job, "completed"), sent, "{words}: {job}");
+        assert_eq!(n(job, "body_bytes"), sent * bytes, "{words}: {job}");
+        assert_eq!(nginx.noted() - noted, sent, "{words}");
+        noted += sent;
+        let load = &report["load"]["jobs"][0];
+        assert_eq!(load["totals"]["requests"], sent, "{words}");
+        let calls = job["requests"].as_array().unwrap();
+        let completed: u64 = calls.iter().map(|c| c["completed"].as_u64().unwrap()).sum();
+        assert_eq!(completed, sent);
+    }
+    let words = format!("--port {} {OURS} -n 50 http://198.19.1.2/gone", lab.a0());
+    let report = report(
+        &format!("{words} --expect-status 200 --criteria failed<=0"),
+        1,
+    );
+    assert_eq!(job(&report)["totals"]["failed"]["check"], 50);
+    assert!(
+        job(&report)["first_failure"]
+            .as_str()
+            .unwrap()
+            .contains("404")
+    );
+}
+
+#[test]
+fn a_bad_path_costs_our_tcp_no_request() {
+    if !privileged() {
+        return;
+    }
+    let options = "--hosts --all --both --delay 500us --loss 1% --reorder 2% --duplicate 1%";
+    let lab = Lab::up("impair", &options.split(' ').collect::<Vec<_>>());
+    whole_frames(&lab.node("b"), "b0");
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    for words in [
+        "-n 400 -c 20 http://198.19.1.2/ten http://198.19.1.2/one",
+        "-n 200 -c 10 --pipeline 4 http://198.19.1.2/ten http://198.19.1.2/one",
+        "-n 100 -c 10 --close http://198.19.1.2/ten",
+    ] {
+        let before = nginx.noted();
+        let report = report(
+            &format!("--port {} {OURS} --timeout 10s {words}", lab.a0()),
+            0,
+        );
+        let job = job(&report);
+        let sent = n(job, "sent");
+        assert_eq!(
+            (n(job, "completed"), n(job, "in_flight")),
+            (sent, 0),
+            "{job}"
+        );
+        let of = |i: usize| job["requests"][i]["completed"].as_u64().unwrap_or(0);
+        let small = if words.contains("/one") { of(1) } else { 0 };
+        assert_eq!(n(job, "body_bytes"), of(0) * 10_240 + small, "{job}");
+        assert_eq!(nginx.noted() - before, sent);
+    }
+}
+
+#[test]
+fn what_our_tcp_cannot_do_is_refused_in_a_line() {
+    for (words, wanted) in [
+        ("https://198.19.1.2/", "no TLS"),
+        ("http://web.lab/", "nobody looks up"),
+        ("--digest http://198.19.1.2/", "digest"),
+        ("--expect-body x http://198.19.1.2/", "check.body"),
+        ("--data x.csv http://198.19.1.2/", "data"),
+        ("-c 100k http://198.19.1.2/", "connections"),
+    ] {
+        let line = format!("http --port memory:x {words}");
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {error}");
+        assert!(error.contains(wanted), "{words}: {error}");
+    }
+}

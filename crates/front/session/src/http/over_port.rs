@@ -1,0 +1,221 @@
+//! HTTP loads over ports of the plan: the connections are a load's, the report is that of HTTP loads.
+
+use std::sync::Arc;
+
+use wb_http::Outcome;
+use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
+use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals};
+
+use super::{Folder, between, report};
+use crate::{
+    Environment, StartError,
+    engine::{Ended, Engine, Launch, Sample, Settled, Stamping, State, Stop},
+    http::report::{Facts, Via},
+    load::run::{Loads, WorkerSlot},
+    ports::OpenPort,
+};
+
+/// The HTTP loads of a run that go over ports.
+pub(crate) struct PortHttps {
+    plan: Plan,
+    loads: Loads,
+    facts: Vec<Facts>,
+    start_ns: u64,
+    last: (u64, HttpTotals, (u64, u64)),
+}
+
+/// Makes the requests of the jobs, in their order.
+pub(crate) fn tasks(
+    plan: &Plan,
+    environment: &Environment,
+) -> Result<Vec<Arc<HttpTask>>, StartError> {
+    let files = Folder(environment.base.clone());
+    let jobs = plan.http_jobs.iter().filter(|job| job.port.is_some());
+    let read = |path: &str| wb_http::Files::read(&files, path);
+    jobs.map(|job| {
+        HttpTask::new(job, plan.seed, read)
+            .map(Arc::new)
+            .map_err(|what| StartError::stream(job.name.clone(), what))
+    })
+    .collect()
+}
+
+impl PortHttps {
+    /// Of a plan and its connections, which are ready.
+    pub(crate) fn new(plan: &Plan, tasks: &[Arc<HttpTask>], loads: Loads) -> Self {
+        let plan = plan.part(JobKind::Http);
+        let facts = tasks.iter().enumerate().map(|(number, task)| {
+            let load = &loads.plan.loads[number];
+            let workers = loads.workers_of(number);
+            let port = load.server_ports.first;
+            let connections = u64::from(task.job.connections);
+            let share = |worker| wb_load::share(connections, worker, workers);
+            Facts {
+                addresses: load
+                    .servers
+                    .iter()
+                    .map(|range| match range.is_ipv6() {
+                        true => format!("[{range}]:{port}"),
+                        false => format!("{range}:{port}"),
+                    })
+                    .collect(),
+                names: task.names.clone(),
+                connections: (0..workers)
+                    .map(|worker| u32::try_from(share(worker)).unwrap_or(u32::MAX))
+                    .collect(),
+                via: Via::Port,
+            }
+        });
+        Self {
+            facts: facts.collect(),
+            plan,
+            loads,
+            start_ns: 0,
+            last: (0, HttpTotals::default(), (0, 0)),
+        }
+    }
+}
+
+/// What a worker measured, as threads of sockets tell it.
+fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
+    let load = slot.outcome.as_mut()?;
+    let HttpOutcome {
+        totals,
+        in_time,
+        duration_ns,
+        latency,
+        service,
+        first_byte,
+        statuses,
+        calls,
+        first_failure,
+    } = load.http.take()?;
+    let mut connect = wb_measure::Histogram::new();
+    for phase in &load.phases {
+        connect.merge(&phase.latencies.connect);
+    }
+    let calls = calls.into_iter().map(|call| wb_http::CallOutcome {
+        sent: call.sent,
+        completed: call.completed,
+        failed: call.failed,
+        latency: call.latency,
+    });
+    Some(Outcome {
+        totals,
+        in_time,
+        duration_ns,
+        latency,
+        service: with_service.then_some(service),
+        first_byte,
+        connect,
+        handshake: wb_measure::Histogram::new(),
+        statuses,
+        calls: calls.collect(),
+        agreed: Default::default(),
+        handshakes: (0, 0),
+        digests: Default::default(),
+        first_failure,
+        error: None,
+        cpu_ns: slot.cpu_ns,
+        lateness: load.lateness,
+        exact: None,
+        http2: Default::default(),
+    })
+}
+
+impl Engine for PortHttps {
+    fn kind(&self) -> JobKind {
+        JobKind::Http
+    }
+
+    fn placed(&self) -> &[OpenPort] {
+        self.loads.placed()
+    }
+
+    fn ports(&self) -> &[OpenPort] {
+        self.loads.ports()
+    }
+
+    fn only_listens(&self) -> bool {
+        false
+    }
+
+    fn lead_ns(&self) -> u64 {
+        self.loads.lead_ns()
+    }
+
+    fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.loads.spawn(launch)
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.last.0 = start_ns;
+        self.loads.begin(start_ns);
+    }
+
+    fn stop(&mut self, how: Stop) {
+        self.loads.stop(how);
+    }
+
+    fn state(&mut self, now: u64) -> State {
+        self.loads.state(now)
+    }
+
+    fn sample(&mut self, now: u64) -> Sample {
+        let sample = self.loads.sample(now);
+        let sum = sample
+            .load
+            .as_ref()
+            .map_or(LoadSnapshot::default(), |detail| detail.sum);
+        let times = (sum.request.count, sum.request.sum);
+        let before = std::mem::replace(&mut self.last, (now, sum.http, times));
+        let http = between(before, self.last);
+        let interval = now.saturating_sub(before.0);
+        let phase = match sample.snapshot.phase {
+            Phase::Drain | Phase::Done => Phase::Drain,
+            _ => Phase::Running,
+        };
+        Snapshot {
+            http: Some(http),
+            latency_mean_ns: http.latency_mean_ns,
+            ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
+        }
+        .into()
+    }
+
+    fn join(&mut self) -> Option<String> {
+        self.loads.join()
+    }
+
+    fn settle(&mut self, ended: &Ended) -> Settled {
+        let load = self.loads.settle(ended);
+        let outcomes = (0..self.facts.len()).map(|number| {
+            let with_service = !self.plan.http_jobs[number].rate.is_empty();
+            let slots = self.loads.slots.iter_mut();
+            slots
+                .filter(|slot| slot.job == number)
+                .filter_map(|slot| outcome(slot, with_service))
+                .collect()
+        });
+        let outcomes: Vec<Vec<Outcome>> = outcomes.collect();
+        let http = report::settle(&self.plan, &self.facts, outcomes, ended);
+        let mut warnings = http.warnings;
+        warnings.extend(load.warnings);
+        Settled {
+            defect: http.defect.or(load.defect),
+            totals: load.totals,
+            rates: load.rates,
+            ports: load.ports,
+            load: load.load,
+            warnings,
+            stamping: Stamping {
+                same_clock: true,
+                tx: "user, when a request is handed over".to_owned(),
+                rx: "user, when its answer is read".to_owned(),
+                ..Stamping::default()
+            },
+            ..http
+        }
+    }
+}
