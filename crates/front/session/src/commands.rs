@@ -168,11 +168,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    /// A program. Somebody else writes it: what we have open for writing, a child that another test starts meanwhile
+    /// has open too, and what is open for writing cannot be run.
     fn script(dir: &Path, text: &str) -> String {
-        let path = dir.join("program");
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        path.display().to_string()
+        let path = dir.join("program").display().to_string();
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let written = Command::new("sh").args(["-c", write, &path, text]).status();
+        assert!(written.unwrap().success());
+        path
     }
 
     fn after(program: &str, files: impl IntoIterator<Item = PathBuf>) -> Vec<String> {

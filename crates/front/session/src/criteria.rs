@@ -195,12 +195,12 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Whether it holds only because the device was spared: by a load that was not the one asked for. A rate that
-    /// was reached was reached all the same.
-    fn is_about_less(&self) -> bool {
+    /// Whether less than was asked for may be why it holds: a rate that was reached was reached all the same, and
+    /// another one of `all` may say how much may stay unsent.
+    pub(crate) fn is_easier_with_less(&self, all: &[Self]) -> bool {
         let Criterion { metric, bound, .. } = &self.criterion;
         let of_the_load = *metric == Metric::Unsent;
-        !of_the_load && *bound == Bound::AtMost && self.unsent.is_some_and(|share| share > MISSED)
+        !of_the_load && *bound == Bound::AtMost && !all.iter().any(|other| other.allows(self))
     }
 
     /// Whether it says of another one how much may stay unsent.
@@ -217,8 +217,9 @@ pub(crate) fn not_offered(judged: &[Judged], cause: &str) -> Option<String> {
     if judged.iter().any(|j| !j.report.held) {
         return None;
     }
-    let spared = |j: &&Judged| j.is_about_less() && !judged.iter().any(|other| other.allows(j));
-    let share = judged.iter().find(spared)?.unsent?;
+    let missed = |j: &Judged| j.unsent.filter(|share| *share > MISSED);
+    let spared = judged.iter().filter(|j| j.is_easier_with_less(judged));
+    let share = spared.filter_map(missed).next()?;
     Some(format!(
         "{:.1} % of what was asked for could not be sent ({cause})",
         share * 100.0

@@ -283,7 +283,8 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for driver in ["xdp:", ""] {
-        let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%"]"#;
+        // A client that was held up may leave connections out: this is not about its rate.
+        let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%", "load.unsent<=90%"]"#;
         // Both ports send and receive streams, without a tag in one run.
         let jobs = jobs(&lab, driver, 2).replace("tx = \"near\"", "bidir = true\ntx = \"near\"");
         let jobs = match driver {
