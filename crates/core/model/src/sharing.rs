@@ -403,7 +403,10 @@ mod tests {
             |_: &mut Stream| {},
             |s: &mut Stream| s.tag = TagKind::None,
             |s: &mut Stream| s.proto = Proto::Tcp,
-            |s: &mut Stream| s.proto = Proto::Icmp,
+            |s: &mut Stream| {
+                s.proto = Proto::Icmp;
+                s.dport = Some(PortRange::single(80));
+            },
             |s: &mut Stream| {
                 s.proto = Proto::Tcp;
                 s.dport = Some(PortRange::single(80));
@@ -420,11 +423,106 @@ mod tests {
             same.contains("traffic job 1") && same.contains("may have the ports of load 2"),
             "{same}"
         );
-        let untagged = refused(|s| {
-            s.tag = TagKind::None;
-            s.proto = Proto::Icmp;
+        // Ports that change may become those of the load.
+        let changing = refused(|s| {
+            s.proto = Proto::Tcp;
+            s.vary = vec!["dport=inc:1-100".parse().unwrap()];
         });
-        assert!(untagged.contains("have no tag"), "{untagged}");
+        assert!(changing.contains("the ports of load 2"), "{changing}");
+        for unlike in [
+            |s: &mut Stream| s.proto = Proto::Icmp,
+            |s: &mut Stream| s.vary = vec!["dport=inc:1-100".parse().unwrap()],
+            |s: &mut Stream| s.vlan = vec!["5".parse().unwrap()],
+            |s: &mut Stream| s.mpls = vec![16],
+            |s: &mut Stream| s.replay = Some("x.pcap".to_owned()),
+        ] {
+            let mut stream = stream(unlike);
+            stream.tag = TagKind::None;
+            let untagged = problems(&mix(stream));
+            assert!(untagged.contains("have no tag"), "{untagged}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_shares_the_other_port() {
+        let like_answers = stream(|s| {
+            s.proto = Proto::Tcp;
+            s.dport = Some(PortRange::single(80));
+        });
+        let mut plan = mix(like_answers);
+        plan.loads.remove(1);
+        assert_eq!(problems(&plan), "");
+        plan.traffic[0].bidir = true;
+        let back = problems(&plan);
+        assert!(back.contains("port a") && back.contains("load 1"), "{back}");
+    }
+
+    #[test]
+    fn what_comes_in_without_a_tag_is_known() {
+        let mut plan = mix(Stream::default());
+        assert_eq!(plan.untagged_into("b"), []);
+        plan.traffic[0].streams[0].tag = TagKind::None;
+        assert_eq!(plan.untagged_into("a"), []);
+        let known = plan.untagged_into("b");
+        assert_eq!(known.len(), 1);
+        assert_eq!(known[0].to_ports, PortRange::single(7));
+        assert_eq!(known[0].transport, LoadTransport::Udp);
+    }
+
+    #[test]
+    fn what_comes_in_for_a_load_is_what_is_around_it() {
+        let mut client = load(LoadEnd::Client, "a");
+        let plain = Incoming::of(&client);
+        assert_eq!(plain.from, client.servers);
+        assert_eq!(plain.from_ports, client.server_ports);
+        // Whoever is on the way to somewhere may answer.
+        client.destinations = vec![crate::load::Destinations {
+            addresses: "198.19.0.0-198.19.255.255".parse().unwrap(),
+            step: 1,
+        }];
+        assert_eq!(Incoming::of(&client).from, []);
+        for end in [LoadEnd::Client, LoadEnd::Server] {
+            let mut job = load(end, "a");
+            job.vxlan = Some(crate::load::Vxlan {
+                vni: 5,
+                src_mac: "02:00:00:00:00:01".parse().unwrap(),
+                dst_mac: "02:00:00:00:00:02".parse().unwrap(),
+                local: "198.18.9.1".parse().unwrap(),
+                remote: "198.18.9.2".parse().unwrap(),
+            });
+            let outside = Incoming::of(&job);
+            assert_eq!(outside.transport, LoadTransport::Udp);
+            assert_eq!(outside.to_ports, PortRange::single(4789));
+            assert_eq!(outside.to, ["198.18.9.1".parse().unwrap()]);
+            assert_eq!(outside.from, []);
+        }
+    }
+
+    #[test]
+    fn parties_and_places_that_cannot_be_shared() {
+        let mut plan = mix(Stream::default());
+        let capture = CaptureJob {
+            ports: vec!["b".to_owned()],
+            ..CaptureJob::default()
+        };
+        plan.captures = vec![capture.clone(), capture];
+        // The stream, the load and two captures.
+        assert_eq!(plan.parties(&plan.ports[1]), 4);
+        assert_eq!(plan.parties(&plan.ports[0]), 2);
+
+        let mut memory = mix(Stream::default());
+        memory.ports[1].locator = "memory:b".parse().unwrap();
+        assert!(problems(&memory).contains("has one user"), "{memory:?}");
+
+        let mut inwards = mix(Stream::default());
+        inwards.devices.push(crate::device::DeviceJob {
+            port: "a".to_owned(),
+            ..crate::device::DeviceJob::default()
+        });
+        assert_eq!(problems(&inwards), "");
+        inwards.ports[0].way = SendWay::Receive;
+        let refused = problems(&inwards);
+        assert!(refused.contains("go inwards"), "{refused}");
     }
 
     #[test]
@@ -474,6 +572,14 @@ mod tests {
         }
         let same = problems(&with(|_| {}));
         assert!(same.contains("load 2 and load \"second\""), "{same}");
+        // Two clients are answered from other ports.
+        let mut clients = with(|l| l.server_ports = PortRange::single(81));
+        for job in &mut clients.loads {
+            job.end = LoadEnd::Client;
+        }
+        clients.loads[0].port = "b".to_owned();
+        clients.loads.remove(1);
+        assert_eq!(problems(&clients), "");
         // A client beside a server: what it is answered has other ports than what the server is asked.
         let other = with(|l| l.end = LoadEnd::Client);
         assert_eq!(problems(&other), "");
@@ -509,8 +615,15 @@ mod tests {
         });
         let refused = problems(&plan);
         assert!(refused.contains("a capture does not see"), "{refused}");
+        plan.captures.clear();
+        plan.watches.push(crate::device::WatchJob {
+            port: "b".to_owned(),
+            ..crate::device::WatchJob::default()
+        });
+        let refused = problems(&plan);
+        assert!(refused.contains("a watch does not see"), "{refused}");
         plan.loads.clear();
         plan.traffic[0].tx = None;
-        assert!(problems(&plan).contains("traffic and capture"), "{plan:?}");
+        assert!(problems(&plan).contains("traffic and devices"), "{plan:?}");
     }
 }

@@ -833,6 +833,10 @@ mod tests {
             }],
             ..Plan::default()
         };
+        let mut same = plan("y.pcap", Direction::In);
+        same.captures[1].name = "one".to_owned();
+        let said = same.validate().unwrap_err().to_string();
+        assert!(said.contains("two are named \"one\""), "{said}");
         for path in ["x.pcap", "./x.pcap", ".//x.pcap"] {
             let said = plan(path, Direction::In)
                 .validate()
@@ -844,6 +848,17 @@ mod tests {
         assert!(warnings(Direction::In).is_empty());
         for direction in [Direction::Out, Direction::Inout] {
             assert!(warnings(direction)[0].contains("past the taps"));
+            // Of loads they do not see what these send either.
+            let mut load = plan("y.pcap", direction);
+            load.traffic.clear();
+            load.loads.push(crate::load::LoadJob {
+                port: "a".to_owned(),
+                end: crate::load::LoadEnd::Server,
+                servers: vec!["198.19.1.2".parse().unwrap()],
+                ..crate::load::LoadJob::default()
+            });
+            let warned = load.validate().unwrap();
+            assert!(warned[0].contains("past the taps"), "{warned:?}");
         }
     }
 }
