@@ -493,3 +493,78 @@ fn own_verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, Stri
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wb_model::load::LoadTransport;
+
+    use super::*;
+
+    fn result(size: u16, limit: f64, limited_by: LbLimit) -> LbResult {
+        LbResult {
+            metric: LbMetric::Cps,
+            transport: LoadTransport::Tcp,
+            size: Some(size),
+            flows: None,
+            unit: "cps".to_owned(),
+            limit: Some(limit),
+            limited_by,
+            confirmed: true,
+            l2_bps: None,
+            beyond: None,
+            reuse_s: None,
+            trials: Vec::new(),
+            best_trial: None,
+            late: None,
+        }
+    }
+
+    /// What was measured, whether it holds, and the excuse.
+    fn judged(criterion: &str, results: &[LbResult]) -> (Option<f64>, bool, Option<String>) {
+        let criterion = criterion.parse().expect("a criterion");
+        let (report, excuse) = judge(&[criterion], results).remove(0);
+        (report.measured, report.held, excuse)
+    }
+
+    #[test]
+    fn the_worst_size_decides_a_criterion() {
+        let both = [
+            result(64, 5e3, LbLimit::Device),
+            result(1518, 9e3, LbLimit::Device),
+        ];
+        assert_eq!(judged("cps>=5k", &both), (Some(5e3), true, None));
+        assert_eq!(judged("cps>=6k", &both), (Some(5e3), false, None));
+        assert_eq!(judged("cps<=9k", &both), (Some(9e3), true, None));
+        assert_eq!(judged("cps<=8k", &both), (Some(9e3), false, None));
+        // Where one size has no limit there is no worst one.
+        let mut none = both.clone();
+        none[1].limit = None;
+        assert_eq!(judged("cps>=1", &none), (None, false, None));
+        assert_eq!(judged("bps>=1", &both), (None, false, None));
+    }
+
+    #[test]
+    fn a_limit_of_the_tester_excuses_the_device() {
+        let mut results = [
+            result(64, 5e3, LbLimit::Tester),
+            result(1518, 9e3, LbLimit::Device),
+        ];
+        let (_, held, excuse) = judged("cps>=6k", &results);
+        assert!(!held);
+        let excuse = excuse.expect("an excuse");
+        assert!(excuse.contains("the device was not the limit"), "{excuse}");
+        assert!(excuse.contains("the tester: cps"), "{excuse}");
+        // Not where the device was the limit of what does not hold.
+        results
+            .iter_mut()
+            .for_each(|r| r.limited_by = LbLimit::Device);
+        assert_eq!(judged("cps>=6k", &results).2, None);
+        // A tester that was late is one, whatever was found to be the limit.
+        results[0].late = Some("the tester was late".to_owned());
+        let excuse = judged("cps>=6k", &results).2.expect("an excuse");
+        assert!(excuse.contains("the tester was late"), "{excuse}");
+        // At most so much: more was carried, whoever was the limit.
+        assert_eq!(judged("cps<=4k", &results).2, None);
+        assert_eq!(judged("cps>=5k", &results), (Some(5e3), true, None));
+    }
+}

@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    kit::{Lab, privileged, system},
+    kit::{Lab, eventually, privileged, system},
     load_interop::installed,
-    netperf::{ours, wait_for_port},
+    netperf::{ours, ours_going_on, wait_for_port},
 };
 
 /// An nginx in a node, which notes each request.
@@ -316,6 +317,46 @@ fn a_rate_that_was_not_kept_proves_nothing() {
     let reason = report["reason"].as_str().unwrap();
     assert_eq!(output.status.code(), Some(3), "{reason}");
     assert!(reason.contains("could not be sent"), "{reason}");
+}
+
+#[test]
+fn an_interrupted_run_has_a_place_for_each_request() {
+    if !privileged() {
+        return;
+    }
+    let options = ["--hosts", "--all", "--both", "--delay", "300ms"];
+    let lab = Lab::up("impair", &options);
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let (closed, open) = ("-c 20 -d 5m http", "-c 20 --rate 30 -d 5m https");
+    for (words, at_once) in [(closed, false), (open, false), (closed, true), (open, true)] {
+        let line = format!("http -q --json {words}://198.19.1.2/ten");
+        let before = nginx.noted();
+        let running = ours_going_on(&lab.node("a"), &line.split(' ').collect::<Vec<_>>());
+        eventually("requests are answered", || nginx.noted() > before + 30);
+        running.signal(Signal::INT);
+        if at_once {
+            // Before what is under way has its answer.
+            std::thread::sleep(Duration::from_millis(20));
+            running.signal(Signal::INT);
+        }
+        let output = running.finish(Duration::from_secs(60));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{line}: {error}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["verdict"], "incomplete", "{}", report["reason"]);
+        let job = &report["http"]["jobs"][0];
+        let failed = job["totals"]["failed"]
+            .as_object()
+            .expect("causes")
+            .values();
+        let failed: u64 = failed.map(|count| count.as_u64().unwrap()).sum();
+        let (sent, completed) = (n(job, "sent"), n(job, "completed"));
+        assert_eq!(sent, completed + failed + n(job, "in_flight"), "{job}");
+        assert!(completed >= 20, "{job}");
+        assert_eq!(n(job, "in_flight") > 0, at_once, "{job}");
+        let noted = nginx.noted() - before;
+        assert!((completed..=sent).contains(&noted), "{noted}: {job}");
+    }
 }
 
 #[test]

@@ -382,6 +382,90 @@ request = { bytes = 40 }"#;
     }
 }
 
+/// A load and a stream of the same kind of frames at both ends of a pair, also where only the test tag tells them apart.
+#[test]
+fn a_load_and_a_stream_share_vlans_families_and_tunnels() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("pair", &[]);
+    let folder = TempDir::new().unwrap();
+    let tcp = "requests = 1";
+    let udp = r#"transport = "udp"
+requests = 1
+server_ports = "7"
+reading = "segment"
+answer = "echo"
+request = { bytes = 40 }"#;
+    let four = ("198.18.1.10", "198.18.1.30");
+    let six = ("2001:2:0:1::10", "2001:2:0:1::30");
+    let tunnel = |local: &str, remote: &str| {
+        format!(
+            r#"vxlan = {{ vni = 5, src_mac = "02:00:00:00:00:01", dst_mac = "02:00:00:00:00:02", local = "{local}", remote = "{remote}" }}"#
+        )
+    };
+    let (near_tunnel, far_tunnel) = (
+        tunnel("198.18.1.40", "198.18.1.41"),
+        tunnel("198.18.1.41", "198.18.1.40"),
+    );
+    for (what, (client, server), load, [near, far], stream) in [
+        ("VLAN", four, tcp, ["vlan = 5"; 2], "vlan = [5]"),
+        (
+            "datagrams in a VLAN",
+            four,
+            udp,
+            ["vlan = 5"; 2],
+            "vlan = [5]",
+        ),
+        ("IPv6", six, tcp, [""; 2], "ipv6 = true"),
+        ("datagrams of IPv6", six, udp, [""; 2], "ipv6 = true"),
+        (
+            "VXLAN",
+            four,
+            tcp,
+            [&*near_tunnel, &*far_tunnel],
+            "dport = 4789",
+        ),
+    ] {
+        for driver in ["", "packet:"] {
+            let ends = [("near", "client", near), ("far", "server", far)];
+            let ends = ends.map(|(port, end, own)| {
+                let rate = match end {
+                    "client" => "rate = { cps = 200 }\nshape = { duration = \"1s\" }",
+                    _ => "",
+                };
+                format!(
+                    "[[load]]\nname = \"{end}\"\nport = \"{port}\"\nend = \"{end}\"\nclients = [\"{client}\"]\nservers = [\"{server}\"]\n{load}\n{own}\n{rate}\n"
+                )
+            });
+            let text = jobs(&lab, driver, 1);
+            let ports = text.split("[[load]]").next().unwrap();
+            let ports = ports.replace("size = 128", &format!("size = 128\n{stream}"));
+            let path = write(&folder, &[ports, ends.concat()].concat());
+            let output = run(&["run", &path, "--json", "-q"]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{what} {driver}: {error}");
+            let report = report_of(&output.stdout);
+            check_sums(&report);
+            let job = &report["jobs"][0];
+            assert_eq!(
+                job["totals"]["received_frames"], 5_000,
+                "{what} {driver}: {job}"
+            );
+            assert!(
+                number(&job["totals"]["foreign_frames"]) < 20,
+                "{what}: {job}"
+            );
+            let loads = &report["load"]["jobs"];
+            assert_ends_agree(&loads[0], &loads[1]);
+            let completed = number(&loads[0]["totals"]["completed_connections"]);
+            assert_eq!(completed, 200, "{what} {driver}: {loads}");
+            let of_load = if driver.is_empty() { "xdp" } else { "packet" };
+            assert_eq!(drivers(&report)[1].1, of_load, "{what}");
+        }
+    }
+}
+
 #[test]
 fn devices_and_a_watch_share_the_ports_of_a_load_and_a_stream() {
     if !privileged() {
