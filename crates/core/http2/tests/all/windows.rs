@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wb_http2::{
-    Connection, Decoder, Sink, Step,
+    Connection, Decoder, Sink, Step, Why,
     frame::{self, HEAD_LEN, Head, LONGEST_PAYLOAD, flag, kind, setting},
 };
 
@@ -53,6 +53,20 @@ fn a_long_head_goes_on_in_frames_of_its_own() {
         .flat_map(|(_, payload)| payload)
         .collect();
     assert_eq!(all, block);
+}
+
+#[test]
+fn trailers_are_not_taken_for_the_head_that_they_equal() {
+    let (mut connection, mut decoder) = open(&[]);
+    let mut out = Vec::new();
+    connection.open((), false, &[0x82], b"", &mut out);
+    let mut came = Vec::new();
+    frame::write(kind::HEADERS, flag::END_HEADERS, 1, &[0x88], &mut came);
+    let flags = flag::END_HEADERS | flag::END_STREAM;
+    frame::write(kind::HEADERS, flags, 1, &[0x88], &mut came);
+    let step = connection.read(&mut decoder, &mut &came[..], &mut out, &mut Nothing);
+    let why = Why::Malformed("a pseudo header is where none may be");
+    assert_eq!(step, Ok(Step::Failed { of: (), why }));
 }
 
 #[test]

@@ -821,4 +821,22 @@ fn sets_variables_checks_and_digests_are_as_with_http1() {
         "{}",
         said(&outcomes)
     );
+
+    // What an interim head says is not said of the answer.
+    let interim = each(|end, stream| {
+        let mut block = Vec::new();
+        encode::field(":status", "103", &mut block);
+        encode::field("x-b", "early", &mut block);
+        end.frame(kind::HEADERS, flag::END_HEADERS, stream, &block)?;
+        end.answer(stream)
+    });
+    let early = HttpJob {
+        check: HttpCheck {
+            header: Some("X-B".to_owned()),
+            ..HttpCheck::default()
+        },
+        ..wrong
+    };
+    let all = totals(&carry_out(&early, interim));
+    assert_eq!((all.completed, all.failed.check), (0, 40), "{all:?}");
 }
