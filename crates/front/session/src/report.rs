@@ -197,8 +197,8 @@ fn judge(
     let held = criteria.iter().all(|c| c.held);
     let not_offered = || first(|s| &s.not_offered).filter(|_| held);
     let circumstances = Circumstances {
-        invalid: first(|s| &s.defect)
-            .or_else(|| excuse(all))
+        defect: first(|s| &s.defect),
+        invalid: excuse(all)
             .or_else(|| first(|s| &s.nothing))
             .or_else(not_offered),
         endless,

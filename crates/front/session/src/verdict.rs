@@ -7,6 +7,8 @@ use crate::{End, settle::signal_name};
 /// What decides beside the criteria.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Circumstances {
+    /// Sums that do not add up; however it ended.
+    pub(crate) defect: Option<String>,
     /// Why the figures say nothing about the device: the tester was the limit, or is wrong.
     pub(crate) invalid: Option<String>,
     /// The plan has no end of its own, so a signal is no early one.
@@ -34,9 +36,10 @@ pub(crate) fn verdict(
         true => String::new(),
         false => format!("; did not hold: {}", failed.join(", ")),
     };
-    match (end, circumstances.invalid) {
+    let defect = circumstances.defect.is_some();
+    match (end, circumstances.defect.or(circumstances.invalid)) {
         (End::Fault(text), _) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        (End::Signal(n), _) if !circumstances.endless => (
+        (End::Signal(n), _) if !defect && !circumstances.endless => (
             Verdict::Incomplete,
             format!("ended early by {}{not_held}", signal_name(*n)),
         ),
@@ -75,6 +78,10 @@ mod tests {
             invalid: Some("nothing was sent".to_owned()),
             ..Circumstances::default()
         };
+        let defect = || Circumstances {
+            defect: Some("it does not add up".to_owned()),
+            ..invalid()
+        };
         let none = Circumstances::default;
         let cases = [
             (End::Completed, None, none(), Verdict::Pass),
@@ -84,6 +91,8 @@ mod tests {
             (End::Signal(2), None, none(), Verdict::Incomplete),
             (End::Signal(2), Some(false), none(), Verdict::Incomplete),
             (End::Signal(2), None, invalid(), Verdict::Incomplete),
+            (End::Completed, None, defect(), Verdict::Invalid),
+            (End::Signal(2), None, defect(), Verdict::Invalid),
             (End::Signal(15), None, endless(), Verdict::Pass),
             (End::Signal(15), Some(false), endless(), Verdict::Fail),
             (
