@@ -11,8 +11,8 @@ mod report;
 pub(crate) use problems::measures;
 
 pub use report::{
-    ConnectionTotals, LoadJobReport, LoadLive, LoadPhaseReport, LoadReport, LoadStage,
-    LoadWorkerReport,
+    ConnectionTotals, LoadJobReport, LoadLive, LoadPhaseReport, LoadReport, LoadRouteReport,
+    LoadStage, LoadWorkerReport,
 };
 
 /// One end of connections, at one port.
@@ -68,6 +68,9 @@ pub struct LoadJob {
     /// worker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worker_answers: Vec<LoadAnswer>,
+    /// Server: what is answered to which path, in place of `answer`; 404 to all others.
+    #[serde(rename = "route", skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<LoadRoute>,
     /// Fill HTTP messages with random letters instead of one, the same in each message. Plain messages
     /// say it by themselves.
     #[serde(skip_serializing_if = "is_default")]
@@ -128,6 +131,7 @@ impl Default for LoadJob {
             request: LoadMessage::default(),
             answer: LoadAnswer::default(),
             worker_answers: Vec::new(),
+            routes: Vec::new(),
             random_filler: false,
             reading: LoadReading::Http,
             requests: 1,
@@ -291,6 +295,37 @@ pub enum LoadAnswer {
 impl Default for LoadAnswer {
     fn default() -> Self {
         Self::Http(1)
+    }
+}
+
+/// What an HTTP server answers to a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadRoute {
+    /// Path without query; with `*` at its end all that begin with what stands before. The exact path counts, then
+    /// the longest beginning.
+    pub path: String,
+    /// 200 to 599.
+    pub status: u16,
+    /// Bytes of the body.
+    pub size: u32,
+    /// From the end of the request to the beginning of the answer; up to 30s.
+    #[serde(skip_serializing_if = "is_default")]
+    pub delay: Span,
+    /// The connection is closed after it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub close: bool,
+}
+
+impl Default for LoadRoute {
+    fn default() -> Self {
+        Self {
+            path: "*".to_owned(),
+            status: 200,
+            size: 1,
+            delay: Span::default(),
+            close: false,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::build::LONGEST_HEADERS;
 use crate::message::{LONGEST_PAYLOAD, Message};
 use crate::mix::Ask;
 use crate::reader::Reading;
+use crate::routes::Route;
 use crate::tunnel::{LONGEST_OUTER, Tunnel};
 use crate::tuple::Tuples;
 
@@ -85,6 +86,9 @@ pub struct Config {
     /// A TCP client's requests, where they are several, or each is to be told apart: they take the place of
     /// [`Client::request`]. At most 65,536.
     pub asks: Vec<Ask>,
+    /// What an HTTP server answers to which path, in the place of its [`Server::answer`]; the last one to
+    /// all that no other has. At most 65,536.
+    pub routes: Vec<Route>,
     /// A TCP client sends no more requests than this in all.
     pub most_requests: u64,
     /// Decides where connections stand in the table and with which sequence numbers they begin. Random
@@ -318,6 +322,7 @@ impl Config {
             most_open: 1 << 24,
             most_half_open: 1 << 18,
             asks: Vec::new(),
+            routes: Vec::new(),
             most_requests: u64::MAX,
             key: 1,
         }
@@ -454,6 +459,10 @@ impl Config {
             Role::Server(server) => {
                 if server.addresses.is_empty() {
                     return Err(ConfigError::NoAddress);
+                }
+                range("routes", self.routes.len() as u64, 0, 1 << 16)?;
+                for route in &self.routes {
+                    range("answer bytes", route.answer.len().into(), 0, 1 << 30)?;
                 }
                 if let Some(answers) = server.answers {
                     range("answers", answers.into(), 1, u64::from(u16::MAX) - 1)?;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use crate::board::Board;
 use crate::conn::NO_SIDE_RECORD;
 use crate::reassembly::Reassembly;
+use crate::routes::Waiting;
 use crate::script::Script;
 use crate::store::Store;
 
@@ -30,6 +31,11 @@ pub(crate) struct SideRecord {
     pub(crate) script: Script,
     /// Requests without an answer, the oldest first.
     pub(crate) asked: VecDeque<Asked>,
+    /// Answers of a server that wait for their time, in the order of the requests.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// The beginning of a request line, and the route of a request that has not ended.
+    pub(crate) line: Vec<u8>,
+    pub(crate) route: Option<u16>,
     next_free: u16,
 }
 
@@ -40,6 +46,9 @@ impl SideRecord {
             && !self.board.is_active()
             && self.script.is_empty()
             && self.asked.is_empty()
+            && self.waiting.is_empty()
+            && self.line.is_empty()
+            && self.route.is_none()
             && self.duplicates == 0
     }
 
@@ -49,6 +58,9 @@ impl SideRecord {
         self.board.clear();
         self.script.clear(store);
         self.asked.clear();
+        self.waiting.clear();
+        self.line.clear();
+        self.route = None;
     }
 }
 

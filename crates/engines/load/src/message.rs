@@ -1,7 +1,7 @@
 //! What is asked and answered, as bytes.
 
-use wb_model::load::{HttpRequest, LoadAnswer, LoadMessage};
-use wb_tcp::{Answer, Filler, Message};
+use wb_model::load::{HttpRequest, LoadAnswer, LoadMessage, LoadRoute};
+use wb_tcp::{Answer, Filler, Message, Route};
 
 /// What messages are made from beside the plan.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,31 @@ impl Making<'_> {
             LoadAnswer::Echo => return Some(Answer::Echo),
             LoadAnswer::Sink => return Some(Answer::Sink),
         }))
+    }
+
+    /// The answer of a route.
+    pub(crate) fn route(&self, route: &LoadRoute) -> Route {
+        let (status, size) = (route.status, route.size);
+        let length = match status {
+            204 => String::new(),
+            _ => format!("Content-Length: {size}\r\n"),
+        };
+        let close = if route.close || self.closes {
+            "Connection: close\r\n"
+        } else {
+            ""
+        };
+        let head = format!(
+            "HTTP/1.1 {status} {}\r\nServer: wirebench\r\nContent-Type: text/plain\r\n{length}{close}\r\n",
+            reason(status)
+        );
+        Route {
+            path: route.path.clone(),
+            answer: self.with_body(&head, size),
+            status,
+            delay: route.delay.as_nanos(),
+            close: route.close,
+        }
     }
 
     /// dperf's fillers end with a line feed, if there is more than one byte.
@@ -174,6 +199,30 @@ impl Making<'_> {
             bytes[len as usize - 1] = b'\n';
         }
         Message::bytes(&bytes)
+    }
+}
+
+/// The words beside a status: RFC 9110 section 15.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Other",
     }
 }
 

@@ -91,6 +91,8 @@ pub struct LoadOutcome {
     pub lateness: Lateness,
     /// Of an HTTP job, what became of its requests.
     pub http: Option<HttpOutcome>,
+    /// Answers by route of the plan, and behind them those of no route.
+    pub routes: Vec<u64>,
     /// What ended it before its time.
     pub fault: Option<PortError>,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use wb_model::load::{
-    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadShape, LoadTransport,
-    TupleOrder,
+    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRoute, LoadShape,
+    LoadTransport, TupleOrder,
 };
 use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
@@ -411,6 +411,16 @@ impl Build<'_> {
         config.expected = u32::try_from(open.unwrap_or(1 << 10)).unwrap_or(1 << 30);
         config.expected = config.expected.clamp(1 << 10, 1 << 30);
         config.most_open = config.most_open.max(config.expected);
+        if !job.routes.is_empty() {
+            let making = self.making("", job.requests == 1);
+            let other = LoadRoute {
+                status: 404,
+                size: 0,
+                ..LoadRoute::default()
+            };
+            let routes = job.routes.iter().chain(std::iter::once(&other));
+            config.routes = routes.map(|route| making.route(route)).collect();
+        }
         self.check_frames(&config)?;
         Ok(config)
     }

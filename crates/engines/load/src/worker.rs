@@ -844,6 +844,7 @@ impl LoadWorker {
         LoadOutcome {
             end: self.spec.end,
             http,
+            routes: self.machine.route_answers(),
             counters: *self.machine.counters(),
             phases: self.phases,
             launch: *self.pace.counters(),

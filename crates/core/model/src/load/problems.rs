@@ -132,6 +132,7 @@ impl LoadJob {
     fn check_messages(&self, found: &mut Findings) {
         let udp = self.is_udp();
         rules! { found: self.reading == LoadReading::Bytes(0) => "reading.bytes", "it is 0; at least 1"; }
+        self.check_routes(found);
         if self.is_client() {
             match &self.request {
                 LoadMessage::Bytes(n) | LoadMessage::Random(n) => {
@@ -159,6 +160,36 @@ impl LoadJob {
                         place, "HTTP needs TCP; with UDP: bytes, random, file, echo or sink";
                 },
                 LoadAnswer::Echo | LoadAnswer::Sink => {}
+            }
+        }
+    }
+
+    fn check_routes(&self, found: &mut Findings) {
+        if self.routes.is_empty() {
+            return;
+        }
+        let place = "route";
+        rules! { found:
+            self.is_client() => place, "routes are the server's";
+            self.is_udp() || self.reading != LoadReading::Http =>
+                place, "routes are of HTTP, which needs TCP and reading http";
+            self.tcp.like_dperf => place, "dperf has no routes";
+            self.routes.len() > 1000 => place, "{}; at most 1000", self.routes.len();
+        }
+        for (i, route) in self.routes.iter().enumerate() {
+            let path = &route.path;
+            let bare = matches!(route.status, 204 | 304);
+            rules! { found:
+                !(path.starts_with('/') || path == "*") || !path.bytes().all(|b| b.is_ascii_graphic())
+                    || path.contains('?') =>
+                    place, "{path:?}; a path of visible ASCII characters without query, with * at its end a beginning";
+                self.routes[..i].iter().any(|other| other.path == *path) => place, "{path:?} is there twice";
+                !(200..=599).contains(&route.status) => place, "{path}: status {}; 200 to 599", route.status;
+                bare && route.size > 0 => place, "{path}: an answer with status {} has no body; size 0", route.status;
+                route.size > 1 << 29 => place, "{path}: {} bytes; at most 536870912", route.size;
+                route.delay > Span::from_secs(30) || route.delay >= self.tcp.idle_timeout
+                    && self.tcp.idle_timeout != Span::default() =>
+                    place, "{path}: a delay of {}; at most 30s, and below tcp.idle_timeout", route.delay;
             }
         }
     }

@@ -82,6 +82,17 @@ pub struct LoadReport {
     pub jobs: Vec<LoadJobReport>,
 }
 
+/// A route of a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadRouteReport {
+    /// Its path; `404` has all that no other has.
+    pub path: String,
+    /// Its status.
+    pub status: u16,
+    /// How often it was answered.
+    pub answers: u64,
+}
+
 /// One end of connections at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadJobReport {
@@ -129,6 +140,9 @@ pub struct LoadJobReport {
     pub latency_is_estimate: bool,
     /// The phases, in order.
     pub phases: Vec<LoadPhaseReport>,
+    /// Of a server with routes, its answers by route; their sum is its responses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<LoadRouteReport>,
     /// Each worker.
     pub workers: Vec<LoadWorkerReport>,
     /// How often the link went down, and for how many ns.

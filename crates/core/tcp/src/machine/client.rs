@@ -432,6 +432,8 @@ impl<O: Observer> Machine<O> {
         if let Read::Message { status, end, .. } = read {
             if self.client.is_some() {
                 self.answered(now, id, status, end.close);
+            } else if self.routes.is_some() {
+                self.routed(now, id, end);
             } else {
                 self.requested(id, end);
             }

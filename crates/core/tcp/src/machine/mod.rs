@@ -26,6 +26,7 @@ use crate::observer::Observer;
 use crate::outstanding::{NUMBER_LEN, Outstanding};
 use crate::parse::{Check, Checksum, Other, Packet, parse};
 use crate::reader::{Reader, Reading};
+use crate::routes::Routes;
 use crate::script::{Text, leave};
 use crate::side_record::SideRecords;
 use crate::table::Table;
@@ -88,6 +89,8 @@ pub struct Machine<O = ()> {
     remembers: bool,
     /// Whether bodies of answers are counted.
     counts_bodies: bool,
+    /// What a server answers to which path.
+    routes: Option<Routes>,
     /// "100 Continue".
     leave: Message,
     /// The least that a retransmission waits beyond the round trip, in ns.
@@ -246,7 +249,13 @@ impl<O: Observer> Machine<O> {
         let reader = Reader::new(reading, client.as_ref().map(|_| beginning));
         let mix = Mix::new(&asks);
         let counts_bodies = !asks.is_empty();
+        let routed = std::mem::take(&mut config.routes);
+        let routes = Routes::new(&routed);
         let texts = match asks.is_empty() {
+            true if !routed.is_empty() => routed
+                .into_iter()
+                .map(|route| Text::new(route.answer))
+                .collect(),
             true => vec![Text::new(text.clone())],
             false => asks.into_iter().map(|ask| Text::new(ask.message)).collect(),
         };
@@ -317,6 +326,7 @@ impl<O: Observer> Machine<O> {
             texts: texts.into_boxed_slice(),
             mix,
             left: config.most_requests,
+            routes,
             leave: leave(),
             least_timeout: config.retransmission.after.min(LEAST_TIMEOUT),
             ahead: 0,
@@ -359,7 +369,13 @@ impl<O: Observer> Machine<O> {
         &mut self.observer
     }
 
-    /// What the machine was made of.
+    /// How many answers were queued by each of [`Config::routes`].
+    pub fn route_answers(&self) -> Vec<u64> {
+        let rules = self.routes.iter().flat_map(|routes| &routes.rules);
+        rules.map(|rule| rule.answers).collect()
+    }
+
+    /// What the machine was made of, but for its texts.
     pub fn config(&self) -> &Config {
         &self.config
     }

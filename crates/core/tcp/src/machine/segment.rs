@@ -168,7 +168,11 @@ impl<O: Observer> Machine<O> {
                 if restart {
                     self.restart_timer(now, id);
                 } else if conn.side_record != NO_SIDE_RECORD {
-                    self.hasten_timer(now, id);
+                    if self.answer_due(id).is_some() {
+                        self.restart_timer(now, id);
+                    } else {
+                        self.hasten_timer(now, id);
+                    }
                 }
             }
         }

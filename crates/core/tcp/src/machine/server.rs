@@ -8,7 +8,9 @@ use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::conn::{ENDLESS, NO_SIDE_RECORD, flag};
 use crate::observer::Observer;
+use crate::routes::{Seen, Waiting};
 use crate::script::Origin;
+use crate::side_record::SideRecord;
 use crate::source::{Proxy, read_proxy};
 
 /// `outstanding` of a server's connection whose PROXY header, if any, was read.
@@ -28,6 +30,9 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         if self.server.proxy && conn.outstanding != PROXY_READ {
             return self.read_first(now, id, bytes, sink);
+        }
+        if self.routes.is_some() {
+            return self.read_routed(now, id, bytes, sink);
         }
         let bytes = if self.server.echo {
             let room = MOST_ECHOED.saturating_sub(conn.queued_len) as usize;
@@ -72,6 +77,146 @@ impl<O: Observer> Machine<O> {
             }
         }
         Some(bytes.len())
+    }
+
+    /// The same where the path of a request decides.
+    #[inline(never)]
+    fn read_routed(
+        &mut self,
+        now: u64,
+        id: u32,
+        bytes: &[u8],
+        sink: &mut impl FrameSink,
+    ) -> Option<usize> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let conn = self.table.slab.get(id);
+            let side_record = self.side_records.of(&mut conn.side_record);
+            let (Some(routes), Some(side_record)) = (&self.routes, side_record) else {
+                // No place to remember what is answered; it comes again.
+                return Some(bytes.len() - rest.len());
+            };
+            let closes = side_record.waiting.back().is_some_and(|last| last.close);
+            if conn.has(flag::FIN_QUEUED) || closes {
+                break;
+            }
+            if conn.queued_len > MOST_QUEUED {
+                return Some(bytes.len() - rest.len());
+            }
+            let mut seen = Seen {
+                found: side_record.route,
+                line: &mut side_record.line,
+                routes,
+            };
+            let read = self.reader.read_with(&mut conn.progress, rest, &mut seen);
+            side_record.route = seen.found;
+            if side_record.route.is_some() {
+                side_record.line.clear();
+            }
+            let is_free = side_record.waiting.is_empty();
+            match read {
+                Read::More => break,
+                Read::Bad => {
+                    self.give_up(now, id, Cause::Malformed, sink);
+                    return None;
+                }
+                Read::Expects { used } => {
+                    rest = &rest[used..];
+                    // Behind an answer that waits it would come too early; who asks goes on without it.
+                    if is_free {
+                        self.queue_piece(id, Origin::Leave, self.leave.len());
+                    }
+                }
+                Read::Message { used, end, .. } => {
+                    rest = &rest[used..];
+                    self.routed(now, id, end);
+                }
+            }
+        }
+        Some(bytes.len())
+    }
+
+    /// A request whose route is known is complete.
+    pub(super) fn routed(&mut self, now: u64, id: u32, end: End) {
+        self.counters.requests += 1;
+        let conn = self.table.slab.get(id);
+        let record = self.side_records.of(&mut conn.side_record);
+        let (Some(routes), Some(side_record)) = (&self.routes, record) else {
+            return;
+        };
+        let route = side_record.route.take().unwrap_or(routes.last());
+        side_record.line.clear();
+        let rule = &routes.rules[usize::from(route)];
+        if conn.requests != ENDLESS {
+            conn.requests -= 1;
+        }
+        let close = rule.close || end.close || end.keep_if_granted || conn.requests == 0;
+        // Answers have the order of their requests.
+        let last = side_record.waiting.back().map_or(0, |last| last.due);
+        let answer = Waiting {
+            due: now.saturating_add(rule.delay).max(last),
+            route,
+            head_only: end.head_only,
+            close,
+        };
+        if rule.delay == 0 && side_record.waiting.is_empty() {
+            self.answer_routed(id, answer);
+        } else {
+            side_record.waiting.push_back(answer);
+            conn.clear(flag::DONE);
+        }
+    }
+
+    /// Queues an answer whose time has come.
+    fn answer_routed(&mut self, id: u32, answer: Waiting) {
+        let text = &self.texts[usize::from(answer.route)];
+        let (origin, len) = match answer.head_only {
+            true => (Origin::Head(answer.route), text.head_len),
+            false => (Origin::Text(answer.route), text.message.len()),
+        };
+        self.queue_piece(id, origin, len);
+        self.counters.responses += 1;
+        if let Some(routes) = &mut self.routes {
+            let rule = &mut routes.rules[usize::from(answer.route)];
+            rule.answers += 1;
+            let status = rule.status;
+            self.counters.status(status);
+        }
+        let conn = self.table.slab.get(id);
+        conn.set(flag::DONE);
+        if answer.close {
+            conn.set(flag::FIN_QUEUED);
+        }
+    }
+
+    /// Queues the answers of a connection whose time has come, and says whether there were any.
+    #[cold]
+    pub(super) fn answer_waiting(&mut self, now: u64, id: u32) -> bool {
+        let mut any = false;
+        loop {
+            let conn = self.table.slab.get(id);
+            let next = self.side_records.get(conn.side_record).and_then(|record| {
+                let is_due = record.waiting.front().is_some_and(|next| next.due <= now);
+                is_due.then(|| record.waiting.pop_front()).flatten()
+            });
+            let Some(answer) = next else { break };
+            self.answer_routed(id, answer);
+            any = true;
+        }
+        let conn = self.table.slab.get(id);
+        let waits = |record: &mut SideRecord| !record.waiting.is_empty();
+        if any && self.side_records.get(conn.side_record).is_some_and(waits) {
+            conn.clear(flag::DONE);
+        }
+        any
+    }
+
+    /// When the next answer of a connection is due that waits for its time.
+    pub(super) fn answer_due(&mut self, id: u32) -> Option<u64> {
+        self.routes.as_ref()?;
+        let conn = self.table.slab.get(id);
+        let side_record = self.side_records.get(conn.side_record)?;
+        side_record.waiting.front().map(|next| next.due)
     }
 
     /// Queues what is not the answer to all: from then on the connection remembers what it says.
@@ -178,6 +323,15 @@ impl<O: Observer> Machine<O> {
         } else if progress.is_within() || self.partial.iter().any(|(of, _)| *of == id) {
             self.give_up(now, id, Cause::Short, sink);
             return true;
+        }
+        if self.answer_due(id).is_some() {
+            // The end follows the answers that wait.
+            let number = self.table.slab.get(id).side_record;
+            let record = self.side_records.get(number);
+            if let Some(last) = record.and_then(|record| record.waiting.back_mut()) {
+                last.close = true;
+            }
+            return false;
         }
         let conn = self.table.slab.get(id);
         if self.is_dperf {

@@ -31,6 +31,11 @@ impl<O: Observer> Machine<O> {
                 end
             }
         };
+        let answer = match self.table.slab.get(id).side_record {
+            NO_SIDE_RECORD => None,
+            _ => self.answer_due(id),
+        };
+        let due = answer.map_or(due, |answer| due.min(answer));
         self.wheel.set(&mut self.table.slab, id, due);
     }
 
@@ -129,6 +134,10 @@ impl<O: Observer> Machine<O> {
             } else {
                 self.ask_again(now, due, id);
             }
+            self.settle(now, id, true, sink);
+            return;
+        }
+        if self.answer_due(id).is_some() && self.answer_waiting(now, id) {
             self.settle(now, id, true, sink);
             return;
         }

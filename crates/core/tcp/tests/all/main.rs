@@ -9,5 +9,6 @@ mod mix;
 mod paced;
 mod path;
 mod retransmission;
+mod routes;
 mod vectors;
 mod wild;

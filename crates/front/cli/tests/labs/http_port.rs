@@ -142,3 +142,88 @@ fn what_our_tcp_cannot_do_is_refused_in_a_line() {
         assert!(error.contains(wanted), "{words}: {error}");
     }
 }
+
+/// Needs neither privileges nor a lab: a link in memory.
+#[test]
+fn both_ends_of_ours_count_the_same_by_route() {
+    let plan = r#"
+schema = "wirebench.plan/1"
+kind = "http"
+
+[[port]]
+name = "c"
+locator = "memory:routes"
+
+[[port]]
+name = "s"
+locator = "memory:routes"
+
+[[http]]
+port = "c"
+url = "http://198.19.1.2/a"
+connections = 20
+pipeline = 3
+amount = 5000
+
+[[http.request]]
+path = "/a?n=1"
+weight = 3
+
+[[http.request]]
+path = "/slow/x"
+
+[[http.request]]
+path = "/none"
+
+[[load]]
+port = "s"
+end = "server"
+clients = []
+servers = ["198.19.1.2"]
+requests = 0
+
+[[load.route]]
+path = "/a"
+size = 1000
+
+[[load.route]]
+path = "/slow/*"
+status = 503
+size = 10
+delay = "5ms"
+"#;
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("plan.toml");
+    std::fs::write(&path, plan).unwrap();
+    let output = run(&["run", "-q", "--json", &path.display().to_string()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let job = job(&report);
+    assert_eq!((n(job, "sent"), n(job, "completed")), (5000, 5000), "{job}");
+    let calls: Vec<u64> = job["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["completed"].as_u64().unwrap())
+        .collect();
+    assert_eq!(calls, [3000, 1000, 1000]);
+    assert_eq!(
+        job["statuses"],
+        serde_json::json!({"200": 3000, "404": 1000, "503": 1000})
+    );
+    let loads = report["load"]["jobs"].as_array().unwrap();
+    let server = loads.iter().find(|load| load["end"] == "server").unwrap();
+    let answers: Vec<u64> = server["routes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|route| route["answers"].as_u64().unwrap())
+        .collect();
+    assert_eq!(answers, calls);
+    assert_eq!(server["totals"]["responses"], 5000);
+    assert!(
+        job["requests"][1]["latency_ns"]["min"].as_f64().unwrap() >= 5e6,
+        "{job}"
+    );
+}

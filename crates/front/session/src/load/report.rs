@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use wb_load::{LoadTotals, PhaseTotals};
+use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, LatenessReport, Totals,
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport,
-        LoadTransport, LoadWorkerReport,
+        LoadRouteReport, LoadTransport, LoadWorkerReport,
     },
     report::Rates,
 };
@@ -90,6 +90,7 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         request_due_ns: times(&totals.latencies.since_due),
         latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
+        routes: routes(plan, links()),
         workers,
         link_downs: links()
             .map(|o| o.link_downs)
@@ -99,6 +100,25 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         link_down_ns: links().map(|o| o.link_down_ns).max().unwrap_or(0),
     };
     SettledJob { report, totals }
+}
+
+/// Answers by route, those of none behind them.
+fn routes<'a>(
+    plan: &LoadJob,
+    outcomes: impl Iterator<Item = &'a LoadOutcome> + Clone,
+) -> Vec<LoadRouteReport> {
+    let named = plan.routes.iter().map(|r| (r.path.as_str(), r.status));
+    let none = (!plan.routes.is_empty()).then_some(("404", 404));
+    let all = named.chain(none).enumerate();
+    all.map(|(number, (path, status))| LoadRouteReport {
+        path: path.to_owned(),
+        status,
+        answers: outcomes
+            .clone()
+            .filter_map(|outcome| outcome.routes.get(number))
+            .sum(),
+    })
+    .collect()
 }
 
 /// What is not 0.

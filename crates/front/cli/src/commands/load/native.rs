@@ -6,7 +6,7 @@ use wb_model::{
     Locator, Plan, PortPlan,
     load::{
         HttpRequest, LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRise,
-        LoadShape, LoadTransport, ProfilePoint, TupleOrder,
+        LoadRoute, LoadShape, LoadTransport, ProfilePoint, TupleOrder,
     },
     plan::XdpMode,
     stream::{DEFAULT_DST4, DEFAULT_DST6, DEFAULT_SRC4, DEFAULT_SRC6},
@@ -103,6 +103,10 @@ struct TrafficArgs {
     /// Default: http:1; UDP: echo.
     #[arg(long, value_name = "MESSAGE", value_parser = answer)]
     answer: Option<LoadAnswer>,
+    /// What a server answers to a path, in place of --answer: 'PATH STATUS BYTES [DELAY] [close]', such as
+    /// '/a 200 1000 10ms' or '/img/* 404 0'. May be given several times; 404 to all other paths.
+    #[arg(long, value_name = "ROUTE", value_parser = route, conflicts_with = "answer")]
+    route: Vec<LoadRoute>,
     /// What ends a message that comes in: http, segment, bytes:N or stream. Default: what fits the
     /// messages.
     #[arg(long, value_name = "HOW", value_parser = reading)]
@@ -218,6 +222,27 @@ fn reading(text: &str) -> Result<LoadReading, String> {
         Some(("bytes", n)) => size(n).map(LoadReading::Bytes),
         _ => Err("http, segment, bytes:N or stream".to_owned()),
     }
+}
+
+fn route(text: &str) -> Result<LoadRoute, String> {
+    let wrong = || "PATH STATUS BYTES [DELAY] [close], such as '/a 200 1000 10ms'".to_owned();
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let close = words.last() == Some(&"close");
+    if close {
+        words.pop();
+    }
+    let (path, status, bytes, delay) = match words[..] {
+        [path, status, bytes] => (path, status, bytes, "0s"),
+        [path, status, bytes, delay] => (path, status, bytes, delay),
+        _ => return Err(wrong()),
+    };
+    Ok(LoadRoute {
+        path: path.to_owned(),
+        status: status.parse().map_err(|_| wrong())?,
+        size: size(bytes)?,
+        delay: delay.parse().map_err(|_| wrong())?,
+        close,
+    })
 }
 
 fn close(text: &str) -> Result<LoadClose, String> {
@@ -400,6 +425,7 @@ impl NativeArgs {
             job.request = request;
         } else {
             job.answer = answer;
+            job.routes.clone_from(&t.route);
         }
         let tcp = &self.tcp;
         job.tcp.mss = tcp.mss;

@@ -1,0 +1,174 @@
+//! What an HTTP server answers to which path.
+
+use std::collections::HashMap;
+
+use crate::message::Message;
+
+/// A request line beyond this is of no path that is known.
+const LONGEST_LINE: usize = 8192;
+
+/// A path, and what is answered to it.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Path without query; with `*` at its end all that begin with what stands before.
+    pub path: String,
+    /// The whole answer.
+    pub answer: Message,
+    /// Its status.
+    pub status: u16,
+    /// From the end of the request to the beginning of the answer, in ns.
+    pub delay: u64,
+    /// The connection ends with it.
+    pub close: bool,
+}
+
+/// What is to be done for a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) status: u16,
+    pub(crate) delay: u64,
+    pub(crate) close: bool,
+    /// Answers that were queued.
+    pub(crate) answers: u64,
+}
+
+/// An answer that waits for its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) due: u64,
+    pub(crate) route: u16,
+    pub(crate) head_only: bool,
+    pub(crate) close: bool,
+}
+
+/// All routes of a server; the last one is that of what no other has.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    exact: HashMap<Box<[u8]>, u16>,
+    /// The longest first.
+    prefixes: Vec<(Box<[u8]>, u16)>,
+    pub(crate) rules: Box<[Rule]>,
+}
+
+impl Routes {
+    /// None where there are none.
+    pub(crate) fn new(routes: &[Route]) -> Option<Self> {
+        let (mut exact, mut prefixes) = (HashMap::new(), Vec::new());
+        for (number, route) in routes.iter().enumerate() {
+            let number = number as u16;
+            match route.path.strip_suffix('*') {
+                Some(prefix) => prefixes.push((Box::from(prefix.as_bytes()), number)),
+                None => {
+                    exact
+                        .entry(Box::from(route.path.as_bytes()))
+                        .or_insert(number);
+                }
+            }
+        }
+        prefixes.sort_by_key(|(prefix, number): &(Box<[u8]>, u16)| {
+            (usize::MAX - prefix.len(), *number)
+        });
+        let rules = routes.iter().map(|route| Rule {
+            status: route.status,
+            delay: route.delay,
+            close: route.close,
+            answers: 0,
+        });
+        (!routes.is_empty()).then(|| Self {
+            exact,
+            prefixes,
+            rules: rules.collect(),
+        })
+    }
+
+    pub(crate) fn last(&self) -> u16 {
+        self.rules.len() as u16 - 1
+    }
+
+    /// The route of a request that begins so; none as long as its target has not ended.
+    fn find(&self, line: &[u8]) -> Option<u16> {
+        let line = line.trim_ascii_start();
+        let begin = line.iter().position(|byte| *byte == b' ')? + 1;
+        let rest = &line[begin..];
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, b' ' | b'\r' | b'\n'))?;
+        let target = &rest[..end];
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        if let Some(route) = self.exact.get(path) {
+            return Some(*route);
+        }
+        let mut prefixes = self.prefixes.iter();
+        let found = prefixes.find(|(prefix, _)| path.starts_with(prefix));
+        Some(found.map_or(self.last(), |(_, route)| *route))
+    }
+}
+
+/// Looks for the route of a request in its head.
+pub(crate) struct Seen<'a> {
+    pub(crate) routes: &'a Routes,
+    /// The beginning of a request line that came in pieces.
+    pub(crate) line: &'a mut Vec<u8>,
+    pub(crate) found: Option<u16>,
+}
+
+impl wb_http1::Sink for Seen<'_> {
+    #[inline]
+    fn head(&mut self, bytes: &[u8]) {
+        if self.found.is_some() {
+            return;
+        }
+        if self.line.is_empty() {
+            self.found = self.routes.find(bytes);
+        }
+        if self.found.is_none() {
+            let room = LONGEST_LINE - self.line.len();
+            self.line.extend_from_slice(&bytes[..room.min(bytes.len())]);
+            let full = self.line.len() == LONGEST_LINE;
+            let last = full.then(|| self.routes.last());
+            self.found = self.routes.find(self.line).or(last);
+        }
+    }
+
+    #[inline]
+    fn body(&mut self, _: &[u8]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_path_counts_then_the_longest_beginning() {
+        let routes = ["/a", "/a/*", "/a/long/*", "*"].map(|path| Route {
+            path: path.to_owned(),
+            answer: Message::bytes(b"x"),
+            status: 200,
+            delay: 0,
+            close: false,
+        });
+        let routes = Routes::new(&routes).unwrap();
+        for (line, wanted) in [
+            ("GET /a HTTP/1.1\r\n", Some(0)),
+            ("GET /a?x=/b HTTP/1.1\r\n", Some(0)),
+            ("\r\nGET /a/b HTTP/1.1\r\n", Some(1)),
+            ("GET /a/long/er HTTP/1.1\r\n", Some(2)),
+            ("GET /ab HTTP/1.1\r\n", Some(3)),
+            ("GET /a", None),
+            ("GE", None),
+        ] {
+            assert_eq!(routes.find(line.as_bytes()), wanted, "{line}");
+        }
+        let mut line = Vec::new();
+        let mut seen = Seen {
+            routes: &routes,
+            line: &mut line,
+            found: None,
+        };
+        for piece in ["G", "ET ", "/a/l", "ong/x HT"] {
+            assert_eq!(seen.found, None);
+            wb_http1::Sink::head(&mut seen, piece.as_bytes());
+        }
+        assert_eq!(seen.found, Some(2));
+    }
+}
