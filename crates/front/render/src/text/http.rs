@@ -180,7 +180,7 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
             Tone::Bad,
             "unsent",
             format!(
-                "{} were due and never sent, {of} of all: no connection was free in time",
+                "{} were due and never sent, {of} of all: there was no connection in time",
                 count(t.unsent)
             ),
         );

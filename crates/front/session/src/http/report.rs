@@ -176,8 +176,13 @@ fn limits(
         share(totals.unsent, totals.sent + totals.unsent) > MISSED
     });
     let open = plan.http_jobs.iter().all(|job| !job.rate.is_empty());
+    let reached = told.iter().any(|t| {
+        let totals = &t.report.totals;
+        totals.established_connections > 0 || totals.attempted_connections == 0
+    });
     let limit = match (busy, unsent, open) {
         (true, ..) => "the tester, perhaps: its threads were busy all the time",
+        _ if !reached => "the server: no connection could be made",
         (_, true, _) => {
             "connections: requests that were due found none free; the server is slower than the rate, or there are too few"
         }
