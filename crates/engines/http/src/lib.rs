@@ -12,7 +12,6 @@
 mod account;
 mod connection;
 mod judge;
-mod schedule;
 mod set;
 mod thread;
 mod tls;

@@ -22,14 +22,17 @@ use rustix::{
 use rustls::ClientConfig;
 use wb_http1::{Interim, Reader};
 use wb_http2::Decoder;
-use wb_model::{Turns, http::HttpVersion, lateness::LATE_NS};
+use wb_model::{
+    Turns,
+    http::{HttpVersion, Schedule},
+    lateness::LATE_NS,
+};
 
 use crate::{
     Load, ThreadTask,
     account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
     connection::{Connection, State},
     judge::{Judge, Kept},
-    schedule::Schedule,
     set::only_fixed,
 };
 
