@@ -151,10 +151,8 @@ impl<O: Observer> Machine<O> {
             conn.requests -= 1;
         }
         let close = rule.close || end.close || end.keep_if_granted || conn.requests == 0;
-        // Answers have the order of their requests.
-        let last = side_record.waiting.back().map_or(0, |last| last.due);
         let answer = Waiting {
-            due: now.saturating_add(rule.delay).max(last),
+            due: now.saturating_add(rule.delay),
             route,
             head_only: end.head_only,
             close,
@@ -162,6 +160,7 @@ impl<O: Observer> Machine<O> {
         if rule.delay == 0 && side_record.waiting.is_empty() {
             self.answer_routed(id, answer);
         } else {
+            // Behind those that wait, as answers have the order of their requests.
             side_record.waiting.push_back(answer);
             conn.clear(flag::DONE);
         }

@@ -31,11 +31,10 @@ impl<O: Observer> Machine<O> {
                 end
             }
         };
-        let answer = match self.table.slab.get(id).side_record {
-            NO_SIDE_RECORD => None,
-            _ => self.answer_due(id),
+        let due = match self.routes {
+            Some(_) => due.min(self.answer_due(id).unwrap_or(due)),
+            None => due,
         };
-        let due = answer.map_or(due, |answer| due.min(answer));
         self.wheel.set(&mut self.table.slab, id, due);
     }
 
