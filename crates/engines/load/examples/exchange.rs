@@ -23,6 +23,7 @@ struct Batch {
 
 impl Batch {
     /// All frames to a machine, whose own go into `out`.
+    #[inline(always)]
     fn take_to<O: Observer>(
         &mut self,
         machine: &mut Machine<O>,
@@ -30,13 +31,14 @@ impl Batch {
         out: &mut Self,
         look: bool,
     ) {
-        let frames = || self.frames.iter().zip(self.lens).take(self.used);
         if look && machine.is_worth_looking_ahead() {
-            frames().for_each(|(frame, len)| machine.look_ahead(&frame[..len], wb_port::prefetch));
+            for i in 0..self.used {
+                machine.look_ahead(&self.frames[i][..self.lens[i]], wb_port::prefetch);
+            }
             machine.fetch_records(wb_port::prefetch);
         }
-        for (frame, len) in frames() {
-            machine.receive(now, &frame[..len], out);
+        for i in 0..self.used {
+            machine.receive(now, &self.frames[i][..self.lens[i]], out);
         }
         self.used = 0;
         machine.poll(now, out);

@@ -123,7 +123,8 @@ fn ten_thousand_connections_of_one_thread() {
     if !privileged() || !installed(&["nginx"]) {
         return;
     }
-    let lab = Lab::up("pair", &["--hosts"]);
+    // As it takes the whole machine.
+    let lab = Lab::alone("pair", &["--hosts"]);
     let (client, node) = (lab.node("a"), lab.node("b"));
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();

@@ -212,6 +212,8 @@ fn a_run_that_was_stopped_before_its_first_frame_is_void() {
     fs::write(&plan, text).unwrap();
     let running = Running::start(&["run", plan.to_str().unwrap(), "--json", "-q"]);
     begun(&running, "wb-tx");
+    // When it is to start is said when all threads are there.
+    std::thread::sleep(Duration::from_millis(100));
     stop_for(&running, 1_200);
     let (code, report) = report_of(&running.finish(PATIENCE));
     assert_eq!(total(&report, "offered"), 0, "{}", report["totals"]);
