@@ -243,7 +243,8 @@ fn over_http2_nginx_counts_the_same() {
     assert_eq!(job["totals"]["failed"]["unprocessed"], failed, "{job}");
     assert_eq!(nginx.noted() - noted, n(&job, "completed"), "{job}");
     let goaways = job["http2"]["goaways"]["NO_ERROR"].as_u64().unwrap();
-    assert!(goaways >= n(&job, "completed") / 100, "{job}");
+    // Two connections are open at the end, of up to 100 requests each.
+    assert!(goaways + 2 >= n(&job, "completed") / 100, "{job}");
     assert_eq!(n(&job, "closed_connections"), goaways, "{job}");
 }
 

@@ -721,7 +721,7 @@ say 'add_device a0' kpktgend_0
 for s in 'count 0' 'delay 1000000' 'dst_mac 02:00:00:00:00:0b' 'src_min 198.18.1.2' 'dst 198.19.1.2'; do say \"$s\" a0; done
 (echo start > $P/pgctrl) & sleep 0.3
 say 'dst 8.8.8.8' a0; sleep 0.3; say 'src_max 8.8.4.4' a0; sleep 0.3
-say 'src_max 198.18.1.9' a0; say 'dst 198.19.1.3' a0; sleep 0.3
+say 'src_max 198.18.1.9' a0; say 'dst 198.19.1.3' a0; sleep 1
 say stop pgctrl; wait";
     let arguments = [
         "pktgen",
