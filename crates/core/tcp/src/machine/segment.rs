@@ -384,7 +384,16 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_ack += 1;
             if packet.flags & RST == 0 && self.config.style == Style::Native {
                 let key = conn.key;
+                // What the far end still knows of an earlier connection ends with the reset, so the SYN need not
+                // wait for its timer. Once only, as somebody may answer each in that way.
+                let goes_again = !conn.has(flag::REWOUND);
+                if goes_again {
+                    conn.set(flag::SEND_SYN | flag::REWOUND);
+                }
                 self.answer_reset(&key, packet, sink);
+                if goes_again {
+                    self.output(now, id, sink);
+                }
             }
             return;
         }

@@ -724,3 +724,30 @@ fn an_answer_that_comes_with_the_end_is_the_last() {
     );
     assert_eq!((m.counters().completed, m.counters().requests), (1, 1));
 }
+
+/// As a kernel does whose end of an earlier connection is in TIME_WAIT.
+#[test]
+fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
+    let (mut m, mut out, c) = opened(client_config(client(false), Transport::Tcp));
+    let old = segment(true, 500, c.wrapping_add(5_000), ACK, 60_000, &[], &[]);
+    m.receive(MS, &old, &mut out);
+    let said = seen(&mut out);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!((said[0].flags, said[0].seq), (RST, c.wrapping_add(5_000)));
+    assert_eq!((said[1].flags, said[1].seq), (SYN, c));
+    // Whoever answers each so is asked again when the timer says so only.
+    m.receive(2 * MS, &old, &mut out);
+    let said = seen(&mut out);
+    assert_eq!((said.len(), said[0].flags), (1, RST), "{said:?}");
+    m.receive(
+        3 * MS,
+        &segment(true, 700, c + 1, SYN | ACK, 60_000, &[], &[]),
+        &mut out,
+    );
+    let counters = m.counters();
+    assert_eq!(
+        (counters.established, counters.syn_again, counters.open),
+        (1, 1, 1)
+    );
+    assert!(counters.is_balanced(), "{counters:?}");
+}
