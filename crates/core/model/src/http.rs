@@ -14,8 +14,8 @@ mod schedule;
 mod url;
 
 pub use report::{
-    ExactTimes, Http2Report, HttpFailures, HttpJobReport, HttpLive, HttpReport, HttpRequestReport,
-    HttpThreadReport, HttpTlsReport, HttpTotals,
+    ExactTimes, Http2Report, Http3Report, HttpFailures, HttpJobReport, HttpLive, HttpReport,
+    HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals,
 };
 pub use schedule::Schedule;
 pub use url::{HttpUrl, Scheme};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness,
-    http::{Http2Report, HttpFailures, HttpTotals},
+    http::{Http2Report, Http3Report, HttpFailures, HttpTotals},
 };
 
 use crate::Load;
@@ -36,6 +36,8 @@ pub struct Outcome {
     pub handshake: Histogram,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
+    /// `latency` by class of status: 2 has those from 200 to 299.
+    pub classes: BTreeMap<u8, Histogram>,
     /// By request of the set; none where there is one.
     pub calls: Vec<CallOutcome>,
     /// Versions and ciphers, with their connections.
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub handshakes: (u64, u64),
     /// What HTTP/2 did.
     pub http2: Http2Report,
+    /// What HTTP/3 did.
+    pub http3: Http3Report,
     /// Digests of bodies.
     pub digests: BTreeSet<(usize, [u8; 32])>,
     /// What was wrong with the first answer that was not as it must be.
@@ -71,6 +75,7 @@ impl Outcome {
             connect: Histogram::new(),
             handshake: Histogram::new(),
             statuses: BTreeMap::new(),
+            classes: BTreeMap::new(),
             calls: match load.set.calls.len() {
                 1 => Vec::new(),
                 n => (0..n).map(|_| CallOutcome::default()).collect(),
@@ -80,6 +85,10 @@ impl Outcome {
             http2: Http2Report {
                 streams: job.streams,
                 ..Http2Report::default()
+            },
+            http3: Http3Report {
+                streams: job.streams,
+                ..Http3Report::default()
             },
             digests: BTreeSet::new(),
             first_failure: None,

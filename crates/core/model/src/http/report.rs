@@ -104,16 +104,28 @@ pub struct HttpFailures {
     pub tls: u64,
     /// It took longer than `timeout`.
     pub timeout: u64,
+    /// A connection took longer than `connect_timeout` to be made.
+    #[serde(default)]
+    pub connect_timeout: u64,
+    /// The first byte of the answer took longer than `first_byte_timeout`.
+    #[serde(default)]
+    pub first_byte_timeout: u64,
+    /// Nothing came for as long as the server lets a connection be silent (HTTP/3).
+    #[serde(default)]
+    pub idle_timeout: u64,
+    /// The server speaks no version of QUIC that we do (HTTP/3).
+    #[serde(default)]
+    pub version: u64,
     /// The server reset the connection.
     pub reset: u64,
     /// The server closed the connection before the answer was whole.
     pub closed: u64,
     /// What came is no HTTP.
     pub malformed: u64,
-    /// The server reset the request's stream (HTTP/2); `http2.resets` has the codes.
+    /// The server reset the request's stream (HTTP/2, HTTP/3); `http2.resets` or `http3.resets` has the codes.
     #[serde(default)]
     pub stream_reset: u64,
-    /// The server went away and said that it had not looked at the request (HTTP/2).
+    /// The server went away and said that it had not looked at the request (HTTP/2, HTTP/3).
     #[serde(default)]
     pub unprocessed: u64,
     /// The answer is not what `check` asks for.
@@ -130,6 +142,10 @@ impl HttpFailures {
             + self.exhausted
             + self.tls
             + self.timeout
+            + self.connect_timeout
+            + self.first_byte_timeout
+            + self.idle_timeout
+            + self.version
             + self.reset
             + self.closed
             + self.malformed
@@ -141,12 +157,16 @@ impl HttpFailures {
 
     /// Each cause in words, with its count.
     #[must_use]
-    pub const fn by_cause(&self) -> [(&'static str, u64); 11] {
+    pub const fn by_cause(&self) -> [(&'static str, u64); 15] {
         [
             ("refused", self.refused),
             ("exhausted", self.exhausted),
             ("tls", self.tls),
             ("timeout", self.timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("first_byte_timeout", self.first_byte_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("version", self.version),
             ("reset", self.reset),
             ("closed", self.closed),
             ("malformed", self.malformed),
@@ -185,7 +205,7 @@ pub struct HttpJobReport {
     pub service_ns: Option<Summary>,
     /// From when a request was sent to the first byte of its answer.
     pub first_byte_ns: Summary,
-    /// From the first packet to an established TCP connection.
+    /// From the first packet to an established connection: TCP's, or QUIC's with its TLS.
     pub connect_ns: Summary,
     /// What TLS did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,8 +213,14 @@ pub struct HttpJobReport {
     /// What HTTP/2 did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http2: Option<Http2Report>,
+    /// What HTTP/3 and QUIC did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http3: Option<Http3Report>,
     /// Answers by status.
     pub statuses: BTreeMap<String, u64>,
+    /// `latency_ns` by class of status: `2xx`, `3xx`, `4xx`, `5xx`, as far as any came.
+    #[serde(default)]
+    pub classes: BTreeMap<String, Summary>,
     /// Each request of the set.
     pub requests: Vec<HttpRequestReport>,
     /// Each thread.
@@ -219,7 +245,7 @@ pub struct HttpTlsReport {
     pub full_handshakes: u64,
     /// Handshakes that took up an earlier session.
     pub resumed_handshakes: u64,
-    /// From an established TCP connection to the end of the handshake.
+    /// From an established TCP connection to the end of the handshake; with HTTP/3 both are one, `connect_ns`.
     pub handshake_ns: Summary,
 }
 
@@ -239,6 +265,33 @@ pub struct Http2Report {
     pub goaways: BTreeMap<String, u64>,
     /// Requests that we cancelled because they took longer than `timeout`.
     pub cancelled: u64,
+}
+
+/// What HTTP/3 and QUIC did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Http3Report {
+    /// Streams at a time that were asked for.
+    pub streams: u32,
+    /// The most that were under way on a connection.
+    pub most_streams: u32,
+    /// How often a connection had to wait because the server allowed no more streams.
+    pub stream_waits: u64,
+    /// Streams that the server reset, by code.
+    pub resets: BTreeMap<String, u64>,
+    /// Connections on which the server said that it goes away (GOAWAY).
+    pub goaways: u64,
+    /// Connections that the server closed, by code.
+    pub closes: BTreeMap<String, u64>,
+    /// Requests that we cancelled because they took too long.
+    pub cancelled: u64,
+    /// QUIC packets sent.
+    pub sent_packets: u64,
+    /// Of these, packets that QUIC counted as lost.
+    pub lost_packets: u64,
+    /// UDP datagrams sent.
+    pub sent_datagrams: u64,
+    /// UDP datagrams received.
+    pub received_datagrams: u64,
 }
 
 /// A request of the set.

@@ -146,6 +146,8 @@ impl Thread<'_> {
             *count += 1;
         }
         self.out.latency.record(latency);
+        let class = self.out.classes.entry((status / 100) as u8);
+        class.or_default().record(latency);
         if let Some(service) = &mut self.out.service {
             service.record(now.saturating_sub(asked.sent_ns));
         }

@@ -345,7 +345,14 @@ fn a_count_of_requests_ends_without_a_server_to_ask() {
 
 #[test]
 fn answers_from_400_on_are_errors_and_completed() {
-    for (status, is_error) in [(204, 0), (399, 0), (400, 1), (404, 1), (500, 1), (599, 1)] {
+    for (status, is_error) in [
+        (204_u16, 0),
+        (399, 0),
+        (400, 1),
+        (404, 1),
+        (500, 1),
+        (599, 1),
+    ] {
         let text = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
         let (address, _) = answers(text.leak().as_bytes(), Duration::ZERO);
         let job = HttpJob {
@@ -353,12 +360,14 @@ fn answers_from_400_on_are_errors_and_completed() {
             duration: None,
             ..job()
         };
-        let all = totals(&carry_out(&job, address));
+        let outcomes = carry_out(&job, address);
+        let all = totals(&outcomes);
         assert_eq!(
             (all.completed, all.failed.sum()),
             (5, 0),
             "{status}: {all:?}"
         );
+        assert_eq!(outcomes[0].classes[&((status / 100) as u8)].count(), 5);
         assert_eq!(all.error_responses, 5 * is_error, "{status}: {all:?}");
     }
 }

@@ -107,6 +107,8 @@ pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
         let totals = &outcome.totals;
         assert!(totals.adds_up(), "{totals:?}");
         assert_eq!(outcome.latency.count(), totals.completed);
+        let by_class: u64 = outcome.classes.values().map(|times| times.count()).sum();
+        assert_eq!(by_class, totals.completed);
         assert_eq!(outcome.error, None);
     }
     outcomes

@@ -20,6 +20,17 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
+/// What the times of a class of statuses are called.
+fn of_class(class: &str) -> &'static str {
+    match class.as_bytes().first() {
+        Some(b'2') => "of 2xx",
+        Some(b'3') => "of 3xx",
+        Some(b'4') => "of 4xx",
+        Some(b'5') => "of 5xx",
+        _ => "of 1xx",
+    }
+}
+
 /// Causes that happened, in words.
 fn causes(failures: &HttpFailures) -> String {
     let all = failures.by_cause();
@@ -115,16 +126,18 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         Some(_) => "from when due",
         None => "latency",
     };
-    times::distributions(
-        page,
-        &[
-            (latency, &job.latency_ns),
-            ("from when sent", &service),
-            ("first byte", &job.first_byte_ns),
-            ("connect", &job.connect_ns),
-            ("TLS", &handshake),
-        ],
-    );
+    let mut all = vec![(latency, &job.latency_ns)];
+    if job.classes.len() > 1 {
+        let classes = job.classes.iter();
+        all.extend(classes.map(|(class, times)| (of_class(class), times)));
+    }
+    all.extend([
+        ("from when sent", &service),
+        ("first byte", &job.first_byte_ns),
+        ("connect", &job.connect_ns),
+        ("TLS", &handshake),
+    ]);
+    times::distributions(page, &all);
     if job.requests.len() > 1 {
         page.gap();
         let mut table = Table::new()
@@ -133,7 +146,8 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
             .right("completed")
             .right("failed")
             .right("median")
-            .right("p99");
+            .right("p99")
+            .right("max");
         for r in &job.requests {
             let time = |ns: Option<i64>| {
                 ns.map_or_else(String::new, |ns| crate::figures::time_ns(ns as f64))
@@ -145,6 +159,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
                 count(r.failed),
                 time(r.latency_ns.p50),
                 time(r.latency_ns.p99),
+                time(r.latency_ns.max),
             ]);
         }
         page.table(&table, 2, 1);

@@ -120,6 +120,8 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
         lateness: load.lateness,
         exact: None,
         http2: Default::default(),
+        http3: Default::default(),
+        classes: Default::default(),
     })
 }
 

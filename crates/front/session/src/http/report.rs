@@ -222,6 +222,10 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
     for (status, n) in threads.iter().flat_map(|o| &o.statuses) {
         *statuses.entry(status.to_string()).or_insert(0) += n;
     }
+    let mut classes: BTreeMap<u8, Histogram> = BTreeMap::new();
+    for (class, times) in threads.iter().flat_map(|o| &o.classes) {
+        classes.entry(*class).or_default().merge(times);
+    }
     let (latency, connect) = (merged(|o| &o.latency), merged(|o| &o.connect));
     let handshakes = threads
         .iter()
@@ -276,7 +280,12 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
         connect_ns: connect.summary(),
         tls,
         http2: (plan.version == HttpVersion::V2).then(|| http2(threads)),
+        http3: None,
         statuses,
+        classes: classes
+            .iter()
+            .map(|(class, times)| (format!("{class}xx"), times.summary()))
+            .collect(),
         requests: requests.collect(),
         threads: job
             .connections
