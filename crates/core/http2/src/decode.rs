@@ -1,19 +1,22 @@
-//! Reads header blocks: RFC 7541, with a table that has no room, and RFC 9113 section 8 for what may be in them.
+//! Reads header blocks: RFC 7541, with a table that has no room, and RFC 9113 section 8 for what may be in them. HTTP/3
+//! writes fields in another way, and allows the same.
+
+use std::marker::PhantomData;
 
 use crate::{huffman, table::TABLE};
 
 /// What a load wants to know of the head of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// 0 in trailers.
-    pub(crate) status: u16,
+    pub status: u16,
     /// Bytes that the body must have.
-    pub(crate) length: Option<u64>,
+    pub length: Option<u64>,
 }
 
 /// What is wrong with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub enum Wrong {
     /// It cannot be read; the connection is of no use any more.
     Block(&'static str),
     /// It is no head of an answer.
@@ -22,21 +25,99 @@ pub(crate) enum Wrong {
 
 /// Where in a message a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
+    /// Before the body.
     Head,
+    /// Behind it.
     Trailers,
 }
 
+/// How fields are written.
+pub trait Coding {
+    /// What the text of a head begins with.
+    const VERSION: &'static str;
+
+    /// Takes what stands before all fields.
+    ///
+    /// # Errors
+    /// It is not as it must be.
+    fn begin(block: &mut &[u8]) -> Result<(), Wrong> {
+        let _ = block;
+        Ok(())
+    }
+
+    /// Takes the next field of a block that is not empty: appends name and value, and says how long the name is; none
+    /// where it was no field. `first` says that there was none before.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong>;
+}
+
+/// That of RFC 7541.
+#[derive(Debug)]
+pub struct Hpack;
+
+impl Coding for Hpack {
+    const VERSION: &'static str = "HTTP/2 ";
+
+    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong> {
+        match block.first() {
+            Some(0x80..) => {
+                let (name, value) = known(integer(block, 7)?)?;
+                field.extend_from_slice(name.as_bytes());
+                field.extend_from_slice(value.as_bytes());
+                Ok(Some(name.len()))
+            }
+            // A new size of the table; only ours is allowed.
+            Some(0x20..=0x3f) => match integer(block, 5)? {
+                0 if first => Ok(None),
+                _ => Err(Wrong::Block("a table of a size that was not allowed")),
+            },
+            // What is to be put into the table, behind 01, finds no room there.
+            kind => {
+                let bits = if kind.is_some_and(|b| b & 0x40 == 0) {
+                    4
+                } else {
+                    6
+                };
+                match integer(block, bits)? {
+                    0 => string(block, 7, field)?,
+                    number => {
+                        let (name, _) = known(number)?;
+                        field.extend_from_slice(name.as_bytes());
+                    }
+                }
+                let split = field.len();
+                string(block, 7, field)?;
+                Ok(Some(split))
+            }
+        }
+    }
+}
+
 /// Reads the header blocks of many connections. It knows the last one, as most answers of a load have the same.
-#[derive(Debug, Default)]
-pub struct Decoder {
+#[derive(Debug)]
+pub struct Decoder<C = Hpack> {
     last: Vec<u8>,
     answer: Answer,
     /// A field: its name, and behind that its value.
     field: Vec<u8>,
+    coding: PhantomData<C>,
 }
 
-impl Decoder {
+impl<C> Default for Decoder<C> {
+    fn default() -> Self {
+        Self {
+            last: Vec::new(),
+            answer: Answer::default(),
+            field: Vec::new(),
+            coding: PhantomData,
+        }
+    }
+}
+
+impl<C: Coding> Decoder<C> {
     /// One that has seen nothing.
     #[must_use]
     pub fn new() -> Self {
@@ -44,8 +125,11 @@ impl Decoder {
     }
 
     /// Reads a block, and writes it as text behind what is in `text`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
     #[inline]
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         block: &[u8],
         place: Place,
@@ -72,43 +156,18 @@ impl Decoder {
     ) -> Result<Answer, Wrong> {
         let mut answer = Answer::default();
         let (mut fields, mut regular) = (0, false);
-        while let Some(first) = block.first() {
+        C::begin(&mut block)?;
+        while !block.is_empty() {
             self.field.clear();
-            let split = match first {
-                0x80.. => {
-                    let (name, value) = known(integer(&mut block, 7)?)?;
-                    self.field.extend_from_slice(name.as_bytes());
-                    self.field.extend_from_slice(value.as_bytes());
-                    name.len()
-                }
-                // A new size of the table; only ours is allowed.
-                0x20..=0x3f => {
-                    if integer(&mut block, 5)? != 0 || fields > 0 {
-                        return Err(Wrong::Block("a table of a size that was not allowed"));
-                    }
-                    continue;
-                }
-                // What is to be put into the table, behind 01, finds no room there.
-                _ => {
-                    let bits = if *first & 0x40 == 0 { 4 } else { 6 };
-                    match integer(&mut block, bits)? {
-                        0 => string(&mut block, &mut self.field)?,
-                        number => {
-                            let (name, _) = known(number)?;
-                            self.field.extend_from_slice(name.as_bytes());
-                        }
-                    }
-                    let split = self.field.len();
-                    string(&mut block, &mut self.field)?;
-                    split
-                }
+            let Some(split) = C::field(&mut block, fields == 0, &mut self.field)? else {
+                continue;
             };
             fields += 1;
             let (name, value) = self.field.split_at(split);
             judge(&mut answer, name, value, (place, &mut regular))?;
             if let Some(text) = &mut text {
                 match name {
-                    b":status" => text.extend_from_slice(b"HTTP/2 "),
+                    b":status" => text.extend_from_slice(C::VERSION.as_bytes()),
                     _ => {
                         text.extend_from_slice(name);
                         text.extend_from_slice(b": ");
@@ -159,7 +218,7 @@ fn judge(
     let is_token =
         |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b);
     if name.is_empty() || !name.iter().all(is_token) {
-        return wrong("the name of a header is none of HTTP/2");
+        return wrong("the name of a header is none of HTTP/2 and later");
     }
     match name {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
@@ -187,8 +246,11 @@ fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
     ))
 }
 
-/// RFC 7541 section 5.1.
-fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
+/// Takes a number behind the first bits of a byte: RFC 7541 section 5.1.
+///
+/// # Errors
+/// It is not whole, or too large.
+pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
     let cut = Wrong::Block("a header block ends too soon");
     let (first, mut rest) = block.split_first().ok_or(cut)?;
     let most = (1_u32 << bits) - 1;
@@ -212,10 +274,13 @@ fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
     Ok(value)
 }
 
-/// Appends a string.
-fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Wrong> {
-    let short = block.first().is_some_and(|first| first & 0x80 != 0);
-    let len = integer(block, 7)? as usize;
+/// Takes a string whose length has so many bits in its first byte, and appends what it says: RFC 7541 section 5.2.
+///
+/// # Errors
+/// It is not whole, or no code.
+pub fn string(block: &mut &[u8], bits: u32, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    let short = block.first().is_some_and(|first| first & (1 << bits) != 0);
+    let len = integer(block, bits)? as usize;
     let (text, rest) = block
         .split_at_checked(len)
         .ok_or(Wrong::Block("a header block ends too soon"))?;

@@ -43,8 +43,8 @@ pub fn short_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&short);
 }
 
-/// RFC 7541 section 5.1, behind the bits of `first`.
-fn integer(value: usize, bits: u32, first: u8, out: &mut Vec<u8>) {
+/// Appends a number of which so many bits stand behind those of `first`: RFC 7541 section 5.1.
+pub fn integer(value: usize, bits: u32, first: u8, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;
     if value < most {
         out.push(first | value as u8);

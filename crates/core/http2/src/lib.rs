@@ -50,3 +50,8 @@ mod table;
 
 pub use connection::{Connection, Fault, Sink, Step, Why};
 pub use decode::Decoder;
+
+/// Header blocks as any coding has them: what HTTP/3 shares.
+pub mod blocks {
+    pub use crate::decode::{Answer, Coding, Hpack, Place, Wrong, integer, string};
+}
