@@ -342,13 +342,15 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Gives up the oldest request, if `expired` says so of it: the server is told not to go on.
-    pub fn expire(&mut self, expired: impl FnOnce(&T) -> bool, out: &mut Vec<u8>) -> Option<T> {
-        let (number, of) = self.streams.oldest()?;
-        match expired(of) {
-            true => self.give_up(number, code::CANCEL, out),
-            false => None,
-        }
+    /// Gives up the oldest request, or any, if `expired` says so of it: the server is told not to go on.
+    pub fn expire(
+        &mut self,
+        any: bool,
+        expired: impl Fn(&T) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Option<T> {
+        let number = self.streams.find(any, expired)?;
+        self.give_up(number, code::CANCEL, out)
     }
 
     fn give_up(&mut self, number: u32, code: u32, out: &mut Vec<u8>) -> Option<T> {

@@ -95,10 +95,12 @@ impl<T> Streams<T> {
         Some(stream)
     }
 
-    /// The oldest that is open, and its number.
-    pub(crate) fn oldest(&self) -> Option<(u32, &T)> {
-        let first = self.all.front()?.as_ref()?;
-        Some((self.base, &first.of))
+    /// The number of the oldest that is open, if this is true of it; or, of any, of the first that it is true of.
+    pub(crate) fn find(&self, any: bool, is: impl Fn(&T) -> bool) -> Option<u32> {
+        let most = if any { self.all.len() } else { 1 };
+        let mut all = self.all.iter().take(most);
+        let found = all.position(|stream| stream.as_ref().is_some_and(|s| is(&s.of)))?;
+        Some(self.base + 2 * found as u32)
     }
 
     /// The youngest that is open, if its number is above this.

@@ -66,10 +66,11 @@ pub struct HttpJob {
     /// it, all wait for their turn, and their waiting is in the latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Span>,
-    /// HTTP's version. 2 is agreed on in the handshake of TLS (ALPN), and taken for granted where there is none.
+    /// HTTP's version. 2 is agreed on in the handshake of TLS (ALPN), and taken for granted where there is none; 3 is
+    /// spoken over QUIC, to https alone.
     #[serde(skip_serializing_if = "is_default")]
     pub version: HttpVersion,
-    /// Of HTTP/2: requests under way on a connection at a time, as far as the server allows; 1 to 1000.
+    /// Of HTTP/2 and HTTP/3: requests under way on a connection at a time, as far as the server allows; 1 to 1000.
     #[serde(skip_serializing_if = "is_one")]
     pub streams: u32,
     /// Of HTTP/1.1: requests under way on a connection at a time; 1 to 1000.
@@ -79,9 +80,15 @@ pub struct HttpJob {
     #[serde(skip_serializing_if = "is_default")]
     pub per_connection: u32,
     /// Longest time for a connection to be made (with TLS or HTTP/2: to be ready), and for a request to be answered.
-    /// Then it has failed, and the connection is replaced; with HTTP/2 the request is cancelled, and the connection
-    /// stays if the server is alive.
+    /// Then it has failed, and the connection is replaced; with HTTP/2 and HTTP/3 the request is cancelled, and the
+    /// connection stays if the server is alive.
     pub timeout: Span,
+    /// Longest time for a connection to be ready, all handshakes included, instead of `timeout` for each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Span>,
+    /// Longest time from when a request is sent to the first byte of its answer; the whole answer has `timeout`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_timeout: Option<Span>,
     /// What https means.
     #[serde(skip_serializing_if = "is_default")]
     pub tls: HttpTls,
@@ -131,6 +138,8 @@ impl Default for HttpJob {
             pipeline: 1,
             per_connection: 0,
             timeout: Span::from_secs(2),
+            connect_timeout: None,
+            first_byte_timeout: None,
             tls: HttpTls::default(),
             connect_to: Vec::new(),
             unix: None,
@@ -261,6 +270,17 @@ pub enum HttpVersion {
     /// RFC 9113.
     #[serde(rename = "2")]
     V2,
+    /// RFC 9114.
+    #[serde(rename = "3")]
+    V3,
+}
+
+impl HttpVersion {
+    /// Whether requests are streams of a connection.
+    #[must_use]
+    pub const fn has_streams(self) -> bool {
+        !matches!(self, Self::V11)
+    }
 }
 
 /// A version of TLS.

@@ -10,9 +10,9 @@ use rustix::{
 };
 use rustls::ClientConnection;
 use wb_http1::Progress;
-use wb_model::http::source;
+use wb_model::http::{HttpVersion, source};
 
-use crate::{Load, Server, judge::Kept};
+use crate::{Load, Server, account::Cause, judge::Kept, quic::Http3};
 
 /// A request that was sent, or is about to be.
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +35,14 @@ pub(crate) enum State {
     /// No socket: not begun, waiting to be begun again, or given up.
     Without,
     Connecting,
-    /// TLS is being agreed on.
+    /// TLS is being agreed on, or QUIC.
     Handshake,
     /// Of HTTP/2: what the server allows is not known yet.
     Greeting,
     Open,
 }
 
-/// A request of HTTP/2 that was sent.
+/// A request that was sent as a stream.
 pub(crate) struct Pending {
     pub(crate) asked: Asked,
     pub(crate) kept: Option<Box<Kept>>,
@@ -60,8 +60,9 @@ pub(crate) struct Http2 {
 pub(crate) struct Connection {
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
-    /// When the present state began, ns.
+    /// When the present state began, and when the first, ns.
     pub(crate) since_ns: u64,
+    pub(crate) begun_ns: u64,
     pub(crate) progress: Progress,
     pub(crate) asked: VecDeque<Asked>,
     /// Requests sent over it.
@@ -72,6 +73,7 @@ pub(crate) struct Connection {
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) kept: Option<Box<Kept>>,
     pub(crate) http2: Option<Box<Http2>>,
+    pub(crate) http3: Option<Box<Http3>>,
     /// It waits for a request that is due.
     pub(crate) idle: bool,
     /// How long it waits before it tries again, ns.
@@ -86,6 +88,7 @@ impl Connection {
             state: State::Without,
             socket: None,
             since_ns: 0,
+            begun_ns: 0,
             progress: Progress::NEW,
             asked: VecDeque::with_capacity(pipeline),
             requests: 0,
@@ -94,6 +97,7 @@ impl Connection {
             tls: None,
             kept: None,
             http2: None,
+            http3: None,
             idle: false,
             backoff_ns: 0,
             number: 0,
@@ -111,6 +115,7 @@ impl Connection {
         self.out_at = 0;
         self.tls = None;
         self.http2 = None;
+        self.http3 = None;
         self.idle = false;
         if let Some(kept) = &mut self.kept {
             kept.clear();
@@ -119,9 +124,10 @@ impl Connection {
 
     /// Requests under way on it.
     pub(crate) fn under_way(&self) -> usize {
-        match &self.http2 {
-            Some(http2) => http2.protocol.open_streams(),
-            None => self.asked.len(),
+        match (&self.http2, &self.http3) {
+            (Some(http2), _) => http2.protocol.open_streams(),
+            (_, Some(http3)) => http3.protocol.open_streams(),
+            _ => self.asked.len(),
         }
     }
 
@@ -152,8 +158,14 @@ pub(crate) fn begin(
                 SocketAddr::V4(_) => AddressFamily::INET,
                 SocketAddr::V6(_) => AddressFamily::INET6,
             };
-            let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-            sockopt::set_tcp_nodelay(&socket, true)?;
+            let socket = match load.job.version {
+                HttpVersion::V3 => socket_with(family, SocketType::DGRAM, flags, None)?,
+                _ => {
+                    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+                    sockopt::set_tcp_nodelay(&socket, true)?;
+                    socket
+                }
+            };
             if let Some(source) = source(&load.job.sources, number) {
                 bind(&socket, &SocketAddr::new(source, 0))?;
             }
@@ -168,8 +180,26 @@ pub(crate) fn begin(
 }
 
 impl Load {
+    /// Whether the answer to a request takes too long, and which of its times that is.
+    pub(crate) fn overdue(&self, asked: &Asked, now: u64) -> Option<Cause> {
+        let took = now.saturating_sub(asked.sent_ns);
+        let first = self.job.first_byte_timeout;
+        if asked.first_ns == 0 && first.is_some_and(|most| took >= most.as_nanos()) {
+            return Some(Cause::FirstByteTimeout);
+        }
+        (took >= self.job.timeout.as_nanos()).then_some(Cause::Timeout)
+    }
+
+    /// The shortest of its timeouts, ns.
+    pub(crate) fn shortest_timeout(&self) -> u64 {
+        let job = &self.job;
+        let others = [job.connect_timeout, job.first_byte_timeout];
+        let all = others.into_iter().flatten().chain([job.timeout]);
+        all.map(|t| t.as_nanos()).min().unwrap_or(0)
+    }
+
     /// Where the connection of this number goes.
-    fn address(&self, number: u64) -> Option<SocketAddr> {
+    pub(crate) fn address(&self, number: u64) -> Option<SocketAddr> {
         match &self.server {
             // As wrk does.
             Server::Addresses(all) if self.job.as_wrk => all.first().copied(),

@@ -3,7 +3,8 @@
 //! Each thread owns its connections: an epoll instance that is told about each socket once (edges, so there is
 //! nothing to change later), one buffer that all of them read into, one reader of answers, one set of
 //! histograms. Per request there is one call to send and one to receive; nothing is allocated, locked or shared.
-//! With HTTP/2 a call sends, and receives, whatever is ready of all streams of a connection.
+//! With HTTP/2 a call sends, and receives, whatever is ready of all streams of a connection; with HTTP/3 it sends and
+//! receives several datagrams of one.
 //!
 //! The engine resolves no name and reads no file; it is given both.
 
@@ -12,6 +13,7 @@
 mod account;
 mod connection;
 mod judge;
+mod quic;
 mod set;
 mod thread;
 mod tls;

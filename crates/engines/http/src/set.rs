@@ -62,7 +62,7 @@ pub(crate) struct Call {
     /// Where nothing varies, all of it.
     fixed: Option<Vec<u8>>,
     has_body: bool,
-    /// As HTTP/2 has it.
+    /// As HTTP/2 or HTTP/3 has it.
     coded: Option<Coded>,
 }
 
@@ -240,11 +240,12 @@ impl Call {
                 (":path".to_owned(), path),
             ];
             all.append(&mut fields);
-            Coded::new(&all, has_body.then_some(&body_pieces[..]), table)
+            let body = has_body.then_some(&body_pieces[..]);
+            Coded::new(job.version, &all, body, table)
         };
         let coded = match job.version {
             HttpVersion::V11 => None,
-            HttpVersion::V2 => Some(coded()?),
+            HttpVersion::V2 | HttpVersion::V3 => Some(coded()?),
         };
         let name = match call.name.is_empty() {
             true => format!("{} {path}", call.method),

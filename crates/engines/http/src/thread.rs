@@ -2,13 +2,14 @@
 
 mod accounts;
 mod connecting;
+mod quic;
 mod reading;
 mod sending;
 mod streams;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
     os::fd::OwnedFd,
     sync::Arc,
 };
@@ -33,6 +34,7 @@ use crate::{
     account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
     connection::{Connection, State},
     judge::{Judge, Kept},
+    quic::Quic,
     set::only_fixed,
 };
 
@@ -78,11 +80,13 @@ struct Thread<'a> {
     reader: Reader,
     http2: bool,
     decoder: Decoder,
-    /// Where requests of HTTP/2 are made that vary: header block and body.
+    /// Of HTTP/3.
+    quic: Option<Box<Quic>>,
+    /// Where requests of HTTP/2 and HTTP/3 are made that vary: header block and body.
     making: (Vec<u8>, Vec<u8>),
     judge: Judge,
     keeps: bool,
-    /// For what is kept of answers of HTTP/2; boxes are what changes hands.
+    /// For what is kept of answers of streams; boxes are what changes hands.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Kept>>,
     tls: Option<Arc<ClientConfig>>,
@@ -146,6 +150,11 @@ impl<'a> Thread<'a> {
         let index = u64::from(task.index);
         let threads = u64::from(job.threads);
         let start = task.start_ns;
+        let tls = load.tls.as_ref();
+        let quic = match job.version {
+            HttpVersion::V3 => tls.and_then(|tls| tls.quic_of_thread(job.tls.resume, now())),
+            _ => None,
+        };
         let end = job
             .ends_after()
             .map_or(u64::MAX, |after| start.saturating_add(after.as_nanos()));
@@ -163,11 +172,12 @@ impl<'a> Thread<'a> {
             }),
             http2: job.version == HttpVersion::V2,
             decoder: Decoder::new(),
+            quic: quic.map(Box::new),
             making: Default::default(),
             spare: Vec::new(),
             keeps: judge.looks() || job.digest || sees,
             judge,
-            tls: load.tls.as_ref().map(|tls| tls.of_thread(job.tls.resume)),
+            tls: tls.map(|tls| tls.of_thread(job.tls.resume)),
             schedule: (!job.rate.is_empty()).then(|| {
                 let place = (task.index, job.threads);
                 Schedule::new(&job.rate, job.arrivals, load.seed, place)
@@ -225,6 +235,7 @@ impl<'a> Thread<'a> {
             }
             self.begin_more(now);
             self.fire(now);
+            self.fire_quic(now);
             let sent = self.send_what_is_due(now);
             if stalled {
                 self.out.lateness.made_up(sent);
@@ -269,7 +280,7 @@ impl<'a> Thread<'a> {
 
     /// Who is away for so long may cost connections their lives.
     fn exposing(&self) -> u64 {
-        (self.load.job.timeout.as_nanos() / 2).clamp(1, 100_000_000)
+        (self.load.shortest_timeout() / 2).clamp(1, 100_000_000)
     }
 
     fn look_at_the_time(&mut self, now: u64) {
@@ -343,6 +354,7 @@ impl<'a> Thread<'a> {
     /// When there is something to do at the latest.
     fn next_look(&self, now: u64) -> u64 {
         let mut until = (now + LOOK_NS).min(self.next_scan).min(self.give_up);
+        until = until.min(self.next_of_quic());
         if !self.closing {
             until = until.min(self.end);
             if let (Some(schedule), false) = (&self.schedule, self.idle.is_empty()) {
@@ -376,6 +388,16 @@ impl<'a> Thread<'a> {
 
     fn handle(&mut self, index: usize, flags: EventFlags, buffer: &mut [u8], plain: &mut [u8]) {
         let now = now();
+        let readable = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        if let Some(http3) = &self.connections[index].http3 {
+            if flags.contains(EventFlags::OUT) && http3.unsent.is_some() {
+                self.transmit(index, now);
+            }
+            if flags.intersects(readable) {
+                self.receive_datagrams(index);
+            }
+            return;
+        }
         if self.connections[index].state == State::Connecting {
             if self.connected(index, flags, now) == Goes::Ended {
                 return;
@@ -383,7 +405,6 @@ impl<'a> Thread<'a> {
         } else if flags.contains(EventFlags::OUT) && self.connections[index].has_output() {
             self.flush(index, now);
         }
-        let readable = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         if flags.intersects(readable) {
             let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             self.receive(index, ends, buffer, plain);
@@ -392,31 +413,48 @@ impl<'a> Thread<'a> {
 
     /// Looks for what takes too long.
     fn scan(&mut self, now: u64) {
-        let timeout = self.load.job.timeout.as_nanos();
-        self.next_scan = now + (timeout / 50).clamp(1_000_000, LOOK_NS);
-        if self.load.job.as_wrk {
+        let shortest = self.load.shortest_timeout();
+        self.next_scan = now + (shortest / 50).clamp(1_000_000, LOOK_NS);
+        let job = &self.load.job;
+        if job.as_wrk {
             return;
         }
+        let timeout = job.timeout.as_nanos();
         for index in 0..self.begun {
             let connection = &self.connections[index];
             if connection.state == State::Open {
                 self.reached_ns = now;
             }
-            let since = match connection.state {
-                State::Without => continue,
-                State::Connecting | State::Handshake | State::Greeting => connection.since_ns,
+            let overdue = match connection.state {
+                State::Without => None,
+                State::Connecting | State::Handshake | State::Greeting => {
+                    let (since, most, cause) = match job.connect_timeout {
+                        Some(most) => (connection.begun_ns, most.as_nanos(), Cause::ConnectTimeout),
+                        None => (connection.since_ns, timeout, Cause::Timeout),
+                    };
+                    (now.saturating_sub(since) >= most).then_some(cause)
+                }
                 State::Open if self.http2 => {
                     self.scan_streams(index, now);
-                    continue;
+                    None
                 }
-                State::Open => match connection.asked.front() {
-                    Some(asked) => asked.sent_ns,
-                    None => continue,
-                },
+                State::Open if self.quic.is_some() => {
+                    self.scan_quic(index, now);
+                    None
+                }
+                State::Open => {
+                    let asked = connection.asked.front();
+                    asked.and_then(|asked| self.load.overdue(asked, now))
+                }
             };
-            if now.saturating_sub(since) >= timeout {
-                self.fail(index, Cause::Timeout, now);
+            if let Some(cause) = overdue {
+                self.fail(index, cause, now);
             }
         }
     }
+}
+
+#[cold]
+fn tally(names: &mut BTreeMap<String, u64>, name: &str) {
+    *names.entry(name.to_owned()).or_insert(0) += 1;
 }

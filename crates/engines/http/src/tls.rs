@@ -1,11 +1,15 @@
 //! TLS as clients of a load use it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::{
-        Resumption,
+        Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, ring},
@@ -14,7 +18,7 @@ use rustls::{
 };
 use wb_model::http::{HttpTls, HttpVersion, TlsVersion};
 
-use crate::Files;
+use crate::{Files, quic::Quic};
 
 /// Sessions that a thread keeps for later connections.
 const SESSIONS: usize = 4096;
@@ -22,11 +26,61 @@ const SESSIONS: usize = 4096;
 /// HTTP/2 in a handshake: RFC 9113 section 3.2.
 pub(crate) const ALPN: &[u8] = b"h2";
 
+/// HTTP/3 in QUIC's handshake: RFC 9114 section 3.1.
+const ALPN_OF_QUIC: &[u8] = b"h3";
+
 /// What all connections of a job have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     config: ClientConfig,
     name: ServerName<'static>,
+    verifier: Arc<dyn ServerCertVerifier>,
+}
+
+/// Counts certificates: none is looked at where a session is taken up, which QUIC does not tell otherwise.
+#[derive(Debug)]
+struct Counted {
+    verifier: Arc<dyn ServerCertVerifier>,
+    seen: Arc<AtomicU64>,
+}
+
+impl ServerCertVerifier for Counted {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        self.verifier
+            .verify_server_cert(end, between, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// For loads of servers whose certificates nobody has signed.
@@ -79,14 +133,15 @@ impl Tls {
     ) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let versions = match job.version {
-            None => &[&TLS13, &TLS12][..],
+            _ if version == HttpVersion::V3 => &[&TLS13][..],
+            None => &[&TLS13, &TLS12],
             Some(TlsVersion::V12) => &[&TLS12],
             Some(TlsVersion::V13) => &[&TLS13],
         };
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|e| format!("TLS: {e}"))?;
-        let mut config = match job.verify {
+        let verifier: Arc<dyn ServerCertVerifier> = match job.verify {
             true => {
                 let path = job.authorities.as_deref().unwrap_or(SYSTEM);
                 let pem = files.read(path)?;
@@ -99,22 +154,35 @@ impl Tls {
                 if roots.is_empty() {
                     return Err(format!("{path}: it holds no certificate that can be used"));
                 }
-                builder.with_root_certificates(roots).with_no_client_auth()
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|e| format!("{path}: {e}"))?
             }
-            false => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-                .with_no_client_auth(),
+            false => Arc::new(Anyone(provider)),
         };
-        if version == HttpVersion::V2 {
-            config.alpn_protocols = vec![ALPN.to_vec()];
-        }
+        let mut config = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&verifier))
+            .with_no_client_auth();
+        config.alpn_protocols = match version {
+            HttpVersion::V11 => Vec::new(),
+            HttpVersion::V2 => vec![ALPN.to_vec()],
+            HttpVersion::V3 => vec![ALPN_OF_QUIC.to_vec()],
+        };
         // Each thread has sessions of its own.
         config.resumption = Resumption::disabled();
         let name = job.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| format!("{name:?} is no name that TLS could ask for"))?;
-        Ok(Self { config, name })
+        let made = Self {
+            config,
+            name,
+            verifier,
+        };
+        if version == HttpVersion::V3 {
+            QuicClientConfig::try_from(made.config.clone()).map_err(|e| format!("QUIC: {e}"))?;
+        }
+        Ok(made)
     }
 
     /// What the connections of one thread share: sessions of its own.
@@ -124,6 +192,21 @@ impl Tls {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
         Arc::new(config)
+    }
+
+    /// The same with QUIC; none where it has no cipher for that, which is known since the beginning.
+    pub(crate) fn quic_of_thread(&self, resume: bool, now: u64) -> Option<Quic> {
+        let seen = Arc::new(AtomicU64::new(0));
+        let mut config = ClientConfig::clone(&self.of_thread(resume));
+        config
+            .dangerous()
+            .set_certificate_verifier(Arc::new(Counted {
+                verifier: Arc::clone(&self.verifier),
+                seen: Arc::clone(&seen),
+            }));
+        let config = QuicClientConfig::try_from(config).ok()?;
+        let name = self.name.to_str().into_owned();
+        Some(Quic::new(config, name, seen, now))
     }
 
     /// # Errors

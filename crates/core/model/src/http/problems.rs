@@ -1,6 +1,6 @@
 //! Finds everything wrong with an HTTP load, as far as the job alone shows it.
 
-use super::{HttpCall, HttpJob, HttpUrl, HttpVersion};
+use super::{HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme, TlsVersion};
 use crate::{
     units::Span,
     validate::{Findings, PlanProblem, rules},
@@ -57,6 +57,17 @@ impl HttpJob {
             !(1..=1000).contains(&self.streams) => "streams", "{}; 1 to 1000", self.streams;
             self.timeout == Span::default() && !self.as_wrk => "timeout", "it is 0";
             self.timeout > Span::from_secs(86_400) => "timeout", "it is more than a day";
+            self.connect_timeout == Some(Span::default()) => "connect_timeout", "it is 0";
+            self.connect_timeout > Some(Span::from_secs(86_400)) => "connect_timeout", "it is more than a day";
+            self.first_byte_timeout == Some(Span::default()) => "first_byte_timeout", "it is 0";
+            self.first_byte_timeout > Some(self.timeout) =>
+                "first_byte_timeout", "it is longer than timeout, which the whole answer has";
+            self.as_wrk && (self.connect_timeout.is_some() || self.first_byte_timeout.is_some()) =>
+                "as_wrk", "wrk knows one timeout, and only counts what is slower";
+            self.port.is_some() && self.connect_timeout.is_some() =>
+                "connect_timeout", "over a port it is that of answers, too: timeout";
+            self.port.is_some() && self.first_byte_timeout.is_some() =>
+                "first_byte_timeout", "over a port the whole answer has one: timeout";
             self.unix.is_some() && !self.connect_to.is_empty() =>
                 "unix", "unix and connect_to both say where to connect";
             self.unix.is_some() && !self.sources.is_empty() =>
@@ -106,16 +117,23 @@ impl HttpJob {
             let te = name == "te" && !h.to_ascii_lowercase().ends_with("trailers");
             te || ONLY_HTTP1.contains(&name.as_str())
         });
+        let streams = self.version.has_streams();
+        let v3 = self.version == HttpVersion::V3;
+        let plain = self.url.parse::<HttpUrl>();
+        let plain = plain.is_ok_and(|url| url.scheme == Scheme::Http);
         rules! { found:
-            self.version == HttpVersion::V11 && self.streams != 1 =>
-                "streams", "HTTP/1.1 has none; pipeline, or version = \"2\"";
-            self.version == HttpVersion::V2 && self.pipeline != 1 =>
-                "pipeline", "HTTP/2 has streams instead";
-            self.version == HttpVersion::V2 && self.script.is_some() =>
+            !streams && self.streams != 1 =>
+                "streams", "HTTP/1.1 has none; pipeline, or version = \"2\" or \"3\"";
+            streams && self.pipeline != 1 =>
+                "pipeline", "HTTP/2 and HTTP/3 have streams instead";
+            streams && self.script.is_some() =>
                 "script", "a script makes requests of HTTP/1.1; leave out the version or the script";
-            self.version == HttpVersion::V2 && self.as_wrk => "as_wrk", "wrk knows no HTTP/2";
-            self.version == HttpVersion::V2 && only_one.is_some() =>
+            streams && self.as_wrk => "as_wrk", "wrk knows no HTTP/2 and no HTTP/3";
+            streams && only_one.is_some() =>
                 "headers", "{:?} is only of HTTP/1.1", only_one.map_or("", String::as_str);
+            v3 && plain => "url", "HTTP/3 is always encrypted; https://…";
+            v3 && self.unix.is_some() => "unix", "HTTP/3 goes by UDP, not over a socket of the file system";
+            v3 && self.tls.version == Some(TlsVersion::V12) => "tls.version", "QUIC has TLS 1.3 in it";
         }
     }
 

@@ -1,6 +1,8 @@
-//! Requests as header blocks of HTTP/2.
+//! Requests as header blocks of HTTP/2 and HTTP/3.
 
 use wb_http2::encode;
+use wb_http3::qpack;
+use wb_model::http::HttpVersion;
 
 use super::{Piece, Set, Table, decimal, put, span};
 
@@ -28,24 +30,33 @@ impl Coded {
     /// # Errors
     /// A variable that nobody gives a value.
     pub(super) fn new(
+        version: HttpVersion,
         fields: &[(String, &str)],
         body: Option<&[Piece]>,
         table: &Table,
     ) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut bytes = Vec::new();
+        type Write = (fn(&str, &str, &mut Vec<u8>), fn(&str, &mut Vec<u8>));
+        let (write, begin_field): Write = match version {
+            HttpVersion::V3 => {
+                qpack::begin(&mut bytes);
+                (qpack::field, qpack::name)
+            }
+            _ => (encode::field, encode::name),
+        };
         for (name, value) in fields {
             let pieces = table.pieces(value.as_bytes())?;
             if pieces.iter().all(Piece::is_text) {
-                encode::field(name, value, &mut bytes);
+                write(name, value, &mut bytes);
                 continue;
             }
-            encode::name(name, &mut bytes);
+            begin_field(name, &mut bytes);
             parts.push(Part::Bytes(std::mem::take(&mut bytes)));
             parts.push(Part::Value(pieces));
         }
         if let Some(body) = body {
-            encode::name("content-length", &mut bytes);
+            begin_field("content-length", &mut bytes);
             if body.iter().all(Piece::is_text) {
                 length(span(body, None), &mut bytes);
             } else {

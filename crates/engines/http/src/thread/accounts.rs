@@ -169,6 +169,7 @@ impl Thread<'_> {
     pub(super) fn close(&mut self, index: usize, now: u64) {
         self.drop_asked(index, Cause::Closed);
         self.out.totals.closed_connections += 1;
+        self.say_goodbye(index, now);
         self.connections[index].clear();
         self.again(index, now);
     }
@@ -181,6 +182,11 @@ impl Thread<'_> {
         }
         if let Some(http2) = &mut connection.http2 {
             for pending in http2.protocol.drain() {
+                lost(&mut self.out, &mut self.in_flight, pending.asked, cause);
+            }
+        }
+        if let Some(http3) = &mut connection.http3 {
+            for pending in http3.protocol.drain() {
                 lost(&mut self.out, &mut self.in_flight, pending.asked, cause);
             }
         }
@@ -211,6 +217,7 @@ impl Thread<'_> {
             }
             State::Open => self.out.totals.broken_connections += 1,
         }
+        self.say_goodbye(index, now);
         self.connections[index].clear();
         match answered {
             // It has served before.
@@ -238,10 +245,15 @@ impl Thread<'_> {
                 }
                 State::Open => self.out.totals.open_connections += 1,
             }
-            let streams = connection.http2.iter().flat_map(|h| h.protocol.requests());
-            let left = connection.asked.iter().chain(streams.map(|p| &p.asked));
+            let of_http2 = connection.http2.iter().flat_map(|h| h.protocol.requests());
+            let of_http3 = connection.http3.iter().flat_map(|h| h.protocol.requests());
+            let streams = of_http2.chain(of_http3).map(|pending| &pending.asked);
+            let left = connection.asked.iter().chain(streams);
             let left = left.filter(|asked| !asked.warm_up);
             self.out.totals.in_flight += left.count() as u64;
+        }
+        for index in 0..self.connections.len() {
+            self.say_goodbye(index, now);
         }
         let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();

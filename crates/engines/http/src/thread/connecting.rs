@@ -59,12 +59,15 @@ impl Thread<'_> {
         });
         let connection = &mut self.connections[index];
         connection.number = number;
-        connection.since_ns = now;
+        (connection.since_ns, connection.begun_ns) = (now, now);
         match begun {
             Ok(socket) => {
                 connection.socket = Some(socket);
                 connection.state = State::Connecting;
                 self.connecting += 1;
+                if self.quic.is_some() {
+                    self.begin_quic(index, now);
+                }
             }
             Err(why) => {
                 if let Some(exact) = &mut self.out.exact {
@@ -140,7 +143,7 @@ impl Thread<'_> {
         self.reached_ns = now;
         self.connecting -= 1;
         self.out.totals.established_connections += 1;
-        if self.keeps && !self.http2 && connection.kept.is_none() {
+        if self.keeps && !self.load.job.version.has_streams() && connection.kept.is_none() {
             connection.kept = Some(Box::default());
         }
         self.next(index, now);

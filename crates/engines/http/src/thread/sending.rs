@@ -94,12 +94,17 @@ impl Thread<'_> {
             0 => u32::MAX,
             n => n.saturating_sub(connection.requests),
         };
-        let free = match &connection.http2 {
-            None => (job.pipeline as usize).saturating_sub(connection.asked.len()),
-            Some(http2) => {
-                let free = (job.streams as usize).saturating_sub(http2.protocol.open_streams());
+        let streams = job.streams as usize;
+        let free = match (&connection.http2, &connection.http3) {
+            (Some(http2), _) => {
+                let free = streams.saturating_sub(http2.protocol.open_streams());
                 free.min(http2.protocol.room())
             }
+            (_, Some(http3)) => match http3.has_room() {
+                true => streams.saturating_sub(http3.protocol.open_streams()),
+                false => 0,
+            },
+            _ => (job.pipeline as usize).saturating_sub(connection.asked.len()),
         };
         u64::from(last).min(free as u64).min(self.budget)
     }
@@ -138,7 +143,7 @@ impl Thread<'_> {
         while self.room(index) > 0 {
             let connection = &mut self.connections[index];
             match &self.batch {
-                _ if self.http2 => self.open_stream(index, due, now),
+                _ if job.version.has_streams() => self.open_stream(index, due, now),
                 // The usual case: nothing to copy.
                 Some(fixed)
                     if !wrote
@@ -250,6 +255,9 @@ impl Thread<'_> {
     /// Hands over what waits.
     pub(super) fn flush(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
+        if connection.http3.is_some() {
+            return self.transmit(index, now);
+        }
         let Some(socket) = &connection.socket else {
             return;
         };

@@ -1,10 +1,8 @@
 //! HTTP/2: requests are streams of a connection.
 
-use std::collections::BTreeMap;
-
 use wb_http2::{Connection as Protocol, Sink, Step, Why, frame};
 
-use super::{Goes, Thread};
+use super::{Goes, Thread, tally};
 use crate::{
     account::Cause,
     connection::{Asked, Pending, State},
@@ -12,9 +10,9 @@ use crate::{
 };
 
 /// What is done with answers as they come.
-struct Answers<'a> {
-    bytes: &'a mut u64,
-    now: u64,
+pub(super) struct Answers<'a> {
+    pub(super) bytes: &'a mut u64,
+    pub(super) now: u64,
 }
 
 impl Sink<Pending> for Answers<'_> {
@@ -59,9 +57,6 @@ impl Thread<'_> {
         let (block, body) = self.load.set.coded(call, self.line, &mut self.making);
         self.line += u64::from(self.load.job.threads);
         let connection = &mut self.connections[index];
-        let Some(http2) = &mut connection.http2 else {
-            return;
-        };
         let head = self.load.set.calls[call].head;
         let pending = Pending {
             asked: Asked {
@@ -74,11 +69,23 @@ impl Thread<'_> {
             },
             kept,
         };
-        http2
-            .protocol
-            .open(pending, head, block, body, &mut connection.out);
-        let most = &mut self.out.http2.most_streams;
-        *most = (*most).max(http2.protocol.open_streams() as u32);
+        if let Some(http2) = &mut connection.http2 {
+            http2
+                .protocol
+                .open(pending, head, block, body, &mut connection.out);
+            let most = &mut self.out.http2.most_streams;
+            *most = (*most).max(http2.protocol.open_streams() as u32);
+        } else if let (Some(quic), Some(http3)) = (&mut self.quic, &mut connection.http3) {
+            quic.text.clear();
+            wb_http3::request(block, body.len(), &mut quic.text);
+            quic.text.extend_from_slice(body);
+            self.out.totals.sent_bytes += http3.ask(pending, head, &quic.text);
+            let out = &mut self.out.http3;
+            out.most_streams = out.most_streams.max(http3.protocol.open_streams() as u32);
+            out.stream_waits += u64::from(http3.look_ahead());
+        } else {
+            return;
+        }
         self.count_sent(index, call as u32, warm_up);
     }
 
@@ -110,7 +117,9 @@ impl Thread<'_> {
                     self.spare.extend(kept);
                 }
                 Ok(Step::Failed { of, why }) => self.stream_failed(of, why),
-                Ok(Step::GoingAway { code }) => tally(&mut self.out.http2.goaways, code),
+                Ok(Step::GoingAway { code }) => {
+                    tally(&mut self.out.http2.goaways, frame::code_name(code))
+                }
                 Err(fault) => {
                     let (what, code) = (fault.what, frame::code_name(fault.code));
                     Protocol::<Pending>::farewell(fault.code, &mut connection.out);
@@ -129,7 +138,7 @@ impl Thread<'_> {
     fn stream_failed(&mut self, mut pending: Pending, why: Why) {
         let cause = match why {
             Why::Reset(code) => {
-                tally(&mut self.out.http2.resets, code);
+                tally(&mut self.out.http2.resets, frame::code_name(code));
                 Cause::StreamReset
             }
             Why::Unprocessed => Cause::Unprocessed,
@@ -142,7 +151,7 @@ impl Thread<'_> {
         self.keep_spare(pending.kept.take());
     }
 
-    fn keep_spare(&mut self, kept: Option<Box<Kept>>) {
+    pub(super) fn keep_spare(&mut self, kept: Option<Box<Kept>>) {
         self.spare.extend(kept.map(|mut kept| {
             kept.clear();
             kept
@@ -208,13 +217,15 @@ impl Thread<'_> {
             let Some(http2) = &mut connection.http2 else {
                 return;
             };
-            let late = |of: &Pending| now.saturating_sub(of.asked.sent_ns) >= timeout;
-            let Some(pending) = http2.protocol.expire(late, &mut connection.out) else {
+            let any = self.load.job.first_byte_timeout.is_some();
+            let late = |of: &Pending| self.load.overdue(&of.asked, now).is_some();
+            let Some(pending) = http2.protocol.expire(any, late, &mut connection.out) else {
                 break;
             };
             expired = true;
             self.out.http2.cancelled += 1;
-            self.failed(pending.asked, Cause::Timeout);
+            let cause = self.load.overdue(&pending.asked, now);
+            self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
             self.keep_spare(pending.kept);
         }
         let connection = &mut self.connections[index];
@@ -235,9 +246,4 @@ impl Thread<'_> {
             self.turn_of_streams(index, now);
         }
     }
-}
-
-#[cold]
-fn tally(codes: &mut BTreeMap<String, u64>, code: u32) {
-    *codes.entry(frame::code_name(code).to_owned()).or_insert(0) += 1;
 }

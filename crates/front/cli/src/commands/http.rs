@@ -31,6 +31,7 @@ use crate::{
     wirebench http -m POST -b id=1 -H 'X-A: b' http://198.18.1.2/login\n  \
     wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
     wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
+    wirebench http --http3 --streams 10 https://web.lab/    the same over QUIC\n  \
     wirebench http --port eth2 --source 198.18.1.2-198.18.1.99 -c 10k http://198.19.1.2/\n  \
     wirebench http examples/http/mixed.toml --json")]
 pub(crate) struct HttpArgs {
@@ -67,8 +68,11 @@ pub(crate) struct HttpArgs {
     /// HTTP/2: by the TLS handshake (ALPN), or taken for granted where there is none.
     #[arg(long)]
     http2: bool,
-    /// Of HTTP/2: requests under way on a connection at a time, as far as the server allows.
-    #[arg(long, value_name = "N", default_value = "1", requires = "http2")]
+    /// HTTP/3: over QUIC, to https alone.
+    #[arg(long, conflicts_with = "http2")]
+    http3: bool,
+    /// Of HTTP/2 and HTTP/3: requests under way on a connection at a time, as far as the server allows.
+    #[arg(long, value_name = "N", default_value = "1")]
     streams: u32,
     /// Of HTTP/1.1: requests under way on a connection at a time.
     #[arg(long, value_name = "N", default_value = "1")]
@@ -82,6 +86,12 @@ pub(crate) struct HttpArgs {
     /// Longest time for a connection, and for an answer.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     timeout: Span,
+    /// Longest time for a connection with its TLS or QUIC handshake.
+    #[arg(long, value_name = "TIME")]
+    connect_timeout: Option<Span>,
+    /// Longest time from when a request is sent to the first byte of its answer.
+    #[arg(long, value_name = "TIME")]
+    first_byte_timeout: Option<Span>,
     /// GET, POST, ...
     #[arg(short, long, value_name = "METHOD", default_value = "GET")]
     method: String,
@@ -237,9 +247,10 @@ impl HttpArgs {
                 false => Arrivals::Uniform,
             },
             patience: self.patience,
-            version: match self.http2 {
-                true => HttpVersion::V2,
-                false => HttpVersion::V11,
+            version: match (self.http2, self.http3) {
+                (true, _) => HttpVersion::V2,
+                (_, true) => HttpVersion::V3,
+                _ => HttpVersion::V11,
             },
             streams: self.streams,
             pipeline: self.pipeline,
@@ -248,6 +259,8 @@ impl HttpArgs {
                 false => self.per_connection.unwrap_or(0),
             },
             timeout: self.timeout,
+            connect_timeout: self.connect_timeout,
+            first_byte_timeout: self.first_byte_timeout,
             tls: HttpTls {
                 version: self.tls_version,
                 resume: !self.no_resume,

@@ -103,7 +103,7 @@ impl Drop for Nginx {
 }
 
 /// The report of one job.
-fn report(node: &str, words: &str) -> Value {
+pub(crate) fn report(node: &str, words: &str) -> Value {
     let words: Vec<&str> = words.split_whitespace().collect();
     let output = ours(node, &[&["http", "-q", "--json"], &words[..]].concat());
     let error = String::from_utf8_lossy(&output.stderr);

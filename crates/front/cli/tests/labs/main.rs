@@ -13,6 +13,7 @@ mod capture_port;
 mod faults;
 mod hostile;
 mod http;
+mod http3;
 mod http_port;
 mod http_servers;
 mod impair;

@@ -117,6 +117,35 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         }
         say(Tone::Plain, "HTTP/2", text);
     }
+    if let Some(http3) = &job.http3 {
+        let mut text = format!("{} streams of a connection at a time", http3.streams);
+        if http3.most_streams < http3.streams {
+            text += &format!(", {} at most were under way", http3.most_streams);
+        }
+        for (what, codes) in [("reset", &http3.resets), ("closed", &http3.closes)] {
+            for (code, n) in codes {
+                text += &format!("; {what} by {code}: {}", count(*n));
+            }
+        }
+        for (what, n) in [
+            ("waited for streams", http3.stream_waits),
+            ("went away", http3.goaways),
+            ("cancelled", http3.cancelled),
+        ] {
+            if n > 0 {
+                text += &format!("; {what}: {}", count(n));
+            }
+        }
+        say(Tone::Plain, "HTTP/3", text);
+        let text = format!(
+            "{} datagrams sent, {} received; {} of {} packets lost",
+            count(http3.sent_datagrams),
+            count(http3.received_datagrams),
+            count(http3.lost_packets),
+            count(http3.sent_packets)
+        );
+        say(Tone::Plain, "QUIC", text);
+    }
     for digest in &job.digests {
         say(Tone::Plain, "body", digest.clone());
     }

@@ -8,8 +8,8 @@ use wb_model::{
     Lateness, Plan, Totals,
     criteria::Metric,
     http::{
-        ExactTimes, Http2Report, HttpJob, HttpJobReport, HttpReport, HttpRequestReport,
-        HttpThreadReport, HttpTlsReport, HttpTotals, HttpVersion,
+        ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
+        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals, HttpVersion,
     },
     lateness::MISSED,
 };
@@ -99,6 +99,15 @@ pub(super) fn settle(
             warnings.push(format!(
                 "{name}: the server allows {allowed} streams of a connection at a time, {} were asked for",
                 http2.streams
+            ));
+        }
+        if let Some(http3) = &one.report.http3
+            && http3.stream_waits > 0
+            && http3.most_streams < http3.streams
+        {
+            warnings.push(format!(
+                "{name}: the server allowed {} streams of a connection at a time at most, {} were asked for",
+                http3.most_streams, http3.streams
             ));
         }
         if one.report.totals.refused_connections.exhausted > 0 {
@@ -280,7 +289,7 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
         connect_ns: connect.summary(),
         tls,
         http2: (plan.version == HttpVersion::V2).then(|| http2(threads)),
-        http3: None,
+        http3: (plan.version == HttpVersion::V3).then(|| http3(threads)),
         statuses,
         classes: classes
             .iter()
@@ -329,6 +338,31 @@ fn http2(threads: &[Outcome]) -> Http2Report {
         for (sum, codes) in [
             (&mut all.resets, &one.resets),
             (&mut all.goaways, &one.goaways),
+        ] {
+            for (code, n) in codes {
+                *sum.entry(code.clone()).or_insert(0) += n;
+            }
+        }
+    }
+    all
+}
+
+/// What HTTP/3 did on all threads.
+fn http3(threads: &[Outcome]) -> Http3Report {
+    let mut all = Http3Report::default();
+    for one in threads.iter().map(|o| &o.http3) {
+        all.streams = one.streams;
+        all.most_streams = all.most_streams.max(one.most_streams);
+        all.stream_waits += one.stream_waits;
+        all.goaways += one.goaways;
+        all.cancelled += one.cancelled;
+        all.sent_packets += one.sent_packets;
+        all.lost_packets += one.lost_packets;
+        all.sent_datagrams += one.sent_datagrams;
+        all.received_datagrams += one.received_datagrams;
+        for (sum, codes) in [
+            (&mut all.resets, &one.resets),
+            (&mut all.closes, &one.closes),
         ] {
             for (code, n) in codes {
                 *sum.entry(code.clone()).or_insert(0) += n;

@@ -1,0 +1,201 @@
+//! Streams that the server opens: what it says of the connection.
+
+use crate::{
+    Fault,
+    frame::{self, code, kind, stream},
+    stream::Begun,
+};
+
+/// The longest frame that is read as a whole.
+const LONGEST: u64 = 4096;
+
+/// Which of them there have been.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    control: bool,
+    encoder: bool,
+    decoder: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) enum Uni {
+    /// Its type has not come yet.
+    New(Vec<u8>),
+    Control {
+        begun: Begun,
+        /// The frame that is being read: its type, and bytes to come.
+        frame: Option<(u64, u64)>,
+        payload: Vec<u8>,
+        settings: bool,
+    },
+    Encoder,
+    Decoder,
+    /// Of a type that nobody knows.
+    Other,
+}
+
+impl Uni {
+    pub(crate) const NEW: Self = Self::New(Vec::new());
+
+    /// Whether the connection is over when it ends.
+    pub(crate) const fn has_to_stay(&self) -> bool {
+        matches!(self, Self::Control { .. } | Self::Encoder | Self::Decoder)
+    }
+
+    /// Reads what came; shows the numbers of GOAWAY.
+    pub(crate) fn read(
+        &mut self,
+        opened: &mut Opened,
+        mut bytes: &[u8],
+        away: &mut impl FnMut(u64) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        while let Self::New(begun) = self {
+            let Some((byte, rest)) = bytes.split_first() else {
+                return Ok(());
+            };
+            begun.push(*byte);
+            bytes = rest;
+            let Some(kind) = frame::take(&mut &begun[..]) else {
+                continue;
+            };
+            *self = begin(kind, opened)?;
+        }
+        match self {
+            Self::New(_) | Self::Other | Self::Decoder => Ok(()),
+            // Only that the table keeps having no room: RFC 9204 section 4.3.1.
+            Self::Encoder => match bytes.iter().all(|b| *b == 0x20) {
+                true => Ok(()),
+                false => Err(Fault {
+                    code: code::ENCODER_STREAM_ERROR,
+                    what: "the server puts something into a table that has no room",
+                }),
+            },
+            Self::Control {
+                begun,
+                frame,
+                payload,
+                settings,
+            } => loop {
+                let (kind, left) = match *frame {
+                    Some(frame) => frame,
+                    None => match begun.take(&mut bytes) {
+                        Some((kind, len)) => {
+                            may_be(kind, len, settings)?;
+                            (kind, len)
+                        }
+                        None => return Ok(()),
+                    },
+                };
+                let now = left.min(bytes.len() as u64) as usize;
+                let (piece, rest) = bytes.split_at(now);
+                bytes = rest;
+                let left = left - now as u64;
+                if matters(kind) {
+                    payload.extend_from_slice(piece);
+                }
+                *frame = (left > 0).then_some((kind, left));
+                if left > 0 {
+                    return Ok(());
+                }
+                match kind {
+                    kind::SETTINGS => check_settings(payload)?,
+                    kind::GOAWAY => away(only_number(payload)?)?,
+                    _ => {}
+                }
+                payload.clear();
+            },
+        }
+    }
+}
+
+const fn matters(kind: u64) -> bool {
+    matches!(kind, kind::SETTINGS | kind::GOAWAY)
+}
+
+fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
+    let (place, uni) = match kind {
+        stream::CONTROL => (
+            &mut opened.control,
+            Uni::Control {
+                begun: Begun::default(),
+                frame: None,
+                payload: Vec::new(),
+                settings: false,
+            },
+        ),
+        stream::ENCODER => (&mut opened.encoder, Uni::Encoder),
+        stream::DECODER => (&mut opened.decoder, Uni::Decoder),
+        stream::PUSH => {
+            return Err(Fault {
+                code: code::ID_ERROR,
+                what: "the server pushes, which it was not allowed",
+            });
+        }
+        _ => return Ok(Uni::Other),
+    };
+    match std::mem::replace(place, true) {
+        false => Ok(uni),
+        true => Err(Fault {
+            code: code::STREAM_CREATION_ERROR,
+            what: "a stream of which there is one is opened twice",
+        }),
+    }
+}
+
+/// RFC 9114 sections 6.2.1 and 7.2.
+fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Fault> {
+    let wrong = |code, what| Err(Fault { code, what });
+    let first = !std::mem::replace(settings, true);
+    match kind {
+        kind::SETTINGS if !first => wrong(code::FRAME_UNEXPECTED, "SETTINGS come twice"),
+        kind::SETTINGS | kind::GOAWAY if len > LONGEST => wrong(
+            code::EXCESSIVE_LOAD,
+            "a frame of the connection is longer than 4096 bytes",
+        ),
+        kind::SETTINGS => Ok(()),
+        _ if first => wrong(
+            code::MISSING_SETTINGS,
+            "the server does not begin with SETTINGS",
+        ),
+        kind::DATA | kind::HEADERS | kind::PUSH_PROMISE | kind::MAX_PUSH_ID => wrong(
+            code::FRAME_UNEXPECTED,
+            "a frame is on the stream of the connection that may not be there",
+        ),
+        kind::CANCEL_PUSH => wrong(
+            code::ID_ERROR,
+            "the server takes a push back that never was",
+        ),
+        0x2 | 0x6 | 0x8 | 0x9 => wrong(code::FRAME_UNEXPECTED, "a frame that only HTTP/2 knows"),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9114 section 7.2.4; none of them concerns those who use no table.
+fn check_settings(mut payload: &[u8]) -> Result<(), Fault> {
+    let wrong = |code, what| Err(Fault { code, what });
+    let mut seen = Vec::new();
+    while !payload.is_empty() {
+        let (Some(name), Some(_)) = (frame::take(&mut payload), frame::take(&mut payload)) else {
+            return wrong(code::FRAME_ERROR, "SETTINGS end too soon");
+        };
+        if matches!(name, 0x0 | 0x2..=0x5) {
+            return wrong(code::SETTINGS_ERROR, "a setting that only HTTP/2 knows");
+        }
+        if seen.contains(&name) {
+            return wrong(code::SETTINGS_ERROR, "a setting comes twice");
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn only_number(mut payload: &[u8]) -> Result<u64, Fault> {
+    match (frame::take(&mut payload), payload) {
+        (Some(number), []) => Ok(number),
+        _ => Err(Fault {
+            code: code::FRAME_ERROR,
+            what: "GOAWAY is no number",
+        }),
+    }
+}

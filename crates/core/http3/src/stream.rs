@@ -1,0 +1,222 @@
+//! The stream of a request: frames up to the end of its answer.
+
+use wb_http2::blocks::{Answer, Place, Wrong};
+
+use crate::{
+    Decoder, Fault, Sink,
+    frame::{self, code, kind},
+};
+
+/// The longest header block.
+pub(crate) const LONGEST_BLOCK: u64 = 64 * 1024;
+/// A frame's type and length.
+const HEAD_LEN: usize = 16;
+
+/// The beginning of a frame that comes in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    bytes: [u8; HEAD_LEN],
+    len: usize,
+}
+
+impl Begun {
+    /// The next frame's type and length; none if there is not enough yet, and then all is taken.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &mut &[u8]) -> Option<(u64, u64)> {
+        fn head(bytes: &mut &[u8]) -> Option<(u64, u64)> {
+            let mut rest = *bytes;
+            let kind = frame::take(&mut rest)?;
+            let len = frame::take(&mut rest)?;
+            *bytes = rest;
+            Some((kind, len))
+        }
+        if self.len == 0
+            && let Some(found) = head(bytes)
+        {
+            return Some(found);
+        }
+        while let Some((byte, rest)) = bytes.split_first() {
+            self.bytes[self.len] = *byte;
+            self.len += 1;
+            *bytes = rest;
+            if let Some(found) = head(&mut &self.bytes[..self.len]) {
+                self.len = 0;
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Stream<T> {
+    pub(crate) of: T,
+    /// No answer to it has a body.
+    head: bool,
+    /// Of its answer; 0 until its head has come.
+    pub(crate) status: u16,
+    /// Bytes that its body has still to have.
+    pub(crate) left: Option<u64>,
+    /// Nothing may follow any more.
+    trailers: bool,
+    begun: Begun,
+    /// The frame that is being read: its type, and bytes to come.
+    frame: Option<(u64, u64)>,
+    /// Of a header block, what has come so far.
+    block: Vec<u8>,
+}
+
+impl<T> Stream<T> {
+    pub(crate) fn new(of: T, head: bool) -> Self {
+        Self {
+            of,
+            head,
+            status: 0,
+            left: None,
+            trailers: false,
+            begun: Begun::default(),
+            frame: None,
+            block: Vec::new(),
+        }
+    }
+
+    /// Whether it stands between two frames.
+    pub(crate) const fn is_between(&self) -> bool {
+        self.frame.is_none() && self.begun.is_empty()
+    }
+
+    /// Reads what came; says what is wrong with the answer, if anything.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        decoder: &mut Decoder,
+        mut bytes: &[u8],
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<&'static str>, Fault> {
+        loop {
+            let (kind, left) = match self.frame {
+                Some(frame) => frame,
+                None => match self.begun.take(&mut bytes) {
+                    Some((kind, len)) => {
+                        self.may_be(kind, len)?;
+                        (kind, len)
+                    }
+                    None => return Ok(None),
+                },
+            };
+            let now = left.min(bytes.len() as u64) as usize;
+            let (piece, rest) = bytes.split_at(now);
+            bytes = rest;
+            let left = left - now as u64;
+            self.frame = (left > 0).then_some((kind, left));
+            let wrong = match kind {
+                kind::DATA => self.body(piece, sink),
+                kind::HEADERS if left > 0 => {
+                    self.block.extend_from_slice(piece);
+                    None
+                }
+                kind::HEADERS if self.block.is_empty() => self.fields(decoder, piece, sink)?,
+                kind::HEADERS => {
+                    let mut block = std::mem::take(&mut self.block);
+                    block.extend_from_slice(piece);
+                    self.fields(decoder, &block, sink)?
+                }
+                _ => None,
+            };
+            if wrong.is_some() {
+                return Ok(wrong);
+            }
+            if left > 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// RFC 9114 sections 4.1 and 7.2.
+    fn may_be(&self, kind: u64, len: u64) -> Result<(), Fault> {
+        let unexpected = |what| {
+            Err(Fault {
+                code: code::FRAME_UNEXPECTED,
+                what,
+            })
+        };
+        match kind {
+            kind::DATA if self.status == 0 => unexpected("DATA comes before HEADERS"),
+            kind::DATA | kind::HEADERS if self.trailers => {
+                unexpected("a frame comes behind the trailers")
+            }
+            kind::HEADERS if len > LONGEST_BLOCK => Err(Fault {
+                code: code::EXCESSIVE_LOAD,
+                what: "a header block is longer than 64 KiB",
+            }),
+            kind::PUSH_PROMISE => Err(Fault {
+                code: code::ID_ERROR,
+                what: "the server pushes, which it was not allowed",
+            }),
+            kind::CANCEL_PUSH | kind::SETTINGS | kind::GOAWAY | kind::MAX_PUSH_ID => {
+                unexpected("a frame of the connection is on the stream of a request")
+            }
+            0x2 | 0x6 | 0x8 | 0x9 => unexpected("a frame that only HTTP/2 knows"),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn body(&mut self, piece: &[u8], sink: &mut impl Sink<T>) -> Option<&'static str> {
+        if piece.is_empty() {
+            return None;
+        }
+        if let Some(left) = &mut self.left {
+            match left.checked_sub(piece.len() as u64) {
+                Some(rest) => *left = rest,
+                None => {
+                    // What fits is shown, so that pieces do not matter.
+                    sink.body(&mut self.of, &piece[..*left as usize]);
+                    return Some("its body is longer than its Content-Length");
+                }
+            }
+        }
+        sink.body(&mut self.of, piece);
+        None
+    }
+
+    fn fields(
+        &mut self,
+        decoder: &mut Decoder,
+        block: &[u8],
+        sink: &mut impl Sink<T>,
+    ) -> Result<Option<&'static str>, Fault> {
+        let (place, text) = match self.status {
+            0 => (Place::Head, sink.head(&mut self.of)),
+            _ => (Place::Trailers, None),
+        };
+        let Answer { status, length } = match decoder.read(block, place, text) {
+            Ok(answer) => answer,
+            Err(Wrong::Answer(what)) => return Ok(Some(what)),
+            Err(Wrong::Block(what)) => {
+                return Err(Fault {
+                    code: code::DECOMPRESSION_FAILED,
+                    what,
+                });
+            }
+        };
+        match status {
+            0 => self.trailers = true,
+            101 => return Ok(Some("it switches to another protocol")),
+            100..=199 => {}
+            _ => {
+                self.status = status;
+                self.left = match self.head || matches!(status, 204 | 304) {
+                    true => None,
+                    false => length,
+                };
+            }
+        }
+        Ok(None)
+    }
+}

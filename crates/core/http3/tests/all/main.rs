@@ -1,0 +1,5 @@
+//! Everything a server says, in pieces of any size.
+
+mod answers;
+mod blocks;
+mod unis;

@@ -1,0 +1,598 @@
+//! HTTP/3: requests are streams of a connection of QUIC.
+
+use std::{cmp::Reverse, io::IoSliceMut, net::SocketAddr, os::fd::OwnedFd};
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::{
+    ConnectError, ConnectionError, DatagramEvent, Dir, EcnCodepoint, EndpointEvent, Event,
+    ReadError, StreamEvent, StreamId,
+};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use rustix::io::Errno;
+use wb_http3::{Fault, Step, Why, frame};
+
+use super::{Goes, Thread, now, streams::Answers, tally};
+use crate::{
+    account::Cause,
+    connection::{Pending, State},
+    quic::{How, Http3, ROOMS, Unsent, code, stream},
+};
+
+/// Errors of QUIC that are those of TLS, by alert: RFC 9001 section 4.8.
+const ALERTS: std::ops::Range<u64> = 0x100..0x200;
+/// The alert of a server that does not speak HTTP/3.
+const NO_PROTOCOL: u64 = 0x178;
+
+impl Thread<'_> {
+    /// Begins QUIC's handshake over a socket that is there.
+    pub(super) fn begin_quic(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let remote = self.load.address(connection.number);
+        let (Some(quic), Some(socket), Some(remote)) = (&mut self.quic, &connection.socket, remote)
+        else {
+            return self.fail(index, Cause::Other, now);
+        };
+        connection.state = State::Handshake;
+        let begun = UdpSocketState::new(socket.into()).map_err(|e| (cause(&e), e.to_string()));
+        let begun = begun.and_then(|udp| {
+            let at = quic.instant(now);
+            let connected = quic
+                .endpoint
+                .connect(at, quic.config.clone(), remote, &quic.name);
+            let connected = connected.map_err(|e| match e {
+                ConnectError::CidsExhausted => (Cause::Exhausted, e.to_string()),
+                _ => (Cause::Other, e.to_string()),
+            });
+            Ok((connected?, udp))
+        });
+        match begun {
+            Ok((quic, udp)) => {
+                connection.http3 = Some(Box::new(Http3::new(quic, udp)));
+                self.transmit(index, now);
+            }
+            Err((cause, why)) => {
+                self.complain(|| format!("no connection: {why}"));
+                self.fail(index, cause, now);
+            }
+        }
+    }
+
+    /// Reads what the socket has.
+    pub(super) fn receive_datagrams(&mut self, index: usize) {
+        let number = self.connections[index].number;
+        loop {
+            let connection = &mut self.connections[index];
+            let (Some(quic), Some(http3), Some(socket)) =
+                (&mut self.quic, &mut connection.http3, &connection.socket)
+            else {
+                return;
+            };
+            let mut metas = [RecvMeta::default(); ROOMS];
+            let mut rooms = quic.rooms.each_mut().map(|room| IoSliceMut::new(room));
+            let came = http3.udp.recv(socket.into(), &mut rooms, &mut metas);
+            let now = now();
+            let at = quic.instant(now);
+            let came = match came {
+                Ok(came) => came,
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(why) => return self.quic_broken(index, &why, now),
+            };
+            let (seen, remote) = (quic.certificates(), http3.quic.remote_address());
+            for (meta, room) in metas[..came].iter().zip(&quic.rooms) {
+                let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
+                for datagram in room[..meta.len].chunks(meta.stride.max(1)) {
+                    quic.out.clear();
+                    let bytes = BytesMut::from(datagram);
+                    let event = quic
+                        .endpoint
+                        .handle(at, remote, None, ecn, bytes, &mut quic.out);
+                    // To others nothing is said: no connection of ours is another's, and what is not known is old.
+                    if let Some(DatagramEvent::ConnectionEvent(handle, event)) = event
+                        && handle == http3.handle
+                    {
+                        http3.quic.handle_event(event);
+                    }
+                }
+            }
+            http3.full |= quic.certificates() != seen;
+            self.turn_of_quic(index, now);
+            if came < ROOMS || self.connections[index].number != number {
+                return;
+            }
+        }
+    }
+
+    /// After whatever has happened on it: says what became of requests, ends a connection that has done its work, asks what
+    /// there is room for, and hands over what waits.
+    pub(super) fn turn_of_quic(&mut self, index: usize, now: u64) {
+        if self.quic_events(index, now) == Goes::Ended {
+            return;
+        }
+        let connection = &mut self.connections[index];
+        let Some(http3) = &mut connection.http3 else {
+            return;
+        };
+        if connection.state == State::Open {
+            let most = self.load.job.per_connection;
+            let spent = most > 0 && connection.requests >= most;
+            if http3.protocol.open_streams() == 0 && (spent || http3.protocol.is_over()) {
+                return self.close(index, now);
+            }
+            self.look_ahead(index);
+            if self.room(index) > 0 {
+                self.next(index, now);
+            }
+        }
+        self.transmit(index, now);
+    }
+
+    fn look_ahead(&mut self, index: usize) {
+        if let Some(http3) = &mut self.connections[index].http3 {
+            self.out.http3.stream_waits += u64::from(http3.look_ahead());
+        }
+    }
+
+    fn quic_events(&mut self, index: usize, now: u64) -> Goes {
+        let number = self.connections[index].number;
+        loop {
+            let (Some(quic), Some(http3)) = (&mut self.quic, &mut self.connections[index].http3)
+            else {
+                return Goes::Ended;
+            };
+            while let Some(event) = http3.quic.poll_endpoint_events() {
+                http3.drained |= event.is_drained();
+                if let Some(event) = quic.endpoint.handle_event(http3.handle, event) {
+                    http3.quic.handle_event(event);
+                }
+            }
+            let goes = match http3.quic.poll() {
+                None => return Goes::On,
+                Some(Event::Connected) => self.quic_made(index, now),
+                Some(Event::ConnectionLost { reason }) => self.quic_lost(index, &reason, now),
+                Some(Event::Stream(event)) => self.stream_event(index, event, now),
+                Some(_) => Goes::On,
+            };
+            if goes == Goes::Ended || self.connections[index].number != number {
+                return Goes::Ended;
+            }
+        }
+    }
+
+    /// The handshake is over.
+    fn quic_made(&mut self, index: usize, now: u64) -> Goes {
+        let connection = &mut self.connections[index];
+        let Some(http3) = &mut connection.http3 else {
+            return Goes::Ended;
+        };
+        self.out
+            .connect
+            .record(now.saturating_sub(connection.since_ns));
+        match http3.full {
+            true => self.out.handshakes.0 += 1,
+            false => self.out.handshakes.1 += 1,
+        }
+        match self.out.agreed.get_mut(QUIC_TLS) {
+            Some(n) => *n += 1,
+            None => drop(self.out.agreed.insert(QUIC_TLS.to_owned(), 1)),
+        }
+        self.out.totals.sent_bytes += http3.greet();
+        self.look_ahead(index);
+        self.ready(index, now);
+        match self.connections[index].http3 {
+            Some(_) => Goes::On,
+            None => Goes::Ended,
+        }
+    }
+
+    fn stream_event(&mut self, index: usize, event: StreamEvent, now: u64) -> Goes {
+        let Some(http3) = &mut self.connections[index].http3 else {
+            return Goes::Ended;
+        };
+        match event {
+            StreamEvent::Readable { id } => match id.dir() {
+                Dir::Bi => return self.read_answer(index, id, now),
+                Dir::Uni => return self.read_uni(index, id, now),
+            },
+            StreamEvent::Opened { dir: Dir::Uni } => {
+                while let Some(http3) = &mut self.connections[index].http3
+                    && let Some(id) = http3.quic.streams().accept(Dir::Uni)
+                {
+                    if self.read_uni(index, id, now) == Goes::Ended {
+                        return Goes::Ended;
+                    }
+                }
+            }
+            StreamEvent::Writable { id } => self.out.totals.sent_bytes += http3.go_on(id),
+            // Its answer may be there all the same.
+            StreamEvent::Stopped { id, error_code } => http3.stop_asking(id, error_code),
+            _ => {}
+        }
+        Goes::On
+    }
+
+    /// Reads answers out of what came.
+    fn read_answer(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
+        let (Some(quic), Some(http3)) = (&mut self.quic, &mut self.connections[index].http3) else {
+            return Goes::Ended;
+        };
+        let mut received = http3.quic.recv_stream(id);
+        // It was ended from here.
+        let Ok(mut chunks) = received.read(true) else {
+            return Goes::On;
+        };
+        let mut answers = Answers {
+            bytes: &mut self.out.totals.body_bytes,
+            now,
+        };
+        let number = id.index();
+        let step = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => {
+                    self.out.totals.received_bytes += chunk.bytes.len() as u64;
+                    let read =
+                        http3
+                            .protocol
+                            .read(number, &mut quic.decoder, &chunk.bytes, &mut answers);
+                    match read {
+                        Ok(None) => {}
+                        step => break step,
+                    }
+                }
+                Ok(None) => break http3.protocol.end(number),
+                Err(ReadError::Blocked) => break Ok(None),
+                Err(ReadError::Reset(why)) => {
+                    let why = Why::Reset(why.into_inner());
+                    let of = http3.protocol.take(number);
+                    break Ok(of.map(|of| Step::Failed { of, why }));
+                }
+            }
+        };
+        // Whatever it leads to is sent at the end of the turn.
+        let _ = chunks.finalize();
+        match step {
+            Ok(None) => {}
+            Ok(Some(Step::Ended { of, status })) => {
+                http3.forget_rest(id);
+                let mut kept = of.kept;
+                self.answered(of.asked, status, kept.as_deref_mut(), true, now);
+                self.spare.extend(kept);
+            }
+            Ok(Some(Step::Failed { of, why })) => {
+                http3.cancel(id, frame::code::MESSAGE_ERROR);
+                self.request_failed(of, why);
+            }
+            Err(fault) => return self.against_http3(index, fault, now),
+        }
+        Goes::On
+    }
+
+    /// Reads what the server says of the connection.
+    fn read_uni(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
+        let Some(http3) = &mut self.connections[index].http3 else {
+            return Goes::Ended;
+        };
+        let mut received = http3.quic.recv_stream(id);
+        let Ok(mut chunks) = received.read(true) else {
+            return Goes::On;
+        };
+        let mut away = false;
+        let read = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => match http3.protocol.read_uni(id.index(), &chunk.bytes) {
+                    Ok(goes) => away |= goes,
+                    Err(fault) => break Err(fault),
+                },
+                Ok(None) | Err(ReadError::Reset(_)) => break http3.protocol.end_uni(id.index()),
+                Err(ReadError::Blocked) => break Ok(()),
+            }
+        };
+        let _ = chunks.finalize();
+        if let Err(fault) = read {
+            return self.against_http3(index, fault, now);
+        }
+        if away {
+            self.out.http3.goaways += 1;
+            while let Some(http3) = &mut self.connections[index].http3
+                && let Some((number, of)) = http3.protocol.unprocessed()
+            {
+                http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
+                self.request_failed(of, Why::Unprocessed);
+            }
+        }
+        Goes::On
+    }
+
+    /// What came breaks the protocol: the server is told, and the connection is over.
+    #[cold]
+    fn against_http3(&mut self, index: usize, fault: Fault, now: u64) -> Goes {
+        let Fault { what, code: number } = fault;
+        let name = frame::code_name(number);
+        self.complain(|| format!("this is no HTTP/3: {what} ({name})"));
+        if let (Some(quic), Some(http3)) = (&self.quic, &mut self.connections[index].http3) {
+            let reason = Bytes::from_static(what.as_bytes());
+            http3.quic.close(quic.instant(now), code(number), reason);
+        }
+        self.fail(index, Cause::Malformed, now);
+        Goes::Ended
+    }
+
+    #[cold]
+    fn request_failed(&mut self, mut pending: Pending, why: Why) {
+        let cause = match why {
+            Why::Reset(code) => {
+                tally(&mut self.out.http3.resets, frame::code_name(code));
+                Cause::StreamReset
+            }
+            Why::Unprocessed => Cause::Unprocessed,
+            Why::Malformed(what) => {
+                self.complain(|| format!("the answer is no HTTP/3: {what}"));
+                Cause::Malformed
+            }
+        };
+        self.failed(pending.asked, cause);
+        self.keep_spare(pending.kept.take());
+    }
+
+    /// QUIC says that the connection is over.
+    #[cold]
+    fn quic_lost(&mut self, index: usize, reason: &ConnectionError, now: u64) -> Goes {
+        let mut in_order = false;
+        let mut closed = |name: &str| tally(&mut self.out.http3.closes, name);
+        let (cause, said) = match reason {
+            ConnectionError::VersionMismatch => (
+                Cause::Version,
+                Some("the server speaks no version of QUIC that this does (RFC 9000)".to_owned()),
+            ),
+            ConnectionError::TransportError(error) => match u64::from(error.code) {
+                code if ALERTS.contains(&code) => (Cause::Tls, Some(format!("TLS: {error}"))),
+                _ => (Cause::Malformed, Some(format!("this is no QUIC: {error}"))),
+            },
+            ConnectionError::ConnectionClosed(close) => {
+                let number = u64::from(close.error_code);
+                match ALERTS.contains(&number) {
+                    true => closed(&format!("TLS alert {}", number - ALERTS.start)),
+                    false => closed(&format!("{:?}", close.error_code)),
+                }
+                match number {
+                    NO_PROTOCOL => (
+                        Cause::Tls,
+                        Some("the server does not speak HTTP/3: it refused it in the TLS handshake (ALPN)".to_owned()),
+                    ),
+                    code if ALERTS.contains(&code) => {
+                        (Cause::Tls, Some(format!("TLS: the server says: {close}")))
+                    }
+                    0 => {
+                        in_order = true;
+                        (Cause::Closed, None)
+                    }
+                    2 => (Cause::Refused, Some(format!("the server says: {close}"))),
+                    _ => (Cause::Closed, Some(format!("the server says: {close}"))),
+                }
+            }
+            ConnectionError::ApplicationClosed(close) => {
+                let number = close.error_code.into_inner();
+                let name = frame::code_name(number);
+                closed(name);
+                in_order = number == frame::code::NO_ERROR;
+                let said = (!in_order).then(|| format!("the server says: {name}: {close}"));
+                (Cause::Closed, said)
+            }
+            ConnectionError::Reset => (Cause::Reset, None),
+            ConnectionError::TimedOut => {
+                in_order = true;
+                (Cause::IdleTimeout, None)
+            }
+            ConnectionError::LocallyClosed | ConnectionError::CidsExhausted => {
+                (Cause::Other, Some(reason.to_string()))
+            }
+        };
+        if let Some(said) = said {
+            self.complain(|| said);
+        }
+        let connection = &self.connections[index];
+        match in_order && connection.state == State::Open && connection.under_way() == 0 {
+            true => self.close(index, now),
+            false => self.fail(index, cause, now),
+        }
+        Goes::Ended
+    }
+
+    /// The socket says that it is over.
+    #[cold]
+    fn quic_broken(&mut self, index: usize, why: &std::io::Error, now: u64) {
+        self.complain(|| format!("no connection: {why}"));
+        self.fail(index, cause(why), now);
+    }
+
+    /// Hands over what QUIC has to say.
+    pub(super) fn transmit(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let (Some(quic), Some(http3), Some(socket)) =
+            (&mut self.quic, &mut connection.http3, &connection.socket)
+        else {
+            return;
+        };
+        let at = quic.instant(now);
+        let remote = http3.quic.remote_address();
+        let broken = loop {
+            if let Some(unsent) = http3.unsent.take() {
+                match send(&http3.udp, socket, remote, &unsent.bytes, unsent.how) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        http3.unsent = Some(unsent);
+                        break None;
+                    }
+                    Err(why) => break Some(why),
+                }
+            }
+            quic.out.clear();
+            let most = http3.udp.max_gso_segments();
+            let Some(made) = http3.quic.poll_transmit(at, most, &mut quic.out) else {
+                break None;
+            };
+            let bytes = &quic.out[..made.size];
+            let how = (made.segment_size, made.ecn.map(|ecn| ecn as u8));
+            match send(&http3.udp, socket, remote, bytes, how) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let bytes = bytes.to_vec();
+                    http3.unsent = Some(Unsent { bytes, how });
+                    break None;
+                }
+                Err(why) => break Some(why),
+            }
+        };
+        quic.arm(http3, index, connection.number);
+        if let Some(why) = broken {
+            self.quic_broken(index, &why, now);
+        }
+    }
+
+    /// Looks at connections that wanted to be looked at by now.
+    pub(super) fn fire_quic(&mut self, now: u64) {
+        while let Some(quic) = &mut self.quic
+            && let Some(Reverse((at, index, number))) = quic.timers.peek().copied()
+            && at <= now
+        {
+            quic.timers.pop();
+            let connection = &mut self.connections[index];
+            let Some(http3) = &mut connection.http3 else {
+                continue;
+            };
+            if connection.number != number || http3.timer_ns != at {
+                continue;
+            }
+            http3.timer_ns = 0;
+            match quic.due(http3) {
+                Some(due) if due <= now => {
+                    http3.quic.handle_timeout(quic.instant(now));
+                    self.turn_of_quic(index, now);
+                }
+                _ => quic.arm(http3, index, number),
+            }
+        }
+    }
+
+    /// When a connection wants to be looked at.
+    pub(super) fn next_of_quic(&self) -> u64 {
+        let quic = self.quic.as_ref();
+        let next = quic.and_then(|quic| quic.timers.peek());
+        next.map_or(u64::MAX, |Reverse((at, ..))| *at)
+    }
+
+    /// Ends a connection: tells the server if it does not know, and counts what QUIC did.
+    pub(super) fn say_goodbye(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let (Some(quic), Some(mut http3)) = (&mut self.quic, connection.http3.take()) else {
+            return;
+        };
+        let at = quic.instant(now);
+        if !http3.quic.is_closed() {
+            let code = code(frame::code::NO_ERROR);
+            http3.quic.close(at, code, Bytes::new());
+        }
+        quic.out.clear();
+        // Once, and only if the socket takes it: who misses it finds out by itself.
+        if let Some(made) = http3.quic.poll_transmit(at, 1, &mut quic.out)
+            && let Some(socket) = &connection.socket
+        {
+            let remote = http3.quic.remote_address();
+            let how = (None, made.ecn.map(|ecn| ecn as u8));
+            let _ = send(&http3.udp, socket, remote, &quic.out[..made.size], how);
+        }
+        if !http3.drained {
+            let drained = EndpointEvent::drained();
+            quic.endpoint.handle_event(http3.handle, drained);
+        }
+        let stats = http3.quic.stats();
+        let all = &mut self.out.http3;
+        all.sent_packets += stats.path.sent_packets;
+        all.lost_packets += stats.path.lost_packets;
+        all.sent_datagrams += stats.udp_tx.datagrams;
+        all.received_datagrams += stats.udp_rx.datagrams;
+    }
+
+    /// Gives up what takes too long, and the connection, too, if the server does not say then that it is alive.
+    pub(super) fn scan_quic(&mut self, index: usize, now: u64) {
+        let mut expired = false;
+        loop {
+            let Some(http3) = &mut self.connections[index].http3 else {
+                return;
+            };
+            let any = self.load.job.first_byte_timeout.is_some();
+            let late = |of: &Pending| self.load.overdue(&of.asked, now).is_some();
+            let Some(number) = http3.protocol.find(any, late) else {
+                break;
+            };
+            let Some(pending) = http3.protocol.take(number) else {
+                break;
+            };
+            http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
+            expired = true;
+            self.out.http3.cancelled += 1;
+            let cause = self.load.overdue(&pending.asked, now);
+            self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
+            self.keep_spare(pending.kept);
+        }
+        let timeout = self.load.job.timeout.as_nanos();
+        let Some(http3) = &mut self.connections[index].http3 else {
+            return;
+        };
+        if !expired && http3.pinged_ns == 0 {
+            return;
+        }
+        let acks = http3.quic.stats().frame_rx.acks;
+        if acks != http3.acks {
+            (http3.pinged_ns, http3.acks) = (0, acks);
+        }
+        if http3.pinged_ns > 0 && now.saturating_sub(http3.pinged_ns) >= timeout {
+            return self.fail(index, Cause::Timeout, now);
+        }
+        if expired {
+            if http3.pinged_ns == 0 {
+                http3.pinged_ns = now;
+                http3.quic.ping();
+            }
+            self.turn_of_quic(index, now);
+        }
+    }
+}
+
+/// The one version that QUIC has in it; which cipher was chosen it does not tell.
+const QUIC_TLS: &str = "TLSv1_3";
+
+fn cause(why: &std::io::Error) -> Cause {
+    let errno = why.raw_os_error();
+    errno.map_or(Cause::Other, |n| Cause::of(Errno::from_raw_os_error(n)))
+}
+
+/// Hands over datagrams; false if there is no room for them. What can only be lost is lost.
+fn send(
+    udp: &UdpSocketState,
+    socket: &OwnedFd,
+    destination: SocketAddr,
+    contents: &[u8],
+    (segment_size, ecn): How,
+) -> std::io::Result<bool> {
+    let sent = udp.try_send(
+        socket.into(),
+        &Transmit {
+            destination,
+            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
+            contents,
+            segment_size,
+            src_ip: None,
+        },
+    );
+    match sent {
+        Ok(()) => Ok(true),
+        Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+        Err(why) => match why.raw_os_error().map(Errno::from_raw_os_error) {
+            // A probe of the path's longest datagram; several at once where the device takes one.
+            Some(Errno::MSGSIZE) => Ok(true),
+            Some(Errno::IO | Errno::INVAL) if segment_size.is_some() => Ok(true),
+            _ => Err(why),
+        },
+    }
+}
