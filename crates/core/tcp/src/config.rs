@@ -86,6 +86,8 @@ pub struct Config {
     /// A TCP client's requests, where they are several, or each is to be told apart: they take the place of
     /// [`Client::request`]. At most 65,536.
     pub asks: Vec<Ask>,
+    /// Of such a client: what the bodies of answers hold is shown to the [`Observer`](crate::Observer), in order.
+    pub shows_bodies: bool,
     /// What an HTTP server answers to which path, in the place of its [`Server::answer`]; the last one to
     /// all that no other has. At most 65,536.
     pub routes: Vec<Route>,
@@ -322,6 +324,7 @@ impl Config {
             most_open: 1 << 24,
             most_half_open: 1 << 18,
             asks: Vec::new(),
+            shows_bodies: false,
             routes: Vec::new(),
             most_requests: u64::MAX,
             key: 1,

@@ -12,6 +12,8 @@ pub struct Exchange {
     pub text: u16,
     /// Of the answer, 100 to 599; 0 if it is not of HTTP.
     pub status: u16,
+    /// The place of its body, where that was [shown](Observer::body); none if it had none.
+    pub body: Option<u16>,
     /// From when the request was queued for sending to the last byte of the answer.
     pub ns: u64,
     /// The same from when it was due.
@@ -57,11 +59,29 @@ pub trait Observer {
         let _ = exchange;
     }
 
+    /// TCP, with [`Config::shows_bodies`](crate::Config::shows_bodies): the next bytes of a body, the first of them or
+    /// more. Bodies that come at the same time have different places; a place is used again by later ones.
+    #[inline]
+    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+        let _ = (place, first, bytes);
+    }
+
     /// TCP: a request that was sent so long ago, in ns, gets no answer, because its connection ended.
     #[inline]
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         let _ = (text, ns, cause);
     }
+
+    /// TCP: this came where an answer was expected, and is none: its connection is given up.
+    #[inline]
+    fn malformed(&mut self, bytes: &[u8]) {
+        let _ = bytes;
+    }
+
+    /// TCP, with [`Config::asks`](crate::Config::asks): something came that nobody had asked for. Its connection is
+    /// given up.
+    #[inline]
+    fn unasked(&mut self) {}
 
     /// A device in between told where a connection really comes from.
     #[inline]

@@ -17,6 +17,8 @@ pub(crate) struct Asked {
     pub(crate) text: u16,
     /// How much later than it was due it left, [packed](crate::conn::pack_ns).
     pub(crate) late: u32,
+    /// When it was queued for sending.
+    pub(crate) sent: u64,
 }
 
 /// The side record of one connection.
@@ -31,6 +33,10 @@ pub(crate) struct SideRecord {
     pub(crate) script: Script,
     /// Requests without an answer, the oldest first.
     pub(crate) asked: VecDeque<Asked>,
+    /// Something of the body of the next answer was shown.
+    pub(crate) body_begun: bool,
+    /// When what is timed ([`pack::TIMING`](crate::conn::pack::TIMING)) went out.
+    pub(crate) timed: u64,
     /// Answers of a server that wait for their time, in the order of the requests.
     pub(crate) waiting: VecDeque<Waiting>,
     /// The beginning of a request line, and the route of a request that has not ended.

@@ -6,9 +6,10 @@
 //! in flight`, where what is in flight at the end is counted connection by connection, so that the sum proves
 //! something. Who belongs to the warm-up is decided by when it was sent, then and when it ends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use ring::digest::{Context, SHA256};
 use wb_http1::{Version, request};
 use wb_measure::Histogram;
 use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Schedule};
@@ -18,6 +19,8 @@ use crate::shared::LiveTimes;
 
 /// Statuses are three digits.
 const STATUSES: usize = 1000;
+/// Their classes are one.
+const CLASSES: usize = 10;
 /// Who cannot connect tries again after this time, then twice as long each time, ns.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
@@ -247,10 +250,24 @@ pub struct HttpOutcome {
     pub first_byte: Histogram,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
+    /// `latency` by class of status: 2 has those from 200 to 299.
+    pub classes: BTreeMap<u8, Histogram>,
     /// By request of the set.
     pub calls: Vec<HttpCallOutcome>,
     /// What was wrong with the first answer that was not as it must be.
     pub first_failure: Option<String>,
+    /// Which different bodies came, as SHA-256, with the number of their request, where they were asked for.
+    pub digests: BTreeSet<(usize, [u8; 32])>,
+}
+
+/// What is known of a body that has begun.
+#[derive(Clone)]
+struct Begun(Context);
+
+impl std::fmt::Debug for Begun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Begun")
+    }
 }
 
 /// Is told of each request.
@@ -262,6 +279,10 @@ pub(crate) struct Account {
     pub(crate) now: u64,
     pub(crate) warm_until: u64,
     statuses: Box<[u64]>,
+    /// From due to the last byte, by class of status.
+    classes: [Option<Histogram>; CLASSES],
+    /// What is known of bodies that have begun, by their places.
+    digests: Vec<Option<Begun>>,
     pub(crate) out: HttpOutcome,
     /// From due to the last byte, warm-up included.
     pub(crate) live: LiveTimes,
@@ -279,6 +300,8 @@ impl Account {
             now: 0,
             warm_until: u64::MAX,
             statuses: vec![0; STATUSES].into_boxed_slice(),
+            classes: Default::default(),
+            digests: Vec::new(),
             out: HttpOutcome {
                 calls: vec![HttpCallOutcome::default(); task.asks.len()],
                 ..HttpOutcome::default()
@@ -318,6 +341,9 @@ impl Account {
     #[inline]
     pub(crate) fn exchanged(&mut self, exchange: &Exchange) {
         self.live.record(exchange.since_due);
+        if self.task.job.digest {
+            self.digest(exchange);
+        }
         if self.is_warm_up(exchange.ns) {
             return;
         }
@@ -332,11 +358,42 @@ impl Account {
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
             *count += 1;
         }
-        out.latency.record(exchange.since_due);
+        let class = &mut self.classes[usize::from(status / 100).min(CLASSES - 1)];
+        class.get_or_insert_default().record(exchange.since_due);
         out.service.record(exchange.ns);
         let call = &mut out.calls[usize::from(exchange.text)];
         call.completed += 1;
         call.latency.record(exchange.since_due);
+    }
+
+    /// The next bytes of a body.
+    pub(crate) fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+        let place = usize::from(place);
+        if place >= self.digests.len() {
+            self.digests.resize(place + 1, None);
+        }
+        let begun = &mut self.digests[place];
+        if first {
+            *begun = Some(Begun(Context::new(&SHA256)));
+        }
+        if let Some(Begun(context)) = begun {
+            context.update(bytes);
+        }
+    }
+
+    /// A body is whole.
+    fn digest(&mut self, exchange: &Exchange) {
+        let begun = exchange
+            .body
+            .and_then(|place| self.digests.get_mut(usize::from(place)));
+        let context = match begun.and_then(Option::take) {
+            Some(Begun(context)) => context,
+            None => Context::new(&SHA256),
+        };
+        let digest = context.finish();
+        if let Ok(digest) = digest.as_ref().try_into() {
+            self.out.digests.insert((exchange.text.into(), digest));
+        }
     }
 
     #[cold]
@@ -347,6 +404,19 @@ impl Account {
         let (name, status) = (&self.task.names[text], exchange.status);
         let complaint = || format!("{name}: the status is {status}");
         self.out.first_failure.get_or_insert_with(complaint);
+    }
+
+    /// Says what was wrong first.
+    #[cold]
+    pub(crate) fn complain(&mut self, what: impl FnOnce() -> String) {
+        self.out.first_failure.get_or_insert_with(what);
+    }
+
+    #[cold]
+    pub(crate) fn malformed(&mut self, bytes: &[u8]) {
+        let begin = &bytes[..bytes.len().min(40)];
+        let begin = String::from_utf8_lossy(begin);
+        self.complain(|| format!("the answer is no HTTP: {begin:?}"));
     }
 
     #[cold]
@@ -412,6 +482,12 @@ impl Account {
         self.out.totals = self.totals(counters, connecting);
         let seen = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = seen.map(|(status, n)| (status as u16, *n)).collect();
+        for (class, times) in (0..).zip(&mut self.classes) {
+            if let Some(times) = times.take() {
+                self.out.latency.merge(&times);
+                self.out.classes.insert(class, times);
+            }
+        }
         std::mem::take(&mut self.out)
     }
 

@@ -173,6 +173,7 @@ impl LoadSpec {
         let (worker, workers) = (self.worker, self.workers);
         let amount = |n| crate::share(n, worker, workers);
         self.config.asks.clone_from(&task.asks);
+        self.config.shows_bodies = task.job.digest;
         self.config.most_requests = job.amount.map_or(u64::MAX, amount);
         self.limits = Limits {
             launches: None,

@@ -65,6 +65,24 @@ impl Observer for Times {
         }
     }
 
+    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+        if let Some(http) = &mut self.http {
+            http.body(place, first, bytes);
+        }
+    }
+
+    fn malformed(&mut self, bytes: &[u8]) {
+        if let Some(http) = &mut self.http {
+            http.malformed(bytes);
+        }
+    }
+
+    fn unasked(&mut self) {
+        if let Some(http) = &mut self.http {
+            http.complain(|| "the server sent what nobody had asked for".to_owned());
+        }
+    }
+
     #[inline]
     fn answered_since_due(&mut self, ns: u64) {
         self.all.answered_since_due(ns);
@@ -541,6 +559,11 @@ impl LoadWorker {
         {
             return;
         }
+        let wanted = match self.http {
+            // Each that is being made will take one of the requests that are left.
+            Some(_) => wanted.min(self.machine.left().saturating_sub(self.being_made())),
+            None => wanted,
+        };
         let n = u32::try_from(wanted).unwrap_or(u32::MAX);
         let busy = self.machine.counters().tuples_busy;
         let late = self.pace.late(at);
@@ -550,6 +573,15 @@ impl LoadWorker {
         if launched < n && (full || self.machine.counters().tuples_busy > busy) {
             self.pace.no_tuple(u64::from(n - launched));
         }
+    }
+
+    /// Connections that have no answer to their SYN.
+    fn being_made(&self) -> u64 {
+        let counters = self.machine.counters();
+        counters.attempted
+            - counters.established
+            - counters.failed_connect_timeout
+            - counters.failed_refused
     }
 
     /// Sends the requests that are due over connections that rest.

@@ -99,7 +99,6 @@ impl HttpJob {
             self.unix.is_some() => "unix", "{no} there are no sockets of the file system";
             self.data.is_some() => "data", "{no} requests are fixed; write each into the set";
             self.script.is_some() || self.as_wrk => "script", "{no} there are no scripts and no habits of wrk";
-            self.digest => "digest", "{no} bodies are counted, not kept";
             self.check.body.is_some() => "check.body", "{no} bodies are counted, not kept; check.status";
             self.check.header.is_some() => "check.header", "{no} heads are read, not kept; check.status";
             self.threads != 1 => "threads", "{no} its workers are the threads; workers of the port";
@@ -217,7 +216,7 @@ mod tests {
             url: url.to_owned(),
             ..job()
         };
-        let cases: [(HttpJob, &str); 11] = [
+        let cases: [(HttpJob, &str); 10] = [
             (
                 HttpJob {
                     version: HttpVersion::V2,
@@ -234,13 +233,6 @@ mod tests {
                     ..job()
                 },
                 "threads",
-            ),
-            (
-                HttpJob {
-                    digest: true,
-                    ..job()
-                },
-                "digest",
             ),
             (
                 HttpJob {

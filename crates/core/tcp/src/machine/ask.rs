@@ -83,25 +83,27 @@ impl<O: Observer> Machine<O> {
         asked
     }
 
-    /// Sends requests over the one connection that has rested longest, as many as there are times, back to
-    /// back: each was due so long ago, in ns. Says how many, which is 0 where no connection rests or the
-    /// sink has no room.
+    /// Sends requests over the one connection that has waited longest for some, as many as there are times and
+    /// it may have under way, back to back: each was due so long ago, in ns. Says how many, which is 0 where no
+    /// connection waits or the sink has no room.
     pub fn ask_each(&mut self, now: u64, late: &[u64], sink: &mut impl FrameSink) -> usize {
         if self.finishing || !self.paced || late.is_empty() || sink.lend().is_none() {
             return 0;
         }
-        let Some(id) = self.next_resting() else {
+        let Some(id) = self.next_with_room() else {
             return 0;
         };
-        let conn = self.table.slab.get(id);
         let most = u16::try_from(late.len()).unwrap_or(u16::MAX);
-        let n = most.min(conn.requests);
+        let n = most.min(self.room(id));
+        // Where something is in flight, its timer runs.
+        let restart = self.table.slab.get(id).in_flight() == 0;
         let n = self.queue_requests(now, id, n, |i| late[usize::from(i)]);
-        if n == 0 {
+        if n == 0 || self.room(id) > 0 {
             self.rest(id);
-            return 0;
         }
-        self.settle(now, id, true, sink);
+        if n > 0 {
+            self.settle(now, id, restart, sink);
+        }
         n.into()
     }
 
@@ -186,6 +188,31 @@ impl<O: Observer> Machine<O> {
             }
         }
         None
+    }
+
+    /// The same, and connections that wait for answers and may have more requests under way.
+    fn next_with_room(&mut self) -> Option<u32> {
+        while let Some((id, ticket)) = self.resting.pop_front() {
+            if self.table.slab.get(id).lateness != ticket {
+                continue;
+            }
+            if self.can_rest(id) || self.slides && self.room(id) > 0 {
+                self.table.slab.get(id).lateness = 0;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// How many requests more may be under way on an open connection.
+    pub(super) fn room(&mut self, id: u32) -> u16 {
+        let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
+        let conn = self.table.slab.get(id);
+        let ends = flag::FIN_QUEUED | flag::FIN_RECEIVED | flag::SEND_RST;
+        if conn.state != State::Open || conn.has(ends) {
+            return 0;
+        }
+        pipeline.saturating_sub(conn.outstanding).min(conn.requests)
     }
 
     #[inline]

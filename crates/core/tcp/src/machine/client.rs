@@ -1,6 +1,6 @@
 //! The client's part: when to open, to ask, to close.
 
-use wb_http1::Read;
+use wb_http1::{Progress, Read};
 
 use super::{Cause, Late, Machine, after};
 use crate::build::{FrameSink, Header};
@@ -17,6 +17,24 @@ const NO_PLACE: u64 = 1_000_000;
 
 /// Counts what it is shown of bodies.
 struct Bodies<'a>(&'a mut u64);
+
+/// Shows them, too.
+struct Shown<'a, O> {
+    all: Bodies<'a>,
+    observer: &'a mut O,
+    place: u16,
+    begun: &'a mut bool,
+}
+
+impl<O: Observer> wb_http1::Sink for Shown<'_, O> {
+    fn head(&mut self, _: &[u8]) {}
+
+    fn body(&mut self, bytes: &[u8]) {
+        self.all.body(bytes);
+        let first = !std::mem::replace(self.begun, true);
+        self.observer.body(self.place, first, bytes);
+    }
+}
 
 impl wb_http1::Sink for Bodies<'_> {
     #[inline]
@@ -190,6 +208,9 @@ impl<O: Observer> Machine<O> {
         late: impl Fn(u16) -> u64,
     ) -> u16 {
         let n = u64::from(n).min(self.left) as u16;
+        if n == 0 {
+            return 0;
+        }
         if self.remembers && !self.queue_several(now, id, n, &late) {
             return 0;
         }
@@ -199,15 +220,17 @@ impl<O: Observer> Machine<O> {
         if !self.remembers {
             conn.queued_len += u32::from(n) * self.text.len();
             self.observer.asked(now, 0, n);
+            conn.lateness = pack_ns(late(0));
         }
-        conn.lateness = pack_ns(late(0));
         if conn.requests != ENDLESS {
             conn.requests -= n;
         }
-        conn.outstanding = n;
-        conn.stamp = now;
-        conn.clear(flag::PAUSED | flag::ANSWERED);
-        conn.set(flag::WAITING);
+        if conn.outstanding == 0 {
+            conn.stamp = now;
+            conn.clear(flag::PAUSED | flag::ANSWERED);
+            conn.set(flag::WAITING);
+        }
+        conn.outstanding += n;
         n
     }
 
@@ -228,6 +251,7 @@ impl<O: Observer> Machine<O> {
             side_record.asked.push_back(Asked {
                 text,
                 late: pack_ns(late(i)),
+                sent: now,
             });
             self.observer.asked(now, text, 1);
         }
@@ -248,33 +272,37 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The oldest request without an answer, which it has now: the number of its text, and how late it
-    /// left, in ns.
+    /// The oldest request without an answer, which it has now or never: the number of its text, how late it
+    /// left, in ns, and the place of its body. The time of the next one is that of the connection.
     #[inline(never)]
-    fn take_asked(&mut self, id: u32) -> (u16, u64) {
+    fn take_asked(&mut self, id: u32) -> (u16, u64, Option<u16>) {
         let conn = self.table.slab.get(id);
         let Some(side_record) = self.side_records.get(conn.side_record) else {
-            return (0, 0);
+            return (0, 0, None);
         };
+        let body = std::mem::take(&mut side_record.body_begun).then_some(conn.side_record);
         let asked = side_record.asked.pop_front();
         if let Some(next) = side_record.asked.front() {
             conn.progress.expect(self.mix.is_head(next.text));
+            conn.stamp = next.sent;
         }
         // The next answer has a first byte of its own.
         conn.clear(flag::ANSWERED);
-        asked.map_or((0, 0), |asked| (asked.text, unpack_ns(asked.late)))
+        asked.map_or((0, 0, None), |asked| {
+            (asked.text, unpack_ns(asked.late), body)
+        })
     }
 
     /// The requests of a connection without an answer get none.
     #[cold]
     pub(super) fn lose_requests(&mut self, now: u64, id: u32, cause: Cause) {
         let conn = self.table.slab.get(id);
-        let (n, ns) = (conn.outstanding, now.saturating_sub(conn.stamp));
-        conn.outstanding = 0;
+        let n = std::mem::take(&mut conn.outstanding);
         for _ in 0..n {
-            let (text, _) = match self.remembers {
-                true => self.take_asked(id),
-                false => (0, 0),
+            let ns = now.saturating_sub(self.table.slab.get(id).stamp);
+            let text = match self.remembers {
+                true => self.take_asked(id).0,
+                false => 0,
             };
             self.counters.requests_lost += 1;
             self.observer.unanswered(text, ns, cause);
@@ -295,7 +323,7 @@ impl<O: Observer> Machine<O> {
             match self.side_records.get(conn.side_record) {
                 Some(side_record) if self.remembers => {
                     let asked = side_record.asked.iter();
-                    asked.for_each(|asked| tell(asked.text, sent));
+                    asked.for_each(|asked| tell(asked.text, asked.sent));
                 }
                 _ => (0..n).for_each(|_| tell(0, sent)),
             }
@@ -386,6 +414,11 @@ impl<O: Observer> Machine<O> {
             let conn = self.table.slab.get(id);
             if !conn.has(flag::WAITING) {
                 // Nothing was asked, or all that was wanted has come.
+                if self.counts_bodies && !conn.has(flag::DONE) {
+                    self.observer.unasked();
+                    self.give_up(now, id, Cause::Malformed, sink);
+                    return None;
+                }
                 return all;
             }
             if !conn.has(flag::ANSWERED) {
@@ -395,6 +428,7 @@ impl<O: Observer> Machine<O> {
             let mut progress = conn.progress;
             let read = match self.counts_bodies {
                 false => self.reader.read(&mut progress, rest),
+                true if self.shows_bodies => self.read_shown(id, &mut progress, rest),
                 true => {
                     let mut bodies = Bodies(&mut self.counters.body_rx);
                     self.reader.read_with(&mut progress, rest, &mut bodies)
@@ -404,6 +438,7 @@ impl<O: Observer> Machine<O> {
             match read {
                 Read::More => return all,
                 Read::Bad => {
+                    self.observer.malformed(rest);
                     self.give_up(now, id, Cause::Malformed, sink);
                     return None;
                 }
@@ -415,6 +450,26 @@ impl<O: Observer> Machine<O> {
             }
         }
         all
+    }
+
+    /// Reads from bytes up to the end of an answer, and shows what of its body is among them.
+    #[inline(never)]
+    fn read_shown(&mut self, id: u32, progress: &mut Progress, bytes: &[u8]) -> Read {
+        let all = Bodies(&mut self.counters.body_rx);
+        let place = self.table.slab.get(id).side_record;
+        match self.side_records.get(place) {
+            Some(side_record) => {
+                let mut shown = Shown {
+                    all,
+                    observer: &mut self.observer,
+                    place,
+                    begun: &mut side_record.body_begun,
+                };
+                self.reader.read_with(progress, bytes, &mut shown)
+            }
+            // Not while an answer is awaited.
+            None => self.reader.read_with(progress, bytes, &mut { all }),
+        }
     }
 
     /// Takes bytes that were kept as a range.
@@ -449,9 +504,9 @@ impl<O: Observer> Machine<O> {
             self.counters.status(status);
         }
         let ns = now.saturating_sub(conn.stamp);
-        let (text, late) = match self.remembers {
+        let (text, late, body) = match self.remembers {
             true => self.take_asked(id),
-            false => (0, unpack_ns(conn.lateness)),
+            false => (0, unpack_ns(conn.lateness), None),
         };
         let since_due = ns + late;
         self.observer.answered(ns);
@@ -461,6 +516,7 @@ impl<O: Observer> Machine<O> {
         self.observer.exchanged(&Exchange {
             text,
             status,
+            body,
             ns,
             since_due,
         });
@@ -468,6 +524,9 @@ impl<O: Observer> Machine<O> {
         conn.outstanding = conn.outstanding.saturating_sub(1);
         if conn.outstanding > 0 {
             if !close {
+                if self.slides {
+                    self.ask_beside(now, id);
+                }
                 return;
             }
             self.lose_requests(now, id, Cause::Short);
@@ -501,6 +560,20 @@ impl<O: Observer> Machine<O> {
                 conn.set(flag::SEND_ACK);
             }
             conn.clear(flag::ACK_LATER);
+        }
+    }
+
+    /// An answer has come and others are under way: another request may go out, or wait until it is due.
+    #[inline(never)]
+    fn ask_beside(&mut self, now: u64, id: u32) {
+        if self.finishing || self.surplus > 0 {
+            return;
+        }
+        let n = self.room(id);
+        if !self.paced {
+            self.queue_requests(now, id, n, |_| 0);
+        } else if n > 0 && self.table.slab.get(id).lateness == 0 {
+            self.rest(id);
         }
     }
 

@@ -87,8 +87,12 @@ pub struct Machine<O = ()> {
     left: u64,
     /// A client whose requests differ from each other remembers what each was.
     remembers: bool,
+    /// A client with several requests under way on a connection asks again for each answer, not for all.
+    slides: bool,
     /// Whether bodies of answers are counted.
     counts_bodies: bool,
+    /// Whether they are shown.
+    shows_bodies: bool,
     /// What a server answers to which path.
     routes: Option<Routes>,
     /// "100 Continue".
@@ -321,7 +325,11 @@ impl<O: Observer> Machine<O> {
             unscaled_options: [2, 4, mss_high, mss_low, 1, 1, 4, 2],
             remembers: is_tcp
                 && (mix.len() > 1
-                    || mix.len() == 1 && client.as_ref().is_some_and(|c| c.pipeline > 1)),
+                    || mix.len() == 1
+                        && (config.shows_bodies
+                            || client.as_ref().is_some_and(|c| c.pipeline > 1))),
+            shows_bodies: is_tcp && counts_bodies && config.shows_bodies,
+            slides: is_tcp && counts_bodies && client.as_ref().is_some_and(|c| c.pipeline > 1),
             counts_bodies,
             texts: texts.into_boxed_slice(),
             mix,

@@ -167,6 +167,7 @@ impl<O: Observer> Machine<O> {
         if !side_record.board.is_active() {
             if next.len > 0 && conn.in_flight() == 0 && !conn.has(flag::REWOUND) {
                 conn.packed |= pack::TIMING;
+                side_record.timed = now;
             }
         } else if next.is_lost {
             side_record.board.sent_again(next.seq, end, now);

@@ -261,7 +261,12 @@ impl<O: Observer> Machine<O> {
         } else if conn.is(pack::TIMING) {
             // The first of a flight that went out at once: RFC 6298 section 3.
             conn.packed &= !pack::TIMING;
-            conn.rtt.sample(now.saturating_sub(conn.stamp));
+            let sent = match self.side_records.get(conn.side_record) {
+                // Its requests have times of their own.
+                Some(side_record) if self.slides => side_record.timed,
+                _ => conn.stamp,
+            };
+            conn.rtt.sample(now.saturating_sub(sent));
         }
         let data = data.min(conn.queued_len);
         let (flight, queued) = (conn.in_flight(), conn.queued_len);

@@ -65,7 +65,10 @@ impl<O: Observer> Machine<O> {
         conn.set(flag::SEND_ACK);
         let countable = if conn.is_closing() && self.client.is_some() {
             u64::from(WINDOW)
-        } else if self.server.echo || self.server.proxy && conn.outstanding != PROXY_READ {
+        } else if self.server.echo
+            || self.server.proxy && conn.outstanding != PROXY_READ
+            || self.shows_bodies
+        {
             0
         } else {
             self.reader.countable(&conn.progress)

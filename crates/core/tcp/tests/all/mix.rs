@@ -1,7 +1,10 @@
 //! Several requests of one client: which goes when, what its answer is, and that each is counted once.
 
+use std::collections::HashMap;
+
 use crate::common::*;
 use wb_tcp::*;
+use wb_wire::tcp_flags::{ACK, SYN};
 
 /// Each request as it ended.
 #[derive(Default)]
@@ -9,6 +12,12 @@ struct Told {
     asked: Vec<u16>,
     done: Vec<Exchange>,
     lost: Vec<(u16, Cause)>,
+    lost_ns: Vec<u64>,
+    malformed: Vec<Vec<u8>>,
+    unasked: u32,
+    /// Bodies that have begun, by place, and those of answers that are whole, without places used again.
+    begun: HashMap<u16, Vec<u8>>,
+    bodies: Vec<Option<Vec<u8>>>,
 }
 
 impl Observer for Told {
@@ -18,10 +27,30 @@ impl Observer for Told {
 
     fn exchanged(&mut self, exchange: &Exchange) {
         self.done.push(*exchange);
+        let body = exchange.body.map(|place| self.begun.remove(&place));
+        self.bodies
+            .push(body.map(|body| body.expect("it has begun")));
     }
 
-    fn unanswered(&mut self, text: u16, _: u64, cause: Cause) {
+    fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         self.lost.push((text, cause));
+        self.lost_ns.push(ns);
+    }
+
+    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+        if first {
+            self.begun.insert(place, Vec::new());
+        }
+        let body = self.begun.get_mut(&place).expect("it has begun");
+        body.extend_from_slice(bytes);
+    }
+
+    fn malformed(&mut self, bytes: &[u8]) {
+        self.malformed.push(bytes.to_vec());
+    }
+
+    fn unasked(&mut self) {
+        self.unasked += 1;
     }
 }
 
@@ -46,6 +75,11 @@ fn asks() -> Vec<Ask> {
     ]
 }
 
+/// No two pieces of it are alike.
+fn body() -> Vec<u8> {
+    (0..5000_u32).map(|n| (n * n / 7) as u8).collect()
+}
+
 /// Both ends, joined by a path that loses, repeats and reorders.
 fn joined(
     config: impl FnOnce(&mut Config),
@@ -60,11 +94,8 @@ fn joined(
     config(&mut config_c);
     let mut s = server(false);
     (s.request, s.answers) = (Reading::Http, None);
-    s.answer = Answer::Message(Message::new(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n",
-        41 + 5000,
-        Filler::Letter(b'x'),
-    ));
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
+    s.answer = Answer::Message(Message::bytes(&[&head[..], &body()].concat()));
     let mut client = Machine::new(config_c, Told::default()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let (mut there, mut back) = (Frames::new(usize::MAX), Frames::new(usize::MAX));
@@ -104,8 +135,15 @@ fn joined(
 
 #[test]
 fn each_request_has_its_answer_whatever_the_path_does() {
-    for (pipeline, loss) in [(1, 0), (4, 0), (1, 2), (4, 2), (8, 5)] {
-        let (client, server) = joined(|_| (), Some(200), pipeline, loss);
+    for (pipeline, loss, shown) in [
+        (1, 0, true),
+        (4, 0, false),
+        (1, 2, false),
+        (4, 2, true),
+        (8, 5, true),
+    ] {
+        let show = |config: &mut Config| config.shows_bodies = shown;
+        let (client, server) = joined(show, Some(200), pipeline, loss);
         let (c, s) = (client.counters(), server.counters());
         let told = client.observer();
         assert_eq!(
@@ -120,6 +158,10 @@ fn each_request_has_its_answer_whatever_the_path_does() {
             [500, 250, 250],
             "{pipeline} {loss}"
         );
+        for (exchange, shown_body) in told.done.iter().zip(&told.bodies) {
+            let wanted = (shown && exchange.text != 1).then(body);
+            assert!(*shown_body == wanted, "{pipeline} {loss} {exchange:?}");
+        }
         // Answers to HEAD have none; those to others have theirs, byte by byte.
         assert_eq!(c.body_rx, 750 * 5000, "{pipeline} {loss}");
         assert!(told.lost.is_empty() && c.is_balanced());
@@ -242,6 +284,184 @@ fn requests_of_a_connection_that_ends_are_lost_with_it() {
     ended.sort_unstable();
     asked.sort_unstable();
     assert_eq!(ended, asked);
+}
+
+/// A client with one connection, whose other end says what a test says.
+struct Alone {
+    client: Machine<Told>,
+    out: Frames,
+    seq: u32,
+    ack: u32,
+}
+
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+impl Alone {
+    fn new(pipeline: u16, requests: Option<u16>, paced: bool) -> Self {
+        Self::with(pipeline, requests, paced, |_| ())
+    }
+
+    fn with(
+        pipeline: u16,
+        requests: Option<u16>,
+        paced: bool,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let mut c = client(false);
+        (c.requests, c.pipeline, c.paced) = (requests, pipeline, paced);
+        let mut config = client_config(c, Transport::Tcp);
+        config.asks = vec![ask(REQUEST, 1)];
+        config.response_timeout = 200 * MS;
+        change(&mut config);
+        let mut client = Machine::new(config, Told::default()).unwrap();
+        let mut out = Frames::new(100);
+        client.launch(0, 1, &mut out);
+        let first = see(0, true, &out.take()[0]).seq;
+        let options = [2, 4, 5, 0xb4, 1, 3, 3, 7, 1, 1, 4, 2];
+        let syn = segment(true, 999, first + 1, SYN | ACK, 60_000, &options, &[]);
+        client.receive(0, &syn, &mut out);
+        Self {
+            client,
+            out,
+            seq: 1000,
+            ack: first + 1,
+        }
+    }
+
+    /// How many requests went out; they are acknowledged with what is said next.
+    fn asked(&mut self) -> usize {
+        let frames = self.out.take();
+        let sent: usize = frames.iter().map(|frame| see(0, true, frame).len).sum();
+        self.ack += sent as u32;
+        assert_eq!(sent % REQUEST.len(), 0);
+        sent / REQUEST.len()
+    }
+
+    /// Says something; how many requests went out thereupon.
+    fn say(&mut self, now: u64, bytes: &[u8]) -> usize {
+        let frame = segment(true, self.seq, self.ack, ACK, 60_000, &[], bytes);
+        self.seq += bytes.len() as u32;
+        self.client.receive(now, &frame, &mut self.out);
+        self.client.poll(now, &mut self.out);
+        self.asked()
+    }
+}
+
+#[test]
+fn an_answer_makes_room_for_a_request() {
+    let mut one = Alone::new(3, Some(9), false);
+    assert_eq!(one.asked(), 3);
+    assert_eq!(one.say(MS, OK), 1);
+    assert_eq!(one.say(2 * MS, &OK[..20]), 0);
+    let more = [&OK[20..], OK, &OK[..30]].concat();
+    assert_eq!(one.say(3 * MS, &more), 2);
+    assert_eq!(one.say(4 * MS, &OK[30..]), 1);
+    // Those behind one another have times of their own, and so have the first bytes of their answers.
+    let times = |one: &Alone| {
+        one.client
+            .observer()
+            .done
+            .iter()
+            .map(|e| e.ns)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(times(&one), [MS, 3 * MS, 3 * MS, 3 * MS]);
+    // Two are left of the nine, and then none.
+    assert_eq!(one.say(5 * MS, &OK.repeat(3)), 2);
+    assert_eq!(times(&one)[4..], [2 * MS, 2 * MS, MS]);
+    assert_eq!(one.say(6 * MS, &OK.repeat(2)), 0);
+    let c = one.client.counters();
+    assert_eq!((c.requests, c.responses, c.requests_lost), (9, 9, 0));
+    assert_eq!(one.client.observer().asked.len(), 9);
+}
+
+#[test]
+fn the_oldest_request_has_the_timeout() {
+    let mut one = Alone::new(3, None, false);
+    assert_eq!(one.asked(), 3);
+    assert_eq!(one.say(150 * MS, OK), 1);
+    one.client.poll(199 * MS, &mut one.out);
+    assert_eq!(one.client.counters().failed_response_timeout, 0);
+    let mut waiting = Vec::new();
+    one.client.waiting_requests(|_, sent| waiting.push(sent));
+    assert_eq!(waiting, [0, 0, 150 * MS]);
+    one.client.poll(202 * MS, &mut one.out);
+    assert_eq!(one.client.counters().failed_response_timeout, 1);
+    let lost = &one.client.observer().lost_ns;
+    assert_eq!(lost[..], [202 * MS, 202 * MS, 52 * MS]);
+
+    // An answer in time gives the next one all of its own.
+    let mut one = Alone::new(2, None, false);
+    one.asked();
+    assert_eq!(one.say(100 * MS, OK), 1);
+    assert_eq!(one.say(190 * MS, OK), 1);
+    one.client.poll(250 * MS, &mut one.out);
+    assert_eq!(one.client.counters().open, 1);
+    one.client.poll(302 * MS, &mut one.out);
+    assert_eq!(one.client.observer().lost_ns, [202 * MS, 112 * MS]);
+}
+
+#[test]
+fn a_round_trip_is_timed_from_when_its_request_went_out() {
+    let mut one = Alone::with(2, None, false, |config| {
+        config.response_timeout = SEC;
+        config.retransmission.after = MS;
+    });
+    one.asked();
+    // The older request waits for 150 ms, what is in flight is acknowledged after 1 ms.
+    one.say(MS, &[]);
+    assert_eq!(one.say(100 * MS, OK), 1);
+    one.say(101 * MS, &[]);
+    assert_eq!(one.say(150 * MS, OK), 1);
+    one.say(151 * MS, &[]);
+    assert_eq!(one.say(152 * MS, OK), 1);
+    one.client.poll(170 * MS, &mut one.out);
+    assert_eq!(one.asked(), 1, "it is sent again a few round trips later");
+}
+
+#[test]
+fn what_is_due_goes_out_while_answers_are_awaited() {
+    let mut one = Alone::new(3, None, true);
+    assert_eq!(one.asked(), 0);
+    let ask = |one: &mut Alone, now, late: &[u64]| {
+        let n = one.client.ask_each(now, late, &mut one.out);
+        assert_eq!(one.asked(), n);
+        n
+    };
+    assert_eq!(ask(&mut one, 0, &[0]), 1);
+    assert_eq!(ask(&mut one, MS, &[5, 0]), 2);
+    assert_eq!(ask(&mut one, 2 * MS, &[0]), 0, "there is no room");
+    assert_eq!(one.say(3 * MS, &[OK, &OK[..9]].concat()), 0);
+    // In the middle of an answer.
+    assert_eq!(ask(&mut one, 4 * MS, &[7, 7]), 1);
+    assert_eq!(ask(&mut one, 4 * MS, &[7]), 0);
+    assert_eq!(one.say(5 * MS, &[&OK[9..], OK, OK].concat()), 0);
+    let done = &one.client.observer().done;
+    let told: Vec<_> = done.iter().map(|e| (e.ns, e.since_due - e.ns)).collect();
+    assert_eq!(told, [(3 * MS, 0), (4 * MS, 5), (4 * MS, 0), (MS, 7)]);
+    assert_eq!(ask(&mut one, 6 * MS, &[0, 0, 0, 0]), 3);
+    assert_eq!(one.client.counters().failed(), 0);
+}
+
+#[test]
+fn what_is_no_answer_and_what_nobody_asked_for_is_told() {
+    let mut one = Alone::new(1, None, false);
+    one.asked();
+    one.say(MS, b"SSH-2.0-x\r\n");
+    assert_eq!(one.client.observer().malformed, [b"SSH-2.0-x\r\n"]);
+    assert_eq!(one.client.observer().lost, [(0, Cause::Malformed)]);
+
+    let mut one = Alone::new(1, None, true);
+    one.client.ask_each(0, &[0], &mut one.out);
+    one.asked();
+    one.say(MS, &[OK, b"x"].concat());
+    let (c, told) = (one.client.counters(), one.client.observer());
+    assert_eq!(
+        (c.responses, c.failed_malformed, c.requests_lost),
+        (1, 1, 0)
+    );
+    assert_eq!((told.unasked, told.malformed.len()), (1, 0));
 }
 
 /// What a million of idle connections take.

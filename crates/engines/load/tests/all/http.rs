@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
+
 use crate::common::{Lab, MS, job, server_of};
 use wb_load::{HttpOutcome, HttpTask};
+use wb_measure::Histogram;
 use wb_model::http::{HttpCall, HttpCheck, HttpJob, HttpStage, HttpTotals};
 use wb_model::load::{LoadAnswer, LoadJob};
 use wb_model::units::Span;
@@ -48,6 +51,8 @@ fn run(lab: &mut Lab, http: &HttpJob, server: &LoadJob) -> (HttpOutcome, u64) {
     assert_eq!(sums, all);
     assert_eq!(outcome.latency.count(), totals.completed);
     assert_eq!(outcome.statuses.values().sum::<u64>(), totals.completed);
+    let classes: u64 = outcome.classes.values().map(Histogram::count).sum();
+    assert_eq!(classes, totals.completed);
     let shown: HttpTotals = lab.slots[0].read().http;
     assert_eq!(shown, *totals);
     (outcome, served)
@@ -59,6 +64,7 @@ fn a_closed_loop_asks_as_answers_come() {
         let job = HttpJob {
             per_connection,
             pipeline,
+            digest: per_connection == 0,
             ..http()
         };
         let mut lab = Lab::new(|options| options.backward.delay_ns = MS);
@@ -69,7 +75,10 @@ fn a_closed_loop_asks_as_answers_come() {
         assert_eq!(t.body_bytes, 300 * t.completed);
         assert_eq!(outcome.statuses[&200], t.completed);
         match per_connection {
-            0 => assert_eq!(t.established_connections, 8),
+            0 => {
+                assert_eq!(t.established_connections, 8);
+                assert_eq!(outcome.digests, [(0, sha256(300))].into());
+            }
             n => assert!(t.established_connections >= t.sent / u64::from(n), "{t:?}"),
         }
     }
@@ -99,7 +108,15 @@ fn an_exact_amount_ends_the_run() {
     );
     let completed: Vec<u64> = outcome.calls.iter().map(|call| call.completed).collect();
     assert_eq!(completed, [309, 925]);
+    // None was made that no request was left for.
+    assert_eq!(outcome.totals.attempted_connections, 8);
     assert_eq!(outcome.totals.body_bytes, 309 * 300);
+}
+
+/// Of an answer of so many bytes.
+fn sha256(len: usize) -> [u8; 32] {
+    let digest = digest(&SHA256, &vec![b'a'; len]);
+    digest.as_ref().try_into().unwrap()
 }
 
 fn rated(rate: f64) -> Vec<HttpStage> {
@@ -152,7 +169,7 @@ fn a_rate_is_kept_and_what_waits_has_its_waiting_in_the_latency() {
     let impatient = slow(Some(Span::from_millis(20)));
     assert_eq!(impatient.totals.sent + impatient.totals.unsent, 400);
     assert!(
-        impatient.latency.max() < Some(60 * MS),
+        impatient.latency.max() < Some(32 * MS),
         "{:?}",
         impatient.latency.max()
     );
@@ -219,6 +236,7 @@ fn a_path_that_loses_costs_no_request_its_place() {
             per_connection,
             duration: Some(Span::from_secs(2)),
             timeout: Span::from_millis(300),
+            digest: true,
             requests: vec![
                 HttpCall::default(),
                 HttpCall {
@@ -237,9 +255,16 @@ fn a_path_that_loses_costs_no_request_its_place() {
             };
             *options = options.clone().impaired(&impairment);
         });
-        let (outcome, _) = run(&mut lab, &job, &server());
+        let server = LoadJob {
+            answer: LoadAnswer::Http(9000),
+            ..server()
+        };
+        let (outcome, _) = run(&mut lab, &job, &server);
         let t = outcome.totals;
         assert!(t.completed > 20, "{t:?}");
         assert!(loss < 0.1 || t.failed.timeout > 0, "{t:?}");
+        // One body, in order, of each request, whatever became of others before it.
+        let seen: Vec<_> = outcome.digests.into_iter().collect();
+        assert_eq!(seen, [(0, sha256(9000)), (1, sha256(9000))]);
     }
 }

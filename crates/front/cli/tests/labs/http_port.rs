@@ -4,31 +4,12 @@ use serde_json::Value;
 
 use crate::{
     http::{Nginx, n},
-    kit::{Lab, privileged, run, system},
+    http_servers::{Way, whole_frames},
+    kit::{Lab, privileged, run},
 };
-
-/// Our addresses, which no kernel has.
-const OURS: &str = "--source 198.18.1.100-198.18.1.109";
-
-/// A run that must end with `code`.
-fn report(words: &str, code: i32) -> Value {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let output = run(&[&["http", "-q", "--json"], &words[..]].concat());
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
 
 fn job(report: &Value) -> &Value {
     &report["http"]["jobs"][0]
-}
-
-/// What comes from a kernel over veth is no longer than a frame.
-fn whole_frames(node: &str, interface: &str) {
-    let words = [
-        "netns", "exec", node, "ethtool", "-K", interface, "tso", "off", "gso", "off",
-    ];
-    assert!(system("ip", &words).status.success());
 }
 
 #[test]
@@ -37,7 +18,7 @@ fn nginx_counts_what_our_tcp_counts() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
-    whole_frames(&lab.node("b"), "b0");
+    whole_frames(&lab.node("b"));
     let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
     let mut noted = 0;
     for (driver, words, bytes) in [
@@ -64,7 +45,7 @@ fn nginx_counts_what_our_tcp_counts() {
             1,
         ),
     ] {
-        let report = report(&format!("--port {driver}:{} {OURS} {words}", lab.a0()), 0);
+        let report = Way::Port(format!("{driver}:{}", lab.a0())).report(words, 0);
         let job = job(&report);
         let sent = n(job, "sent");
         assert!(sent > 250, "{words}: {job}");
@@ -78,11 +59,8 @@ fn nginx_counts_what_our_tcp_counts() {
         let completed: u64 = calls.iter().map(|c| c["completed"].as_u64().unwrap()).sum();
         assert_eq!(completed, sent);
     }
-    let words = format!("--port {} {OURS} -n 50 http://198.19.1.2/gone", lab.a0());
-    let report = report(
-        &format!("{words} --expect-status 200 --criteria failed<=0"),
-        1,
-    );
+    let words = "-n 50 --expect-status 200 --criteria failed<=0 http://198.19.1.2/gone";
+    let report = Way::Port(lab.a0()).report(words, 1);
     assert_eq!(job(&report)["totals"]["failed"]["check"], 50);
     assert!(
         job(&report)["first_failure"]
@@ -99,19 +77,22 @@ fn a_bad_path_costs_our_tcp_no_request() {
     }
     let options = "--hosts --all --both --delay 500us --loss 1% --reorder 2% --duplicate 1%";
     let lab = Lab::up("impair", &options.split(' ').collect::<Vec<_>>());
-    whole_frames(&lab.node("b"), "b0");
+    whole_frames(&lab.node("b"));
     let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
     for words in [
         "-n 400 -c 20 http://198.19.1.2/ten http://198.19.1.2/one",
         "-n 200 -c 10 --pipeline 4 http://198.19.1.2/ten http://198.19.1.2/one",
         "-n 100 -c 10 --close http://198.19.1.2/ten",
     ] {
+        let words = format!("--timeout 10s --digest {words}");
+        let kernels = Way::Sockets(lab.node("a")).job(&words);
         let before = nginx.noted();
-        let report = report(
-            &format!("--port {} {OURS} --timeout 10s {words}", lab.a0()),
-            0,
-        );
+        let report = Way::Port(lab.a0()).report(&words, 0);
         let job = job(&report);
+        // Each body is the same, and as the kernel's TCP has it.
+        let digests = job["digests"].as_array().unwrap();
+        assert_eq!(digests.len(), job["requests"].as_array().unwrap().len());
+        assert_eq!(job["digests"], kernels["digests"]);
         let sent = n(job, "sent");
         assert_eq!(
             (n(job, "completed"), n(job, "in_flight")),
@@ -130,7 +111,6 @@ fn what_our_tcp_cannot_do_is_refused_in_a_line() {
     for (words, wanted) in [
         ("https://198.19.1.2/", "no TLS"),
         ("http://web.lab/", "nobody looks up"),
-        ("--digest http://198.19.1.2/", "digest"),
         ("--expect-body x http://198.19.1.2/", "check.body"),
         ("--data x.csv http://198.19.1.2/", "data"),
         ("-c 100k http://198.19.1.2/", "connections"),
@@ -211,6 +191,13 @@ delay = "5ms"
     assert_eq!(
         job["statuses"],
         serde_json::json!({"200": 3000, "404": 1000, "503": 1000})
+    );
+    let samples = |class: &str| job["classes"][class]["samples"].as_u64();
+    let classes = ["2xx", "4xx", "5xx"].map(samples);
+    assert_eq!(classes, [Some(3000), Some(1000), Some(1000)]);
+    assert!(
+        job["classes"]["5xx"]["min"].as_f64().unwrap() >= 5e6,
+        "{job}"
     );
     let loads = report["load"]["jobs"].as_array().unwrap();
     let server = loads.iter().find(|load| load["end"] == "server").unwrap();

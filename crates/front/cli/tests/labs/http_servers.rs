@@ -6,41 +6,77 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 
 use crate::{
-    kit::{Lab, eventually, privileged},
+    kit::{Lab, eventually, privileged, run},
     load_interop::{haproxy_says, inside, installed, server},
     netperf::ours,
 };
 
-/// The one job of a run of `wirebench http`, whose sums hold.
-fn job(node: &str, words: &str) -> Value {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let output = ours(node, &[&["http", "-q", "--json"], &words[..]].concat());
-    let error = String::from_utf8_lossy(&output.stderr);
-    let report: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{words:?}: no report; {error}"));
-    let job = report["http"]["jobs"][0].clone();
-    let n = |key| total(&job, key);
-    assert_eq!(
-        n("sent"),
-        n("completed") + n("failed") + n("in_flight"),
-        "{job}"
-    );
-    assert_eq!(
-        n("established_connections"),
-        n("closed_connections") + n("broken_connections") + n("open_connections"),
-        "{job}"
-    );
-    job
+/// How a load reaches its server.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// By the kernel of this node.
+    Sockets(String),
+    /// By our own TCP, from addresses that no kernel has.
+    Port(String),
+}
+
+impl Way {
+    /// From node a of a pair.
+    pub(crate) fn both(lab: &Lab) -> [Self; 2] {
+        [Self::Sockets(lab.node("a")), Self::Port(lab.a0())]
+    }
+
+    /// The one job of a run of `wirebench http`, whose sums hold.
+    pub(crate) fn job(&self, words: &str) -> Value {
+        self.report(words, 0)["http"]["jobs"][0].clone()
+    }
+
+    /// The report of a run that must end with `code`.
+    pub(crate) fn report(&self, words: &str, code: i32) -> Value {
+        let line = match self {
+            Self::Sockets(_) => format!("http -q --json {words}"),
+            Self::Port(port) => {
+                format!("http -q --json --port {port} --source 198.18.1.100-198.18.1.109 {words}")
+            }
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = match self {
+            Self::Sockets(node) => ours(node, &words),
+            Self::Port(_) => run(&words),
+        };
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {error}");
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{line}: no report; {error}"));
+        let job = &report["http"]["jobs"][0];
+        let n = |key| total(job, key);
+        assert_eq!(
+            n("sent"),
+            n("completed") + n("failed") + n("in_flight"),
+            "{job}"
+        );
+        assert_eq!(
+            n("established_connections"),
+            n("closed_connections") + n("broken_connections") + n("open_connections"),
+            "{job}"
+        );
+        report
+    }
 }
 
 /// A total, or the sum of one by cause.
-fn total(job: &Value, key: &str) -> u64 {
+pub(crate) fn total(job: &Value, key: &str) -> u64 {
     match &job["totals"][key] {
         Value::Object(causes) => causes.values().filter_map(Value::as_u64).sum(),
         value => value
             .as_u64()
             .unwrap_or_else(|| panic!("no {key} in {job}")),
     }
+}
+
+/// What comes from the kernel of node b over veth is no longer than a frame.
+pub(crate) fn whole_frames(node: &str) {
+    inside(node, &["ethtool", "-K", "b0", "tso", "off", "gso", "off"]);
 }
 
 fn haproxy(folder: &Path, rules: &str) -> String {
@@ -61,10 +97,12 @@ fn haproxy_counts_the_same() {
         return;
     }
     let lab = Lab::up("pair", &["--hosts"]);
-    let (client, node) = (lab.node("a"), lab.node("b"));
+    let node = lab.node("b");
+    whole_frames(&node);
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    let rules = " http-request return status 404 if { path /gone }\n\
+    // An error of its own would count with a 404: a connection that nothing was asked on is one.
+    let rules = " http-request redirect location /ok if { path /moved }\n\
                  http-request silent-drop if { path /drop }\n\
                  http-request reject if { path /reject }\n\
                  http-request return status 200 content-type text/plain string hello\n";
@@ -73,48 +111,82 @@ fn haproxy_counts_the_same() {
         &["haproxy", "-db", "-f", &haproxy(folder.path(), rules)],
     );
     let (mut answers, mut connections) = (BTreeMap::new(), 0);
-    for (words, path, status) in [
-        ("-n 2000 -c 8 --pipeline 4", "ok", "200"),
-        ("-n 500 -c 8 --close", "ok", "200"),
-        ("-n 300 -c 4 --per-connection 7", "gone", "404"),
+    for way in Way::both(&lab) {
+        for (words, path, status) in [
+            ("-n 2000 -c 8 --pipeline 4", "ok", "200"),
+            ("-n 500 -c 8 --close", "ok", "200"),
+            ("-n 300 -c 4 --per-connection 7", "moved", "302"),
+        ] {
+            let job = way.job(&format!("{words} http://198.19.1.2/{path}"));
+            let sent = total(&job, "sent");
+            assert_eq!(total(&job, "completed"), sent, "{way:?} {words}: {job}");
+            assert_eq!(job["statuses"][status], sent, "{way:?} {words}: {job}");
+            // No more than are asked for a connection each.
+            if words.ends_with("--close") {
+                let attempted = total(&job, "attempted_connections");
+                assert_eq!(attempted, sent, "{way:?} {words}: {job}");
+            }
+            connections += total(&job, "established_connections");
+            *answers
+                .entry(format!("hrsp_{}xx", &status[..1]))
+                .or_insert(0) += sent;
+            for (class, n) in &answers {
+                eventually("its answers", || haproxy_says(&socket, class) >= *n);
+                assert_eq!(haproxy_says(&socket, class), *n, "{way:?} {words}");
+            }
+            // A connection of which nothing came is a session, too, and here one that was not needed in the end.
+            let sessions = haproxy_says(&socket, "stot");
+            assert_eq!(sessions, connections, "{way:?} {words}");
+        }
+        // It closes without an answer: each request has failed, each connection is replaced.
+        let job = way.job("-d 1s -c 2 http://198.19.1.2/reject");
+        let failed = total(&job, "failed");
+        assert_eq!(total(&job, "completed"), 0, "{way:?}: {job}");
+        assert!(failed > 2, "{way:?}: {job}");
+        assert_eq!(failed, total(&job, "broken_connections"), "{way:?}: {job}");
+        // It forgets the connection and tells nobody: only time ends them.
+        let job = way.job("-d 1s -c 2 --timeout 300ms http://198.19.1.2/drop");
+        let failed = total(&job, "failed");
+        assert_eq!(total(&job, "completed"), 0, "{way:?}: {job}");
+        assert_eq!(job["totals"]["failed"]["timeout"], failed, "{way:?}: {job}");
+        assert!((4..=10).contains(&failed), "{way:?}: {job}");
+        eventually("its sessions", || {
+            let now = haproxy_says(&socket, "stot");
+            std::mem::replace(&mut connections, now) == now
+        });
+    }
+}
+
+#[test]
+fn haproxy_counts_the_same_behind_a_bad_path() {
+    if !privileged() || !installed(&["haproxy"]) {
+        return;
+    }
+    let options = "--hosts --all --both --delay 500us --loss 1% --reorder 2% --duplicate 1%";
+    let lab = Lab::up("impair", &options.split(' ').collect::<Vec<_>>());
+    let node = lab.node("b");
+    whole_frames(&node);
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let rules = " http-request redirect location / if { path /moved }\n\
+                 http-request return status 200 content-type text/plain string hello\n";
+    let config = haproxy(folder.path(), rules);
+    let _haproxy = server(&node, &["haproxy", "-db", "-f", &config]);
+    let (mut good, mut moved) = (0, 0);
+    for words in [
+        "-n 400 -c 20",
+        "-n 300 -c 10 --pipeline 4",
+        "-n 100 -c 10 --close",
     ] {
-        let job = job(&client, &format!("{words} http://198.19.1.2/{path}"));
+        let words = format!("{words} --timeout 10s http://198.19.1.2/ http://198.19.1.2/moved");
+        let job = Way::Port(lab.a0()).job(&words);
         let sent = total(&job, "sent");
         assert_eq!(total(&job, "completed"), sent, "{words}: {job}");
-        assert_eq!(job["statuses"][status], sent, "{words}: {job}");
-        // No more than are asked for a connection each.
-        if words.ends_with("--close") {
-            assert_eq!(total(&job, "attempted_connections"), sent, "{words}: {job}");
-        }
-        connections += total(&job, "established_connections");
-        *answers
-            .entry(format!("hrsp_{}xx", &status[..1]))
-            .or_insert(0) += sent;
-        for (class, n) in &answers {
-            eventually("its answers", || haproxy_says(&socket, class) >= *n);
-            assert_eq!(haproxy_says(&socket, class), *n, "{words}");
-        }
-        // A connection of which nothing came is a session, too, and here one that was not needed in the end.
-        assert_eq!(haproxy_says(&socket, "stot"), connections, "{words}");
+        good += job["statuses"]["200"].as_u64().unwrap();
+        moved += job["statuses"]["302"].as_u64().unwrap();
+        assert_eq!(haproxy_says(&socket, "hrsp_2xx"), good, "{words}: {job}");
+        assert_eq!(haproxy_says(&socket, "hrsp_3xx"), moved, "{words}: {job}");
     }
-    // It closes without an answer: each request has failed, each connection is replaced.
-    let job_of = job(&client, "-d 1s -c 2 http://198.19.1.2/reject");
-    assert_eq!(total(&job_of, "completed"), 0, "{job_of}");
-    assert!(total(&job_of, "failed") > 2, "{job_of}");
-    assert_eq!(
-        total(&job_of, "failed"),
-        total(&job_of, "broken_connections"),
-        "{job_of}"
-    );
-    // It forgets the connection and tells nobody: only time ends them.
-    let job_of = job(&client, "-d 1s -c 2 --timeout 300ms http://198.19.1.2/drop");
-    assert_eq!(total(&job_of, "completed"), 0, "{job_of}");
-    assert_eq!(
-        job_of["totals"]["failed"]["timeout"],
-        total(&job_of, "failed"),
-        "{job_of}"
-    );
-    assert!((4..=10).contains(&total(&job_of, "failed")), "{job_of}");
 }
 
 /// nginx accepts one connection a turn by default, so that thousands would wait for it.
@@ -138,10 +210,8 @@ fn ten_thousand_connections_of_one_thread() {
     inside(&node, &["sysctl", "-qw", "net.core.somaxconn=20000"]);
     let path = format!("{at}/config");
     let _nginx = server(&node, &["nginx", "-c", &path]);
-    let job = job(
-        &client,
-        "-n 200000 -c 10000 --timeout 20s http://198.19.1.2/",
-    );
+    let words = "-n 200000 -c 10000 --timeout 20s http://198.19.1.2/";
+    let job = Way::Sockets(client).job(words);
     assert_eq!(total(&job, "sent"), 200_000, "{job}");
     assert_eq!(total(&job, "completed"), 200_000, "{job}");
     assert_eq!(total(&job, "attempted_connections"), 10_000, "{job}");

@@ -87,8 +87,10 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
         service,
         first_byte,
         statuses,
+        classes,
         calls,
         first_failure,
+        digests,
     } = load.http.take()?;
     let mut connect = wb_measure::Histogram::new();
     for phase in &load.phases {
@@ -113,7 +115,7 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
         calls: calls.collect(),
         agreed: Default::default(),
         handshakes: (0, 0),
-        digests: Default::default(),
+        digests,
         first_failure,
         error: None,
         cpu_ns: slot.cpu_ns,
@@ -121,7 +123,7 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
         exact: None,
         http2: Default::default(),
         http3: Default::default(),
-        classes: Default::default(),
+        classes,
     })
 }
 

@@ -1,0 +1,219 @@
+//! Servers that answer badly: each request ends once and under the same cause, whether the kernel's TCP or ours has
+//! carried it.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    time::Duration,
+};
+
+use rustix::net::sockopt::set_socket_linger;
+use serde_json::{Value, json};
+use wb_host::{Namespace, in_namespace};
+
+use crate::{
+    http_servers::{Way, total, whole_frames},
+    kit::{Lab, privileged},
+};
+
+const SERVER: &str = "198.19.1.2";
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+/// What a server does when it was asked.
+#[derive(Clone, Copy)]
+enum Does {
+    Says(&'static str),
+    Waits(Duration),
+    Resets,
+    /// A byte of an answer now and then, for longer than anybody waits.
+    Dribbles,
+}
+
+use Does::*;
+
+const A_WHILE: Does = Waits(Duration::from_millis(5));
+const FOR_EVER: Does = Waits(Duration::from_millis(900));
+const HEAD: &str = "HTTP/1.1 200 OK\r\n";
+const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
+const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Causes, each with servers that are one; then they close. The cause "" is none, with how long bodies are.
+const CASES: [(&str, &[&[Does]]); 6] = [
+    (
+        "closed",
+        &[
+            &[],
+            &[Says("HTTP/1.1 20")],
+            &[Says(SHORT)],
+            &[
+                Says(HEAD),
+                A_WHILE,
+                Says("Transfer-Encoding: chunked\r\n\r\n5\r\nhel"),
+            ],
+            &[
+                Says(HEAD),
+                Says("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+            ],
+            &[Says("HTTP/1.1 100 Continue\r\n\r\n")],
+        ],
+    ),
+    (
+        "malformed",
+        &[
+            &[Says("SSH-2.0-x\r\n")],
+            &[Says("HTTP/1.1 999 OK\r\n\r\n")],
+            &[Says(HEAD), A_WHILE, Says("Content-Length: x\r\n\r\n")],
+            &[Says(HEAD), Says("Transfer-Encoding: chunked\r\n\r\nz\r\n")],
+            &[Says(
+                "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            )],
+        ],
+    ),
+    (
+        "reset",
+        &[
+            &[Resets],
+            &[Says(HEAD), A_WHILE, Resets],
+            &[Says(SHORT), A_WHILE, Resets],
+        ],
+    ),
+    (
+        "timeout",
+        &[&[FOR_EVER], &[Says(SHORT), FOR_EVER], &[Dribbles]],
+    ),
+    (
+        "",
+        &[
+            &[
+                Says(HEAD),
+                Says("Connection: close\r\n\r\nhel"),
+                A_WHILE,
+                Says("lo"),
+            ],
+            &[Says("HTTP/1.0 200 OK\r\n\r\nhello")],
+            &[
+                Says("HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Enc"),
+                A_WHILE,
+                Says("oding: chunked\r\n\r\n5\r"),
+                A_WHILE,
+                Says("\nhello\r\n0"),
+                A_WHILE,
+                Says("\r\nA: b\r\n\r\n"),
+            ],
+            &[
+                Says("HTTP/1.1 103 Early\r\n\r\n"),
+                A_WHILE,
+                Says(HEAD),
+                Says("Content-Length: 5\r\n\r\nhello"),
+            ],
+            &[Says(
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
+            )],
+        ],
+    ),
+    (
+        "idle",
+        &[
+            &[Says(WHOLE)],
+            &[Says(WHOLE), A_WHILE, Resets],
+            &[Says(WHOLE), A_WHILE, Says("more")],
+        ],
+    ),
+];
+
+/// Answers "/CAUSE/N" as the table says, in a node.
+fn serve(node: &str) {
+    let node = Namespace::named(node).unwrap();
+    let listener = in_namespace(&node, || TcpListener::bind((SERVER, 80)));
+    let listener = listener.unwrap().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream) -> Option<()> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let mut path = head.split(' ').nth(1)?.split('/').skip(1);
+    let cause = path.next()?;
+    let server: usize = path.next()?.parse().ok()?;
+    let (_, servers) = CASES.iter().find(|case| case.0 == cause)?;
+    for does in servers[server] {
+        match does {
+            Says(text) => stream.write_all(text.as_bytes()).ok()?,
+            Waits(time) => std::thread::sleep(*time),
+            Resets => set_socket_linger(&stream, Some(Duration::ZERO)).ok()?,
+            Dribbles => {
+                for byte in HEAD.bytes() {
+                    stream.write_all(&[byte]).ok()?;
+                    std::thread::sleep(TIMEOUT / 8);
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+/// What counts, without times.
+fn counts(job: &Value) -> Value {
+    let totals = &job["totals"];
+    let of = |key| total(job, key);
+    json!({
+        "sent": of("sent"), "completed": of("completed"), "failed": totals["failed"], "in_flight": of("in_flight"),
+        "body_bytes": of("body_bytes"), "broken": of("broken_connections"), "established": of("established_connections"),
+        "statuses": job["statuses"],
+        "requests": job["requests"].as_array().unwrap().iter().map(|request| json!([
+            request["sent"], request["completed"], request["failed"],
+        ])).collect::<Vec<_>>(),
+        "told": job["first_failure"],
+    })
+}
+
+/// What became of a load of one connection, over both.
+fn asked(lab: &Lab, words: &str) -> [Value; 2] {
+    let words = format!("-c 1 --timeout {}ms {words}", TIMEOUT.as_millis());
+    Way::both(lab).map(|way| counts(&way.job(&words)))
+}
+
+#[test]
+fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    whole_frames(&lab.node("b"));
+    serve(&lab.node("b"));
+    for (cause, servers) in &CASES[..5] {
+        let urls = (0..servers.len()).map(|n| format!("http://{SERVER}/{cause}/{n}"));
+        let urls: Vec<String> = urls.collect();
+        let amount = 2 * urls.len() as u64;
+        let alone = urls[urls.len() - 1].clone();
+        for (n, urls) in [(amount, urls.join(" ")), (2, alone)] {
+            // Who goes on asking meets the end of some connections.
+            let closes = if cause.is_empty() { "--close" } else { "" };
+            let [kernels, ours] = asked(&lab, &format!("-n {n} {closes} {urls}"));
+            let failed = |counts: &Value| counts["failed"][*cause].as_u64().unwrap_or(0);
+            assert_eq!(kernels["sent"], n, "{urls}: {kernels}");
+            assert_eq!(
+                failed(&kernels),
+                if cause.is_empty() { 0 } else { n },
+                "{urls}: {kernels}"
+            );
+            assert_eq!(ours, kernels, "{urls}");
+        }
+    }
+    // While nothing is due: what ends a connection then is no request's failure.
+    for (n, broken) in [(0, 0), (1, 4), (2, 4)] {
+        let words = format!("-d 400ms --rate 10 http://{SERVER}/idle/{n}");
+        let [kernels, ours] = asked(&lab, &words);
+        let told = [&kernels["sent"], &kernels["completed"], &kernels["broken"]];
+        assert_eq!(told, [4, 4, broken], "{words}: {kernels}");
+        assert_eq!(ours, kernels, "{words}");
+    }
+}
