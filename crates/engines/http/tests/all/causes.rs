@@ -5,7 +5,7 @@ use std::{io::Write as _, net::TcpListener, time::Duration};
 use rustix::net::sockopt::set_socket_linger;
 use wb_http::Outcome;
 use wb_model::{
-    http::{HttpCall, HttpCheck, HttpFailures, HttpJob},
+    http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpVersion},
     units::Span,
 };
 
@@ -370,4 +370,48 @@ fn answers_from_400_on_are_errors_and_completed() {
         assert_eq!(outcomes[0].classes[&((status / 100) as u8)].count(), 5);
         assert_eq!(all.error_responses, 5 * is_error, "{status}: {all:?}");
     }
+}
+
+#[test]
+fn phases_have_timeouts_of_their_own() {
+    let wanted = HttpJob {
+        duration: Some(Span::from_millis(600)),
+        connect_timeout: Some(Span::from_millis(70)),
+        first_byte_timeout: Some(Span::from_millis(50)),
+        timeout: Span::from_millis(300),
+        ..job()
+    };
+    // It is silent where an answer, the rest of one, or a handshake should come.
+    let stall = |begin: &'static [u8]| {
+        server(move |mut stream, _| {
+            if asked(&mut stream).is_some() {
+                let _ = stream.write_all(begin);
+                std::thread::sleep(Duration::from_secs(5));
+            }
+        })
+    };
+    let all = totals(&carry_out(&wanted, stall(b"")));
+    assert!(all.failed.first_byte_timeout > 2, "{all:?}");
+    assert_eq!(all.failed.sum(), all.failed.first_byte_timeout, "{all:?}");
+    assert_eq!(all.broken_connections, all.failed.sum(), "{all:?}");
+    let all = totals(&carry_out(&wanted, stall(b"HTTP/1.1 200 OK\r\n")));
+    assert!(all.failed.timeout > 0, "{all:?}");
+    assert_eq!(all.failed.sum(), all.failed.timeout, "{all:?}");
+    let encrypted = HttpJob {
+        url: "https://test/".to_owned(),
+        ..wanted.clone()
+    };
+    let silent = || server(|_stream, _| std::thread::sleep(Duration::from_secs(5)));
+    let all = totals(&carry_out(&encrypted, silent()));
+    let refused = all.refused_connections;
+    assert!(refused.connect_timeout > 2, "{all:?}");
+    assert_eq!(refused.sum(), refused.connect_timeout, "{all:?}");
+    // HTTP/2 waits for the server's settings.
+    let http2 = HttpJob {
+        version: HttpVersion::V2,
+        ..wanted
+    };
+    let refused = totals(&carry_out(&http2, silent())).refused_connections;
+    assert!(refused.connect_timeout > 2, "{refused:?}");
+    assert_eq!(refused.sum(), refused.connect_timeout);
 }

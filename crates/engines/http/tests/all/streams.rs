@@ -840,3 +840,35 @@ fn sets_variables_checks_and_digests_are_as_with_http1() {
     let all = totals(&carry_out(&early, interim));
     assert_eq!((all.completed, all.failed.check), (0, 40), "{all:?}");
 }
+
+#[test]
+fn the_first_byte_has_a_timeout_of_its_own() {
+    // Every third has no answer, every other third the head of one.
+    let address = each(|end, stream| match stream / 2 % 3 {
+        0 => end.answer(stream),
+        1 => Some(()),
+        _ => end.frame(kind::HEADERS, flag::END_HEADERS, stream, &head()),
+    });
+    let wanted = HttpJob {
+        duration: Some(Span::from_millis(900)),
+        first_byte_timeout: Some(Span::from_millis(60)),
+        timeout: Span::from_millis(300),
+        ..streams(6)
+    };
+    let outcomes = carry_out(&wanted, address);
+    let (all, failed) = (totals(&outcomes), totals(&outcomes).failed);
+    assert!(
+        failed.first_byte_timeout > 1 && failed.timeout > 1,
+        "{all:?}"
+    );
+    assert_eq!(
+        failed.sum(),
+        failed.first_byte_timeout + failed.timeout,
+        "{all:?}"
+    );
+    // It echoes nothing, so the rest ended with the connection.
+    assert!(
+        outcomes[0].http2.cancelled >= failed.first_byte_timeout,
+        "{all:?}"
+    );
+}
