@@ -28,11 +28,18 @@ impl AnyQueue {
     /// Hands the queue pair on, to code that knows its driver.
     pub(crate) fn give<T: OnQueue>(self, task: T) -> T::Output {
         match self {
+            #[cfg(not(test))]
             Self::Xdp(pair) => task.on(pair),
+            #[cfg(not(test))]
             Self::XdpGroup(pair) => task.on(pair),
+            #[cfg(not(test))]
             Self::Packet(pair) => task.on(pair),
-            Self::Memory(pair) => task.on(pair),
+            #[cfg(not(test))]
             Self::File(pair) => task.on(pair),
+            Self::Memory(pair) => task.on(pair),
+            // All loops once more for each driver would take longer to build than the rest of the crate.
+            #[cfg(test)]
+            _ => unreachable!("unit tests have ports in memory; drivers are tested from outside"),
         }
     }
 }

@@ -205,7 +205,10 @@ pub(super) fn ended(error: io::Error, stop: &Stopper) -> Ended {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::{
+        net::TcpListener,
+        sync::atomic::{AtomicU16, Ordering},
+    };
 
     use wb_model::units::PortRange;
 
@@ -213,8 +216,11 @@ mod tests {
     use crate::flow::Counters;
 
     fn free_range(length: u16) -> PortRange {
-        // Ports in a row that nobody has, below those the kernel gives out by itself.
-        for first in (20_000..30_000).step_by(usize::from(length) + 1) {
+        // Ports in a row that nobody has, below those the kernel gives out by itself; to each test its own.
+        static NEXT: AtomicU16 = AtomicU16::new(20_000);
+        loop {
+            let first = NEXT.fetch_add(length, Ordering::Relaxed);
+            assert!(first < 30_000, "no free ports in a row");
             let range = PortRange {
                 first,
                 last: first + length - 1,
@@ -224,7 +230,6 @@ mod tests {
                 return range;
             }
         }
-        panic!("no free ports in a row");
     }
 
     #[test]

@@ -345,21 +345,28 @@ fn the_original_and_we_count_the_same() {
     let Some(server) = Original::start() else {
         return;
     };
-    counts_agree(server.1, false);
-    counts_agree(server.1, true);
-    clocks_agree(server.1);
-    datagrams_agree(server.1);
-    connections_end(server.1);
+    all_agree(server.1);
 }
 
 #[test]
 fn our_server_and_we_count_the_same() {
-    let server = Ours::start();
-    counts_agree(server.2, false);
-    counts_agree(server.2, true);
-    clocks_agree(server.2);
-    datagrams_agree(server.2);
-    connections_end(server.2);
+    all_agree(Ours::start().2);
+}
+
+/// Side by side: they wait for the most part.
+fn all_agree(port: u16) {
+    let checks: [fn(u16); 5] = [
+        |port| counts_agree(port, false),
+        |port| counts_agree(port, true),
+        clocks_agree,
+        datagrams_agree,
+        connections_end,
+    ];
+    std::thread::scope(|scope| {
+        for check in checks {
+            scope.spawn(move || check(port));
+        }
+    });
 }
 
 #[test]

@@ -66,6 +66,11 @@ impl Lab {
         Self::made(Turn::alone(), kind, options)
     }
 
+    /// Brings up a lab beside others of the same test, which holds the turn for all.
+    pub(crate) fn within(turn: &Turn, kind: &str, options: &[&str]) -> Self {
+        Self::made(Turn::within(turn), kind, options)
+    }
+
     fn made(turn: Turn, kind: &str, options: &[&str]) -> Self {
         let name = format!(
             "t{}-{}",

@@ -180,29 +180,36 @@ fn what_ends_by_itself_takes_those_that_listen_with_it() {
 }
 
 #[test]
-fn a_signal_ends_all_in_order_and_a_second_one_at_once() {
+fn a_signal_ends_all_in_order() {
+    all_end_by(&[2]);
+}
+
+#[test]
+fn a_second_signal_ends_all_at_once() {
+    all_end_by(&[15, 15]);
+}
+
+fn all_end_by(signals: &'static [i32]) {
     for parts in KINDS {
-        for signals in [&[2][..], &[15, 15]] {
-            let patience = Duration::from_millis(300);
-            let (finished, _) = finish(plan(parts, "60s", ""), signals, patience);
-            let report = &finished.report;
-            assert_eq!(finished.end, End::Signal(signals[0]), "{parts:?}");
-            // A device without a count goes on until a signal, so that is its end.
-            let verdict = match parts.contains(&DEVICES) {
-                true => Verdict::Pass,
-                false => Verdict::Incomplete,
+        let patience = Duration::from_millis(300);
+        let (finished, _) = finish(plan(parts, "60s", ""), signals, patience);
+        let report = &finished.report;
+        assert_eq!(finished.end, End::Signal(signals[0]), "{parts:?}");
+        // A device without a count goes on until a signal, so that is its end.
+        let verdict = match parts.contains(&DEVICES) {
+            true => Verdict::Pass,
+            false => Verdict::Incomplete,
+        };
+        assert_eq!(report.verdict, verdict, "{parts:?}: {}", report.reason);
+        assert!(report.elapsed_ns < 20_000_000_000, "{parts:?}");
+        if let (Some(load), 1) = (&report.load, signals.len()) {
+            let [client, server] = &load.jobs[..] else {
+                panic!("{} jobs", load.jobs.len());
             };
-            assert_eq!(report.verdict, verdict, "{parts:?}: {}", report.reason);
-            assert!(report.elapsed_ns < 20_000_000_000, "{parts:?}");
-            if let (Some(load), 1) = (&report.load, signals.len()) {
-                let [client, server] = &load.jobs[..] else {
-                    panic!("{} jobs", load.jobs.len());
-                };
-                assert_eq!(
-                    client.totals.completed_connections, server.totals.completed_connections,
-                    "{parts:?}"
-                );
-            }
+            assert_eq!(
+                client.totals.completed_connections, server.totals.completed_connections,
+                "{parts:?}"
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     kit::{Lab, eventually, privileged, system},
     load::{counter, job, job_total, load, words},
+    turns::Turn,
 };
 
 /// The Ethernet address of an interface in a node.
@@ -54,44 +55,55 @@ fn what_the_device_lost_is_lost_and_times_are_the_delay() {
     if !privileged() {
         return;
     }
-    for (driver, options) in [
-        ("packet", "--every 1ms --cc 1"),
-        ("packet", "--every 4ms --cc 1 --pipeline 4"),
-        ("xdp", "--pps 1k"),
-    ] {
-        let lab = Lab::alone("impair", &words("--all --both --delay 1500us --loss 1%"));
-        // Nobody is asked for it, so nothing but the load is lost.
-        let gateway = mac(&lab.node("b"), "b0");
-        let line = format!(
-            "--client {driver}:{} --server {driver}:{} --gateway-mac {gateway} --udp --duration 2s --response-timeout 3s {options}",
-            lab.a0(),
-            lab.b0()
-        );
-        let report = load(&words(&line), 0);
-        let client = job(&report, "client");
-        assert_requests_add_up(client);
-        assert_eq!(
-            job_total(client, "lost_requests"),
-            did(&lab, "lost"),
-            "{options}: {client}"
-        );
-        assert!(
-            job_total(client, "lost_requests") > 0,
-            "{options}: {client}"
-        );
-        assert_eq!(
-            job_total(client, "late_responses"),
-            0,
-            "{options}: {client}"
-        );
-        let times = &client["request_ns"];
-        assert_eq!(times["samples"], client["totals"]["responses"]);
-        assert!(
-            times["min"].as_i64().unwrap() >= 2_900_000,
-            "{options}: {times}"
-        );
-        assert_eq!(client["latency_is_estimate"], false);
-    }
+    let turn = &Turn::alone();
+    std::thread::scope(|scope| {
+        for (driver, options) in [
+            ("packet", "--every 1ms --cc 1"),
+            ("packet", "--every 4ms --cc 1 --pipeline 4"),
+            ("xdp", "--pps 1k"),
+        ] {
+            scope.spawn(move || lost_is_lost(turn, driver, options));
+        }
+    });
+}
+
+fn lost_is_lost(turn: &Turn, driver: &str, options: &str) {
+    let lab = Lab::within(
+        turn,
+        "impair",
+        &words("--all --both --delay 1500us --loss 1%"),
+    );
+    // Nobody is asked for it, so nothing but the load is lost.
+    let gateway = mac(&lab.node("b"), "b0");
+    let line = format!(
+        "--client {driver}:{} --server {driver}:{} --gateway-mac {gateway} --udp --duration 2s --response-timeout 3s {options}",
+        lab.a0(),
+        lab.b0()
+    );
+    let report = load(&words(&line), 0);
+    let client = job(&report, "client");
+    assert_requests_add_up(client);
+    assert_eq!(
+        job_total(client, "lost_requests"),
+        did(&lab, "lost"),
+        "{options}: {client}"
+    );
+    assert!(
+        job_total(client, "lost_requests") > 0,
+        "{options}: {client}"
+    );
+    assert_eq!(
+        job_total(client, "late_responses"),
+        0,
+        "{options}: {client}"
+    );
+    let times = &client["request_ns"];
+    assert_eq!(times["samples"], client["totals"]["responses"]);
+    assert!(
+        times["min"].as_i64().unwrap() >= 2_900_000,
+        "{options}: {times}"
+    );
+    assert_eq!(client["latency_is_estimate"], false);
 }
 
 #[test]
