@@ -20,6 +20,16 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
+/// How many streams a connection may have, and had.
+fn streams(asked: u32, most: u32) -> String {
+    let s = if asked == 1 { "" } else { "s" };
+    let mut text = format!("{asked} stream{s} of a connection at a time");
+    if most < asked {
+        text += &format!(", {most} at most were under way");
+    }
+    text
+}
+
 /// What the times of a class of statuses are called.
 fn of_class(class: &str) -> &'static str {
     match class.as_bytes().first() {
@@ -92,18 +102,16 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
             Tone::Plain,
             "TLS",
             format!(
-                "{} full handshakes, {} resumed; {}",
+                "{} full handshakes, {} resumed{}{}",
                 count(tls.full_handshakes),
                 count(tls.resumed_handshakes),
+                if agreed.is_empty() { "" } else { "; " },
                 agreed.join(", ")
             ),
         );
     }
     if let Some(http2) = &job.http2 {
-        let mut text = format!("{} streams of a connection at a time", http2.streams);
-        if http2.most_streams < http2.streams {
-            text += &format!(", {} at most were under way", http2.most_streams);
-        }
+        let mut text = streams(http2.streams, http2.most_streams);
         if let Some(allowed) = http2.allowed_streams {
             text += &format!("; the server allows {}", count(allowed.into()));
         }
@@ -118,10 +126,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         say(Tone::Plain, "HTTP/2", text);
     }
     if let Some(http3) = &job.http3 {
-        let mut text = format!("{} streams of a connection at a time", http3.streams);
-        if http3.most_streams < http3.streams {
-            text += &format!(", {} at most were under way", http3.most_streams);
-        }
+        let mut text = streams(http3.streams, http3.most_streams);
         for (what, codes) in [("reset", &http3.resets), ("closed", &http3.closes)] {
             for (code, n) in codes {
                 text += &format!("; {what} by {code}: {}", count(*n));
