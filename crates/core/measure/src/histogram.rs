@@ -228,6 +228,17 @@ impl SignedHistogram {
         self.below.count + self.above.count
     }
 
+    /// The slots that have values, in ascending order, each as its least and its greatest value and how
+    /// many it has.
+    pub fn buckets(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
+        let mut below: Vec<Bucket> = self.below.buckets().collect();
+        below.reverse();
+        let below = below.into_iter();
+        let below = below.map(|b| (-(b.high as i64), -(b.low as i64), b.count));
+        let above = self.above.buckets();
+        below.chain(above.map(|b| (b.low as i64, b.high as i64, b.count)))
+    }
+
     /// How many of them were further from 0 than [`Histogram::MAX_VALUE`].
     pub fn clamped(&self) -> u64 {
         self.below.clamped + self.above.clamped

@@ -25,6 +25,7 @@ pub mod socket;
 mod spelling;
 pub mod stream;
 pub mod text;
+pub mod timeline;
 pub mod units;
 pub mod validate;
 pub mod vary;

@@ -15,6 +15,7 @@ use crate::{
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
     socket::SocketReport,
+    timeline::{Distribution, Timeline},
 };
 
 pub use wb_measure::Summary;
@@ -108,6 +109,15 @@ pub struct Report {
     pub lateness: LatenessReport,
     /// Clocks and stamps.
     pub clock: ClockReport,
+    /// Where it was measured, and with what.
+    #[serde(default)]
+    pub environment: EnvironmentReport,
+    /// What was counted in the course of it.
+    #[serde(default, skip_serializing_if = "Timeline::is_empty")]
+    pub timeline: Timeline,
+    /// How times were distributed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<Distribution>,
     /// What the reader must know to trust the figures, a sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -346,6 +356,9 @@ pub struct PortReport {
     pub speed_nominal: bool,
     /// Who took the receive stamps.
     pub timestamp_source: String,
+    /// The device behind the interface, as it says; absent for memory and files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<NicReport>,
     /// Neighbours that were resolved: address → hardware address.
     pub neighbours: BTreeMap<String, String>,
     /// Where several jobs have opened it, each with sockets of its own: how. The first is what is said above.
@@ -355,6 +368,38 @@ pub struct PortReport {
     pub before: BTreeMap<String, u64>,
     /// The device's counters after the run.
     pub after: BTreeMap<String, u64>,
+}
+
+/// The device behind an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NicReport {
+    /// Version of the kernel driver, which is often that of the kernel.
+    pub driver_version: String,
+    /// Version of the firmware; empty where it has none.
+    pub firmware: String,
+    /// Where the device sits: `0000:03:00.0`; empty for virtual ones.
+    pub bus: String,
+    /// Vendor and device by the numbers of PCI: `8086:10fb`; empty for others.
+    pub pci_id: String,
+}
+
+/// Where a run was measured, and with what. Text that is not known is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvironmentReport {
+    /// The program and its version: `wirebench 0.1.0`.
+    pub tool: String,
+    /// Name of the host.
+    pub host: String,
+    /// Kernel with release and version: `Linux 6.1.0-44-amd64 #1 SMP …`.
+    pub kernel: String,
+    /// Of the machine: `x86_64`.
+    pub architecture: String,
+    /// Model of the first CPU.
+    pub cpu: String,
+    /// CPUs that were online.
+    pub cpus: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
 }
 
 /// How some of the jobs that share a port have opened it.

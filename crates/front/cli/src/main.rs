@@ -56,6 +56,7 @@ enum Command {
     Sweep(Box<commands::sweep::SweepArgs>),
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
+    Report(commands::report::ReportArgs),
     #[command(subcommand)]
     Pktgen(commands::pktgen::PktgenCommand),
     Linerate(commands::linerate::LinerateArgs),
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Netserver(a) => commands::netserver::run(&a),
         Command::Sweep(a) => commands::sweep::run(&a),
         Command::Bench(c) => commands::bench::run(&c),
+        Command::Report(a) => commands::report::run(&a),
         Command::Pktgen(c) => commands::pktgen::run(c),
         Command::Linerate(a) => commands::linerate::run(&a),
         Command::Completions(a) => commands::meta::completions::<Cli>(&a),
@@ -109,11 +111,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => match run::unwritten() {
-            Some(fault) if code == 0 => {
+            Some(fault) => {
                 say(format_args!("wirebench: {fault}"));
-                ExitCode::from(4)
+                ExitCode::from(if code == 0 { 4 } else { code })
             }
-            _ => ExitCode::from(code),
+            None => ExitCode::from(code),
         },
         Err(error) => {
             for line in told_once(&error).lines() {

@@ -2,7 +2,7 @@
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -120,6 +120,14 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// Writes the page of a run that has just ended, where one was asked for. A run whose page cannot be written is
+/// told all the same, and at its end that something is missing.
+pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
+    if let Some(Err(fault)) = path.map(|path| crate::commands::report::write(report, path)) {
+        let _ = UNWRITTEN.set(fault);
+    }
+}
+
 /// Why something that was printed is not where it was to be.
 pub(crate) fn unwritten() -> Option<&'static Fault> {
     UNWRITTEN.get()
@@ -224,6 +232,7 @@ pub(crate) fn carry_out(
             shown = Instant::now();
         }
     })?;
+    write_page(&finished.report, output.report.as_deref());
     if let wb_session::End::Fault(text) = &finished.end {
         say(format_args!("wirebench: the run ended by a fault: {text}"));
     }

@@ -10,9 +10,10 @@
 mod data;
 mod font;
 mod layout;
+pub(crate) mod lines;
 mod png;
 mod raster;
-mod scale;
+pub(crate) mod scale;
 mod scene;
 mod svg;
 

@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{LbLimit, LbMetric, LbResult, LbTrial},
+    bench::{LbLimit, LbMetric, LbOutcome, LbResult, LbTrial},
 };
 
 use crate::{
@@ -34,17 +34,23 @@ pub(crate) fn load(metric: LbMetric, load: f64) -> String {
     }
 }
 
-/// A trial as a live line.
+/// How a trial came out, in a word or two.
 #[must_use]
-pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
-    use wb_model::bench::{LbOutcome, LbPurpose};
-    let outcome = match trial.outcome {
+pub(crate) const fn outcome(outcome: LbOutcome) -> &'static str {
+    match outcome {
         LbOutcome::Held => "held",
         LbOutcome::Broke => "broke",
         LbOutcome::Unoffered => "not offered",
         LbOutcome::Unread => "not read",
         LbOutcome::Late | LbOutcome::Cut => "void",
-    };
+    }
+}
+
+/// A trial as a live line.
+#[must_use]
+pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
+    use wb_model::bench::LbPurpose;
+    let outcome = outcome(trial.outcome);
     let purpose = match trial.purpose {
         LbPurpose::Search => "",
         LbPurpose::Confirm => ", to confirm",

@@ -14,6 +14,7 @@ pub mod json;
 mod lb;
 pub mod linerate;
 pub mod live;
+pub mod report;
 pub mod table;
 pub mod text;
 

@@ -24,6 +24,7 @@ use wb_model::{
     bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult},
     criteria::{Bound, Metric},
     report::CriterionReport,
+    timeline::Row,
 };
 
 use crate::{
@@ -347,6 +348,9 @@ impl Engine for Benchmark {
         let elapsed_ns = now.saturating_sub(self.start_ns);
         Snapshot::at(elapsed_ns, self.base.interval.as_nanos(), Phase::Running).into()
     }
+
+    /// Its trials are runs of their own.
+    fn record(&self, _row: &mut Row<'_>) {}
 
     fn join(&mut self) -> Option<String> {
         if !self.collect() {

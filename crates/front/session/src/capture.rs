@@ -23,6 +23,7 @@ use wb_host::{
 use wb_model::{
     CaptureLive, Driver, JobKind, Phase, Plan, PortPlan, Snapshot, Totals,
     capture::{CaptureJob, CaptureOutput, Direction, Stamps},
+    timeline::Row,
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 use wb_port::QueuePair;
@@ -718,6 +719,21 @@ impl Engine for Captures {
             capture: Some(counters),
             ..snapshot.into()
         }
+    }
+
+    fn record(&self, row: &mut Row<'_>) {
+        let counters = self.shared.snapshot();
+        let total = counters.total();
+        let of = match &self.key {
+            Some(name) => format!("capture {name}"),
+            None => "capture".to_owned(),
+        };
+        row.counter(&of, "read_frames", "frames", total.read_frames);
+        row.counter(&of, "read_octets", "octets", total.read_octets);
+        row.counter(&of, "kernel_drop_frames", "frames", total.dropped_frames);
+        row.counter(&of, "written_frames", "frames", counters.written_frames);
+        row.counter(&of, "file_octets", "octets", counters.file_octets);
+        row.level(&of, "buffers_free", "buffers", counters.buffers_free as f64);
     }
 
     fn join(&mut self) -> Option<String> {

@@ -16,6 +16,7 @@ use wb_host::ethtool::Ethtool;
 use wb_model::{
     JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
+    timeline::Row,
 };
 use wb_pktgen_device::{Start, Walker};
 use wb_port::QueuePair;
@@ -562,6 +563,20 @@ impl Engine for Devices {
         self.live
             .snapshot(&self.handles, &self.watches, now, phase)
             .into()
+    }
+
+    fn record(&self, row: &mut Row<'_>) {
+        for handle in &self.handles {
+            let sent = handle.counters().read();
+            row.counter("devices", "offered_frames", "frames", sent.offered_frames);
+            row.counter("devices", "offered_octets", "octets", sent.offered_octets);
+        }
+        for queue in &self.watches {
+            let (seen, _) = queue.handle.row();
+            let octets = seen.bytes + 4 * seen.packets;
+            row.counter("devices", "received_frames", "frames", seen.packets);
+            row.counter("devices", "received_octets", "octets", octets);
+        }
     }
 
     fn join(&mut self) -> Option<String> {

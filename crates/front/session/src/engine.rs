@@ -15,6 +15,7 @@ use wb_model::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
     },
     socket::SocketReport,
+    timeline::{Distribution, Row},
 };
 
 use wb_traffic::DeviceOutcome;
@@ -149,6 +150,7 @@ pub(crate) struct Settled {
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
     pub(crate) results: Vec<LbResult>,
+    pub(crate) distributions: Vec<Distribution>,
     /// The criteria that judge it, and how each came out.
     pub(crate) criteria: Vec<CriterionReport>,
     pub(crate) lateness: LatenessReport,
@@ -223,6 +225,9 @@ pub(crate) trait Engine: Any + Send {
 
     /// How it goes.
     fn sample(&mut self, now_ns: u64) -> Sample;
+
+    /// Takes down what it has counted so far. What is told between snapshots stays as it is.
+    fn record(&self, row: &mut Row<'_>);
 
     /// Waits for the workers. Returns what broke.
     fn join(&mut self) -> Option<String>;

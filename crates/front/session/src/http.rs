@@ -14,6 +14,7 @@ use wb_http::{Control, Files, Live, Load, Outcome, Script, Server, ThreadTask};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
     http::{HttpJob, HttpLive, HttpTotals, HttpUrl},
+    timeline::Row,
 };
 
 use crate::{
@@ -214,6 +215,42 @@ impl Https {
     }
 }
 
+/// Takes down what was counted so far, and of how many answers the times have which sum.
+#[allow(clippy::cast_precision_loss)]
+fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
+    for (name, unit, n) in [
+        ("sent", "requests", totals.sent),
+        ("completed", "requests", totals.completed),
+        ("unsent", "requests", totals.unsent),
+        ("error_responses", "responses", totals.error_responses),
+        (
+            "established_connections",
+            "connections",
+            totals.established_connections,
+        ),
+        ("received_bytes", "octets", totals.received_bytes),
+        ("sent_bytes", "octets", totals.sent_bytes),
+        ("latency_samples", "requests", times.0),
+        ("latency_sum_ns", "ns", times.1),
+    ] {
+        row.counter("http", name, unit, n);
+    }
+    let refused = &totals.refused_connections;
+    for (cause, n) in totals.failed.by_cause().into_iter().filter(|(_, n)| *n > 0) {
+        row.counter("http", &format!("failed_{cause}"), "requests", n);
+    }
+    for (cause, n) in refused.by_cause().into_iter().filter(|(_, n)| *n > 0) {
+        row.counter("http", &format!("no_connection_{cause}"), "connections", n);
+    }
+    row.level(
+        "http",
+        "open_connections",
+        "connections",
+        totals.open_connections as f64,
+    );
+    row.level("http", "in_flight", "requests", totals.in_flight as f64);
+}
+
 /// How it goes from one time to another, each with all that was counted by then, and of how many answers the
 /// times have which sum.
 #[allow(clippy::cast_precision_loss)]
@@ -325,6 +362,11 @@ impl Engine for Https {
             ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
         }
         .into()
+    }
+
+    fn record(&self, row: &mut Row<'_>) {
+        let live = self.live();
+        record(row, &live.totals, (live.answers, live.latency_ns));
     }
 
     fn join(&mut self) -> Option<String> {

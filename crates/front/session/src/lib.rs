@@ -14,6 +14,7 @@ mod commands;
 mod criteria;
 pub mod devices;
 mod engine;
+mod environment;
 mod error;
 mod guard;
 mod http;

@@ -162,6 +162,7 @@ impl OpenPort {
             speed_bps: self.facts.speed.map(|s| s.bits_per_second),
             speed_nominal: self.facts.speed.is_some_and(|s| s.nominal),
             timestamp_source: self.facts.stamp_source.to_string(),
+            nic: self.wire.as_ref().and_then(crate::environment::nic),
             neighbours: BTreeMap::new(),
             users: vec![PortUser {
                 jobs: self.job.clone(),

@@ -15,6 +15,7 @@ use wb_model::{
     JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
     criteria::Metric,
+    timeline::Row,
 };
 
 use crate::{
@@ -90,6 +91,27 @@ impl Watched {
     fn fallen(&self) -> Option<String> {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.fallen()
+    }
+
+    /// Takes down what was read last; nothing where that failed.
+    #[allow(clippy::cast_precision_loss)]
+    fn record(&self, row: &mut Row<'_>) {
+        let live = self.live();
+        if self
+            .record
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .last_failed
+        {
+            return;
+        }
+        let of = format!("probe {}", live.name);
+        for (name, value) in &live.counters {
+            row.counter(&of, name, "", *value);
+        }
+        for (name, value) in &live.gauges {
+            row.level(&of, name, "", *value as f64);
+        }
     }
 
     fn live(&self) -> ProbeLive {
@@ -305,6 +327,10 @@ impl Engine for Probes {
             probes: self.watched.iter().map(Watched::live).collect(),
             ..Snapshot::at(elapsed_ns, interval_ns, Phase::Running)
         })
+    }
+
+    fn record(&self, row: &mut Row<'_>) {
+        self.watched.iter().for_each(|w| w.record(row));
     }
 
     fn join(&mut self) -> Option<String> {

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use wb_model::{
     JobKind, LatenessReport, REPORT_SCHEMA, Report, Verdict,
     report::{ClockReport, CriterionReport, PortReport},
+    timeline::Timeline,
 };
 
 use crate::{
     clock::{clock_report, rfc3339},
     engine::{Ended, Settled},
+    environment::environment,
     run::Prepared,
     verdict::{self, Circumstances},
 };
@@ -18,6 +20,7 @@ use crate::{
 pub(crate) fn report(
     run: Prepared,
     started_wall_ns: u64,
+    timeline: Timeline,
     ended: &Ended,
     engines: Vec<(JobKind, Settled)>,
 ) -> Report {
@@ -62,6 +65,7 @@ pub(crate) fn report(
         sum.socket = sum.socket.or(other.socket);
         sum.probes.append(&mut other.probes);
         sum.results.append(&mut other.results);
+        sum.distributions.append(&mut other.distributions);
         warnings.append(&mut other.warnings);
     }
     let (capture, captures) = match captures {
@@ -105,6 +109,9 @@ pub(crate) fn report(
         results: sum.results,
         lateness,
         clock,
+        environment: environment(),
+        timeline,
+        distributions: sum.distributions,
         warnings,
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
-use wb_model::{Phase, Plan, Report};
+use wb_model::{Phase, Plan, Report, timeline::Recorder};
 use wb_traffic::{DeviceHandle, DeviceOutcome};
 
 use crate::{
@@ -24,6 +24,10 @@ use crate::{
 
 /// How often the controlling thread looks at signals and engines.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How often what was counted is taken down for the report, unless live lines are wanted more often.
+const RECORD_INTERVAL_NS: u64 = 100_000_000;
+/// How often that is done with the counters of interfaces.
+const COUNTERS_INTERVAL_NS: u64 = 500_000_000;
 /// How long those that only listen go on for frames that are on their way, after the others have ended.
 const RESIDUE_NS: u64 = 200_000_000;
 
@@ -160,6 +164,8 @@ impl Prepared {
             works_until: None,
             requests: self.signals.requests(),
             next_view: start_ns + self.plan.interval.as_nanos(),
+            recorder: Recorder::new(self.plan.interval.as_nanos().min(RECORD_INTERVAL_NS)),
+            counters_at: None,
         };
         while !self.turn(&mut state, &faulted, observer) {
             std::thread::sleep(POLL_INTERVAL);
@@ -174,6 +180,8 @@ impl Prepared {
         if let Some(text) = broken {
             state.end = End::Fault(text);
         }
+        state.counters_at = None;
+        self.record(&mut state, monotonic_ns());
         if let Some(mut view) = self.view(monotonic_ns()) {
             view.snapshot.phase = Phase::Done;
             view.done = true;
@@ -243,6 +251,9 @@ impl Prepared {
             }
         }
         self.tell_news(observer);
+        if now >= state.start_ns && state.recorder.is_due(now - state.start_ns) {
+            self.record(state, now);
+        }
         if now >= state.next_view || asked {
             if let Some(mut view) = self.view(now) {
                 view.asked = asked;
@@ -287,6 +298,28 @@ impl Prepared {
         }
     }
 
+    /// Takes down what was counted so far, for the report.
+    fn record(&self, state: &mut RunState, now: u64) {
+        let mut row = state.recorder.row(now.saturating_sub(state.start_ns));
+        self.engines.iter().for_each(|e| e.record(&mut row));
+        // The kernel is asked less often, as some drivers take their time.
+        let old = |at: u64| now.saturating_sub(at) >= COUNTERS_INTERVAL_NS;
+        if state.counters_at.is_none_or(old) {
+            state.counters_at = Some(now);
+            for (port, counters) in self.counters() {
+                let of = format!("port {port}");
+                for (name, value) in counters {
+                    let unit = if name.ends_with("bytes") {
+                        "octets"
+                    } else {
+                        "frames"
+                    };
+                    row.counter(&of, &name, unit, value);
+                }
+            }
+        }
+    }
+
     /// All engines at an instant; none where all of them have times of their own.
     fn view(&mut self, now: u64) -> Option<View> {
         let mut regular = false;
@@ -325,7 +358,8 @@ impl Prepared {
             settled.push((engine.kind(), engine.settle(&ended)));
             devices.extend(engine.devices());
         }
-        let report = report::report(self, started_wall_ns, &ended, settled);
+        let timeline = state.recorder.finish();
+        let report = report::report(self, started_wall_ns, timeline, &ended, settled);
         Finished {
             report,
             end: ended.end,
@@ -345,6 +379,9 @@ struct RunState {
     /// What was asked for so far.
     requests: [u32; 3],
     next_view: u64,
+    recorder: Recorder,
+    /// When the interfaces' counters were last taken down.
+    counters_at: Option<u64>,
 }
 
 impl View {

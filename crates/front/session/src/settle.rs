@@ -1,9 +1,33 @@
 //! What the accounts of several engines have in common.
 
-use wb_measure::Measurement;
-use wb_model::Totals;
+use wb_measure::{Histogram, Measurement};
+use wb_model::{Totals, timeline::Distribution};
 
 use crate::engine::Times;
+
+/// A distribution of times for the report; none where nothing was measured.
+pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Distribution> {
+    let buckets = times
+        .buckets()
+        .map(|b| (signed(b.low), signed(b.high), b.count));
+    (times.count() > 0).then(|| Distribution::from_buckets(of, name, buckets))
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// Those of the times that an analyser measured.
+pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<Distribution> {
+    let ipdv = (all.ipdv.count() > 0)
+        .then(|| Distribution::from_buckets(of, "ipdv_ns", all.ipdv.buckets()));
+    let latency = distribution(of, "latency_ns", &all.latency);
+    let inter_arrival = distribution(of, "inter_arrival_ns", &all.inter_arrival);
+    [latency, ipdv, inter_arrival]
+        .into_iter()
+        .flatten()
+        .collect()
+}
 
 /// The times that an analyser measured.
 pub(crate) fn times_of(all: &Measurement) -> Times {

@@ -22,6 +22,7 @@ use wb_model::{
         Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
         SocketServerJob, SocketStage,
     },
+    timeline::Row,
 };
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, run_job};
 
@@ -222,6 +223,18 @@ impl Engine for Sockets {
 
     fn sample(&mut self, now: u64) -> Sample {
         self.snapshot(now, Phase::Running, self.last).into()
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn record(&self, row: &mut Row<'_>) {
+        let Some(live) = self.last.filter(|live| live.interval_s > 0.0) else {
+            return;
+        };
+        let per_second = live.units as f64 / live.interval_s;
+        match live.transactions {
+            true => row.level("socket", "transactions_per_second", "/s", per_second),
+            false => row.level("socket", "throughput_bps", "bit/s", 8.0 * per_second),
+        }
     }
 
     fn join(&mut self) -> Option<String> {

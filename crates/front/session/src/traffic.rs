@@ -9,7 +9,10 @@ use std::{
 };
 
 use wb_host::clock::wall_ns;
-use wb_model::{Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob};
+use wb_model::{
+    Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,
+    timeline::Row,
+};
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::QueuePair;
 use wb_traffic::{
@@ -452,6 +455,26 @@ impl Engine for Traffic {
         self.live.snapshot(&self.slots, now, phase).into()
     }
 
+    fn record(&self, row: &mut Row<'_>) {
+        let several = self.directions.len() > 1;
+        for slot in &self.slots {
+            let seen = slot.shared.read();
+            let of_way = |way: usize| format!("job {}", self.directions[way].name);
+            if let Some(way) = slot.sends {
+                seen_sent(row, "traffic", &seen);
+                if several {
+                    seen_sent(row, &of_way(way), &seen);
+                }
+            }
+            if let Some(way) = slot.receives {
+                seen_received(row, "traffic", &seen);
+                if several {
+                    seen_received(row, &of_way(way), &seen);
+                }
+            }
+        }
+    }
+
     fn join(&mut self) -> Option<String> {
         let mut panicked = false;
         for (slot, outcome) in self.slots.iter_mut().zip(self.workers.join()) {
@@ -470,6 +493,23 @@ impl Engine for Traffic {
     fn settle(&mut self, ended: &Ended) -> Settled {
         report::settle(self, ended)
     }
+}
+
+/// Takes down what a sender has done so far.
+fn seen_sent(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
+    row.counter(of, "offered_frames", "frames", seen.offered_frames);
+    row.counter(of, "offered_octets", "octets", seen.offered_octets);
+    row.counter(of, "unsent_frames", "frames", seen.unsent_frames);
+}
+
+/// Takes down what a receiver has seen so far.
+fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
+    row.counter(of, "received_frames", "frames", seen.received_frames);
+    row.counter(of, "received_octets", "octets", seen.received_octets);
+    row.counter(of, "duplicate_frames", "frames", seen.duplicate_frames);
+    row.counter(of, "reordered_frames", "frames", seen.reordered_frames);
+    row.counter(of, "latency_samples", "frames", seen.latency_samples);
+    row.counter(of, "latency_sum_ns", "ns", seen.latency_sum_ns);
 }
 
 /// What the snapshots are made of.

@@ -16,6 +16,7 @@ pub mod expression;
 pub mod kin;
 pub mod link;
 pub mod locks;
+pub mod machine;
 pub mod memory;
 pub mod mount;
 pub mod neighbour;

@@ -1,7 +1,11 @@
 //! Options that every native command has.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use wb_model::{Criterion, Plan, criteria, units::Span};
+
+use crate::commands::report;
 
 /// How results are shown, what is judged, and what is allowed.
 #[derive(Args, Clone, Debug, Default)]
@@ -16,6 +20,9 @@ pub(crate) struct OutputArgs {
     /// Print totals and rates as CSV, a line for each job.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long)]
     pub(crate) print_plan: bool,
@@ -63,6 +70,9 @@ impl OutputArgs {
                 .push(Criterion::at_most(criteria::Metric::Loss, limit));
         }
         plan.criteria.extend(self.criteria.iter().cloned());
-        Ok(())
+        match &self.report {
+            Some(path) if !self.print_plan => report::check(path),
+            _ => Ok(()),
+        }
     }
 }

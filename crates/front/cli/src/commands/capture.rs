@@ -32,7 +32,7 @@ use wb_tcpdump::{closing, print::LinkType};
 use self::lines::{Beside, Lines, Printing};
 use crate::{
     args::{PrintArgs, Refused, Row, Table},
-    run::{Fault, deliver, deliver_document, not_written, print},
+    run::{Fault, deliver, deliver_document, not_written, print, write_page},
     say::{say, say_as_is, say_in_passing},
     stdout::stdout,
 };
@@ -118,6 +118,9 @@ pub(crate) struct CaptureArgs {
     /// Print totals and rates as CSV.
     #[arg(long)]
     csv: bool,
+    /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Fail (exit code 1) when one of these does not hold: lost<=10, loss<=0.1%. Without one nothing may be lost.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     criteria: Vec<Criterion>,
@@ -190,6 +193,9 @@ impl CaptureArgs {
     /// What goes to standard output beside frames.
     fn check(&self) -> Result<()> {
         self.refused.check()?;
+        if let Some(path) = self.report.as_deref().filter(|_| !self.print_plan) {
+            super::report::check(path)?;
+        }
         let to_stdout = self.output.write.as_deref() == Some("-");
         let users = [
             (to_stdout, "-w -"),
@@ -326,6 +332,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
             json: args.json,
             csv: args.csv,
             live_json: args.live_json,
+            report: args.report.clone(),
             stats_file: args.stats_file.clone(),
             lines,
         },
@@ -339,6 +346,7 @@ pub(crate) struct Shown {
     pub(crate) json: bool,
     pub(crate) csv: bool,
     pub(crate) live_json: bool,
+    pub(crate) report: Option<PathBuf>,
     pub(crate) stats_file: Option<PathBuf>,
     /// What prints the frames; without it none is printed.
     pub(crate) lines: Option<Lines>,
@@ -391,6 +399,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let finished = prepared.run(&mut teller)?;
     let unprinted = printing.map_or(0, |p| p.end(|| environment.signals.hurry()));
     let report = &finished.report;
+    write_page(report, shown.report.as_deref());
     // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
     let saved = match &shown.stats_file {
         Some(path) => replace(

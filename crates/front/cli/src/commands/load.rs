@@ -18,7 +18,7 @@ use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepar
 
 use crate::{
     args::OutputArgs,
-    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show},
+    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_page},
     say::say,
 };
 
@@ -230,6 +230,7 @@ pub(crate) fn run_load(
         }
     };
     let finished = prepared.run(&mut observe)?;
+    write_page(&finished.report, output.report.as_deref());
     let delivered = match &printer {
         Some(printer) if output.json => {
             let report = wb_render::json::report(&finished.report);

@@ -13,6 +13,7 @@ pub(crate) mod netperf;
 pub(crate) mod netserver;
 pub(crate) mod pktgen;
 pub(crate) mod read;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod rx;
 pub(crate) mod selftest;

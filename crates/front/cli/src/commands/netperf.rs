@@ -13,7 +13,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends}
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
-    run::{deliver, deliver_document, print},
+    run::{deliver, deliver_document, print, write_page},
     say::{say, say_as_is},
     stdout::stdout,
 };
@@ -189,6 +189,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         }
     };
     let finished = prepared.run(&mut observe)?;
+    write_page(&finished.report, args.output.report.as_deref());
     let report = finished
         .report
         .socket

@@ -15,7 +15,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare};
 use super::netperf::write_all;
 use crate::{
     args::OutputArgs,
-    run::{deliver_report, print, show},
+    run::{deliver_report, print, show, write_page},
     say::{say, say_as_is},
 };
 
@@ -135,6 +135,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         }
     };
     let finished = server.run(&mut observe)?;
+    write_page(&finished.report, args.output.report.as_deref());
     if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
     }

@@ -27,7 +27,7 @@ use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 use crate::{
     args::OutputArgs,
     pktgen::{Host, Options, PlanOptions, Service},
-    run::{Fault, check_writable, deliver, print, run_plan, show},
+    run::{Fault, check_writable, deliver, print, run_plan, show, write_page},
     say::say,
 };
 
@@ -460,6 +460,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
             show(&view.snapshot);
         }
     })?;
+    write_page(&finished.report, output.report.as_deref());
     let cpus = if args.interface.is_interface() {
         Machine::open(None)?.online_cpus()
     } else {

@@ -27,7 +27,7 @@ use wb_wrk::{
 use crate::{
     args::OutputArgs,
     commands::netperf::write_all,
-    run::{deliver_report, print},
+    run::{deliver_report, print, write_page},
     say::{say, say_as_is},
     stdout::stdout,
 };
@@ -284,6 +284,7 @@ fn measure(
             print(&wb_render::json::snapshot(&view.snapshot));
         }
     })?;
+    write_page(&finished.report, output.report.as_deref());
     if let End::Fault(text) = &finished.end {
         say(format_args!(
             "PANIC: unprotected error in call to Lua API ({text})"

@@ -31,6 +31,7 @@ mod outputs;
 mod pktgen;
 mod plans;
 mod queues;
+mod report;
 mod router;
 mod trial;
 mod turns;

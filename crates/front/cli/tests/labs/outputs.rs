@@ -59,8 +59,12 @@ impl Kind<'_> {
 
     fn check(&self) {
         let line = self.line;
-        let report = self.json(line, &["--criteria", self.holds], 0);
+        let folder = TempDir::new().unwrap();
+        let page = folder.path().join("page.html");
+        let more = ["--criteria", self.holds, "--report", page.to_str().unwrap()];
+        let report = self.json(line, &more, 0);
         assert_eq!(report["verdict"], "pass", "{report}");
+        crate::report::holds(&report, &page);
         let mut criteria = report["criteria"].as_array().unwrap().iter();
         assert!(criteria.any(|c| c["criterion"] == self.holds), "{report}");
 

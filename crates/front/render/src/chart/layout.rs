@@ -13,18 +13,18 @@ use super::{
 };
 use crate::page::wrapped;
 
-const MARGIN: f64 = 16.0;
+pub(crate) const MARGIN: f64 = 16.0;
 const TITLE: f64 = 16.0;
-const BODY: f64 = font::UNIT_SIZE;
+pub(crate) const BODY: f64 = font::UNIT_SIZE;
 const SMALL: f64 = 11.0;
-const LINE_HEIGHT: f64 = 20.0;
+pub(crate) const LINE_HEIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 280.0;
 const LEAST_PLOT_WIDTH: f64 = 600.0;
 const MOST_PLOT_WIDTH: f64 = 1600.0;
 /// Fonts of browsers are wider than ours by up to this.
 const WIDER: f64 = 1.13;
 const MOST_ENTRIES: usize = 40;
-const LONGEST_NAME: usize = 60;
+pub(crate) const LONGEST_NAME: usize = 60;
 const LONGEST_CATEGORY: usize = 28;
 /// Lines of the heading and of the note.
 const MOST_LINES: usize = 4;
@@ -127,7 +127,7 @@ pub(crate) fn scene(chart: &Chart) -> Scene {
     scene
 }
 
-fn heading(scene: &mut Scene, title: &str) -> f64 {
+pub(crate) fn heading(scene: &mut Scene, title: &str) -> f64 {
     let mut bottom = MARGIN;
     for line in lines(title, TITLE, scene.width - 2.0 * MARGIN) {
         bottom += LINE_HEIGHT + 2.0;
@@ -233,11 +233,11 @@ impl Labels {
 }
 
 /// The middle of the pixel, where a line one pixel wide is sharp.
-fn sharp(length: f64) -> f64 {
+pub(crate) fn sharp(length: f64) -> f64 {
     length.floor() + 0.5
 }
 
-fn line_of(text: &str, at: At, anchor: Anchor) -> Text {
+pub(crate) fn line_of(text: &str, at: At, anchor: Anchor) -> Text {
     Text {
         at,
         text: text.to_owned(),
@@ -249,12 +249,12 @@ fn line_of(text: &str, at: At, anchor: Anchor) -> Text {
 }
 
 /// Width of a text in any common font.
-fn extent(text: &str, size: f64) -> f64 {
+pub(crate) fn extent(text: &str, size: f64) -> f64 {
     font::width(text, size, false) * WIDER
 }
 
 /// At most [`MOST_LINES`] lines of about this width; none for an empty text.
-fn lines(text: &str, size: f64, width: f64) -> Vec<String> {
+pub(crate) fn lines(text: &str, size: f64, width: f64) -> Vec<String> {
     let columns = (width / (size * 0.6)) as usize;
     let mut lines = wrapped(text, columns);
     lines.retain(|line| !line.is_empty());

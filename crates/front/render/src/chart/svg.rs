@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::{
     Chart, layout,
-    scene::{Anchor, At, Ink, Item, Shape, Text, Theme},
+    scene::{Anchor, At, Ink, Item, Scene, Shape, Text, Theme},
 };
 use crate::markup::escaped;
 
@@ -15,7 +15,11 @@ use crate::markup::escaped;
 /// several may stand in one page.
 #[must_use]
 pub fn svg(chart: &Chart) -> String {
-    let scene = layout::scene(chart);
+    paint(&layout::scene(chart))
+}
+
+/// A picture as an SVG document.
+pub(crate) fn paint(scene: &Scene) -> String {
     let (width, height) = (figure(scene.width), figure(scene.height));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \

@@ -186,7 +186,7 @@ fn criteria(page: &mut Page, criteria: &[CriterionReport]) {
 
 /// The measured value in the criterion's unit, with as many digits as it takes to tell it from
 /// the limit: `500 us` beside `p99<=500us` would not say why it failed.
-fn measured(criterion: &str, value: f64) -> String {
+pub(crate) fn measured(criterion: &str, value: f64) -> String {
     match criterion
         .parse::<wb_model::Criterion>()
         .map(|criterion| criterion.limit)

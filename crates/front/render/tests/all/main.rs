@@ -1,5 +1,6 @@
 //! Renderings through the public face of the crate.
 
 mod charts;
+mod report;
 mod samples;
 mod snapshots;

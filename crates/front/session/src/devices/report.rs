@@ -17,7 +17,7 @@ use crate::{
     criteria::{self, Figures},
     engine::{Ended, Settled, Stamping},
     lateness,
-    settle::{measurement_warnings, nothing_sent, share, signal_name, times_of},
+    settle::{distributions_of, measurement_warnings, nothing_sent, share, signal_name, times_of},
 };
 
 impl Devices {
@@ -394,6 +394,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         .then(|| "the totals do not add up; this is a defect of the program".to_owned());
     let limited_by = limited_by(run, ended, &totals, &late);
     Settled {
+        distributions: distributions_of("", &all),
         not_offered: criteria::not_offered(&judged, &limited_by),
         limited_by,
         jobs: jobs(run, totals, rates, times.latency),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use wb_http::Outcome;
 use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
-use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals};
+use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals, timeline::Row};
 
-use super::{Folder, between, report};
+use super::{Folder, between, record, report};
 use crate::{
     Environment, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, Stamping, State, Stop},
@@ -186,6 +186,12 @@ impl Engine for PortHttps {
             ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
         }
         .into()
+    }
+
+    fn record(&self, row: &mut Row<'_>) {
+        self.loads.record(row);
+        let sum = self.loads.seen();
+        record(row, &sum.http, (sum.request.count, sum.request.sum));
     }
 
     fn join(&mut self) -> Option<String> {

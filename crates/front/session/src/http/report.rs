@@ -19,7 +19,7 @@ use crate::{
     criteria::{self, Figures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::share,
+    settle::{distribution, share},
 };
 
 /// From this share of its CPU on a thread could not have done more.
@@ -117,7 +117,11 @@ pub(super) fn settle(
             ));
         }
     }
+    let own = told.iter().filter(|_| told.len() > 1);
+    let own = own.filter_map(|t| distribution(&t.report.name, "latency_ns", &t.latency));
+    let all_times = distribution("", "latency_ns", &latency);
     Settled {
+        distributions: all_times.into_iter().chain(own).collect(),
         times: Times {
             latency: latency.summary(),
             percentile_error: Histogram::RELATIVE_ERROR,

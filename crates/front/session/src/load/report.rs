@@ -11,8 +11,9 @@ use wb_model::{
         LoadRouteReport, LoadTransport, LoadWorkerReport,
     },
     report::Rates,
+    timeline::Distribution,
 };
-use wb_tcp::Counters;
+use wb_tcp::{Counters, Latencies};
 
 use super::run::{Loads, connections, totals_of};
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     criteria::{self, Figures, LoadFigures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{share, signal_name},
+    settle::{distribution, share, signal_name},
 };
 
 /// Bytes of the FCS, which the machines do not see.
@@ -200,6 +201,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     );
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     Settled {
+        distributions: distributions(of_shown()),
         not_offered: criteria::not_offered(&judged, &limited_by),
         limited_by,
         defect: defect(&totals, &settled),
@@ -230,6 +232,28 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         },
         ..Settled::default()
     }
+}
+
+/// How the times of jobs were distributed: of all together and, of several, of each.
+fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<Distribution> {
+    let mut list = Vec::new();
+    let mut tell = |of: &str, jobs: &mut dyn Iterator<Item = &'a SettledJob>| {
+        let mut sum = Latencies::default();
+        jobs.for_each(|s| sum.merge(&s.totals.latencies));
+        for (name, times) in [
+            ("connect_ns", &sum.connect),
+            ("first_byte_ns", &sum.first_byte),
+            ("request_ns", &sum.answer),
+            ("request_due_ns", &sum.since_due),
+        ] {
+            list.extend(distribution(of, name, times));
+        }
+    };
+    tell("", &mut jobs.clone());
+    if jobs.clone().nth(1).is_some() {
+        jobs.for_each(|job| tell(&job.report.name, &mut std::iter::once(job)));
+    }
+    list
 }
 
 /// What some of the jobs measured together.

@@ -18,6 +18,7 @@ use wb_load::{
 use wb_model::{
     JobKind, Phase, Plan, Snapshot, Totals,
     load::{ConnectionTotals, LoadEnd, LoadLive, LoadStage},
+    timeline::Row,
 };
 use wb_port::QueuePair;
 
@@ -103,6 +104,11 @@ fn broke((result, ..): &Outcome) -> bool {
 }
 
 impl Loads {
+    /// What all clients or, without clients, all servers have counted so far.
+    pub(crate) fn seen(&self) -> LoadSnapshot {
+        LoadSnapshot::sum(&self.live.read(&self.slots))
+    }
+
     /// For a plan whose ports are open and whose next hops are known. `control`: where to listen for other
     /// rates.
     pub(super) fn new(
@@ -270,6 +276,27 @@ impl Engine for Loads {
         self.live.sample(&self.slots, now, interfaces)
     }
 
+    fn record(&self, row: &mut Row<'_>) {
+        let shown = |slot: &&WorkerSlot| self.live.ends[slot.job] == self.live.shown;
+        let several = self
+            .live
+            .ends
+            .iter()
+            .filter(|e| **e == self.live.shown)
+            .count()
+            > 1;
+        for slot in self.slots.iter().filter(shown) {
+            let seen = slot.slot.read();
+            record(row, "load", &seen);
+            let job = &self.plan.loads[slot.job];
+            if several {
+                record(row, &format!("job {}", job.name), &seen);
+            }
+            let of = format!("worker {} {}", job.port, slot.queue);
+            row.counter(&of, "busy_ns", "ns", seen.busy_ns);
+        }
+    }
+
     fn join(&mut self) -> Option<String> {
         let mut broken = None;
         for (slot, outcome) in self.slots.iter_mut().zip(self.workers.join()) {
@@ -293,6 +320,29 @@ impl Engine for Loads {
     fn settle(&mut self, ended: &Ended) -> Settled {
         report::settle(self, ended)
     }
+}
+
+/// Takes down what a worker has counted so far.
+#[allow(clippy::cast_precision_loss)]
+fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
+    let c = &seen.counters;
+    for (name, unit, n) in [
+        ("attempted_connections", "connections", c.attempted),
+        ("established_connections", "connections", c.established),
+        ("completed_connections", "connections", c.completed),
+        ("failed_connections", "connections", c.failed()),
+        ("requests", "requests", c.requests),
+        ("responses", "responses", c.responses),
+        ("tx_frames", "frames", c.tx_frames),
+        ("rx_frames", "frames", c.rx_of_load().0),
+        ("request_samples", "requests", seen.request.count),
+        ("request_sum_ns", "ns", seen.request.sum),
+        ("connect_samples", "connections", seen.connect.count),
+        ("connect_sum_ns", "ns", seen.connect.sum),
+    ] {
+        row.counter(of, name, unit, n);
+    }
+    row.level(of, "open_connections", "connections", c.open as f64);
 }
 
 /// What the views are made of.

@@ -14,7 +14,10 @@ use crate::{
     criteria::{self, Figures},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{measurement_warnings, nothing_sent, share, signal_name, times_of},
+    settle::{
+        distribution, distributions_of, measurement_warnings, nothing_sent, share, signal_name,
+        times_of,
+    },
 };
 
 /// Flows that are listed one by one; of more, those with most trouble.
@@ -642,6 +645,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .filter_map(|s| s.job.rates.largest_catch_up_frames)
         .max();
     let times = times_of(&all);
+    let mut distributions = distributions_of("", &all);
     let lateness = lateness::consider(
         &lateness::Trial {
             judged: &judged,
@@ -683,7 +687,13 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let at_max = settled.iter().any(|s| s.at_max);
     let not_offered =
         unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause));
+    distributions.extend(
+        departures
+            .as_ref()
+            .and_then(|h| distribution("", "inter_departure_ns", h)),
+    );
     Settled {
+        distributions,
         limited_by: limited_by(run, ended, &totals, &lateness, at_max),
         not_offered,
         totals,

@@ -6,9 +6,10 @@ use wb_model::{
     Phase, Plan, PortPlan, REPORT_SCHEMA, Report, Snapshot, Stream, Summary, Totals, TrafficJob,
     Verdict,
     report::{
-        ClockReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, StreamReport,
-        WorkerReport,
+        ClockReport, CriterionReport, EnvironmentReport, FlowReport, JobReport, PortReport, Rates,
+        StreamReport, WorkerReport,
     },
+    timeline::Timeline,
 };
 
 pub(crate) fn summary(samples: u64, min: i64, step: i64) -> Summary {
@@ -250,6 +251,9 @@ pub(crate) fn lossy() -> Report {
         probes: Vec::new(),
         results: Vec::new(),
         lateness: Default::default(),
+        environment: EnvironmentReport::default(),
+        timeline: Timeline::default(),
+        distributions: Vec::new(),
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),

@@ -1,0 +1,315 @@
+//! A run over time, and how its times are distributed: what the plots of a report are drawn from.
+//!
+//! A timeline holds what was counted so far at a number of moments. Rates are the differences, so leaving out
+//! every other moment of a long run loses detail and no frame, and the last moment has the totals.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// No more moments than these are kept: from then on every other one is left out, and those to come are twice as
+/// far apart. So a run of any length has from half as many to as many.
+pub const MOST_SAMPLES: usize = 2_000;
+
+/// Figures at a number of moments of a run, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// When, ns since the start of the run.
+    pub at_ns: Vec<u64>,
+    /// What was seen then.
+    pub columns: Vec<Column>,
+}
+
+/// One figure at all moments of a timeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Column {
+    /// Whose: all jobs of a kind (`traffic`, `http`), `job NAME`, `capture NAME`, `worker PORT QUEUE`, `port NAME`
+    /// (what the interface counts, since it is there), `probe NAME`.
+    pub of: String,
+    /// Which, as the report or the probe calls it: `received_frames`.
+    pub name: String,
+    /// Of one: `frames`, `octets`, `ns`; empty where nobody knows.
+    pub unit: String,
+    /// Whether it is a count that only rises; else it is what was seen at that moment.
+    pub counter: bool,
+    /// One for each moment; null where it was not known.
+    pub values: Vec<Option<f64>>,
+}
+
+impl Timeline {
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at_ns.is_empty() || self.columns.is_empty()
+    }
+
+    /// A column, if it was recorded.
+    #[must_use]
+    pub fn column(&self, of: &str, name: &str) -> Option<&Column> {
+        let mut columns = self.columns.iter();
+        columns.find(|c| c.of == of && c.name == name)
+    }
+
+    /// Leaves out every other moment; the last one stays.
+    fn thin(&mut self) {
+        let even = self.at_ns.len() % 2;
+        let stays = |i: &usize| i % 2 != even;
+        keep(&mut self.at_ns, stays);
+        for column in &mut self.columns {
+            keep(&mut column.values, stays);
+        }
+    }
+}
+
+fn keep<T>(list: &mut Vec<T>, stays: impl Fn(&usize) -> bool) {
+    let mut i = 0;
+    list.retain(|_| {
+        i += 1;
+        stays(&(i - 1))
+    });
+}
+
+/// Makes a timeline while a run goes on. Takes the time as an argument.
+#[derive(Debug)]
+pub struct Recorder {
+    timeline: Timeline,
+    spacing_ns: u64,
+    next_ns: u64,
+}
+
+impl Recorder {
+    /// One that wants figures this often, ns.
+    #[must_use]
+    pub fn new(spacing_ns: u64) -> Self {
+        Self {
+            timeline: Timeline::default(),
+            spacing_ns: spacing_ns.max(1),
+            next_ns: 0,
+        }
+    }
+
+    /// Whether it is time for the next moment, so long after the start.
+    #[must_use]
+    pub fn is_due(&self, elapsed_ns: u64) -> bool {
+        elapsed_ns >= self.next_ns
+    }
+
+    /// Begins the next moment. A time that is not after that of the last one takes its place.
+    pub fn row(&mut self, elapsed_ns: u64) -> Row<'_> {
+        let timeline = &mut self.timeline;
+        if timeline
+            .at_ns
+            .last()
+            .is_some_and(|last| *last >= elapsed_ns)
+        {
+            timeline.at_ns.pop();
+            let rows = timeline.at_ns.len();
+            timeline
+                .columns
+                .iter_mut()
+                .for_each(|c| c.values.truncate(rows));
+        }
+        if timeline.at_ns.len() >= MOST_SAMPLES {
+            timeline.thin();
+            self.spacing_ns = self.spacing_ns.saturating_mul(2);
+        }
+        timeline.at_ns.push(elapsed_ns);
+        self.next_ns = (elapsed_ns / self.spacing_ns + 1).saturating_mul(self.spacing_ns);
+        Row { timeline, next: 0 }
+    }
+
+    /// What was recorded, without columns in which nothing was ever known.
+    #[must_use]
+    pub fn finish(self) -> Timeline {
+        let mut timeline = self.timeline;
+        let rows = timeline.at_ns.len();
+        timeline
+            .columns
+            .iter_mut()
+            .for_each(|c| c.values.resize(rows, None));
+        timeline
+            .columns
+            .retain(|c| c.values.iter().any(Option::is_some));
+        timeline
+    }
+}
+
+/// One moment of a timeline, being filled.
+#[derive(Debug)]
+pub struct Row<'a> {
+    timeline: &'a mut Timeline,
+    /// Figures come in the same order each time.
+    next: usize,
+}
+
+impl Row<'_> {
+    /// Takes down a number that only rises; adds it where the same was taken down already.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn counter(&mut self, of: &str, name: &str, unit: &str, value: u64) {
+        self.put(of, name, unit, true, value as f64);
+    }
+
+    /// Takes down a value that rises and falls; adds it where the same was taken down already.
+    pub fn level(&mut self, of: &str, name: &str, unit: &str, value: f64) {
+        self.put(of, name, unit, false, value);
+    }
+
+    fn put(&mut self, of: &str, name: &str, unit: &str, counter: bool, value: f64) {
+        let is = |c: &Column| c.of == of && c.name == name;
+        let columns = &mut self.timeline.columns;
+        let place = match columns.get(self.next).is_some_and(is) {
+            true => self.next,
+            false => columns.iter().position(is).unwrap_or(columns.len()),
+        };
+        if place == columns.len() {
+            columns.push(Column {
+                of: of.to_owned(),
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                counter,
+                values: Vec::new(),
+            });
+        }
+        self.next = place + 1;
+        let row = self.timeline.at_ns.len() - 1;
+        let values = &mut columns[place].values;
+        values.resize(row.max(values.len()), None);
+        let seen = Some(value).filter(|v| v.is_finite());
+        match values.get_mut(row) {
+            Some(known) => *known = known.zip(seen).map(|(a, b)| a + b).or(seen),
+            None => values.push(seen),
+        }
+    }
+}
+
+/// How often which values came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// Whose: empty for the whole run, else the name of a job.
+    pub of: String,
+    /// Of what, as the report calls it: `latency_ns`.
+    pub name: String,
+    /// Those with values, in ascending order: the smallest value of each, its largest, and how many values
+    /// it has. All together have as many as were measured.
+    pub buckets: Vec<(i64, i64, u64)>,
+}
+
+/// Steps of a distribution for each doubling: a step is 6 % wide at most.
+const STEPS: u32 = 16;
+
+impl Distribution {
+    /// Of finer buckets in ascending order, each with its extremes and its number.
+    #[must_use]
+    pub fn from_buckets(of: &str, name: &str, fine: impl Iterator<Item = (i64, i64, u64)>) -> Self {
+        let mut buckets: Vec<(i64, i64, u64)> = Vec::new();
+        for (low, high, count) in fine {
+            let own = (step_of(low).0, step_of(high).1);
+            match buckets.last_mut() {
+                Some(last) if low <= last.1 => {
+                    last.1 = last.1.max(own.1);
+                    last.2 = last.2.saturating_add(count);
+                }
+                _ => buckets.push((own.0, own.1, count)),
+            }
+        }
+        Self {
+            of: of.to_owned(),
+            name: name.to_owned(),
+            buckets,
+        }
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let counts = self.buckets.iter().map(|bucket| bucket.2);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+/// The extremes of the step that a value is in.
+#[allow(clippy::cast_possible_wrap)]
+fn step_of(value: i64) -> (i64, i64) {
+    let amount = value.unsigned_abs();
+    let shift = (u64::BITS - amount.leading_zeros()).saturating_sub(STEPS.ilog2() + 1);
+    let low = amount >> shift << shift;
+    let high = low + ((1 << shift) - 1);
+    match value < 0 {
+        true => (
+            (high.min(i64::MAX as u64) as i64).saturating_neg(),
+            (low as i64).saturating_neg(),
+        ),
+        false => (low as i64, high as i64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_keeps_its_ends_and_its_sums() {
+        let mut recorder = Recorder::new(10);
+        let mut rows = 0;
+        for now in 0..200_000_u64 {
+            if recorder.is_due(now) {
+                rows += 1;
+                recorder.row(now).counter("", "sent", "frames", now);
+            }
+        }
+        recorder.row(200_000).counter("", "sent", "frames", 200_000);
+        let timeline = recorder.finish();
+        assert!(rows > MOST_SAMPLES, "{rows}");
+        assert!((MOST_SAMPLES / 2..=MOST_SAMPLES).contains(&timeline.at_ns.len()));
+        assert!(timeline.at_ns.windows(2).all(|w| w[0] < w[1]));
+        let sent = &timeline.column("", "sent").unwrap().values;
+        assert_eq!(sent.last(), Some(&Some(200_000.0)));
+        for (at, sent) in timeline.at_ns.iter().zip(sent) {
+            assert_eq!(*sent, Some(*at as f64));
+        }
+    }
+
+    #[test]
+    fn what_was_not_known_at_a_moment_is_missing() {
+        let mut recorder = Recorder::new(10);
+        recorder.row(0).counter("", "a", "frames", 1);
+        let mut row = recorder.row(10);
+        row.level("p", "b", "", 2.0);
+        row.level("p", "b", "", 3.0);
+        row.level("p", "never", "", f64::NAN);
+        recorder.row(20).counter("", "a", "frames", 5);
+        // The same moment again.
+        recorder.row(20).counter("", "a", "frames", 6);
+        let timeline = recorder.finish();
+        assert_eq!(timeline.at_ns, [0, 10, 20]);
+        let values = |of, name| timeline.column(of, name).map(|c| c.values.clone());
+        assert_eq!(values("", "a").unwrap(), [Some(1.0), None, Some(6.0)]);
+        assert_eq!(values("p", "b").unwrap(), [None, Some(5.0), None]);
+        assert_eq!(values("p", "never"), None);
+    }
+
+    #[test]
+    fn steps_hold_every_value_once() {
+        let fine = (-3000..3000).map(|v| (v, v, 1));
+        let coarse = Distribution::from_buckets("", "x", fine);
+        assert_eq!(coarse.count(), 6000);
+        assert!(coarse.buckets.len() < 500, "{}", coarse.buckets.len());
+        assert!(coarse.buckets.windows(2).all(|w| w[0].1 < w[1].0));
+        for (low, high, count) in &coarse.buckets {
+            assert!(
+                low <= high && *count <= (high - low + 1) as u64,
+                "{low} {high} {count}"
+            );
+            assert!(
+                (high - low) * 16 <= low.abs().max(high.abs()),
+                "{low} {high}"
+            );
+        }
+        for end in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
+            let (low, high) = step_of(end);
+            assert!(
+                low <= high && high >= end && low <= end.max(-i64::MAX),
+                "{end}: {low} {high}"
+            );
+        }
+    }
+}

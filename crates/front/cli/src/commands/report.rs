@@ -1,0 +1,215 @@
+//! `wirebench report`: what a run has written as JSON, as a page to hand over.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize as _;
+use serde_json::Value;
+use wb_model::{REPORT_SCHEMA, Report};
+use wb_render::report::{Document, Run, csv, document, html, markdown, svg};
+
+use crate::{
+    run::{Fault, check_writable, deliver},
+    say::say,
+};
+
+/// Make a page of a run's report, or compare runs: plots and tables in one file that needs no network.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench trial --tx eth2 --rx eth3 --rate 100kpps --json >a.json; wirebench report a.json\n  \
+    wirebench report before.json after.json -o compared.html\n  \
+    wirebench report a.json --markdown\n  \
+    wirebench report a.json -o a.csv --plots pictures")]
+pub(crate) struct ReportArgs {
+    /// Reports as `--json` prints them; - reads standard input. Of several, the first is what the others are
+    /// compared with.
+    #[arg(value_name = "RUN.json", required = true)]
+    runs: Vec<PathBuf>,
+    /// Where it goes: FILE.html, FILE.md or FILE.csv. Default: the name of the first run with .html, here.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print Markdown on standard output instead.
+    #[arg(long, conflicts_with = "output")]
+    markdown: bool,
+    /// Also draw each plot as a file of its own (SVG) in this folder, which is made.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+}
+
+/// What a file of a report holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Html,
+    Markdown,
+    Csv,
+}
+
+impl Form {
+    fn of(path: &Path) -> Result<Self> {
+        let end = path.extension().and_then(|end| end.to_str()).unwrap_or("");
+        match end.to_ascii_lowercase().as_str() {
+            "html" | "htm" => Ok(Self::Html),
+            "md" => Ok(Self::Markdown),
+            "csv" => Ok(Self::Csv),
+            _ => bail!("{}: reports are .html, .md or .csv", path.display()),
+        }
+    }
+
+    fn text(self, runs: &[Run]) -> String {
+        match self {
+            Self::Html => html(&document(runs)),
+            Self::Markdown => markdown(&document(runs)),
+            Self::Csv => csv(runs),
+        }
+    }
+}
+
+/// Checks before a run that its report can be written there at the end.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    Form::of(path).context("--report")?;
+    check_writable(path).context("--report")
+}
+
+/// Writes the report of a run that has just ended.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Fault> {
+    let fault = |e: &dyn std::fmt::Display| Fault(format!("cannot write {}: {e}", path.display()));
+    let form = Form::of(path).map_err(|e| fault(&e))?;
+    let run = Run {
+        name: String::new(),
+        report: report.clone(),
+    };
+    fs::write(path, form.text(&[run])).map_err(|e| fault(&e))
+}
+
+pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
+    let output = match &args.output {
+        Some(path) => path.clone(),
+        None => {
+            Path::new(args.runs[0].file_stem().unwrap_or("report".as_ref())).with_extension("html")
+        }
+    };
+    let form = Form::of(&output)?;
+    let writes = !args.markdown;
+    if writes && args.runs.iter().any(|run| same_file(run, &output)) {
+        bail!(
+            "{}: it would be written over the run it is made of; name another with -o",
+            output.display()
+        );
+    }
+    if args
+        .runs
+        .iter()
+        .filter(|run| run.as_os_str() == "-")
+        .count()
+        > 1
+    {
+        bail!("- is given twice; standard input can be read once");
+    }
+    let mut runs = Vec::new();
+    for path in &args.runs {
+        runs.push(Run {
+            name: name_of(path, &runs),
+            report: read(path)?,
+        });
+    }
+    if let Some(folder) = &args.plots {
+        draw(&document(&runs), folder)?;
+    }
+    if args.markdown {
+        deliver(&Form::Markdown.text(&runs))?;
+        return Ok(0);
+    }
+    fs::write(&output, form.text(&runs))
+        .with_context(|| format!("cannot write {}", output.display()))?;
+    say(format_args!("written: {}", output.display()));
+    Ok(0)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b
+        || fs::canonicalize(a)
+            .ok()
+            .zip(fs::canonicalize(b).ok())
+            .is_some_and(|(a, b)| a == b)
+}
+
+/// The name of a file without its end; of the second of that name with a number.
+fn name_of(path: &Path, others: &[Run]) -> String {
+    let stem = match path.as_os_str().to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+    };
+    let taken = |name: &str| others.iter().any(|run| run.name == name);
+    let mut names = std::iter::once(stem.clone()).chain((2..).map(|n| format!("{stem} {n}")));
+    names.find(|name| !taken(name)).unwrap_or(stem)
+}
+
+/// The report in a file; behind the lines of `--live-json` it is the last document.
+fn read(path: &Path) -> Result<Report> {
+    let place = match path.as_os_str().to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    };
+    let mut bytes = Vec::new();
+    match path.as_os_str().to_str() {
+        Some("-") => std::io::stdin().read_to_end(&mut bytes).map(|_| ()),
+        _ => fs::read(path).map(|read| bytes = read),
+    }
+    .with_context(|| format!("cannot read {place}"))?;
+    let mut last: Option<Value> = None;
+    for document in serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>() {
+        last = Some(
+            document.map_err(|e| anyhow::anyhow!("{place}: not JSON as a run writes it: {e}"))?,
+        );
+    }
+    let Some(document) = last else {
+        bail!("{place}: it is empty; a report is what a run prints with --json");
+    };
+    match document.get("schema").and_then(Value::as_str) {
+        Some(REPORT_SCHEMA) => {}
+        Some(other) => bail!("{place}: its schema is {other:?}, a report has {REPORT_SCHEMA:?}"),
+        None => bail!(
+            "{place}: no report; that is what a run prints with --json (schema {REPORT_SCHEMA:?})"
+        ),
+    }
+    Report::deserialize(document)
+        .map_err(|e| anyhow::anyhow!("{place}: not a report of this version: {e}"))
+}
+
+/// Each plot as a file of its own.
+fn draw(document: &Document, folder: &Path) -> Result<()> {
+    let cannot = || format!("cannot write to {}", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    let mut names: Vec<String> = Vec::new();
+    for plot in document.plots() {
+        // Names are made of those of jobs and probes, which may hold anything.
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        };
+        let stem: String = plot.name.chars().map(plain).take(80).collect();
+        let known = names.iter().filter(|name| **name == stem).count();
+        let file = match known {
+            0 => format!("{stem}.svg"),
+            n => format!("{stem}_{}.svg", n + 1),
+        };
+        names.push(stem);
+        fs::write(folder.join(file), svg(plot)).with_context(cannot)?;
+    }
+    Ok(())
+}

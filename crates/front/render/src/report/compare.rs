@@ -1,0 +1,208 @@
+//! Runs beside each other: the first is what the others are compared with.
+
+use super::{
+    Run, content,
+    document::{Block, Cell, Document, Mark, Section, Table},
+    metrics::{Better, Metric, metrics},
+    plot::Plot,
+};
+
+/// A difference smaller than this share is not marked: it is as good as none.
+const MARKED: f64 = 0.01;
+
+pub(super) fn document(runs: &[Run]) -> Document {
+    let mut document = Document {
+        title: match runs.len() {
+            0 => "wirebench: no run".to_owned(),
+            n => format!("wirebench: {n} runs compared"),
+        },
+        verdicts: runs
+            .iter()
+            .map(|run| content::outcome(&run.name, &run.report))
+            .collect(),
+        ..Document::default()
+    };
+    document.section(about(runs));
+    document.section(figures(runs));
+    document.section(plots(runs));
+    document.section(environments(runs));
+    let mut section = Section::new("Warnings");
+    for run in runs {
+        let warnings = run.report.warnings.iter();
+        section
+            .blocks
+            .extend(warnings.map(|w| Block::Warning(format!("{}: {w}", run.name))));
+    }
+    document.section(section);
+    let mut section = Section::new("Plans");
+    for run in runs {
+        if let Some(text) = wb_model::text::written_as_toml(&run.report.plan) {
+            section
+                .blocks
+                .push(Block::Code(format!("the plan of {}", run.name), text));
+        }
+    }
+    document.section(section);
+    document
+}
+
+/// A table with a column for each run.
+fn beside(caption: &str, runs: &[Run]) -> Table {
+    let mut head = vec![""];
+    head.extend(runs.iter().map(|run| run.name.as_str()));
+    let mut table = Table::new(caption, &[]);
+    table.head = head
+        .into_iter()
+        .map(|name| (name.to_owned(), super::Side::Left))
+        .collect();
+    table
+}
+
+fn about(runs: &[Run]) -> Section {
+    let mut section = Section::new("The runs");
+    let mut table = beside("", runs);
+    let mut row = |name: &str, text: &dyn Fn(&Run) -> String| {
+        let cells = runs.iter().map(text);
+        table.row(std::iter::once(name.to_owned()).chain(cells));
+    };
+    row("kind", &|run| run.report.kind.clone());
+    row("started", &|run| run.report.started.clone());
+    row("took", &|run| {
+        crate::figures::time_ns(run.report.elapsed_ns as f64)
+    });
+    row("limited by", &|run| run.report.limited_by.clone());
+    section.table(table);
+    if runs
+        .windows(2)
+        .any(|pair| pair[0].report.kind != pair[1].report.kind)
+    {
+        section.blocks.push(Block::Warning(
+            "the runs are of different kinds; only what they have in common can be compared"
+                .to_owned(),
+        ));
+    }
+    section
+}
+
+fn figures(runs: &[Run]) -> Section {
+    let mut section = Section::new("Differences");
+    let all: Vec<Vec<Metric>> = runs.iter().map(|run| metrics(&run.report)).collect();
+    // In the order of the first; what only others have stands behind it.
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for m in all.iter().flatten() {
+        if !names.contains(&(&m.of, &m.name)) {
+            names.push((&m.of, &m.name));
+        }
+    }
+    let mut head: Vec<(String, super::Side)> = vec![
+        ("of".to_owned(), super::Side::Left),
+        ("figure".to_owned(), super::Side::Left),
+    ];
+    for (i, run) in runs.iter().enumerate() {
+        head.push((run.name.clone(), super::Side::Right));
+        if i > 0 {
+            head.push(("difference".to_owned(), super::Side::Right));
+        }
+    }
+    let mut table = Table {
+        head,
+        ..Table::default()
+    };
+    for (of, name) in names {
+        let find = |list: &'_ [Metric]| list.iter().find(|m| m.of == of && m.name == name).cloned();
+        let first = all.first().and_then(|list| find(list));
+        let mut cells: Vec<Cell> = vec![of.into(), name.into()];
+        for (i, list) in all.iter().enumerate() {
+            let own = find(list);
+            cells.push(
+                own.as_ref()
+                    .map_or_else(|| "-".to_owned(), |m| m.text(m.value))
+                    .into(),
+            );
+            if i > 0 {
+                cells.push(match (&first, &own) {
+                    (Some(a), Some(b)) => difference(a, b),
+                    _ => Cell::default(),
+                });
+            }
+        }
+        table.row(cells);
+    }
+    section.table(table);
+    section.text(format!(
+        "Each is compared with {}. Marked is what is better or worse by more than {} %.",
+        runs.first().map_or("the first", |run| run.name.as_str()),
+        MARKED * 100.0
+    ));
+    section
+}
+
+/// By how much a figure differs, and whether that is good.
+fn difference(a: &Metric, b: &Metric) -> Cell {
+    let by = b.value - a.value;
+    if by == 0.0 {
+        return "same".into();
+    }
+    let share = by / a.value.abs();
+    let sign = if by > 0.0 { "+" } else { "" };
+    let text = match share.is_finite() {
+        true if share.abs() < 10.0 => {
+            format!("{sign}{} ({sign}{:.1} %)", b.text(by), share * 100.0)
+        }
+        true => format!("{sign}{} (x {:.0})", b.text(by), (b.value / a.value).abs()),
+        false => format!("{sign}{}", b.text(by)),
+    };
+    let worse = match b.better {
+        Better::Higher => by < 0.0,
+        Better::Lower => by > 0.0,
+        Better::Neither => return text.into(),
+    };
+    match (share.is_finite() && share.abs() <= MARKED, worse) {
+        (true, _) => text.into(),
+        (false, true) => Cell::marked(format!("worse: {text}"), Mark::Bad),
+        (false, false) => Cell::marked(format!("better: {text}"), Mark::Good),
+    }
+}
+
+fn plots(runs: &[Run]) -> Section {
+    let mut section = Section::new("Plots");
+    let documents: Vec<Document> = runs
+        .iter()
+        .map(|run| content::document(&run.report))
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for plot in documents.iter().flat_map(Document::plots) {
+        if !names.contains(&plot.name.as_str()) {
+            names.push(&plot.name);
+        }
+    }
+    for name in names {
+        let of_runs = runs.iter().zip(&documents);
+        let own = of_runs.filter_map(|(run, document)| {
+            let plot = document.plots().find(|plot| plot.name == name)?;
+            Some((run.name.as_str(), plot.clone()))
+        });
+        section.plot(Plot::overlay(&own.collect::<Vec<_>>()));
+    }
+    section
+}
+
+fn environments(runs: &[Run]) -> Section {
+    let mut section = Section::new("Environments");
+    let rows: Vec<Vec<(&str, String)>> = runs
+        .iter()
+        .map(|run| content::environment_rows(&run.report))
+        .collect();
+    let mut table = beside("", runs);
+    let first = rows.first().map_or(&[][..], Vec::as_slice);
+    for (i, (name, known)) in first.iter().enumerate() {
+        let cells = rows.iter().map(|row| {
+            let text = row.get(i).map_or("", |(_, text)| text.as_str());
+            let differs = text != known;
+            Cell::marked(text, if differs { Mark::Bad } else { Mark::Plain })
+        });
+        table.row(std::iter::once(Cell::from(*name)).chain(cells));
+    }
+    section.table(table);
+    section
+}

@@ -1,0 +1,34 @@
+//! The figures of one run or several as comma-separated values (RFC 4180, lines ended by a line feed): a row for
+//! each figure, in base units.
+
+use std::fmt::Write as _;
+
+use super::{Run, metrics::metrics};
+
+/// The rows, below one of names.
+#[must_use]
+pub fn csv(runs: &[Run]) -> String {
+    let mut out = String::from("run,of,metric,value,unit\n");
+    for run in runs {
+        let mut row = |of: &str, name: &str, value: &str, unit: &str| {
+            let cells = [&run.name, of, name, value, unit].map(field);
+            let _ = writeln!(out, "{}", cells.join(","));
+        };
+        row("", "verdict", super::content::word(run.report.verdict), "");
+        for m in metrics(&run.report) {
+            row(&m.of, &m.name, &m.value.to_string(), m.unit);
+        }
+    }
+    out
+}
+
+fn field(text: &str) -> String {
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    match clean.contains([',', '"']) {
+        true => format!("\"{}\"", clean.replace('"', "\"\"")),
+        false => clean,
+    }
+}

@@ -1,0 +1,930 @@
+//! What engines beside streams have to say: loads, HTTP, sockets, captures, benchmarks, probes.
+
+use wb_model::{
+    Report,
+    bench::{LbMetric, LbOutcome, LbResult, LbTrial},
+    load::LoadEnd,
+    report::CaptureReport,
+    socket::{SocketInterval, SocketJobReport, SocketTest},
+};
+
+use super::{
+    content::facts,
+    document::{Block, Cell, Mark, Section, Table},
+    over_time::{self, Course},
+    plot::{Form, Plot, Scale, Series, X, Y},
+    times,
+};
+use crate::{
+    figures::{UNKNOWN, count, count_or, rate_bps, ratio, share, significant, time_ns},
+    lb, text,
+};
+
+fn rate(per_second: f64) -> String {
+    if per_second.abs() < 1e15 && per_second.abs() >= 100.0 {
+        crate::figures::group(&format!("{per_second:.0}"))
+    } else {
+        significant(per_second, 3)
+    }
+}
+
+fn bad_if_any(n: u64) -> Cell {
+    Cell::marked(count(n), if n > 0 { Mark::Bad } else { Mark::Plain })
+}
+
+pub(super) fn loads(report: &Report, course: Option<&Course<'_>>) -> Section {
+    let mut section = Section::new("Connections");
+    let Some(load) = &report.load else {
+        return section;
+    };
+    let mut jobs = Table::new(
+        "Connections of each end",
+        &[
+            "job",
+            "end",
+            "port",
+            "transport",
+            ">attempted",
+            ">established",
+            ">completed",
+            ">failed",
+            ">open",
+            ">unsent",
+            ">requests",
+            ">responses",
+        ],
+    );
+    let mut failures = Table::new(
+        "Failed connections by cause",
+        &["job", "cause", ">connections"],
+    );
+    let mut phases = Table::new(
+        "Phases",
+        &[
+            "job",
+            "phase",
+            ">from",
+            ">to",
+            ">connections a second",
+            ">requests a second",
+            ">sent",
+            ">received",
+            ">failed",
+            ">open at its end",
+        ],
+    );
+    let mut routes = Table::new("Answers by route", &["job", "path", ">status", ">answers"]);
+    let mut rows = Vec::new();
+    let mut workers = Table::new(
+        "Workers",
+        &[
+            "job",
+            ">queue",
+            ">CPU",
+            ">busy",
+            ">frames sent",
+            ">frames received",
+            ">longest turn",
+            ">stalls",
+        ],
+    );
+    for job in &load.jobs {
+        let t = &job.totals;
+        let end = match job.end {
+            LoadEnd::Client => "client",
+            LoadEnd::Server => "server",
+        };
+        jobs.row([
+            job.name.clone().into(),
+            end.into(),
+            job.port.clone().into(),
+            format!("{:?}", job.transport).to_uppercase().into(),
+            count(t.attempted_connections).into(),
+            count(t.established_connections).into(),
+            count(t.completed_connections).into(),
+            bad_if_any(t.failed_connections),
+            count(t.open_connections).into(),
+            count(job.unsent_connections).into(),
+            count(t.requests).into(),
+            Cell::from(count(t.responses)),
+        ]);
+        for (cause, n) in job.failures.iter().filter(|(_, n)| **n > 0) {
+            failures.row([job.name.clone(), cause.clone(), count(*n)]);
+        }
+        for p in &job.phases {
+            phases.row([
+                job.name.clone(),
+                p.phase.clone(),
+                time_ns(p.from_ns as f64),
+                time_ns(p.to_ns as f64),
+                rate(p.cps),
+                rate(p.rps),
+                rate_bps(p.tx_bps),
+                rate_bps(p.rx_bps),
+                count(p.totals.failed_connections),
+                count(p.totals.open_connections),
+            ]);
+        }
+        for route in &job.routes {
+            routes.row([
+                job.name.clone(),
+                route.path.clone(),
+                route.status.to_string(),
+                count(route.answers),
+            ]);
+        }
+        for (what, summary) in [
+            ("SYN to SYN-ACK", &job.connect_ns),
+            ("request to first byte", &job.first_byte_ns),
+            ("request to its answer", &job.request_ns),
+            ("due to its answer", &job.request_due_ns),
+        ] {
+            rows.push((format!("{}: {what}", job.name), summary));
+        }
+        for w in &job.workers {
+            workers.row([
+                job.name.clone(),
+                w.queue.to_string(),
+                w.cpu
+                    .map_or_else(|| UNKNOWN.to_owned(), |cpu| cpu.to_string()),
+                ratio(w.busy),
+                count(w.tx_frames),
+                count(w.rx_frames),
+                time_ns(w.longest_turn_ns as f64),
+                count(w.lateness.stalls),
+            ]);
+        }
+        if job.latency_is_estimate {
+            section.text(format!(
+                "{}: some answers did not tell their requests, so their times are estimates.",
+                job.name
+            ));
+        }
+    }
+    section.table(jobs);
+    section.table(failures);
+    section.table(times::table("Times", rows));
+    if let Some(course) = course {
+        over_time::loads(&mut section, course);
+    }
+    section.table(phases);
+    section.table(routes);
+    section.table(workers);
+    section
+}
+
+pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
+    let mut section = Section::new("HTTP");
+    let Some(http) = &report.http else {
+        return section;
+    };
+    let mut jobs = Table::new(
+        "Requests",
+        &[
+            "job",
+            "URL",
+            ">requests a second",
+            ">received",
+            ">sent",
+            ">completed",
+            ">status 400 and above",
+            ">failed",
+            ">in flight",
+            ">unsent",
+        ],
+    );
+    let mut connections = Table::new(
+        "Connections",
+        &[
+            "job",
+            ">a second",
+            ">attempted",
+            ">established",
+            ">not made",
+            ">closed",
+            ">broken",
+            ">open",
+        ],
+    );
+    let mut causes = Table::new(
+        "Failures by cause",
+        &["job", "cause", ">requests", ">connections"],
+    );
+    let mut statuses = Table::new(
+        "Answers by status",
+        &["job", "status", ">answers", ">share"],
+    );
+    let mut requests = Table::new(
+        "Requests of the set",
+        &[
+            "job",
+            "request",
+            ">sent",
+            ">completed",
+            ">failed",
+            ">p50",
+            ">p99",
+            ">max",
+        ],
+    );
+    let mut threads = Table::new(
+        "Threads",
+        &[
+            "job",
+            ">thread",
+            ">connections",
+            ">completed",
+            ">CPU time",
+            ">stalls",
+            ">longest absence",
+        ],
+    );
+    let mut rows = Vec::new();
+    for job in &http.jobs {
+        let t = &job.totals;
+        let sum = |f: &wb_model::http::HttpFailures| {
+            f.by_cause()
+                .iter()
+                .fold(0, |a: u64, (_, n)| a.saturating_add(*n))
+        };
+        let failed = sum(&t.failed);
+        jobs.row([
+            job.name.clone().into(),
+            job.url.clone().into(),
+            rate(job.requests_per_second).into(),
+            rate_bps(job.received_bps).into(),
+            count(t.sent).into(),
+            count(t.completed).into(),
+            bad_if_any(t.error_responses),
+            bad_if_any(failed),
+            count(t.in_flight).into(),
+            Cell::from(count(t.unsent)),
+        ]);
+        connections.row([
+            job.name.clone().into(),
+            rate(job.connections_per_second).into(),
+            count(t.attempted_connections).into(),
+            count(t.established_connections).into(),
+            bad_if_any(sum(&t.refused_connections)),
+            count(t.closed_connections).into(),
+            bad_if_any(t.broken_connections),
+            Cell::from(count(t.open_connections)),
+        ]);
+        for ((cause, n), (_, c)) in t
+            .failed
+            .by_cause()
+            .into_iter()
+            .zip(t.refused_connections.by_cause())
+        {
+            if n > 0 || c > 0 {
+                causes.row([
+                    job.name.clone(),
+                    cause.replace('_', " "),
+                    count(n),
+                    count(c),
+                ]);
+            }
+        }
+        let all = job
+            .statuses
+            .values()
+            .fold(0, |a: u64, n| a.saturating_add(*n));
+        for (status, n) in &job.statuses {
+            statuses.row([job.name.clone(), status.clone(), count(*n), share(*n, all)]);
+        }
+        let time = |ns: Option<i64>| ns.map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64));
+        for r in job.requests.iter().filter(|_| job.requests.len() > 1) {
+            requests.row([
+                job.name.clone(),
+                r.name.clone(),
+                count(r.sent),
+                count(r.completed),
+                count(r.failed),
+                time(r.latency_ns.p50),
+                time(r.latency_ns.p99),
+                time(r.latency_ns.max),
+            ]);
+        }
+        for (i, thread) in job.threads.iter().enumerate() {
+            threads.row([
+                job.name.clone(),
+                i.to_string(),
+                thread.connections.to_string(),
+                count(thread.totals.completed),
+                time_ns(thread.cpu_ns as f64),
+                count(thread.lateness.stalls),
+                time_ns(thread.lateness.largest_gap_ns as f64),
+            ]);
+        }
+        rows.push((
+            format!("{}: latency, from when it was due", job.name),
+            &job.latency_ns,
+        ));
+        rows.extend(
+            job.service_ns
+                .as_ref()
+                .map(|s| (format!("{}: from when it was sent", job.name), s)),
+        );
+        rows.push((format!("{}: first byte", job.name), &job.first_byte_ns));
+        rows.push((format!("{}: connection set up", job.name), &job.connect_ns));
+        rows.extend(
+            job.tls
+                .as_ref()
+                .map(|tls| (format!("{}: TLS handshake", job.name), &tls.handshake_ns)),
+        );
+        if let Some(tls) = &job.tls {
+            let agreed = tls
+                .agreed
+                .iter()
+                .map(|(what, n)| format!("{what} ({})", count(*n)));
+            let agreed: Vec<String> = agreed.collect();
+            section.text(format!(
+                "{}: TLS: {} whole handshakes, {} resumed; {}.",
+                job.name,
+                count(tls.full_handshakes),
+                count(tls.resumed_handshakes),
+                agreed.join(", ")
+            ));
+        }
+        if let Some(h2) = &job.http2 {
+            section.text(format!(
+                "{}: HTTP/2: {} streams a connection were asked for, {} were under way at most.",
+                job.name, h2.streams, h2.most_streams
+            ));
+        }
+    }
+    section.table(jobs);
+    section.table(times::table("Times", rows));
+    section.table(causes);
+    if let Some(course) = course {
+        over_time::http(&mut section, course);
+    }
+    section.table(connections);
+    section.table(statuses);
+    section.table(requests);
+    section.table(threads);
+    section
+}
+
+pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
+    let mut section = Section::new("Socket tests");
+    let Some(socket) = &report.socket else {
+        return section;
+    };
+    let mut tests = Table::new(
+        "",
+        &[
+            "test",
+            "what",
+            "server",
+            ">throughput",
+            ">way back",
+            ">transactions a second",
+            ">sent again",
+            ">CPU here",
+            ">CPU there",
+            ">took",
+        ],
+    );
+    let mut datagrams = Table::new(
+        "Datagrams",
+        &[
+            "test",
+            ">sent",
+            ">received",
+            ">lost",
+            ">lost share",
+            ">duplicate",
+            ">reordered",
+            ">jitter (RFC 3550)",
+        ],
+    );
+    let mut rows = Vec::new();
+    for job in &socket.jobs {
+        let r = &job.result;
+        let moves = is_stream(job);
+        let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
+        tests.row([
+            job.name.clone(),
+            text::socket::what(job),
+            job.server.clone(),
+            known(moves.then(|| rate_bps(r.throughput_bps))),
+            known(r.reverse_bps.map(rate_bps)),
+            known((!moves).then(|| rate(r.transactions_per_second))),
+            count_or(retransmissions(job)),
+            known(r.local_cpu.map(|c| format!("{:.1} %", c.total))),
+            known(r.remote_cpu.map(|c| format!("{:.1} %", c.total))),
+            format!("{:.2} s", r.elapsed_s),
+        ]);
+        if let Some(d) = &job.datagrams {
+            datagrams.row([
+                job.name.clone().into(),
+                count(d.sent).into(),
+                count(d.received).into(),
+                bad_if_any(d.lost),
+                share(d.lost, d.sent).into(),
+                count(d.duplicate).into(),
+                count(d.reordered).into(),
+                Cell::from(known(d.jitter_rfc3550_ns.map(time_ns))),
+            ]);
+            rows.push((format!("{}: one way", job.name), &d.one_way_ns));
+        }
+        rows.push((format!("{}: an operation", job.name), &job.latency_ns));
+        rows.extend(
+            job.idle_latency_ns
+                .as_ref()
+                .map(|s| (format!("{}: the same on the idle path", job.name), s)),
+        );
+        if let Some(failure) = &job.failure {
+            section
+                .blocks
+                .push(Block::Warning(format!("{}: {}", job.name, failure.what)));
+        }
+    }
+    section.table(tests);
+    section.table(datagrams);
+    section.table(times::table("Times", rows));
+    let with_intervals = |job: &&SocketJobReport| job.intervals.len() > 1;
+    for job in socket.jobs.iter().filter(with_intervals) {
+        intervals(&mut section, job);
+    }
+    if let Some(course) = course.filter(|_| !socket.jobs.iter().any(|job| with_intervals(&job))) {
+        over_time::sockets(&mut section, course);
+    }
+    section.plot(compared(&socket.jobs));
+    if let Some(server) = &socket.server {
+        let text = serde_json::to_string_pretty(server).unwrap_or_default();
+        section
+            .blocks
+            .push(Block::Code("what the server served".to_owned(), text));
+    }
+    section
+}
+
+fn retransmissions(job: &SocketJobReport) -> Option<u64> {
+    let (here, there) = (job.local.retransmissions, job.remote.retransmissions);
+    match job.test {
+        SocketTest::Receive => there,
+        SocketTest::Both => here.zip(there).map(|(a, b)| a.saturating_add(b)),
+        _ => here,
+    }
+}
+
+fn is_stream(job: &SocketJobReport) -> bool {
+    matches!(
+        job.test,
+        SocketTest::Send | SocketTest::Receive | SocketTest::Both
+    )
+}
+
+/// One test in its intervals.
+fn intervals(section: &mut Section, job: &SocketJobReport) {
+    let xs: Vec<f64> = job.intervals.iter().map(|i| i.to_s).collect();
+    let of =
+        |value: &dyn Fn(&SocketInterval) -> Option<f64>| job.intervals.iter().map(value).collect();
+    let id = |what: &str| format!("socket-{}-{what}", job.name);
+    let title = |what: &str| format!("{}: {what}", job.name);
+    let mut plot = |what: &str, heading: &str, y: Y, series: Vec<Series>| {
+        section.plot(Plot::new(
+            &id(what),
+            &title(heading),
+            X::time(),
+            y,
+            xs.clone(),
+            series,
+        ));
+    };
+    if is_stream(job) {
+        let mut series = vec![Series::line("all", of(&|i| Some(i.throughput_bps)))];
+        if job.test == SocketTest::Both {
+            series.push(Series::line("to the server", of(&|i| i.up_bps)));
+            series.push(Series::line("from the server", of(&|i| i.down_bps)));
+        }
+        plot(
+            "throughput",
+            "throughput",
+            Y::new("throughput", "bit/s"),
+            series,
+        );
+    } else {
+        let series = vec![Series::line(
+            "transactions",
+            of(&|i| Some(i.transactions_per_second)),
+        )];
+        plot("transactions", "transactions", Y::new("rate", "/s"), series);
+    }
+    let time = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e9);
+    plot(
+        "times",
+        "time of an operation",
+        Y::new("time", "s").log(),
+        vec![
+            Series::line("p50", of(&|i| time(i.latency_ns.p50))),
+            Series::line("p99", of(&|i| time(i.latency_ns.p99))),
+            Series::line("max", of(&|i| time(i.latency_ns.max))),
+        ],
+    );
+    let tcp = |value: fn(&wb_model::socket::TcpSample) -> f64| of(&|i| i.tcp.first().map(value));
+    plot(
+        "rtt",
+        "round trip of TCP, first stream",
+        Y::new("time", "s"),
+        vec![
+            Series::line("smoothed", tcp(|t| f64::from(t.rtt_us) / 1e6)),
+            Series::line("least", tcp(|t| f64::from(t.min_rtt_us) / 1e6)),
+        ],
+    );
+    plot(
+        "window",
+        "congestion window, first stream",
+        Y::new("window", "segments"),
+        vec![
+            Series::line("window", tcp(|t| f64::from(t.cwnd))),
+            Series::line("sent again so far", tcp(|t| f64::from(t.retransmissions))),
+        ],
+    );
+}
+
+/// Several tests beside each other.
+fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
+    let moves = jobs.first().map(is_stream)?;
+    if jobs.len() < 2 || jobs.iter().any(|job| is_stream(job) != moves) {
+        return None;
+    }
+    let names = jobs.iter().map(|job| job.name.clone()).collect();
+    let xs = (0..jobs.len()).map(|i| i as f64).collect();
+    let value = |job: &SocketJobReport| match moves {
+        true => job.result.throughput_bps,
+        false => job.result.transactions_per_second,
+    };
+    let values = jobs.iter().map(|job| Some(value(job))).collect();
+    let (label, unit) = match moves {
+        true => ("throughput", "bit/s"),
+        false => ("transactions", "/s"),
+    };
+    let series = vec![Series::line(label, values).as_form(Form::Marks)];
+    let x = X::scaled("test", Scale::Names(names));
+    Plot::new(
+        "socket-tests",
+        "The tests beside each other",
+        x,
+        Y::new(label, unit),
+        xs,
+        series,
+    )
+}
+
+pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section {
+    let mut section = Section::new("Capture");
+    let all = report.capture.iter().map(|c| ("", c));
+    let all: Vec<(&str, &CaptureReport)> = all
+        .chain(report.captures.iter().map(|(n, c)| (n.as_str(), c)))
+        .collect();
+    for (name, c) in &all {
+        let mut table = Table::new(
+            format!("Where the frames went {name}").trim_end(),
+            &["frames", ">number", ">share"],
+        );
+        for (what, n, bad) in [
+            ("passed the filter", c.filter_accept_frames, false),
+            ("captured", c.captured_frames, false),
+            ("dropped by the kernel", c.kernel_drop_frames, true),
+            ("read and not written", c.not_written_frames, true),
+            ("dropped for want of buffers", c.queue_drop_frames, true),
+            ("read after the limit", c.over_limit_frames, false),
+            ("never read", c.not_read_frames, true),
+        ] {
+            let number = if bad { bad_if_any(n) } else { count(n).into() };
+            table.row([what.into(), number, share(n, c.filter_accept_frames).into()]);
+        }
+        section.table(table);
+        let file = c.last_file.clone().unwrap_or_default();
+        section.table(facts(
+            "",
+            [
+                (
+                    "adds up",
+                    if c.exact { "exactly" } else { "not exactly" }.to_owned(),
+                ),
+                (
+                    "dropped by the interfaces before",
+                    count(c.interface_drop_frames),
+                ),
+                ("filter", c.filter.clone()),
+                ("kept of each frame", format!("{} bytes", c.snap_len)),
+                ("files", count(c.files)),
+                ("the last one", file),
+                ("bytes of files", count(c.file_octets)),
+                ("receive rings", format!("{} bytes", count(c.ring_bytes))),
+                (
+                    "rings were full",
+                    format!("{} times", count(c.ring_freezes)),
+                ),
+                (
+                    "longest between two looks",
+                    format!("{:.3} ms", c.longest_gap_ms),
+                ),
+                (
+                    "longest write of a buffer",
+                    format!(
+                        "{:.3} ms (p50 {:.3}, p99 {:.3})",
+                        c.longest_write_ms, c.write_p50_ms, c.write_p99_ms
+                    ),
+                ),
+                (
+                    "buffers, fewest empty",
+                    format!("{} of {}", c.buffers_fewest, c.buffers),
+                ),
+                ("write error", c.write_error.clone().unwrap_or_default()),
+            ],
+        ));
+        let mut readers = Table::new(
+            "Readers",
+            &[
+                "port",
+                ">queue",
+                ">CPU",
+                ">read",
+                ">dropped by the kernel",
+                ">longest between two looks",
+            ],
+        );
+        for r in &c.readers {
+            readers.row([
+                r.port.clone(),
+                r.queue.to_string(),
+                r.cpu
+                    .map_or_else(|| UNKNOWN.to_owned(), |cpu| cpu.to_string()),
+                count(r.read_frames),
+                count(r.kernel_drop_frames),
+                format!("{:.3} ms", r.longest_gap_ms),
+            ]);
+        }
+        section.table(readers);
+    }
+    if let Some(course) = course.filter(|_| !all.is_empty()) {
+        over_time::captures(&mut section, course);
+    }
+    section
+}
+
+pub(super) fn probes(report: &Report) -> Section {
+    let mut section = Section::new("What the device said");
+    let mut probes = Table::new(
+        "Probes",
+        &["probe", "command", ">readings", ">failed", "last failure"],
+    );
+    let mut counters = Table::new(
+        "Its counters",
+        &["probe", "counter", ">before", ">after", ">rise"],
+    );
+    let mut levels = Table::new("Its values", &["probe", "value", ">highest"]);
+    for p in &report.probes {
+        probes.row([
+            p.name.clone().into(),
+            p.command.clone().into(),
+            count(p.readings).into(),
+            bad_if_any(p.failures),
+            Cell::from(p.last_failure.clone().unwrap_or_default()),
+        ]);
+        for (name, after) in &p.after {
+            let before = p.before.get(name).copied().unwrap_or(0);
+            let rise = after
+                .checked_sub(before)
+                .map_or_else(|| "it began anew".to_owned(), count);
+            if *after != before {
+                counters.row([
+                    p.name.clone(),
+                    name.clone(),
+                    count(before),
+                    count(*after),
+                    rise,
+                ]);
+            }
+        }
+        for (name, highest) in &p.highest {
+            levels.row([p.name.clone(), name.clone(), count(*highest)]);
+        }
+    }
+    section.table(probes);
+    section.table(counters);
+    section.table(levels);
+    section
+}
+
+pub(super) fn bench(report: &Report) -> Section {
+    let mut section = Section::new("Limits");
+    let mut limits = Table::new(
+        "",
+        &[
+            "metric",
+            ">flows",
+            ">limit",
+            ">layer 2",
+            "limited by",
+            ">the least that did not hold",
+            ">trials",
+            "confirmed",
+        ],
+    );
+    let in_unit = |r: &LbResult, load: Option<f64>| match (load, r.metric) {
+        (None, _) => "none held".to_owned(),
+        (Some(load), LbMetric::Bps) => rate_bps(load),
+        (Some(load), metric) => lb::load(metric, load),
+    };
+    for r in &report.results {
+        limits.row([
+            lb::title(r.metric, r.size),
+            r.flows.map_or_else(String::new, count),
+            in_unit(r, r.limit),
+            r.l2_bps.map_or_else(String::new, rate_bps),
+            match &r.late {
+                Some(late) => format!("tester: {late}"),
+                None => lb::limited_by(r.limited_by).to_owned(),
+            },
+            r.beyond
+                .map_or_else(String::new, |load| in_unit(r, Some(load))),
+            r.trials.len().to_string(),
+            if r.confirmed { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    section.table(limits);
+    section.plot(by_size(report));
+    for r in &report.results {
+        let title = lb::title(r.metric, r.size);
+        let id = title.replace(' ', "-");
+        section.plot(search(&id, &title, r));
+        section.plot(loss(&id, &title, r));
+    }
+    let mut trials = Table::new(
+        "Trials",
+        &[
+            "metric", ">trial", ">asked", ">offered", "outcome", "reason", ">seconds", ">lost",
+            ">failed", ">p99", ">busy",
+        ],
+    );
+    for r in &report.results {
+        for (i, t) in r.trials.iter().enumerate() {
+            let mark = match t.outcome {
+                LbOutcome::Held => Mark::Good,
+                LbOutcome::Broke => Mark::Bad,
+                _ => Mark::Plain,
+            };
+            trials.row([
+                lb::title(r.metric, r.size).into(),
+                (i + 1).to_string().into(),
+                lb::load(r.metric, t.asked).into(),
+                lb::load(r.metric, t.offered).into(),
+                Cell::marked(lb::outcome(t.outcome), mark),
+                t.reason.clone().into(),
+                significant(t.seconds, 3).into(),
+                count(lost(t)).into(),
+                count(t.ours.failed).into(),
+                t.ours
+                    .p99_ns
+                    .map_or_else(String::new, |ns| time_ns(ns as f64))
+                    .into(),
+                Cell::from(ratio(t.ours.busy)),
+            ]);
+        }
+    }
+    section.table(trials);
+    section
+}
+
+fn lost(t: &LbTrial) -> u64 {
+    t.ours.lost_frames.saturating_add(t.ours.lost_answer_frames)
+}
+
+/// Throughput by size, beside what the link carries where its speed is known.
+fn by_size(report: &Report) -> Option<Plot> {
+    let of_size = report
+        .results
+        .iter()
+        .filter(|r| r.size.is_some() && r.l2_bps.is_some());
+    let mut of_size: Vec<&LbResult> = of_size.collect();
+    of_size.sort_by_key(|r| r.size);
+    let mut names: Vec<String> = Vec::new();
+    for r in &of_size {
+        let name = format!("{} B", r.size.unwrap_or(0));
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let sizes: Vec<f64> = names
+        .iter()
+        .filter_map(|n| n.trim_end_matches(" B").parse().ok())
+        .collect();
+    let mut metrics: Vec<LbMetric> = Vec::new();
+    for r in &of_size {
+        if !metrics.contains(&r.metric) {
+            metrics.push(r.metric);
+        }
+    }
+    let mut series: Vec<Series> = metrics
+        .iter()
+        .map(|metric| {
+            let at = |size: &f64| {
+                let mut own = of_size.iter().filter(|r| r.metric == *metric);
+                own.find(|r| r.size.map(f64::from) == Some(*size))?.l2_bps
+            };
+            Series::line(metric.name(), sizes.iter().map(at).collect()).as_form(Form::Marks)
+        })
+        .collect();
+    let speeds = report
+        .ports
+        .iter()
+        .filter(|p| !p.speed_nominal)
+        .filter_map(|p| p.speed_bps);
+    if let Some(speed) = speeds.min() {
+        let most = |size: &f64| Some(speed as f64 * size / (size + 20.0));
+        series.push(
+            Series::line(
+                "theoretical maximum of the link",
+                sizes.iter().map(most).collect(),
+            )
+            .as_form(Form::Dashes),
+        );
+    }
+    let xs = (0..names.len()).map(|i| i as f64).collect();
+    let x = X::scaled("frame size with FCS", Scale::Names(names));
+    Plot::new(
+        "throughput-by-size",
+        "Throughput by frame size",
+        x,
+        Y::new("layer 2, with FCS", "bit/s"),
+        xs,
+        series,
+    )
+}
+
+/// The loads that were tried, in order.
+fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
+    let xs: Vec<f64> = (1..=r.trials.len()).map(|i| i as f64).collect();
+    let that = |is: fn(LbOutcome) -> bool| -> Vec<Option<f64>> {
+        r.trials
+            .iter()
+            .map(|t| is(t.outcome).then_some(t.asked))
+            .collect()
+    };
+    let unit = match r.metric {
+        LbMetric::Cps => "cps",
+        LbMetric::Cc => "connections",
+        _ => "pps",
+    };
+    let asked = r.trials.iter().map(|t| Some(t.asked)).collect();
+    let series = vec![
+        Series::line("asked for", asked).as_form(Form::Dashes),
+        Series::line("held", that(|o| o == LbOutcome::Held)).as_form(Form::Marks),
+        Series::line("did not hold", that(|o| o == LbOutcome::Broke)).as_form(Form::Marks),
+        Series::line(
+            "says nothing of the device",
+            that(|o| !matches!(o, LbOutcome::Held | LbOutcome::Broke)),
+        )
+        .as_form(Form::Marks),
+    ];
+    let heading = format!("{title}: the search, trial by trial");
+    Plot::new(
+        &format!("search-{id}"),
+        &heading,
+        X::linear("trial", ""),
+        Y::new("load in one direction", unit),
+        xs,
+        series,
+    )
+}
+
+/// What was lost at which load.
+fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
+    let of_frames = !matches!(r.metric, LbMetric::Cps | LbMetric::Cc);
+    let share = |t: &LbTrial| match of_frames {
+        true => {
+            (t.ours.sent_frames > 0).then(|| 100.0 * lost(t) as f64 / t.ours.sent_frames as f64)
+        }
+        false => {
+            (t.ours.attempted > 0).then(|| 100.0 * t.ours.failed as f64 / t.ours.attempted as f64)
+        }
+    };
+    let mut points: Vec<(f64, Option<f64>)> =
+        r.trials.iter().map(|t| (t.offered, share(t))).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (xs, values): (Vec<f64>, Vec<Option<f64>>) = points.into_iter().unzip();
+    let (what, unit) = match r.metric {
+        LbMetric::Cps => ("failed connections", "cps"),
+        LbMetric::Cc => ("failed connections", "connections"),
+        _ => ("lost frames", "pps"),
+    };
+    if xs.len() < 2 {
+        return None;
+    }
+    let series = vec![Series::line(what, values).as_form(Form::Marks)];
+    let heading = format!("{title}: {what} by load");
+    Plot::new(
+        &format!("loss-{id}"),
+        &heading,
+        X::linear("offered load in one direction", unit),
+        Y::new(what, "%"),
+        xs,
+        series,
+    )
+}

@@ -1,0 +1,339 @@
+//! The figures of a run by their names, in base units: what is compared, and what a CSV file holds.
+
+use wb_model::{Report, Summary, load::LoadEnd};
+
+use crate::figures::{count, ratio, significant, time_ns};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Higher,
+    Lower,
+    /// It depends.
+    Neither,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Metric {
+    /// Whose: `load: web`; empty for the whole run.
+    pub(super) of: String,
+    pub(super) name: String,
+    /// `frames`, `pps`, `bit/s`, `ns`, `share`.
+    pub(super) unit: &'static str,
+    pub(super) value: f64,
+    pub(super) better: Better,
+}
+
+impl Metric {
+    /// The value as people read it.
+    pub(super) fn text(&self, value: f64) -> String {
+        let sign = if value < 0.0 { "-" } else { "" };
+        let amount = value.abs();
+        let rest = match self.unit {
+            "ns" => time_ns(amount),
+            "share" => ratio(amount),
+            "bit/s" => crate::figures::rate_bps(amount),
+            unit if amount.fract() == 0.0 && amount < 1e15 => {
+                format!("{} {unit}", count(amount as u64))
+            }
+            unit if (100.0..1e15).contains(&amount) => {
+                format!("{} {unit}", crate::figures::group(&format!("{amount:.0}")))
+            }
+            unit => format!("{} {unit}", significant(amount, 4)),
+        };
+        format!("{sign}{rest}")
+    }
+}
+
+/// All figures of a run that it has.
+pub(super) fn metrics(report: &Report) -> Vec<Metric> {
+    let mut list = List {
+        of: "frames".to_owned(),
+        metrics: Vec::new(),
+    };
+    let t = &report.totals;
+    let frames = |n: Option<u64>| n.map(|n| n as f64);
+    list.add(
+        "intended",
+        "frames",
+        frames(t.intended_frames),
+        Better::Neither,
+    );
+    list.add(
+        "offered",
+        "frames",
+        frames(t.offered_frames),
+        Better::Neither,
+    );
+    list.add("unsent", "frames", frames(t.unsent_frames), Better::Lower);
+    list.add(
+        "received",
+        "frames",
+        frames(t.received_frames),
+        Better::Neither,
+    );
+    list.add("lost", "frames", frames(t.lost_frames), Better::Lower);
+    let share = t.lost_frames.zip(t.offered_frames.filter(|n| *n > 0));
+    list.add(
+        "loss",
+        "share",
+        share.map(|(lost, all)| lost as f64 / all as f64),
+        Better::Lower,
+    );
+    list.add(
+        "duplicate",
+        "frames",
+        frames(t.duplicate_frames),
+        Better::Lower,
+    );
+    list.add(
+        "reordered",
+        "frames",
+        frames(t.reordered_frames),
+        Better::Lower,
+    );
+    let r = &report.rates;
+    list.add("offered rate", "pps", r.offered_pps, Better::Neither);
+    list.add("received rate", "pps", r.received_pps, Better::Higher);
+    list.add(
+        "offered throughput, layer 2",
+        "bit/s",
+        r.offered_l2_bps,
+        Better::Neither,
+    );
+    list.add(
+        "received throughput, layer 2",
+        "bit/s",
+        r.received_l2_bps,
+        Better::Higher,
+    );
+    list.of = "times".to_owned();
+    for (name, summary) in [
+        ("latency", &report.latency_ns),
+        ("jitter", &report.jitter_ns),
+        ("IPDV", &report.ipdv_ns),
+        ("PDV", &report.pdv_ns),
+    ] {
+        list.summary(name, summary);
+    }
+    for job in report.jobs.iter().filter(|_| report.jobs.len() > 1) {
+        list.of = format!("job {}", job.name);
+        list.add(
+            "offered",
+            "frames",
+            frames(job.totals.offered_frames),
+            Better::Neither,
+        );
+        list.add(
+            "received",
+            "frames",
+            frames(job.totals.received_frames),
+            Better::Neither,
+        );
+        list.add(
+            "lost",
+            "frames",
+            frames(job.totals.lost_frames),
+            Better::Lower,
+        );
+        list.summary("latency", &job.latency_ns);
+    }
+    for job in report.load.iter().flat_map(|l| &l.jobs) {
+        let end = match job.end {
+            LoadEnd::Client => "client",
+            LoadEnd::Server => "server",
+        };
+        list.of = format!("{end} {}", job.name);
+        let steady = job.phases.iter().find(|p| p.phase == "steady");
+        list.add(
+            "connections a second, steady",
+            "cps",
+            steady.map(|p| p.cps),
+            Better::Higher,
+        );
+        list.add(
+            "requests a second, steady",
+            "rps",
+            steady.map(|p| p.rps),
+            Better::Higher,
+        );
+        for (name, n, better) in [
+            (
+                "attempted",
+                job.totals.attempted_connections,
+                Better::Neither,
+            ),
+            (
+                "completed",
+                job.totals.completed_connections,
+                Better::Neither,
+            ),
+            ("failed", job.totals.failed_connections, Better::Lower),
+            ("unsent", job.unsent_connections, Better::Lower),
+        ] {
+            list.add(name, "connections", Some(n as f64), better);
+        }
+        list.summary("SYN to SYN-ACK", &job.connect_ns);
+        list.summary("request to its answer", &job.request_ns);
+    }
+    for job in report.http.iter().flat_map(|h| &h.jobs) {
+        list.of = format!("http {}", job.name);
+        list.add(
+            "requests a second",
+            "rps",
+            Some(job.requests_per_second),
+            Better::Higher,
+        );
+        list.add(
+            "throughput received",
+            "bit/s",
+            Some(job.received_bps),
+            Better::Higher,
+        );
+        let failed = job
+            .totals
+            .failed
+            .by_cause()
+            .iter()
+            .fold(0.0, |a, (_, n)| a + *n as f64);
+        list.add(
+            "completed",
+            "requests",
+            Some(job.totals.completed as f64),
+            Better::Neither,
+        );
+        list.add("failed", "requests", Some(failed), Better::Lower);
+        list.summary("latency", &job.latency_ns);
+        list.summary("connection set up", &job.connect_ns);
+    }
+    for job in report.socket.iter().flat_map(|s| &s.jobs) {
+        list.of = format!("test {}", job.name);
+        let nonzero = |v: f64| (v > 0.0).then_some(v);
+        list.add(
+            "throughput",
+            "bit/s",
+            nonzero(job.result.throughput_bps),
+            Better::Higher,
+        );
+        list.add(
+            "throughput back",
+            "bit/s",
+            job.result.reverse_bps,
+            Better::Higher,
+        );
+        list.add(
+            "transactions a second",
+            "tps",
+            nonzero(job.result.transactions_per_second),
+            Better::Higher,
+        );
+        list.add(
+            "CPU here",
+            "%",
+            job.result.local_cpu.map(|c| c.total),
+            Better::Lower,
+        );
+        list.add(
+            "CPU there",
+            "%",
+            job.result.remote_cpu.map(|c| c.total),
+            Better::Lower,
+        );
+        list.summary("an operation", &job.latency_ns);
+    }
+    let captures = report.capture.iter().map(|c| ("capture".to_owned(), c));
+    for (name, c) in captures.chain(
+        report
+            .captures
+            .iter()
+            .map(|(n, c)| (format!("capture {n}"), c)),
+    ) {
+        list.of = name;
+        list.add(
+            "passed the filter",
+            "frames",
+            Some(c.filter_accept_frames as f64),
+            Better::Neither,
+        );
+        list.add(
+            "captured",
+            "frames",
+            Some(c.captured_frames as f64),
+            Better::Neither,
+        );
+        let missed = [
+            c.kernel_drop_frames,
+            c.not_written_frames,
+            c.queue_drop_frames,
+            c.not_read_frames,
+        ];
+        list.add(
+            "missed",
+            "frames",
+            Some(missed.iter().map(|n| *n as f64).sum()),
+            Better::Lower,
+        );
+    }
+    for r in &report.results {
+        list.of = crate::lb::title(r.metric, r.size);
+        let unit = match r.unit.as_str() {
+            "bps" => "bit/s",
+            "cps" => "cps",
+            "connections" => "connections",
+            _ => "pps",
+        };
+        list.add("limit", unit, r.limit, Better::Higher);
+    }
+    list.of = "tester".to_owned();
+    let late = &report.lateness.all;
+    list.add("stalls", "stalls", Some(late.stalls as f64), Better::Lower);
+    list.add(
+        "longest absence",
+        "ns",
+        Some(late.largest_gap_ns as f64),
+        Better::Lower,
+    );
+    list.metrics
+}
+
+struct List {
+    of: String,
+    metrics: Vec<Metric>,
+}
+
+impl List {
+    fn add(&mut self, name: &str, unit: &'static str, value: Option<f64>, better: Better) {
+        let Some(value) = value.filter(|v| v.is_finite()) else {
+            return;
+        };
+        self.metrics.push(Metric {
+            of: self.of.clone(),
+            name: name.to_owned(),
+            unit,
+            value,
+            better,
+        });
+    }
+
+    fn summary(&mut self, name: &str, s: &Summary) {
+        let whole = |ns: Option<i64>| ns.filter(|_| s.samples > 0).map(|ns| ns as f64);
+        for (which, value) in [
+            ("min", whole(s.min)),
+            ("mean", s.mean.filter(|_| s.samples > 0)),
+            ("p50", whole(s.p50)),
+            ("p90", whole(s.p90)),
+            ("p99", whole(s.p99)),
+            ("p99.9", whole(s.p999)),
+            ("max", whole(s.max)),
+        ] {
+            // Of what may be negative, less is not better.
+            let better = if name == "IPDV" {
+                Better::Neither
+            } else {
+                Better::Lower
+            };
+            self.add(&format!("{name} {which}"), "ns", value, better);
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! What was counted in the course of a run, as plots: rates are the differences of counts.
+
+use wb_model::{
+    Report,
+    timeline::{Column, Timeline},
+};
+
+use super::{
+    document::Section,
+    plot::{Form, Plot, Series, X, Y},
+};
+
+/// More lines cannot be told apart.
+const MOST_LINES: usize = 12;
+
+/// A timeline whose lists are as long as they must be, whoever wrote it.
+pub(super) struct Course<'a> {
+    timeline: &'a Timeline,
+    seconds: Vec<f64>,
+}
+
+impl<'a> Course<'a> {
+    /// That of a report; none where nothing was recorded or its times do not ascend.
+    pub(super) fn of(report: &'a Report) -> Option<Self> {
+        let timeline = &report.timeline;
+        let ascends = timeline.at_ns.windows(2).all(|w| w[0] < w[1]);
+        let seconds: Vec<f64> = timeline.at_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
+        (seconds.len() > 1 && ascends).then_some(Self { timeline, seconds })
+    }
+
+    fn column(&self, of: &str, name: &str) -> Option<&'a Column> {
+        self.timeline.column(of, name)
+    }
+
+    /// Whose columns begin with this word: `job `, `port `.
+    fn owners(&self, kind: &str) -> Vec<&'a str> {
+        let mut owners: Vec<&str> = Vec::new();
+        for column in &self.timeline.columns {
+            if column.of.starts_with(kind) && !owners.contains(&column.of.as_str()) {
+                owners.push(&column.of);
+            }
+        }
+        owners
+    }
+
+    /// By how much a count rose in each second, times `factor`.
+    fn rate(&self, column: &Column, factor: f64) -> Vec<Option<f64>> {
+        let mut last: Option<(f64, f64)> = None;
+        let rise = |(at, value): (&f64, &Option<f64>)| {
+            let now = (*at, (*value)?);
+            let before = last.replace(now)?;
+            let (time, rise) = (now.0 - before.0, now.1 - before.1);
+            // One that fell began anew.
+            (time > 0.0 && rise >= 0.0).then(|| factor * rise / time)
+        };
+        self.seconds.iter().zip(&column.values).map(rise).collect()
+    }
+
+    fn rate_of(&self, of: &str, name: &str, called: &str, factor: f64) -> Option<Series> {
+        let column = self.column(of, name)?;
+        Some(Series::line(called, self.rate(column, factor)))
+    }
+
+    /// The mean of what was measured between two moments: the rise of a sum by that of its number.
+    fn mean_of(&self, of: &str, stem: &str, called: &str) -> Option<Series> {
+        let sum = self.column(of, &format!("{stem}_sum_ns"))?;
+        let number = self.column(of, &format!("{stem}_samples"))?;
+        let mut last: Option<(f64, f64)> = None;
+        let mean = |(sum, number): (&Option<f64>, &Option<f64>)| {
+            let now = ((*sum)?, (*number)?);
+            let before = last.replace(now)?;
+            let (sum, number) = (now.0 - before.0, now.1 - before.1);
+            (number > 0.0 && sum >= 0.0).then(|| sum / number / 1e9)
+        };
+        let values = sum.values.iter().zip(&number.values).map(mean).collect();
+        Some(Series::line(called, values))
+    }
+
+    fn level_of(&self, of: &str, name: &str, called: &str) -> Option<Series> {
+        let column = self.column(of, name)?;
+        Some(Series::line(called, column.values.clone()))
+    }
+
+    fn plot(
+        &self,
+        name: &str,
+        title: &str,
+        y: Y,
+        series: impl IntoIterator<Item = Series>,
+    ) -> Option<Plot> {
+        let mut series: Vec<Series> = series.into_iter().collect();
+        let more = series.len().saturating_sub(MOST_LINES);
+        series.truncate(MOST_LINES);
+        let plot = Plot::new(name, title, X::time(), y, self.seconds.clone(), series)?;
+        Some(match more {
+            0 => plot,
+            n => plot.note(format!("{n} more are not shown.")),
+        })
+    }
+}
+
+/// How it is called in a legend: without the kind, which the title has.
+fn short(of: &str) -> &str {
+    of.split_once(' ').map_or(of, |(_, name)| name)
+}
+
+/// Frames of streams and of packet devices.
+pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report) {
+    for kind in ["traffic", "devices"] {
+        let title = |text: &str| match kind {
+            "devices" => format!("{text} of packet devices"),
+            _ => text.to_owned(),
+        };
+        let jobs = course.owners("job ");
+        let jobs: Vec<&&str> = jobs
+            .iter()
+            .filter(|of| kind == "traffic" && is_of_frames(course, of))
+            .collect();
+        let both = |what: &str, factor: f64| -> Vec<Series> {
+            let mut series = Vec::new();
+            for (way, word) in [("offered", "sent"), ("received", "received")] {
+                let name = format!("{way}_{what}");
+                series.extend(course.rate_of(kind, &name, word, factor));
+                for of in &jobs {
+                    let called = format!("{word}, {}", short(of));
+                    series.extend(course.rate_of(of, &name, &called, factor));
+                }
+            }
+            series
+        };
+        let mut rates = both("frames", 1.0);
+        if let Some(line) = report
+            .rates
+            .line_rate_pps
+            .filter(|_| kind == "traffic" && jobs.is_empty())
+        {
+            let line = vec![Some(line); course.seconds.len()];
+            rates.push(Series::line("line rate", line).as_form(Form::Dashes));
+        }
+        let name = |stem: &str| format!("{kind}-{stem}");
+        let y = |label: &str, unit: &str| Y::new(label, unit);
+        section.plot(course.plot(
+            &name("rate"),
+            &title("Frames a second"),
+            y("rate", "pps"),
+            rates,
+        ));
+        let throughput = both("octets", 8.0);
+        let heading = title("Throughput, layer 2 with FCS");
+        section.plot(course.plot(
+            &name("throughput"),
+            &heading,
+            y("throughput", "bit/s"),
+            throughput,
+        ));
+        section.plot(course.plot(
+            &name("missing"),
+            &title("Sent and not received: under way, or lost"),
+            y("frames", ""),
+            missing(course, kind),
+        ));
+        let trouble = [
+            ("unsent_frames", "unsent"),
+            ("duplicate_frames", "duplicate"),
+            ("reordered_frames", "reordered"),
+        ];
+        let trouble = trouble
+            .iter()
+            .filter(|(name, _)| rises(course.column(kind, name)));
+        let trouble: Vec<Series> = trouble
+            .filter_map(|(name, called)| course.rate_of(kind, name, called, 1.0))
+            .collect();
+        section.plot(course.plot(
+            &name("trouble"),
+            &title("Unsent, duplicate and reordered frames"),
+            y("rate", "pps"),
+            trouble,
+        ));
+        let mut times: Vec<Series> = course
+            .mean_of(kind, "latency", "mean")
+            .into_iter()
+            .collect();
+        times.extend(
+            jobs.iter()
+                .filter_map(|of| course.mean_of(of, "latency", short(of))),
+        );
+        let heading = title("Latency, mean of each interval");
+        section.plot(course.plot(&name("latency-course"), &heading, y("latency", "s"), times));
+    }
+}
+
+fn is_of_frames(course: &Course<'_>, of: &str) -> bool {
+    ["offered_frames", "received_frames"]
+        .iter()
+        .any(|name| course.column(of, name).is_some())
+}
+
+fn rises(column: Option<&Column>) -> bool {
+    let known = column.map(|c| c.values.iter().flatten());
+    known.is_some_and(|mut known| {
+        let first = known.next();
+        first.is_some_and(|first| known.any(|v| v != first))
+    })
+}
+
+fn missing(course: &Course<'_>, kind: &str) -> Option<Series> {
+    let offered = &course.column(kind, "offered_frames")?.values;
+    let received = &course.column(kind, "received_frames")?.values;
+    let none = Vec::new();
+    let duplicate = course
+        .column(kind, "duplicate_frames")
+        .map_or(&none, |c| &c.values);
+    let missing = |(i, (offered, received)): (usize, (&Option<f64>, &Option<f64>))| {
+        let again = duplicate.get(i).copied().flatten().unwrap_or(0.0);
+        Some(((*offered)? - ((*received)? - again)).max(0.0))
+    };
+    let values = offered
+        .iter()
+        .zip(received)
+        .enumerate()
+        .map(missing)
+        .collect();
+    Some(Series::line("not received", values))
+}
+
+/// What interfaces, probes and workers say.
+pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
+    let ports = course.owners("port ");
+    let of_ports = |names: &[&str], factor: f64| -> Vec<Series> {
+        let mut series = Vec::new();
+        for of in &ports {
+            for name in names {
+                if rises(course.column(of, name)) {
+                    let called = format!("{}: {name}", short(of));
+                    series.extend(course.rate_of(of, name, &called, factor));
+                }
+            }
+        }
+        series
+    };
+    let packets = of_ports(&["rx_packets", "tx_packets"], 1.0);
+    let y = Y::new("rate", "pps");
+    section.plot(
+        course
+            .plot(
+                "interfaces",
+                "What the interfaces counted",
+                y.clone(),
+                packets,
+            )
+            .map(Plot::joined),
+    );
+    let bits = of_ports(&["rx_bytes", "tx_bytes"], 8.0);
+    section.plot(
+        course
+            .plot(
+                "interface-bits",
+                "Bits of the interfaces, without FCS",
+                Y::new("rate", "bit/s"),
+                bits,
+            )
+            .map(Plot::joined),
+    );
+    let known = ["rx_packets", "tx_packets", "rx_bytes", "tx_bytes"];
+    let mut trouble: Vec<&str> = Vec::new();
+    for column in course
+        .timeline
+        .columns
+        .iter()
+        .filter(|c| c.of.starts_with("port "))
+    {
+        let name = column.name.as_str();
+        if !known.contains(&name) && !trouble.contains(&name) {
+            trouble.push(name);
+        }
+    }
+    let trouble = of_ports(&trouble, 1.0);
+    section.plot(
+        course
+            .plot(
+                "interface-trouble",
+                "Drops and errors of the interfaces",
+                y,
+                trouble,
+            )
+            .map(Plot::joined),
+    );
+    for of in course.owners("probe ") {
+        let columns = course
+            .timeline
+            .columns
+            .iter()
+            .filter(|c| c.of == of && rises(Some(c)));
+        let (counts, levels): (Vec<&Column>, Vec<&Column>) = columns.partition(|c| c.counter);
+        let steepest = |list: Vec<&Column>| -> Vec<String> {
+            let end = |c: &Column| c.values.iter().flatten().fold(0.0, |a: f64, b| a.max(*b));
+            let mut list: Vec<&Column> = list;
+            list.sort_by(|a, b| end(b).total_cmp(&end(a)));
+            list.into_iter().map(|c| c.name.clone()).collect()
+        };
+        let rates: Vec<Series> = steepest(counts)
+            .iter()
+            .filter_map(|name| course.rate_of(of, name, name, 1.0))
+            .collect();
+        let probe = short(of);
+        let y = Y::new("rate", "/s");
+        section.plot(course.plot(
+            &format!("probe-{probe}"),
+            &format!("Probe {probe}: counters"),
+            y,
+            rates,
+        ));
+        let levels: Vec<Series> = steepest(levels)
+            .iter()
+            .filter_map(|name| course.level_of(of, name, name))
+            .collect();
+        let (name, title) = (
+            format!("probe-{probe}-levels"),
+            format!("Probe {probe}: values"),
+        );
+        section.plot(course.plot(&name, &title, Y::new("value", ""), levels));
+    }
+    let busy = course.owners("worker ");
+    let busy: Vec<Series> = busy
+        .iter()
+        // Nanoseconds a second, as a percentage.
+        .filter_map(|of| course.rate_of(of, "busy_ns", short(of), 1e-7))
+        .collect();
+    section.plot(course.plot(
+        "workers",
+        "How busy each worker was",
+        Y::new("busy", "%"),
+        busy,
+    ));
+}
+
+/// Connections and requests of loads.
+pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
+    let mut all = |of: &str, stem: &str, name: &str| {
+        let rates = [
+            ("attempted_connections", "attempted"),
+            ("established_connections", "established"),
+            ("completed_connections", "completed"),
+            ("failed_connections", "failed"),
+        ];
+        let rates: Vec<Series> = rates
+            .iter()
+            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0))
+            .collect();
+        let id = |what: &str| format!("{stem}-{what}");
+        section.plot(course.plot(
+            &id("connections"),
+            &format!("Connections a second{name}"),
+            Y::new("rate", "cps"),
+            rates,
+        ));
+        let open = course.level_of(of, "open_connections", "open");
+        section.plot(course.plot(
+            &id("open"),
+            &format!("Open connections{name}"),
+            Y::new("connections", ""),
+            open,
+        ));
+        let requests: Vec<Series> = [("requests", "requests"), ("responses", "responses")]
+            .iter()
+            .filter(|(column, _)| rises(course.column(of, column)))
+            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0))
+            .collect();
+        section.plot(course.plot(
+            &id("requests"),
+            &format!("Requests a second{name}"),
+            Y::new("rate", "rps"),
+            requests,
+        ));
+        let times = [
+            ("request", "request to its answer"),
+            ("connect", "SYN to SYN-ACK"),
+        ];
+        let times = times
+            .iter()
+            .filter_map(|(column, called)| course.mean_of(of, column, called));
+        section.plot(course.plot(
+            &id("latency-course"),
+            &format!("Times, mean of each interval{name}"),
+            Y::new("time", "s"),
+            times,
+        ));
+    };
+    all("load", "load", "");
+    for of in course.owners("job ") {
+        if course.column(of, "attempted_connections").is_some() {
+            all(
+                of,
+                &format!("load-{}", short(of)),
+                &format!(": {}", short(of)),
+            );
+        }
+    }
+}
+
+/// HTTP loads.
+pub(super) fn http(section: &mut Section, course: &Course<'_>) {
+    let rates = [
+        ("sent", "sent"),
+        ("completed", "completed"),
+        ("unsent", "unsent"),
+        ("error_responses", "status 400 and above"),
+    ];
+    let rates = rates
+        .iter()
+        .filter(|(name, _)| rises(course.column("http", name)))
+        .filter_map(|(name, called)| course.rate_of("http", name, called, 1.0));
+    section.plot(course.plot(
+        "http-requests",
+        "Requests a second",
+        Y::new("rate", "rps"),
+        rates,
+    ));
+    let latency = course.mean_of("http", "latency", "mean");
+    section.plot(course.plot(
+        "http-latency-course",
+        "Latency, mean of each interval",
+        Y::new("latency", "s"),
+        latency,
+    ));
+    let causes = course.timeline.columns.iter().filter(|c| c.of == "http");
+    let failures = causes.filter_map(|column| {
+        let of_request = column.name.strip_prefix("failed_").map(str::to_owned);
+        let of_connection = || {
+            Some(format!(
+                "no connection: {}",
+                column.name.strip_prefix("no_connection_")?
+            ))
+        };
+        let cause = of_request.or_else(of_connection)?;
+        Some(Series::line(
+            &cause.replace('_', " "),
+            course.rate(column, 1.0),
+        ))
+    });
+    section.plot(course.plot(
+        "http-failures",
+        "Failures a second, by cause",
+        Y::new("rate", "/s"),
+        failures,
+    ));
+    let bits = [("received_bytes", "received"), ("sent_bytes", "sent")];
+    let bits = bits
+        .iter()
+        .filter_map(|(name, called)| course.rate_of("http", name, called, 8.0));
+    section.plot(course.plot(
+        "http-throughput",
+        "Bytes of requests and answers",
+        Y::new("throughput", "bit/s"),
+        bits,
+    ));
+    let levels = [
+        ("open_connections", "connections open"),
+        ("in_flight", "requests in flight"),
+    ];
+    let levels = levels
+        .iter()
+        .filter_map(|(name, called)| course.level_of("http", name, called));
+    section.plot(course.plot(
+        "http-open",
+        "Open connections and requests in flight",
+        Y::new("number", ""),
+        levels,
+    ));
+}
+
+/// Captures.
+pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
+    for of in course.owners("capture") {
+        let name = if of.contains(' ') {
+            format!(": {}", short(of))
+        } else {
+            String::new()
+        };
+        let id = |what: &str| format!("{}-{what}", of.replace(' ', "-"));
+        let frames = [
+            ("read_frames", "read"),
+            ("written_frames", "written"),
+            ("kernel_drop_frames", "dropped by the kernel"),
+        ];
+        let frames = frames
+            .iter()
+            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0));
+        section.plot(course.plot(
+            &id("frames"),
+            &format!("Captured and lost{name}"),
+            Y::new("rate", "pps"),
+            frames,
+        ));
+        let octets = [
+            ("read_octets", "frames read"),
+            ("file_octets", "files written"),
+        ];
+        let octets = octets
+            .iter()
+            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0));
+        section.plot(course.plot(
+            &id("octets"),
+            &format!("Bytes captured{name}"),
+            Y::new("rate", "B/s"),
+            octets,
+        ));
+        let free = course.level_of(of, "buffers_free", "empty buffers");
+        section.plot(course.plot(
+            &id("buffers"),
+            &format!("Buffers between readers and writer{name}"),
+            Y::new("buffers", ""),
+            free,
+        ));
+    }
+}
+
+/// Socket tests, where they tell no intervals of their own.
+pub(super) fn sockets(section: &mut Section, course: &Course<'_>) {
+    let bits = course.level_of("socket", "throughput_bps", "throughput");
+    section.plot(course.plot(
+        "socket-throughput",
+        "Throughput, as told while it ran",
+        Y::new("throughput", "bit/s"),
+        bits,
+    ));
+    let transactions = course.level_of("socket", "transactions_per_second", "transactions");
+    section.plot(course.plot(
+        "socket-transactions",
+        "Transactions, as told while it ran",
+        Y::new("rate", "/s"),
+        transactions,
+    ));
+}

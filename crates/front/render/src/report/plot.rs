@@ -1,0 +1,376 @@
+//! A plot as figures: what is shown, and nothing of how. The page draws it with uPlot, a file with
+//! [`super::lines`]; both take the axes from here, so they show the same.
+
+use crate::chart::scale::Unit;
+
+/// Lines over one axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// For files, and to find the same plot of another run: `rates`.
+    pub name: String,
+    /// The heading.
+    pub title: String,
+    /// Where points stand.
+    pub x: X,
+    /// What is measured.
+    pub y: Y,
+    /// Places on the x axis, ascending, as [`X::place`] has them.
+    pub xs: Vec<f64>,
+    /// In the order of the legend.
+    pub series: Vec<Series>,
+    /// A sentence below it. Empty for none.
+    pub note: String,
+    /// Whether a value that is not known interrupts its line.
+    pub gaps: bool,
+}
+
+/// The horizontal axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct X {
+    /// What varies: `time since the start`.
+    pub label: String,
+    /// Its unit: `s`. Empty for none, and where the marks have it.
+    pub unit: String,
+    /// How values become places.
+    pub scale: Scale,
+}
+
+/// How the values of an axis become places on it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scale {
+    /// As they are.
+    Linear,
+    /// Times in ns of either sign, by the logarithm of their amount.
+    Times,
+    /// Shares up to 1, by how little is left: 0.9, 0.99, 0.999 are as far apart.
+    Tail,
+    /// Names at 0, 1, 2, ….
+    Names(Vec<String>),
+}
+
+/// The vertical axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Y {
+    /// What is measured: `rate`.
+    pub label: String,
+    /// Its unit without a prefix: `pps`, `s`, `%`.
+    pub unit: String,
+    /// By the logarithm; else from 0 on, where nothing is below.
+    pub log: bool,
+}
+
+/// Points of one name and colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// As the legend has it.
+    pub name: String,
+    /// One for each place; none where nothing is known.
+    pub values: Vec<Option<f64>>,
+    /// How they are drawn.
+    pub form: Form,
+}
+
+/// How the points of a series are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A line from point to point.
+    Line,
+    /// A line of dashes, for what is only compared with.
+    Dashes,
+    /// Each value holds until the next; the area below is filled.
+    Area,
+    /// A mark at each, and a line between them.
+    Marks,
+}
+
+impl X {
+    /// Time since the start of a run, s.
+    #[must_use]
+    pub fn time() -> Self {
+        Self::linear("time since the start", "s")
+    }
+
+    /// Values as they are.
+    #[must_use]
+    pub fn linear(label: &str, unit: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            scale: Scale::Linear,
+        }
+    }
+
+    /// Values by another scale.
+    #[must_use]
+    pub fn scaled(label: &str, scale: Scale) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit: String::new(),
+            scale,
+        }
+    }
+
+    /// Label and unit.
+    #[must_use]
+    pub fn title(&self) -> String {
+        titled(&self.label, &self.unit)
+    }
+
+    /// The place of a value.
+    #[must_use]
+    pub fn place(&self, value: f64) -> f64 {
+        match &self.scale {
+            Scale::Linear | Scale::Names(_) => value,
+            Scale::Times => value.signum() * value.abs().max(1.0).log10() * f64::from(value != 0.0),
+            Scale::Tail => -(1.0 - value).max(1e-12).log10(),
+        }
+    }
+
+    /// The value at a place.
+    #[must_use]
+    pub(crate) fn value_at(&self, place: f64) -> f64 {
+        match &self.scale {
+            Scale::Linear | Scale::Names(_) => place,
+            Scale::Times if place == 0.0 => 0.0,
+            Scale::Times => place.signum() * 10f64.powf(place.abs()),
+            Scale::Tail => 1.0 - 10f64.powf(-place),
+        }
+    }
+
+    /// Marks between two places: each with its text; none where round numbers will do.
+    #[must_use]
+    pub fn marks(&self, low: f64, high: f64) -> Vec<(f64, String)> {
+        let whole = |from: f64, to: f64| {
+            let (from, to) = (from.floor().max(-20.0) as i32, to.ceil().min(20.0) as i32);
+            from..=to
+        };
+        match &self.scale {
+            Scale::Linear => Vec::new(),
+            Scale::Names(names) => {
+                let names = names.iter().enumerate();
+                names.map(|(i, name)| (i as f64, name.clone())).collect()
+            }
+            Scale::Times => whole(low, high)
+                .map(|power| {
+                    let time = whole_time(power.unsigned_abs());
+                    let text = if power < 0 { format!("-{time}") } else { time };
+                    (f64::from(power), text)
+                })
+                .collect(),
+            Scale::Tail => whole(low.max(0.0), high)
+                .map(|nines| {
+                    let text = match nines {
+                        0 => "0 %".to_owned(),
+                        1 => "90 %".to_owned(),
+                        n => format!(
+                            "99{}{} %",
+                            if n > 2 { "." } else { "" },
+                            "9".repeat(n as usize - 2)
+                        ),
+                    };
+                    (f64::from(nines), text)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A power of ten in ns: `100 us`.
+fn whole_time(power: u32) -> String {
+    let unit = ["ns", "us", "ms", "s"][(power / 3).min(3) as usize];
+    let rest = power - 3 * (power / 3).min(3);
+    format!("1{} {unit}", "0".repeat(rest as usize))
+}
+
+impl Y {
+    /// From 0 on.
+    #[must_use]
+    pub fn new(label: &str, unit: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            log: false,
+        }
+    }
+
+    /// By the logarithm.
+    #[must_use]
+    pub fn log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+}
+
+fn titled(label: &str, unit: &str) -> String {
+    match (label.is_empty(), unit.is_empty()) {
+        (_, true) => label.to_owned(),
+        (true, false) => unit.to_owned(),
+        (false, false) => format!("{label} ({unit})"),
+    }
+}
+
+impl Series {
+    /// A line.
+    #[must_use]
+    pub fn line(name: &str, values: Vec<Option<f64>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            values,
+            form: Form::Line,
+        }
+    }
+
+    /// The same, drawn otherwise.
+    #[must_use]
+    pub fn as_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+}
+
+impl Plot {
+    /// A plot of what can be drawn: finite values within bounds; none if there is nothing of it.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        title: &str,
+        x: X,
+        y: Y,
+        xs: Vec<f64>,
+        series: Vec<Series>,
+    ) -> Option<Self> {
+        let log = y.log;
+        let drawable = |v: &f64| v.abs() <= 1e300 && (!log || *v > 0.0);
+        let xs: Vec<f64> = xs.iter().map(|v| x.place(*v)).collect();
+        if xs.is_empty() || !xs.iter().all(|v| v.abs() <= 1e300) {
+            return None;
+        }
+        let clean = |mut s: Series| {
+            s.values.resize(xs.len(), None);
+            s.values.iter_mut().for_each(|v| *v = v.filter(drawable));
+            s
+        };
+        let series: Vec<Series> = series.into_iter().map(clean).collect();
+        let known = |s: &Series| s.values.iter().any(Option::is_some);
+        let plot = Self {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x,
+            y,
+            xs,
+            series: series.into_iter().filter(known).collect(),
+            note: String::new(),
+            gaps: true,
+        };
+        (!plot.series.is_empty()).then_some(plot)
+    }
+
+    /// With a sentence below it.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// With lines that go on where a value is not known.
+    #[must_use]
+    pub fn joined(mut self) -> Self {
+        self.gaps = false;
+        self
+    }
+
+    /// The least and the greatest value.
+    #[must_use]
+    pub fn extent(&self) -> (f64, f64) {
+        let values = self.series.iter().flat_map(|s| s.values.iter().flatten());
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+            (low.min(*v), high.max(*v))
+        })
+    }
+
+    /// In which unit its values are written.
+    pub(crate) fn unit(&self) -> Unit {
+        let (low, high) = self.extent();
+        Unit::of(&self.y.unit, low.abs().max(high.abs()))
+    }
+
+    /// What the y axis shows, with its unit.
+    pub(crate) fn y_title(&self) -> String {
+        titled(&self.y.label, &self.unit().name)
+    }
+
+    /// Adds the lines of the same plot of another run, each with the run's name.
+    pub(crate) fn overlay(plots: &[(&str, Self)]) -> Option<Self> {
+        let (_, first) = plots.first()?;
+        let names = plots.iter().filter_map(|(_, p)| match &p.x.scale {
+            Scale::Names(names) => Some(names),
+            _ => None,
+        });
+        let mut all_names: Vec<String> = Vec::new();
+        for name in names.flatten() {
+            if !all_names.contains(name) {
+                all_names.push(name.clone());
+            }
+        }
+        // A name has the same place in all of them.
+        let places = |p: &Self| -> Vec<f64> {
+            let named = |x: &f64| match &p.x.scale {
+                Scale::Names(names) => {
+                    let name = names.get(*x as usize)?;
+                    all_names.iter().position(|n| n == name).map(|i| i as f64)
+                }
+                _ => Some(*x),
+            };
+            p.xs.iter().filter_map(named).collect()
+        };
+        let mut xs: Vec<f64> = plots.iter().flat_map(|(_, p)| places(p)).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        let mut series = Vec::new();
+        for (run, plot) in plots {
+            let own = places(plot);
+            for s in &plot.series {
+                let mut values = vec![None; xs.len()];
+                for (x, value) in own.iter().zip(&s.values) {
+                    let at = xs.partition_point(|known| known < x);
+                    values[at] = value.or(values[at]);
+                }
+                // What holds until the next holds where only the other run has a place.
+                if s.form == Form::Area {
+                    let (mut last, end) = (None, own.last().copied().unwrap_or(0.0));
+                    for (x, value) in xs.iter().zip(&mut values) {
+                        last = value.or(last).filter(|_| *x <= end);
+                        *value = last;
+                    }
+                }
+                series.push(Series {
+                    name: format!("{run}: {}", s.name),
+                    values,
+                    form: s.form,
+                });
+            }
+        }
+        let mut plot = Self {
+            xs,
+            series,
+            gaps: false,
+            ..first.clone()
+        };
+        if !all_names.is_empty() {
+            plot.x.scale = Scale::Names(all_names);
+        }
+        let notes: Vec<(&str, &str)> = plots
+            .iter()
+            .map(|(run, p)| (*run, p.note.as_str()))
+            .collect();
+        plot.note = match notes.iter().all(|(_, note)| *note == first.note) {
+            true => first.note.clone(),
+            false => {
+                let notes = notes.iter().filter(|(_, note)| !note.is_empty());
+                let notes = notes.map(|(run, note)| format!("{run}: {note}"));
+                notes.collect::<Vec<_>>().join(" ")
+            }
+        };
+        Some(plot)
+    }
+}

@@ -1,0 +1,220 @@
+//! How times were distributed: percentiles with their tail, and how often which time came.
+
+use wb_model::{Report, Summary, timeline::Distribution};
+
+use super::{
+    document::{Section, Table},
+    plot::{Form, Plot, Scale, Series, X, Y},
+};
+use crate::figures::{UNKNOWN, count, time_ns};
+
+/// A table of times; the names of its rows are in the order of the summaries.
+pub(super) fn table<'a>(
+    caption: &str,
+    rows: impl IntoIterator<Item = (String, &'a Summary)>,
+) -> Table {
+    let head = [
+        "time", ">samples", ">min", ">mean", ">stddev", ">p50", ">p90", ">p99", ">p99.9", ">max",
+    ];
+    let mut table = Table::new(caption, &head);
+    for (name, s) in rows.into_iter().filter(|(_, s)| s.samples > 0) {
+        let whole =
+            |ns: Option<i64>| ns.map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64));
+        let exact = |ns: Option<f64>| ns.map_or_else(|| UNKNOWN.to_owned(), time_ns);
+        table.row([
+            name,
+            count(s.samples),
+            whole(s.min),
+            exact(s.mean),
+            exact(s.stddev),
+            whole(s.p50),
+            whole(s.p90),
+            whole(s.p99),
+            whole(s.p999),
+            whole(s.max),
+        ]);
+    }
+    table
+}
+
+/// What a distribution is called in a legend.
+fn called(name: &str) -> &str {
+    match name {
+        "latency_ns" => "latency",
+        "connect_ns" => "connection set up",
+        "first_byte_ns" => "first byte",
+        "request_ns" => "request to its answer",
+        "request_due_ns" => "due to its answer",
+        "ipdv_ns" => "IPDV",
+        "inter_arrival_ns" => "between arrivals",
+        "inter_departure_ns" => "between departures",
+        other => other,
+    }
+}
+
+/// Steps of the plot of percentiles for each further nine.
+const STEPS: u32 = 24;
+
+/// The distributions, or, in reports without them, what their summaries tell.
+pub(super) fn plots(section: &mut Section, report: &Report) {
+    let known = report.distributions.iter().filter(|d| is_sound(d));
+    let known: Vec<&Distribution> = known.collect();
+    let shown = [
+        "latency_ns",
+        "request_ns",
+        "request_due_ns",
+        "first_byte_ns",
+        "connect_ns",
+    ];
+    let of_tail: Vec<(String, &Distribution)> = known
+        .iter()
+        .filter(|d| shown.contains(&d.name.as_str()))
+        .map(|d| (label(d), *d))
+        .collect();
+    section.plot(match of_tail.is_empty() {
+        false => tail(&of_tail),
+        true => tail_of_summary(&report.latency_ns),
+    });
+    for distribution in known.iter().filter(|d| d.of.is_empty()) {
+        let title = match distribution.name.as_str() {
+            "ipdv_ns" => "Delay variation from one frame to the next (IPDV)".to_owned(),
+            name => format!("How often which time came: {}", called(name)),
+        };
+        section.plot(histogram(distribution, &title));
+    }
+}
+
+/// Whether its buckets are in order and hold something.
+fn is_sound(d: &Distribution) -> bool {
+    d.count() > 0
+        && d.buckets.iter().all(|b| b.0 <= b.1)
+        && d.buckets.windows(2).all(|w| w[0].1 < w[1].0)
+}
+
+fn label(d: &Distribution) -> String {
+    match d.of.as_str() {
+        "" => called(&d.name).to_owned(),
+        of => format!("{}, {of}", called(&d.name)),
+    }
+}
+
+fn tail_axis() -> X {
+    X::scaled("share of all that took at most this long", Scale::Tail)
+}
+
+fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
+    let most = list.iter().map(|(_, d)| d.count()).max()?;
+    let nines = (most as f64).log10().clamp(1.0, 9.0);
+    let steps = (nines * f64::from(STEPS)).ceil() as u32;
+    let shares: Vec<f64> = (0..=steps)
+        .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(STEPS)))
+        .collect();
+    let series = list.iter().map(|(name, d)| {
+        let n = d.count() as f64;
+        let at = |share: &f64| {
+            // Beyond the last sample nothing is known.
+            (n * (1.0 - share) >= 0.999).then(|| value_at(d, share * n) / 1e9)
+        };
+        Series::line(name, shares.iter().map(at).collect())
+    });
+    let y = Y::new("time", "s").log();
+    let plot = Plot::new(
+        "percentiles",
+        "Percentiles of times",
+        tail_axis(),
+        y,
+        shares.clone(),
+        series.collect(),
+    )?;
+    Some(plot.note("Read: of all, the share below the axis took at most the time beside it. Steps are 6 % wide at most."))
+}
+
+/// The time that so many values are not above, within a bucket by proportion.
+fn value_at(d: &Distribution, rank: f64) -> f64 {
+    let mut passed = 0.0;
+    for (low, high, n) in &d.buckets {
+        let n = *n as f64;
+        if passed + n >= rank {
+            let part = if n > 0.0 {
+                ((rank - passed) / n).clamp(0.0, 1.0)
+            } else {
+                1.0
+            };
+            return *low as f64 + part * (*high as f64 - *low as f64);
+        }
+        passed += n;
+    }
+    d.buckets.last().map_or(0.0, |b| b.1 as f64)
+}
+
+fn tail_of_summary(s: &Summary) -> Option<Plot> {
+    let last = 1.0 - 1.0 / (s.samples.max(2) as f64);
+    let mut points: Vec<(f64, i64)> = [
+        (0.0, s.min),
+        (0.5, s.p50),
+        (0.9, s.p90),
+        (0.99, s.p99),
+        (0.999, s.p999),
+        (last, s.max),
+    ]
+    .into_iter()
+    .filter_map(|(share, ns)| Some((share, ns?)))
+    .filter(|(share, _)| s.samples > 0 && *share <= last)
+    .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (shares, values) = points
+        .into_iter()
+        .map(|(share, ns)| (share, Some(ns as f64 / 1e9)))
+        .unzip();
+    let series = vec![Series::line("latency", values).as_form(Form::Marks)];
+    let y = Y::new("time", "s").log();
+    let plot = Plot::new(
+        "percentiles",
+        "Percentiles of times",
+        tail_axis(),
+        y,
+        shares,
+        series,
+    )?;
+    Some(plot.note("Only the percentiles of the table are known."))
+}
+
+/// No more bars than can be told apart.
+const MOST_BARS: f64 = 100.0;
+/// A bar is no narrower than the steps of a distribution, by the logarithm of their 6 %.
+const LEAST_BAR: f64 = 0.026;
+
+fn histogram(d: &Distribution, title: &str) -> Option<Plot> {
+    let x = X::scaled("time", Scale::Times);
+    let all = d.count() as f64;
+    let place = |ns: i64| x.place(ns as f64);
+    let (first, last) = (d.buckets.first()?, d.buckets.last()?);
+    let width = ((place(last.1) - place(first.0)) / MOST_BARS).max(LEAST_BAR);
+    // The share of each bar, where it begins; zero where the next does not.
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut last_bar: Option<i64> = None;
+    for (low, high, n) in &d.buckets {
+        let middle = (place(*low) + place(*high)) / 2.0;
+        let (bar, share) = ((middle / width).floor() as i64, 100.0 * *n as f64 / all);
+        if last_bar == Some(bar) {
+            points.last_mut()?.1 += share;
+            continue;
+        }
+        if let Some(before) = last_bar.filter(|before| before + 1 < bar) {
+            points.push(((before + 1) as f64 * width, 0.0));
+        }
+        points.push((bar as f64 * width, share));
+        last_bar = Some(bar);
+    }
+    points.push(((last_bar? + 1) as f64 * width, 0.0));
+    let (xs, values) = points
+        .into_iter()
+        .map(|(at, share)| (x.value_at(at), Some(share)))
+        .unzip();
+    let series = vec![Series::line(called(&d.name), values).as_form(Form::Area)];
+    let name = format!(
+        "histogram-{}",
+        d.name.trim_end_matches("_ns").replace('_', "-")
+    );
+    Plot::new(&name, title, x, Y::new("share of all", "%"), xs, series)
+}

@@ -1,0 +1,34 @@
+//! Where a run is made, and with what: what a report says so that another can be compared with it.
+
+use wb_host::{Ethtool, machine, pci};
+use wb_model::report::{EnvironmentReport, NicReport};
+
+use crate::ports::Wire;
+
+/// This machine and this program.
+pub(crate) fn environment() -> EnvironmentReport {
+    let this = machine::identity();
+    EnvironmentReport {
+        tool: format!("wirebench {}", env!("CARGO_PKG_VERSION")),
+        host: this.host,
+        kernel: this.kernel,
+        architecture: this.architecture,
+        cpu: this.cpu,
+        cpus: this.cpus,
+        memory_bytes: this.memory_bytes,
+    }
+}
+
+/// The device behind an interface, as far as its driver tells.
+pub(crate) fn nic(wire: &Wire) -> Option<NicReport> {
+    let driver = Ethtool::open(&wire.namespace)
+        .and_then(|ethtool| ethtool.driver(&wire.interface.name))
+        .ok()
+        .flatten()?;
+    Some(NicReport {
+        pci_id: pci::id_at(&driver.bus).unwrap_or_default(),
+        driver_version: driver.version,
+        firmware: driver.firmware,
+        bus: driver.bus,
+    })
+}
