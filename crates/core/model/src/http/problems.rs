@@ -175,3 +175,58 @@ impl HttpCall {
         check_headers(place, &self.headers, found);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(job: &HttpJob) -> Vec<String> {
+        job.problems().into_iter().map(|p| p.place).collect()
+    }
+
+    #[test]
+    fn what_http3_cannot_be_is_told_by_its_key() {
+        let fine = HttpJob {
+            url: "https://h/".to_owned(),
+            version: HttpVersion::V3,
+            streams: 9,
+            ..HttpJob::default()
+        };
+        assert_eq!(places(&fine), [""; 0]);
+        type Change = fn(&mut HttpJob);
+        let wrong: [(&str, Change); 8] = [
+            ("url", |job| job.url = "http://h/".to_owned()),
+            ("unix", |job| job.unix = Some("/s".to_owned())),
+            ("tls.version", |job| {
+                job.tls.version = Some(TlsVersion::V12);
+            }),
+            ("pipeline", |job| job.pipeline = 2),
+            ("streams", |job| job.streams = 1001),
+            ("script", |job| job.script = Some(Default::default())),
+            ("as_wrk", |job| job.as_wrk = true),
+            ("headers", |job| {
+                job.headers = vec!["Connection: close".to_owned()];
+            }),
+        ];
+        for (place, change) in wrong {
+            let mut job = fine.clone();
+            change(&mut job);
+            assert_eq!(places(&job), [place]);
+        }
+    }
+
+    #[test]
+    fn timeouts_of_phases_are_within_that_of_all() {
+        let with = |connect: Option<u64>, first: Option<u64>| HttpJob {
+            url: "http://h/".to_owned(),
+            connect_timeout: connect.map(Span::from_millis),
+            first_byte_timeout: first.map(Span::from_millis),
+            ..HttpJob::default()
+        };
+        assert_eq!(places(&with(Some(9000), Some(2000))), [""; 0]);
+        assert_eq!(places(&with(Some(0), None)), ["connect_timeout"]);
+        assert_eq!(places(&with(None, Some(0))), ["first_byte_timeout"]);
+        assert_eq!(places(&with(None, Some(2001))), ["first_byte_timeout"]);
+        assert_eq!(places(&with(Some(90_000_000), None)), ["connect_timeout"]);
+    }
+}
