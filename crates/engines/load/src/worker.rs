@@ -280,20 +280,23 @@ impl LoadWorker {
             self.expected.first_due(start);
         }
         self.note_turn(mono);
-        let now = mono - *self.zero.get_or_insert(mono);
-        let at = mono.checked_sub(start);
+        let zero = *self.zero.get_or_insert(mono);
         if let Some(http) = &self.http
             && let Some(account) = &mut self.machine.observer_mut().http
         {
-            account.now = now;
-            if let Some(at) = at {
-                account.warm_until = (now + http.warm_up).saturating_sub(at);
+            account.now = mono - zero;
+            if start <= mono {
+                account.warm_until = (start + http.warm_up).saturating_sub(zero);
             }
         }
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
         let of_load = self.machine.counters().rx_of_load().0;
-        let received = self.receive(rx, now, &mut sink)?;
+        // What came has come before this time, not after: else an answer that came while the thread had no CPU would
+        // look faster than it was.
+        let (received, now) = self.receive(rx, || clock.monotonic_ns() - zero, &mut sink)?;
+        let now = now.unwrap_or(mono - zero);
+        let at = (now + zero).checked_sub(start);
         if received < self.spec.batch {
             self.heard = now;
         }
@@ -433,11 +436,12 @@ impl LoadWorker {
     fn receive<R: RxQueue, T: TxQueue>(
         &mut self,
         rx: &mut R,
-        now: u64,
+        time: impl Fn() -> u64,
         sink: &mut Sink<'_, T>,
-    ) -> Result<usize, PortError> {
+    ) -> Result<(usize, Option<u64>), PortError> {
         let (machine, responder, counters) =
             (&mut self.machine, &self.spec.responder, &mut self.responder);
+        let mut came = None;
         let longest = self.longest;
         if machine.is_worth_looking_ahead() {
             let most = self.spec.batch.min(LONGEST_LOOK_AHEAD);
@@ -454,18 +458,30 @@ impl LoadWorker {
                 ChecksumState::Valid => Checksum::Right,
                 ChecksumState::NotReady => Checksum::Left,
             };
+            let now = match came {
+                Some(now) => now,
+                None => {
+                    let now = time();
+                    came = Some(now);
+                    if let Some(account) = &mut machine.observer_mut().http {
+                        account.now = now;
+                    }
+                    now
+                }
+            };
             if machine.receive_known(now, frame.bytes, known, sink) == Received::NotOurs
                 && let Some(len) = answer(responder, counters, frame, || sink.lend())
             {
                 sink.commit(len);
             }
         });
-        match result {
-            Err(error) if error.is_transient() => Ok(0),
+        let received = match result {
+            Err(error) if error.is_transient() => 0,
             // A recorded port has no more; the run goes on to its end.
-            Err(PortError::EndOfFile { .. }) => Ok(0),
-            result => result,
-        }
+            Err(PortError::EndOfFile { .. }) => 0,
+            result => result?,
+        };
+        Ok((received, came))
     }
 
     /// Whether connections may still be opened.

@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering;
 
 use crate::common::{Lab, MS, check, is_gone, job, server_of};
 use proptest::prelude::*;
-use wb_load::{LoadPlace, LoadSpec, LoadStage, LoadTotals};
+use wb_load::{Clock, LoadPlace, LoadSpec, LoadStage, LoadTotals, LoadWorker};
 use wb_model::load::{
     LoadAnswer, LoadClose, LoadJob, LoadMessage, LoadRate, LoadReading, LoadRise, LoadTransport,
     ProfilePoint,
 };
 use wb_model::units::Span;
+use wb_port::clock::VirtualClock;
 use wb_port::fault::{Impairment, Loss};
+use wb_port::{QueuePair, TxQueue};
 use wb_wire::MacAddr;
 
 #[test]
@@ -182,6 +184,55 @@ fn a_punctual_worker_was_never_away() {
         let late = &outcome.lateness;
         assert_eq!((late.stalls, late.frames_at_risk()), (0, 0), "{late:?}");
     }
+}
+
+/// After each reading the thread loses its CPU for 3 ms.
+struct Away<'a>(&'a VirtualClock);
+
+impl Clock for Away<'_> {
+    fn monotonic_ns(&self) -> u64 {
+        self.0.advance(3 * MS) - 3 * MS
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+}
+
+#[test]
+fn an_answer_that_came_while_the_thread_was_away_is_no_faster() {
+    let mut lab = Lab::new(|options| options.backward.delay_ns = 4 * MS);
+    let mut udp = job(1, 100);
+    udp.transport = LoadTransport::Udp;
+    udp.request = LoadMessage::Bytes(100);
+    udp.answer = LoadAnswer::Echo;
+    let (client, server) = lab.specs(&udp, &server_of(&udp));
+    let capacity = lab.near.queues[0].tx().frame_capacity();
+    let mut client = LoadWorker::new(client, capacity).unwrap();
+    let mut server = LoadWorker::new(server, capacity).unwrap();
+    let start = lab.clock.now_ns();
+    for control in [&lab.client, &lab.server] {
+        control.start_at_mono_ns.store(start, Ordering::Relaxed);
+    }
+    let (near, far) = (&mut lab.near.queues[0], &mut lab.far.queues[0]);
+    let client_turn = client.turn(near, &lab.client, &lab.slots[0], &Away(&lab.clock));
+    assert!(client_turn.unwrap().busy);
+    let answered = lab.clock.now_ns();
+    let server_turn = server.turn(far, &lab.server, &lab.slots[1], &lab.clock);
+    assert!(server_turn.unwrap().busy);
+    // Not there yet, and there once it has been away.
+    lab.clock.set(answered + 3 * MS);
+    let client_turn = client.turn(near, &lab.client, &lab.slots[0], &Away(&lab.clock));
+    assert!(client_turn.unwrap().busy);
+    let outcome = client.conclude(near, &lab.slots[0], None);
+    let totals = LoadTotals::of([&outcome]);
+    assert_eq!(totals.responses, 1);
+    let fastest = outcome
+        .phases
+        .iter()
+        .filter_map(|phase| phase.latencies.answer.min())
+        .min();
+    assert!(fastest >= Some(answered + 4 * MS - start), "{fastest:?}");
 }
 
 #[test]
