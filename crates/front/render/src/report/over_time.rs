@@ -17,6 +17,8 @@ const MOST_LINES: usize = 12;
 pub(super) struct Course<'a> {
     timeline: &'a Timeline,
     seconds: Vec<f64>,
+    /// In a shorter time a single frame is a rate: the last moment may be just behind the one before.
+    least: f64,
 }
 
 impl<'a> Course<'a> {
@@ -25,7 +27,14 @@ impl<'a> Course<'a> {
         let timeline = &report.timeline;
         let ascends = timeline.at_ns.windows(2).all(|w| w[0] < w[1]);
         let seconds: Vec<f64> = timeline.at_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
-        (seconds.len() > 1 && ascends).then_some(Self { timeline, seconds })
+        let mut spacings: Vec<f64> = seconds.windows(2).map(|w| w[1] - w[0]).collect();
+        spacings.sort_by(f64::total_cmp);
+        let least = 0.3 * spacings.get(spacings.len() / 2)?;
+        ascends.then_some(Self {
+            timeline,
+            seconds,
+            least,
+        })
     }
 
     fn column(&self, of: &str, name: &str) -> Option<&'a Column> {
@@ -48,6 +57,10 @@ impl<'a> Course<'a> {
         let mut last: Option<(f64, f64)> = None;
         let rise = |(at, value): (&f64, &Option<f64>)| {
             let now = (*at, (*value)?);
+            let short = |before: (f64, f64)| now.0 - before.0 < self.least;
+            if last.is_some_and(short) {
+                return None;
+            }
             let before = last.replace(now)?;
             let (time, rise) = (now.0 - before.0, now.1 - before.1);
             // One that fell began anew.
@@ -453,19 +466,6 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
         "Bytes of requests and answers",
         Y::new("throughput", "bit/s"),
         bits,
-    ));
-    let levels = [
-        ("open_connections", "connections open"),
-        ("in_flight", "requests in flight"),
-    ];
-    let levels = levels
-        .iter()
-        .filter_map(|(name, called)| course.level_of("http", name, called));
-    section.plot(course.plot(
-        "http-open",
-        "Open connections and requests in flight",
-        Y::new("number", ""),
-        levels,
     ));
 }
 

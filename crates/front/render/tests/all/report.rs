@@ -243,6 +243,23 @@ fn rates_add_up_to_the_counts() {
     assert!((frames - counted).abs() < 1e-3, "{frames} {counted}");
 }
 
+/// The last moment may be a blink behind the one before; a rate of that time says nothing.
+#[test]
+fn a_blink_has_no_rate() {
+    let mut report = samples::lossy();
+    report.timeline = course(20);
+    let last = *report.timeline.at_ns.last().unwrap();
+    report.timeline.at_ns.push(last + 1_000_000);
+    for column in &mut report.timeline.columns {
+        let value = column.values.last().copied().flatten().unwrap();
+        column.values.push(Some(value + 100.0));
+    }
+    let document = document(&[run("", report)]);
+    let plot = document.plots().find(|p| p.name == "traffic-rate").unwrap();
+    let most = plot.extent().1;
+    assert!((most - 1000.0).abs() < 1e-6, "{most}");
+}
+
 #[test]
 fn percentiles_are_those_of_the_distribution() {
     let mut report = samples::lossy();
