@@ -32,7 +32,7 @@ impl<O: Observer> Machine<O> {
             return self.read_first(now, id, bytes, sink);
         }
         if self.routes.is_some() {
-            return self.read_routed(now, id, bytes, sink);
+            return self.read_messages::<true>(now, id, bytes, sink);
         }
         let bytes = if self.server.echo {
             let room = MOST_ECHOED.saturating_sub(conn.queued_len) as usize;
@@ -48,40 +48,12 @@ impl<O: Observer> Machine<O> {
         } else {
             bytes
         };
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let conn = self.table.slab.get(id);
-            if conn.has(flag::FIN_QUEUED) {
-                break;
-            }
-            if conn.queued_len > MOST_QUEUED {
-                return Some(bytes.len() - rest.len());
-            }
-            let mut progress = conn.progress;
-            let read = self.reader.read(&mut progress, rest);
-            self.table.slab.get(id).progress = progress;
-            match read {
-                Read::More => break,
-                Read::Bad => {
-                    self.give_up(now, id, Cause::Malformed, sink);
-                    return None;
-                }
-                Read::Expects { used } => {
-                    rest = &rest[used..];
-                    self.queue_piece(id, Origin::Leave, self.leave.len());
-                }
-                Read::Message { used, end, .. } => {
-                    rest = &rest[used..];
-                    self.requested(id, end);
-                }
-            }
-        }
-        Some(bytes.len())
+        self.read_messages::<false>(now, id, bytes, sink)
     }
 
-    /// The same where the path of a request decides.
-    #[inline(never)]
-    fn read_routed(
+    /// Reads requests, and queues what is answered to all alike, or to their paths.
+    #[inline]
+    fn read_messages<const ROUTED: bool>(
         &mut self,
         now: u64,
         id: u32,
@@ -91,29 +63,27 @@ impl<O: Observer> Machine<O> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let conn = self.table.slab.get(id);
-            let side_record = self.side_records.of(&mut conn.side_record);
-            let (Some(routes), Some(side_record)) = (&self.routes, side_record) else {
-                // No place to remember what is answered; it comes again.
-                return Some(bytes.len() - rest.len());
-            };
-            let closes = side_record.waiting.back().is_some_and(|last| last.close);
-            if conn.has(flag::FIN_QUEUED) || closes {
+            if conn.has(flag::FIN_QUEUED) {
                 break;
             }
             if conn.queued_len > MOST_QUEUED {
                 return Some(bytes.len() - rest.len());
             }
-            let mut seen = Seen {
-                found: side_record.route,
-                line: &mut side_record.line,
-                routes,
+            let read = if ROUTED {
+                if self.last_waiting(id).is_some_and(|last| last.close) {
+                    break;
+                }
+                match self.read_routed(id, rest) {
+                    Some(read) => read,
+                    // No place to remember what is answered; it comes again.
+                    None => return Some(bytes.len() - rest.len()),
+                }
+            } else {
+                let mut progress = conn.progress;
+                let read = self.reader.read(&mut progress, rest);
+                self.table.slab.get(id).progress = progress;
+                read
             };
-            let read = self.reader.read_with(&mut conn.progress, rest, &mut seen);
-            side_record.route = seen.found;
-            if side_record.route.is_some() {
-                side_record.line.clear();
-            }
-            let is_free = side_record.waiting.is_empty();
             match read {
                 Read::More => break,
                 Read::Bad => {
@@ -123,17 +93,45 @@ impl<O: Observer> Machine<O> {
                 Read::Expects { used } => {
                     rest = &rest[used..];
                     // Behind an answer that waits it would come too early; who asks goes on without it.
-                    if is_free {
+                    if !ROUTED || self.last_waiting(id).is_none() {
                         self.queue_piece(id, Origin::Leave, self.leave.len());
                     }
                 }
                 Read::Message { used, end, .. } => {
                     rest = &rest[used..];
-                    self.routed(now, id, end);
+                    match ROUTED {
+                        true => self.routed(now, id, end),
+                        false => self.requested(id, end),
+                    }
                 }
             }
         }
         Some(bytes.len())
+    }
+
+    /// Reads up to the end of a request, and notes its route. None if there is no place for that.
+    #[inline(never)]
+    fn read_routed(&mut self, id: u32, bytes: &[u8]) -> Option<Read> {
+        let conn = self.table.slab.get(id);
+        let side_record = self.side_records.of(&mut conn.side_record)?;
+        let mut seen = Seen {
+            found: side_record.route,
+            line: &mut side_record.line,
+            routes: self.routes.as_ref()?,
+        };
+        let read = self.reader.read_with(&mut conn.progress, bytes, &mut seen);
+        side_record.route = seen.found;
+        if side_record.route.is_some() {
+            side_record.line.clear();
+        }
+        Some(read)
+    }
+
+    /// The last of the answers of a connection that wait for their time.
+    fn last_waiting(&mut self, id: u32) -> Option<&mut Waiting> {
+        let conn = self.table.slab.get(id);
+        let side_record = self.side_records.get(conn.side_record)?;
+        side_record.waiting.back_mut()
     }
 
     /// A request whose route is known is complete.
@@ -325,9 +323,7 @@ impl<O: Observer> Machine<O> {
         }
         if self.answer_due(id).is_some() {
             // The end follows the answers that wait.
-            let number = self.table.slab.get(id).side_record;
-            let record = self.side_records.get(number);
-            if let Some(last) = record.and_then(|record| record.waiting.back_mut()) {
+            if let Some(last) = self.last_waiting(id) {
                 last.close = true;
             }
             return false;

@@ -80,6 +80,26 @@ fn body() -> Vec<u8> {
     (0..5000_u32).map(|n| (n * n / 7) as u8).collect()
 }
 
+/// Frames go back and forth so many times.
+fn exchange(
+    now: u64,
+    times: u32,
+    client: &mut Machine<Told>,
+    server: &mut Machine,
+    (there, back): &mut (Frames, Frames),
+) {
+    for _ in 0..times {
+        for frame in there.take() {
+            server.receive(now, &frame, back);
+        }
+        for frame in back.take() {
+            client.receive(now, &frame, there);
+        }
+        client.poll(now, there);
+        server.poll(now, back);
+    }
+}
+
 /// Both ends, joined by a path that loses, repeats and reorders.
 fn joined(
     config: impl FnOnce(&mut Config),
@@ -194,42 +214,20 @@ fn requests_behind_one_another_have_their_own_due_times() {
     (s.request, s.answers) = (Reading::Http, None);
     let mut client = Machine::new(config, Told::default()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
-    let (mut there, mut back) = (Frames::new(100), Frames::new(100));
-    client.launch(0, 1, &mut there);
-    let exchange = |client: &mut Machine<Told>,
-                    server: &mut Machine,
-                    now,
-                    there: &mut Frames,
-                    back: &mut Frames| {
-        for _ in 0..4 {
-            there.take().iter().for_each(|f| {
-                server.receive(now, f, back);
-            });
-            back.take().iter().for_each(|f| {
-                client.receive(now, f, there);
-            });
-            client.poll(now, there);
-            server.poll(now, back);
-        }
-    };
-    exchange(&mut client, &mut server, MS, &mut there, &mut back);
+    let mut path = (Frames::new(100), Frames::new(100));
+    client.launch(0, 1, &mut path.0);
+    exchange(MS, 4, &mut client, &mut server, &mut path);
     let late = [6 * SEC, 2 * MS, 5];
-    assert_eq!(client.ask_each(10 * SEC, &late, &mut there), 3);
+    assert_eq!(client.ask_each(10 * SEC, &late, &mut path.0), 3);
     assert_eq!(
-        client.ask_each(10 * SEC, &late, &mut there),
+        client.ask_each(10 * SEC, &late, &mut path.0),
         0,
         "nobody rests"
     );
     let mut waiting = Vec::new();
     client.waiting_requests(|text, sent| waiting.push((text, sent)));
     assert_eq!(waiting, [(0, 10 * SEC); 3]);
-    exchange(
-        &mut client,
-        &mut server,
-        10 * SEC + 7,
-        &mut there,
-        &mut back,
-    );
+    exchange(10 * SEC + 7, 4, &mut client, &mut server, &mut path);
     let told: Vec<(u64, u64)> = client
         .observer()
         .done
@@ -260,17 +258,10 @@ fn requests_of_a_connection_that_ends_are_lost_with_it() {
     ));
     let mut client = Machine::new(config, Told::default()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
-    let (mut there, mut back) = (Frames::new(1000), Frames::new(1000));
-    client.launch(0, 3, &mut there);
+    let mut path = (Frames::new(1000), Frames::new(1000));
+    client.launch(0, 3, &mut path.0);
     for now in 0..200 {
-        there.take().iter().for_each(|f| {
-            server.receive(now, f, &mut back);
-        });
-        back.take().iter().for_each(|f| {
-            client.receive(now, f, &mut there);
-        });
-        client.poll(now, &mut there);
-        server.poll(now, &mut back);
+        exchange(now, 1, &mut client, &mut server, &mut path);
     }
     let c = client.counters();
     assert_eq!((c.requests, c.responses, c.requests_lost), (12, 6, 6));
@@ -488,32 +479,12 @@ fn an_idle_connection_takes_no_more_than_128_bytes() {
     let mut config = server_config(s, Transport::Tcp);
     config.expected = N;
     let mut server = Machine::new(config, ()).unwrap();
-    let (mut there, mut back) = (Frames::new(1000), Frames::new(1000));
-    let mut now = 0;
-    for _ in 0..N / 500 {
-        client.launch(now, 500, &mut there);
-        for _ in 0..2 {
-            now += 1000;
-            there.take().iter().for_each(|f| {
-                server.receive(now, f, &mut back);
-            });
-            back.take().iter().for_each(|f| {
-                client.receive(now, f, &mut there);
-            });
-            client.poll(now, &mut there);
-            server.poll(now, &mut back);
-        }
-        assert_eq!(client.ask_each(now, &[0], &mut there), 1);
-        for _ in 0..3 {
-            there.take().iter().for_each(|f| {
-                server.receive(now, f, &mut back);
-            });
-            back.take().iter().for_each(|f| {
-                client.receive(now, f, &mut there);
-            });
-            client.poll(now, &mut there);
-            server.poll(now, &mut back);
-        }
+    let mut path = (Frames::new(1000), Frames::new(1000));
+    for now in 0..u64::from(N / 500) {
+        client.launch(now, 500, &mut path.0);
+        exchange(now, 2, &mut client, &mut server, &mut path);
+        assert_eq!(client.ask_each(now, &[0], &mut path.0), 1);
+        exchange(now, 3, &mut client, &mut server, &mut path);
     }
     assert_eq!(client.counters().open, u64::from(N));
     assert_eq!(client.counters().responses, u64::from(N / 500));

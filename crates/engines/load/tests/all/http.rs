@@ -108,8 +108,16 @@ fn an_exact_amount_ends_the_run() {
     );
     let completed: Vec<u64> = outcome.calls.iter().map(|call| call.completed).collect();
     assert_eq!(completed, [309, 925]);
-    // None was made that no request was left for.
-    assert_eq!(outcome.totals.attempted_connections, 8);
+
+    // No connection is made that no request is left for.
+    let job = HttpJob {
+        per_connection: 1,
+        amount: Some(100),
+        ..job
+    };
+    let mut lab = Lab::new(|options| options.backward.delay_ns = MS);
+    let t = run(&mut lab, &job, &server()).0.totals;
+    assert_eq!((t.completed, t.attempted_connections), (100, 100));
     assert_eq!(outcome.totals.body_bytes, 309 * 300);
 }
 
