@@ -203,6 +203,15 @@ fn part(part: Option<u64>, whole: Option<u64>) -> String {
         .map_or_else(|| UNKNOWN.to_owned(), |(part, whole)| share(part, whole))
 }
 
+/// What a sender knows by itself.
+const SENT: [&str; 5] = [
+    "intended",
+    "offered (sent)",
+    "unsent",
+    "refused by the device",
+    "sent while the rate rose",
+];
+
 /// Frames, each counted once, of one or several.
 fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
     let mut table = Table::new(caption, &["frames", ">number", ">share of offered"]);
@@ -224,7 +233,10 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             let Some(n) = n else { continue };
             let bad = n > 0 && ["lost", "unsent", "dropped by our rings"].contains(&name);
             let mark = if bad { Mark::Bad } else { Mark::Plain };
-            let share = part(Some(n), t.offered_frames.filter(|all| *all > 0));
+            // Where nobody follows frames from end to end, what was received is no part of what was sent.
+            let followed = t.lost_frames.is_some() || SENT.contains(&name);
+            let offered = t.offered_frames.filter(|all| *all > 0 && followed);
+            let share = part(Some(n), offered);
             table.row([name.into(), Cell::marked(count(n), mark), share.into()]);
         }
     }

@@ -5,12 +5,13 @@
 
 use std::fmt::Write as _;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use ring::digest;
 use serde_json::{Value, json};
 
 use super::{
     document::{Block, Document, Mark, Outcome, Side, Table},
     plot::{Form, Plot, Scale},
-    sha256,
 };
 use crate::markup::escaped;
 
@@ -26,7 +27,10 @@ const STYLE: &str = include_str!("../../assets/report.css");
 pub fn html(document: &Document) -> String {
     let title = escaped(&document.title);
     let mut out = String::new();
-    let digests = [UPLOT, SCRIPT].map(|script| format!("'sha256-{}'", sha256::base64_of(script)));
+    let digests = [UPLOT, SCRIPT].map(|script| {
+        let digest = digest::digest(&digest::SHA256, script.as_bytes());
+        format!("'sha256-{}'", BASE64_STANDARD.encode(digest))
+    });
     let _ = write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -12,7 +12,6 @@ mod markdown;
 mod metrics;
 mod over_time;
 mod plot;
-mod sha256;
 mod times;
 
 pub use self::{
