@@ -501,7 +501,11 @@ mode = "time"
     assert_eq!(found("a0", "received_frames"), 2_000);
     let loads = report["load"]["jobs"].as_array().unwrap();
     assert_ends_agree(&loads[0], &loads[1]);
-    assert_eq!(loads[0]["totals"]["completed_connections"], 500);
+    // A client that was held up may leave connections out: this is not about its rate.
+    let of = |key: &str| number(&loads[0]["totals"][key]);
+    let (completed, unsent) = (of("completed_connections"), of("unsent_connections"));
+    assert_eq!(completed + unsent, 500, "{loads:?}");
+    assert!(completed > 50, "{loads:?}");
     // The load and the stream keep the workers that the plan gave them.
     assert_eq!(report["plan"]["port"][1]["workers"], Value::Null);
     let users = report["ports"][0]["users"].as_array().unwrap();
