@@ -502,8 +502,8 @@ mode = "time"
     let loads = report["load"]["jobs"].as_array().unwrap();
     assert_ends_agree(&loads[0], &loads[1]);
     // A client that was held up may leave connections out: this is not about its rate.
-    let of = |key: &str| number(&loads[0]["totals"][key]);
-    let (completed, unsent) = (of("completed_connections"), of("unsent_connections"));
+    let completed = number(&loads[0]["totals"]["completed_connections"]);
+    let unsent = number(&loads[0]["unsent_connections"]);
     assert_eq!(completed + unsent, 500, "{loads:?}");
     assert!(completed > 50, "{loads:?}");
     // The load and the stream keep the workers that the plan gave them.
