@@ -5,10 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{
-    kit::{Lab, Running, assert_adds_up, eventually, privileged, run, system, total},
-    turns::Turn,
-};
+use crate::kit::{Lab, Running, assert_adds_up, eventually, privileged, run, system, total};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -174,60 +171,56 @@ fn a_link_that_dies_in_the_middle_proves_nothing() {
     if !privileged() {
         return;
     }
-    let turn = &Turn::alone();
-    std::thread::scope(|scope| {
-        for driver in ["packet", "xdp"] {
-            for (node, interface) in [("a", "a0"), ("b", "b0")] {
-                scope.spawn(move || link_dies(turn, driver, node, interface));
-            }
+    for (driver, node, interface) in [
+        ("packet", "a", "a0"),
+        ("xdp", "a", "a0"),
+        ("packet", "b", "b0"),
+        ("xdp", "b", "b0"),
+    ] {
+        let lab = Lab::alone("pair", &[]);
+        let (tx, rx) = (
+            format!("{driver}:{}", lab.a0()),
+            format!("{driver}:{}", lab.b0()),
+        );
+        let running = Running::start(&[
+            "trial",
+            "--tx",
+            &tx,
+            "--rx",
+            &rx,
+            "--rate",
+            "2kpps",
+            "--duration",
+            "4s",
+            "--criteria",
+            "loss<=5%",
+            "--json",
+            "-q",
+        ]);
+        wait_until_sending(&lab);
+        let link = |state| {
+            let node = lab.node(node);
+            system("ip", &["-n", &node, "link", "set", interface, state]);
+        };
+        link("down");
+        std::thread::sleep(Duration::from_millis(1200));
+        link("up");
+        let report = report_of(running, 3);
+        let place = format!("{driver} {interface}");
+        assert_eq!(report["verdict"], "invalid", "{place}");
+        assert_eq!(report["criteria"][0]["held"], true, "{place}");
+        if report["lateness"]["stalled_ns"].as_u64() > Some(40_000_000) {
+            // Not only the link kept frames from being sent.
+            continue;
         }
-    });
-}
-
-fn link_dies(turn: &Turn, driver: &str, node: &str, interface: &str) {
-    let lab = Lab::within(turn, "pair", &[]);
-    let (tx, rx) = (
-        format!("{driver}:{}", lab.a0()),
-        format!("{driver}:{}", lab.b0()),
-    );
-    let running = Running::start(&[
-        "trial",
-        "--tx",
-        &tx,
-        "--rx",
-        &rx,
-        "--rate",
-        "2kpps",
-        "--duration",
-        "4s",
-        "--criteria",
-        "loss<=5%",
-        "--json",
-        "-q",
-    ]);
-    wait_until_sending(&lab);
-    let link = |state| {
-        let node = lab.node(node);
-        system("ip", &["-n", &node, "link", "set", interface, state]);
-    };
-    link("down");
-    std::thread::sleep(Duration::from_millis(1200));
-    link("up");
-    let report = report_of(running, 3);
-    let place = format!("{driver} {interface}");
-    assert_eq!(report["verdict"], "invalid", "{place}");
-    assert_eq!(report["criteria"][0]["held"], true, "{place}");
-    if report["lateness"]["stalled_ns"].as_u64() > Some(40_000_000) {
-        // Not only the link kept frames from being sent.
-        return;
+        let reason = report["reason"].as_str().unwrap();
+        assert!(reason.contains("could not be sent (the link"), "{reason}");
+        let warnings = report["warnings"].to_string();
+        let down = warnings.split("went down once during the run, for ").nth(1);
+        let down = down.unwrap_or_else(|| panic!("{place}: {warnings}"));
+        let ms: u64 = down.split(' ').next().unwrap().parse().unwrap();
+        assert!((1150..=2000).contains(&ms), "{place}: {warnings}");
     }
-    let reason = report["reason"].as_str().unwrap();
-    assert!(reason.contains("could not be sent (the link"), "{reason}");
-    let warnings = report["warnings"].to_string();
-    let down = warnings.split("went down once during the run, for ").nth(1);
-    let down = down.unwrap_or_else(|| panic!("{place}: {warnings}"));
-    let ms: u64 = down.split(' ').next().unwrap().parse().unwrap();
-    assert!((1150..=2000).contains(&ms), "{place}: {warnings}");
 }
 
 #[test]

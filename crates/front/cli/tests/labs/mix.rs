@@ -471,7 +471,7 @@ fn devices_and_a_watch_share_the_ports_of_a_load_and_a_stream() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &[]);
+    let lab = Lab::alone("pair", &[]);
     let folder = TempDir::new().unwrap();
     let devices = r#"
 [[device]]
@@ -501,11 +501,7 @@ mode = "time"
     assert_eq!(found("a0", "received_frames"), 2_000);
     let loads = report["load"]["jobs"].as_array().unwrap();
     assert_ends_agree(&loads[0], &loads[1]);
-    // A client that was held up may leave connections out: this is not about its rate.
-    let completed = number(&loads[0]["totals"]["completed_connections"]);
-    let unsent = number(&loads[0]["unsent_connections"]);
-    assert_eq!(completed + unsent, 500, "{loads:?}");
-    assert!(completed > 50, "{loads:?}");
+    assert_eq!(loads[0]["totals"]["completed_connections"], 500);
     // The load and the stream keep the workers that the plan gave them.
     assert_eq!(report["plan"]["port"][1]["workers"], Value::Null);
     let users = report["ports"][0]["users"].as_array().unwrap();
