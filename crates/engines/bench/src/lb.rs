@@ -11,7 +11,8 @@
 //! port and found no room there is the tester's fault and not the device's; so is what could not be
 //! sent. The search knows the difference, and the result says who was the limit. A trial that went wrong
 //! while the tester was late, and by no more than that may have cost, is void and repeated; after a few of
-//! them the search ends without a limit.
+//! them that load is the tester's limit, and the search goes on below it. Where nothing below has held, it ends without
+//! a limit.
 
 mod device;
 mod judge;

@@ -50,6 +50,8 @@ struct Paper {
     runs: usize,
     /// In which runs the tester is stopped for 80 ms of each second.
     stopped: fn(usize) -> bool,
+    /// Above which load it is so in every run.
+    late_above_pps: f64,
     /// In which runs it offers half of what it could.
     hampered: fn(usize) -> bool,
     lateness: Lateness,
@@ -70,6 +72,7 @@ impl Paper {
             downs: 0,
             runs: 0,
             stopped: |_| false,
+            late_above_pps: f64::INFINITY,
             hampered: |_| false,
             lateness: Lateness::default(),
         }
@@ -108,7 +111,7 @@ impl Paper {
             };
             let sent = asked.min(most);
             let mut through = sent.min(self.pps);
-            if (self.stopped)(self.runs) {
+            if (self.stopped)(self.runs) || asked > self.late_above_pps {
                 let burst = sent * 0.08;
                 through = through.min(sent - (burst - QUEUE).max(0.0));
                 self.lateness = Lateness {
@@ -340,6 +343,23 @@ fn a_tester_that_is_always_late_finds_nothing_and_blames_nobody() {
             .starts_with("the tester was late")
     );
     assert!(paper.runs < 20, "{}", paper.runs);
+}
+
+#[test]
+fn a_load_at_which_the_tester_is_always_late_is_the_testers_limit() {
+    let mut paper = Paper {
+        late_above_pps: 200_000.0,
+        ..Paper::new()
+    };
+    let run = lb::run(&mut paper, &plan(ONEWAY));
+    let result = &run.results[0];
+    let limit = result.limit.unwrap();
+    assert!((180_000.0..=200_000.0).contains(&limit), "{limit}");
+    assert_eq!(
+        (result.limited_by, result.confirmed, &result.late),
+        (LbLimit::Tester, true, &None)
+    );
+    assert!(paper.runs < 30, "{}", paper.runs);
 }
 
 #[test]

@@ -15,6 +15,8 @@ const OPEN_RATE: u64 = 20_000;
 
 /// How often a trial is made at most that is void because the tester was late.
 const LATE_TRIALS: usize = 6;
+/// As often at loads that come after one at which it always was: then that load is what it can do, no accident.
+const LATE_TRIALS_AFTER: usize = 2;
 
 /// Why a search ended without a result.
 pub(super) enum Stop<E> {
@@ -36,6 +38,8 @@ pub(super) struct SearchRun<'a, B: Bench> {
     /// How many connections the device followed before the first trial, where it says so.
     entries: Option<u64>,
     trials: Vec<LbTrial>,
+    /// The tester was late at some load as often as it was tried.
+    always_late: bool,
 }
 
 impl<'a, B: Bench> SearchRun<'a, B> {
@@ -61,6 +65,18 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             open_rate: told.or(found).unwrap_or(OPEN_RATE),
             entries,
             trials: Vec::new(),
+            always_late: false,
+        }
+    }
+
+    /// What a load comes to at which the tester was late each time: where the device carried a lower one, the tester's
+    /// limit, and the search goes on below it; else an end without a result.
+    fn always_late(&mut self, judged: judge::Judged) -> Result<judge::Judged, Stop<B::Error>> {
+        self.always_late = true;
+        let mut trials = self.trials.iter();
+        match trials.any(|t| t.outcome == LbOutcome::Held) {
+            true => Ok(judged),
+            false => Err(Stop::Late(judged.reason)),
         }
     }
 
@@ -243,9 +259,16 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
         let load = load.round().max(1.0);
         let mut judged = self.one_trial(load, why)?;
         let mut trials = 1;
+        let most_late = match self.always_late {
+            true => LATE_TRIALS_AFTER,
+            false => LATE_TRIALS,
+        };
         loop {
             let again = match judged.outcome {
-                LbOutcome::Late if trials == LATE_TRIALS => return Err(Stop::Late(judged.reason)),
+                LbOutcome::Late if trials >= most_late => {
+                    judged = self.always_late(judged)?;
+                    break;
+                }
                 LbOutcome::Cut if trials == LATE_TRIALS => return Err(Stop::Broken(judged.reason)),
                 LbOutcome::Late | LbOutcome::Cut => true,
                 // Once is an accident of ours, twice is what we can do.
@@ -260,7 +283,10 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
             }
             if !self.has_time(load) {
                 match judged.outcome {
-                    LbOutcome::Late => return Err(Stop::Late(judged.reason)),
+                    LbOutcome::Late => {
+                        judged = self.always_late(judged)?;
+                        break;
+                    }
                     LbOutcome::Cut => return Err(Stop::Broken(judged.reason)),
                     _ => break,
                 }
