@@ -1,22 +1,36 @@
 # Two commands: `make demo` and `make test`. Both install what is missing and work from a clean clone.
-.PHONY: demo test build lint tools bench clean
+.PHONY: demo test install uninstall deb build lint tools test-tools bench clean
 
 SKIPPED = $(CURDIR)/target/skipped
 CARGO = PATH="$$HOME/.cargo/bin:$$PATH" cargo
 
-demo: build
-	./target/release/wirebench demo
+# Built with a profile and of packages of its own: quickly. For figures of a machine `make build`.
+# LuaJIT's makefile takes CCOPT; the demo runs no script.
+demo: tools
+	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli
+	./target/demo/wirebench demo
 
 # Ends with what could not be tested here, and why.
-test: tools
+test: test-tools
 	@mkdir -p target && : > $(SKIPPED)
 	WB_SKIPPED=$(SKIPPED) $(CARGO) --config "target.'cfg(unix)'.runner='$(CURDIR)/scripts/run-test'" test --workspace --locked --no-fail-fast
 	@scripts/skipped $(SKIPPED)
 
+# PREFIX=/usr/local, DESTDIR, LINKS=1: docs/install.md. Built before, so that root needs no compiler.
+install: target/release/wirebench
+install uninstall:
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" LINKS="$(LINKS)" scripts/package $@
+
+deb: build
+	@scripts/package deb
+
+target/release/wirebench:
+	$(MAKE) build
+
 build: tools
 	$(CARGO) build --release --locked -p wb-cli
 
-lint: tools
+lint: test-tools
 	scripts/install lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -24,6 +38,9 @@ lint: tools
 
 tools:
 	@scripts/install build
+
+test-tools:
+	@scripts/install test
 
 # Side by side with the peers; needs root and takes some minutes.
 bench: build

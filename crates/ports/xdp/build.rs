@@ -1,4 +1,4 @@
-//! Compiles the programs in `bpf/` and generates their skeletons.
+//! Compiles the programs in `bpf/`.
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
@@ -8,27 +8,38 @@ fn main() {
 
 #[cfg(feature = "bpf")]
 mod bpf {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::Command;
 
     pub(crate) fn build() {
-        let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-        let mut arguments: Vec<String> = ["-mcpu=v3", "-g", "-O2", "-Wall", "-Werror"]
-            .map(String::from)
-            .into();
-        if let Some(folder) = multiarch_include() {
-            arguments.push(format!("-I{folder}"));
-        }
+        let out = variable("OUT_DIR");
+        // The headers of the libbpf that is linked.
+        let headers = variable("DEP_BPF_INCLUDE");
+        let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
         for program in ["select", "consume"] {
-            libbpf_cargo::SkeletonBuilder::new()
-                .source(format!("bpf/{program}.bpf.c"))
-                .clang_args(&arguments)
-                .build_and_generate(out.join(format!("{program}.skel.rs")))
-                .expect(
-                    "clang compiles the programs in bpf/ (build with --no-default-features to go \
-                     without)",
-                );
+            let mut command = Command::new(&clang);
+            // -g: for the types of maps (BTF).
+            command.args([
+                "-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror",
+            ]);
+            // The same bytes wherever it is built.
+            command.arg("-fdebug-compilation-dir=.");
+            command.arg(format!("-I{headers}"));
+            if let Some(folder) = multiarch_include() {
+                command.arg(format!("-I{folder}"));
+            }
+            command.args(["-c", &format!("bpf/{program}.bpf.c")]);
+            command.args(["-o", &format!("{out}/{program}.bpf.o")]);
+            let done = command.status();
+            assert!(
+                done.as_ref().is_ok_and(std::process::ExitStatus::success),
+                "{command:?}: {done:?} (build with --no-default-features to go without)"
+            );
         }
+    }
+
+    fn variable(name: &str) -> String {
+        std::env::var(name).unwrap_or_else(|e| panic!("cargo sets {name}: {e}"))
     }
 
     /// Debian keeps `asm/types.h` in a folder per architecture that clang does not search when its

@@ -49,6 +49,27 @@ impl Timeline {
         columns.find(|c| c.of == of && c.name == name)
     }
 
+    /// The last moment alone. Of interfaces, what was last known then.
+    #[must_use]
+    pub fn last(&self) -> Self {
+        let rows = self.at_ns.len();
+        let columns = self.columns.iter().map(|c| Column {
+            of: c.of.clone(),
+            name: c.name.clone(),
+            unit: c.unit.clone(),
+            counter: c.counter,
+            values: vec![match c.of.starts_with("port ") {
+                // Interfaces are asked less often than the rest.
+                true => c.values.iter().rev().copied().flatten().next(),
+                false => c.values.get(rows.wrapping_sub(1)).copied().flatten(),
+            }],
+        });
+        Self {
+            at_ns: self.at_ns.last().copied().into_iter().collect(),
+            columns: columns.collect(),
+        }
+    }
+
     /// Leaves out every other moment; the last one stays.
     fn thin(&mut self) {
         let even = self.at_ns.len() % 2;
@@ -115,6 +136,12 @@ impl Recorder {
         timeline.at_ns.push(elapsed_ns);
         self.next_ns = (elapsed_ns / self.spacing_ns + 1).saturating_mul(self.spacing_ns);
         Row { timeline, next: 0 }
+    }
+
+    /// What was recorded so far. Columns may be shorter than there are moments, where nothing more was known.
+    #[must_use]
+    pub const fn so_far(&self) -> &Timeline {
+        &self.timeline
     }
 
     /// What was recorded, without columns in which nothing was ever known.

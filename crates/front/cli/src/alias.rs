@@ -17,13 +17,19 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
         Some(tool @ ("netperf" | "netserver")) => {
             return Ok(socket_tool(tool, &[], &words[1..]));
         }
-        Some("wrk") => return Ok(socket_tool("wrk", &[], &words[1..])),
+        Some(tool @ ("wrk" | "sar")) => return Ok(socket_tool(tool, &[], &words[1..])),
         _ => {}
     }
     match words.get(1).and_then(|w| w.to_str()) {
         Some(tool @ ("netperf" | "netserver")) => {
             let (ours, theirs) = split(&words[2..]);
             Ok(socket_tool(tool, ours, theirs))
+        }
+        // It has no options of ours: all words are sar's.
+        Some("sar") => {
+            let theirs = &words[2..];
+            let theirs = theirs.strip_prefix(&["--".into()][..]).unwrap_or(theirs);
+            Ok(socket_tool("sar", &[], theirs))
         }
         // It has long options of its own, so ours are known by name.
         Some("wrk") => {
@@ -156,6 +162,9 @@ mod tests {
                 "wirebench netperf --json -- -H h -- -m 1",
             ),
             ("wirebench netperf --help", "wirebench netperf --help --"),
+            ("/x/sar -n DEV -h 1", "wirebench sar -- -n DEV -h 1"),
+            ("wirebench sar -n DEV 1 2", "wirebench sar -- -n DEV 1 2"),
+            ("wirebench sar -- --help", "wirebench sar -- --help"),
             ("/x/netserver -D", "wirebench netserver -- -D"),
         ] {
             assert_eq!(line(typed).unwrap(), ours);

@@ -11,14 +11,17 @@
 mod alias;
 mod args;
 mod commands;
+mod help;
+mod metrics;
 mod pktgen;
 mod run;
 mod say;
+mod screen;
 mod stdout;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use say::say;
 
 /// One instrument for the wire: generates packets, receives and analyses them, on any NIC.
@@ -59,12 +62,16 @@ enum Command {
     Report(commands::report::ReportArgs),
     #[command(subcommand)]
     Pktgen(commands::pktgen::PktgenCommand),
+    Stat(Box<commands::stat::StatArgs>),
+    Sar(commands::sar::SarArgs),
     Linerate(commands::linerate::LinerateArgs),
     Completions(commands::meta::CompletionsArgs),
     Man(commands::meta::ManArgs),
     Schema(commands::meta::SchemaArgs),
     #[command(hide = true, name = "impair-device")]
     ImpairDevice(commands::lab::ImpairDeviceArgs),
+    #[command(hide = true, name = screen::GUARD)]
+    ScreenGuard,
 }
 
 fn main() -> ExitCode {
@@ -103,12 +110,19 @@ fn main() -> ExitCode {
         Command::Bench(c) => commands::bench::run(&c),
         Command::Report(a) => commands::report::run(&a),
         Command::Pktgen(c) => commands::pktgen::run(c),
+        Command::Stat(a) => commands::stat::run(&a),
+        Command::Sar(a) => commands::sar::run(&a),
         Command::Linerate(a) => commands::linerate::run(&a),
-        Command::Completions(a) => commands::meta::completions::<Cli>(&a),
-        Command::Man(a) => commands::meta::man::<Cli>(&a),
+        Command::Completions(a) => commands::meta::completions(&a, help::arranged(Cli::command())),
+        Command::Man(a) => commands::meta::man(&a, help::arranged(Cli::command())),
         Command::Schema(a) => commands::meta::schema(&a),
         Command::ImpairDevice(a) => commands::lab::impair_device(&a),
+        Command::ScreenGuard => {
+            screen::guard();
+            Ok(0)
+        }
     };
+    metrics::linger();
     match result {
         Ok(code) => match run::unwritten() {
             Some(fault) => {
@@ -128,14 +142,20 @@ fn main() -> ExitCode {
 
 /// What was typed. `capture -r FILE` is tcpdump's way to say `read`.
 fn parse(mut words: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let cli = Cli::try_parse_from(&words)?;
+    let cli = read_line(&words)?;
     match &cli.command {
         Command::Capture(a) if a.reads_a_file() => {
             words[1] = "read".into();
-            Cli::try_parse_from(words)
+            read_line(&words)
         }
         _ => Ok(cli),
     }
+}
+
+fn read_line(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = help::arranged(Cli::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
 }
 
 /// What went wrong and why; a cause that is in its parent's text already is not told again.

@@ -16,7 +16,9 @@ use wb_session::{
 use crate::{
     args::OutputArgs,
     commands::capture::local_offset,
+    metrics,
     say::{say, say_in_passing},
+    screen::{Live, Watched},
     stdout::stdout,
 };
 
@@ -123,7 +125,12 @@ pub(crate) fn print(text: &str) {
 /// Writes the page of a run that has just ended, where one was asked for. A run whose page cannot be written is
 /// told all the same, and at its end that something is missing.
 pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
-    if let Some(Err(fault)) = path.map(|path| crate::commands::report::write(report, path)) {
+    let Some(path) = path else { return };
+    let run = wb_render::report::Run {
+        name: String::new(),
+        report: report.clone(),
+    };
+    if let Err(fault) = crate::commands::report::write(&[run], path) {
         let _ = UNWRITTEN.set(fault);
     }
 }
@@ -142,6 +149,23 @@ pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(not_written(&e)),
         _ => Ok(()),
+    }
+}
+
+/// Writes a part of results that have no end of their own, and says whether there is still somebody who reads them.
+///
+/// # Errors
+/// When it cannot be written, as on a full disk.
+pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
+    let end = if text.ends_with('\n') || text.is_empty() {
+        ""
+    } else {
+        "\n"
+    };
+    match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(not_written(&e)),
+        Ok(()) => Ok(true),
     }
 }
 
@@ -201,11 +225,12 @@ pub(crate) fn carry_out(
         true => Signals::install_for_capture()?,
         false => Signals::install()?,
     };
+    metrics::serve(&output.metrics, &signals)?;
     let environment = Environment {
         hints: lab_hints(&plan),
         signals,
         base,
-        control: None,
+        ..Environment::default()
     };
     let (quiet, live_json) = (output.quiet, output.live_json);
     let extras = Extras {
@@ -224,15 +249,21 @@ pub(crate) fn carry_out(
         say(format_args!("listening at {address}"));
     }
     let mut shown = Instant::now();
-    let finished = prepared.run(&mut |view: &View| {
-        if live_json {
-            print(&wb_render::json::snapshot(&view.snapshot));
-        } else if !quiet && !is_brief(&view.snapshot, shown) {
-            show(&view.snapshot);
-            shown = Instant::now();
-        }
-    })?;
+    let mut watched = Watched {
+        live: Live::new(prepared.plan(), output.has_screen(), &environment),
+        tell: |view: &View, on_screen| {
+            if live_json {
+                print(&wb_render::json::snapshot(&view.snapshot));
+            } else if !(quiet || on_screen || is_brief(&view.snapshot, shown)) {
+                show(&view.snapshot);
+                shown = Instant::now();
+            }
+        },
+    };
+    let finished = metrics::run(prepared, &mut watched)?;
     write_page(&finished.report, output.report.as_deref());
+    // The terminal is itself again before anything is printed.
+    drop(watched);
     if let wb_session::End::Fault(text) = &finished.end {
         say(format_args!("wirebench: the run ended by a fault: {text}"));
     }

@@ -1,4 +1,5 @@
-//! What the user is told beside the results: on standard error, by best effort. A run never ends,
+//! What the user is told beside the results: on standard error, by best effort; while a screen is open, on that, and on
+//! standard error when it is left. A run never ends,
 //! and never waits, because nobody listens.
 
 use std::{
@@ -15,8 +16,11 @@ pub(crate) fn say(text: impl Display) {
 
 /// Says a text that brings its own line ends.
 pub(crate) fn say_as_is(text: impl Display) {
-    // In one write, so that lines of several processes do not mix.
-    let _ = io::stderr().write_all(text.to_string().as_bytes());
+    let text = text.to_string();
+    if !crate::screen::overhears(&text) {
+        // In one write, so that lines of several processes do not mix.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 /// Says a line that the next one replaces anyway, such as a live line: where the reader is behind
@@ -38,7 +42,7 @@ pub(crate) struct Listener;
 
 impl Write for Listener {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(bytes);
+        say_as_is(String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 

@@ -39,7 +39,7 @@
     const longest = Math.max(...marks.map((m) => m[1].length)) * 7 + 14;
     x.splits = (u, i, low, high) => {
       let own = marks.filter((m) => m[0] >= low - 1e-9 && m[0] <= high + 1e-9).map((m) => m[0]);
-      if (own.length < 2 && p.x.kind !== "names") {
+      if (own.length < 2 && p.x.kind !== "names" && p.x.kind !== "counts") {
         const step = (high - low) / 5;
         return [0, 1, 2, 3, 4, 5].map((n) => low + n * step);
       }

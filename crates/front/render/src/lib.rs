@@ -14,7 +14,9 @@ pub mod json;
 mod lb;
 pub mod linerate;
 pub mod live;
+pub mod metrics;
 pub mod report;
+pub mod stat;
 pub mod table;
 pub mod text;
 

@@ -15,7 +15,7 @@ use wb_model::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
     },
     socket::SocketReport,
-    timeline::{Distribution, Row},
+    timeline::{Distribution, Row, Timeline},
 };
 
 use wb_traffic::DeviceOutcome;
@@ -276,6 +276,8 @@ pub struct View {
 pub trait Observer {
     /// All workers run.
     fn started(&mut self) {}
+    /// What was taken down so far; before each view.
+    fn recorded(&mut self, _timeline: &Timeline) {}
     /// Once per interval, whenever somebody asks for the counts, and at the end.
     fn view(&mut self, view: &View);
 }

@@ -32,6 +32,7 @@ mod settle;
 mod sharing;
 mod signals;
 pub mod socket;
+mod steering;
 mod traffic;
 mod verdict;
 mod workers;
@@ -43,7 +44,8 @@ pub use http::Scripts;
 pub use machine::Machine;
 pub use prepare::{Environment, Extras, PortHint, prepare};
 pub use run::{End, Finished, Prepared};
-pub use signals::Signals;
+pub use signals::{Signals, mind_suspension};
+pub use steering::{Steer, Steering};
 
 /// Prepares a plan and runs it to its end.
 ///

@@ -143,7 +143,11 @@ pub(crate) fn resolve_jobs(
     }
     let part = plan.part(JobKind::Load);
     let control = environment.control.as_deref().filter(|_| tasks.is_empty());
-    Loads::new(part, ports, jobs, control)
+    let steering = match tasks.is_empty() {
+        true => environment.steering.clone(),
+        false => crate::Steering::default(),
+    };
+    Loads::new(part, ports, jobs, control, steering)
 }
 
 /// The interface of a port, and that it may be used for a load.

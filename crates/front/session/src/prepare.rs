@@ -7,7 +7,7 @@ use wb_pktgen_device::Walker;
 use wb_port::memory::Registry;
 
 use crate::{
-    Signals, StartError,
+    Signals, StartError, Steering,
     bench::Benchmark,
     capture::{self, CaptureExtras, Captures, TakenFiles},
     devices::{self, Devices},
@@ -40,6 +40,8 @@ pub struct Environment {
     pub base: Option<std::path::PathBuf>,
     /// Where to listen for other rates while a load runs: a local socket that is made there.
     pub control: Option<std::path::PathBuf>,
+    /// Where wishes for other rates come from while it runs.
+    pub steering: Steering,
 }
 
 /// What a run is given beside its plan.
@@ -113,6 +115,7 @@ pub fn prepare(
 ) -> Result<Prepared, StartError> {
     let mut warnings = plan.validate()?;
     warnings.extend(wb_host::offloads::repair());
+    warnings.extend(wb_host::affinity::repair());
     load::name_jobs(&mut plan);
     http::name_jobs(&mut plan);
     socket::name_jobs(&mut plan);

@@ -185,6 +185,7 @@ impl Prepared {
         if let Some(mut view) = self.view(monotonic_ns()) {
             view.snapshot.phase = Phase::Done;
             view.done = true;
+            observer.recorded(state.recorder.so_far());
             observer.view(&view);
         }
         Ok(self.finish(state, started_wall_ns, before, offset))
@@ -250,13 +251,14 @@ impl Prepared {
                 self.stop(Stop::Drain, true);
             }
         }
-        self.tell_news(observer);
+        self.tell_news(state, observer);
         if now >= state.start_ns && state.recorder.is_due(now - state.start_ns) {
             self.record(state, now);
         }
         if now >= state.next_view || asked {
             if let Some(mut view) = self.view(now) {
                 view.asked = asked;
+                observer.recorded(state.recorder.so_far());
                 observer.view(&view);
             }
             let interval = self.plan.interval.as_nanos();
@@ -290,9 +292,10 @@ impl Prepared {
         counts
     }
 
-    fn tell_news(&mut self, observer: &mut dyn Observer) {
+    fn tell_news(&mut self, state: &RunState, observer: &mut dyn Observer) {
         for engine in &mut self.engines {
             for snapshot in engine.news() {
+                observer.recorded(state.recorder.so_far());
                 observer.view(&View::of(snapshot.into()));
             }
         }

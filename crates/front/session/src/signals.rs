@@ -1,5 +1,11 @@
 //! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order. Who ignores SIGHUP
-//! (`nohup`) goes on when the terminal goes.
+//! (`nohup`) goes on when the terminal goes. Who has changed the terminal can give it back while the
+//! process is suspended ([`mind_suspension`]).
+
+#![allow(
+    unsafe_code,
+    reason = "a signal's disposition cannot be set in safe code"
+)]
 
 use std::sync::{
     Arc,
@@ -7,7 +13,7 @@ use std::sync::{
 };
 
 use signal_hook::{
-    consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
+    consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2},
     iterator,
 };
 
@@ -141,6 +147,43 @@ impl Signals {
     #[must_use]
     pub fn hurry(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 1
+    }
+}
+
+/// Calls `before` when somebody suspends the process (Ctrl-Z), before it stops, and `after` when it goes on, also
+/// after a SIGSTOP, which nobody can see coming. For the rest of the process's life; once.
+///
+/// # Errors
+/// When the system refuses a handler or a thread.
+pub fn mind_suspension(
+    before: impl Fn() + Send + 'static,
+    after: impl Fn() + Send + 'static,
+) -> std::io::Result<()> {
+    let mut arrivals = iterator::Signals::new([SIGTSTP, SIGCONT])?;
+    let work = move || {
+        for signal in &mut arrivals {
+            if signal == SIGTSTP {
+                before();
+                suspend();
+            }
+            after();
+        }
+    };
+    let thread = std::thread::Builder::new().name("wb-suspend".to_owned());
+    thread.spawn(work).map(drop)
+}
+
+/// Suspends the process as if nobody had minded SIGTSTP: the kernel may decide that there is no shell to continue it.
+fn suspend() {
+    // SAFETY: all zeroes is a valid `sigaction`, the default disposition with no flags; both structures live until
+    // the calls have returned, and what was there before is put back.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(SIGTSTP, &raw const default, &raw mut ours) == 0 {
+            libc::raise(SIGTSTP);
+            libc::sigaction(SIGTSTP, &raw const ours, std::ptr::null_mut());
+        }
     }
 }
 

@@ -459,6 +459,13 @@ impl Engine for Traffic {
         let several = self.directions.len() > 1;
         for slot in &self.slots {
             let seen = slot.shared.read();
+            let of = format!("worker {} {}", self.ports[slot.port].plan.name, slot.queue);
+            if slot.sends.is_some() {
+                row.counter(&of, "offered_frames", "frames", seen.offered_frames);
+            }
+            if slot.receives.is_some() {
+                row.counter(&of, "received_frames", "frames", seen.received_frames);
+            }
             let of_way = |way: usize| format!("job {}", self.directions[way].name);
             if let Some(way) = slot.sends {
                 seen_sent(row, "traffic", &seen);

@@ -268,6 +268,15 @@ pub fn irqs(namespace: &Namespace, interface: &str) -> Result<Vec<Irq>> {
         .collect())
 }
 
+/// The NUMA node of an interface's device; nothing for virtual interfaces, and where there is one node only.
+pub fn node_of_interface(namespace: &Namespace, interface: &str) -> Option<u32> {
+    let link = link_by_name(namespace, interface).ok()?;
+    let device = Sysfs::showing(namespace, &link)?.interface(interface);
+    // -1 where it belongs to none.
+    let node = fs::read_to_string(device.join("device/numa_node")).ok()?;
+    node.trim().parse().ok()
+}
+
 /// A list of CPUs as the kernel writes it: `0-3,8`.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();

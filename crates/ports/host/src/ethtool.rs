@@ -19,6 +19,7 @@ use crate::netns::{Namespace, in_namespace};
 const GDRVINFO: u32 = 0x03;
 const GRINGPARAM: u32 = 0x10;
 const GSTRINGS: u32 = 0x1b;
+const GSTATS: u32 = 0x1d;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
 const SFEATURES: u32 = 0x3b;
@@ -27,10 +28,13 @@ const SCHANNELS: u32 = 0x3d;
 const GET_TS_INFO: u32 = 0x41;
 const GLINKSETTINGS: u32 = 0x4c;
 
-/// linux/ethtool.h: ETH_SS_FEATURES, ETH_GSTRING_LEN, SPEED_UNKNOWN
+/// linux/ethtool.h: ETH_SS_STATS, ETH_SS_FEATURES, ETH_GSTRING_LEN, SPEED_UNKNOWN
+const SS_STATS: u32 = 1;
 const SS_FEATURES: u32 = 4;
 const STRING_LEN: usize = 32;
 const SPEED_UNKNOWN: u32 = u32::MAX;
+/// linux/ethtool.h
+const DUPLEX_HALF: u8 = 0;
 
 /// linux/net_tstamp.h
 const TIMESTAMPING_TX_HARDWARE: u32 = 1 << 0;
@@ -89,6 +93,8 @@ pub struct Speed {
     /// The figure means nothing: no wire sets the pace (veth, tap). A percentage of it means
     /// nothing either.
     pub nominal: bool,
+    /// One direction at a time.
+    pub half_duplex: bool,
 }
 
 /// Channels (queues with their interrupt), now and at most.
@@ -379,7 +385,32 @@ impl Ethtool {
         Ok(Some(Speed {
             bits_per_second: u64::from(raw.speed) * 1_000_000,
             nominal,
+            half_duplex: raw.duplex_port_phy_autoneg_mdio_mdix_ctrl[0] == DUPLEX_HALF,
         }))
+    }
+
+    /// The names of the driver's own statistics; none where it has none.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`].
+    pub fn statistic_names(&self, interface: &str) -> Result<Vec<String>> {
+        self.strings(interface, SS_STATS, "list the statistics of")
+    }
+
+    /// The values of the driver's own statistics, in the order of their names, of which there are `count`.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownInterface`].
+    pub fn statistics(&self, interface: &str, count: usize) -> Result<Vec<u64>> {
+        let mut answer = words(&[GSTATS, u32::try_from(count).unwrap_or(0)]);
+        // The kernel writes as many as there are now.
+        answer.resize(8 + roomy(count) * 8, 0);
+        if count == 0 || !self.exchange(interface, &mut answer, "read the statistics of")? {
+            return Ok(Vec::new());
+        }
+        let now = get_u32(&answer, 4) as usize;
+        let value = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        Ok(answer[8..].chunks_exact(8).map(value).take(now).collect())
     }
 
     /// The channels of an interface.

@@ -8,7 +8,9 @@
 //! (sysctls, a new packet socket) runs in [`in_namespace`].
 
 pub mod address;
+pub mod affinity;
 pub mod clock;
+pub mod counters;
 pub mod cpu;
 pub mod doctor;
 pub mod ethtool;

@@ -10,6 +10,8 @@ use netlink_packet_route::link::{
     LinkXdp, Stats64, XdpAttached,
 };
 
+pub use wb_counters::LinkCounters;
+
 use crate::error::{self, HostError, Result};
 use crate::netlink::{Ask, Netlink, Refusal};
 use crate::netns::{self, Namespace};
@@ -245,25 +247,7 @@ impl Netlink {
     /// [`HostError::UnknownInterface`].
     pub fn counters(&self, name: &str) -> Result<LinkCounters> {
         let message = self.message_of(name)?;
-        let counted = message
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Stats64(stats) => Some(LinkCounters::from(stats)),
-                _ => None,
-            });
-        let downs = message
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::CarrierDownCount(downs) => Some(u64::from(*downs)),
-                _ => None,
-            });
-        let counted = counted.map(|counted| LinkCounters {
-            carrier_downs: downs.unwrap_or(0),
-            ..counted
-        });
-        counted.ok_or_else(|| {
+        counters_of(&message).ok_or_else(|| {
             let none = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
             Refusal::from(none).on("read the counters of", name)
         })
@@ -336,6 +320,34 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(message), Ask::Plain)
             .map(drop)
             .map_err(|refusal| refusal.on(operation, name))
+    }
+
+    /// All interfaces with what they have counted.
+    pub(crate) fn all_counters(&self) -> Result<Vec<(Link, LinkCounters)>> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = self
+            .ask(request, Ask::Dump)
+            .map_err(|r| r.on("list", self.interfaces()))?;
+        let with_counters = |message| Some((Link::from(message), counters_of(message)?));
+        Ok(answers
+            .iter()
+            .filter_map(as_link)
+            .filter_map(with_counters)
+            .collect())
+    }
+
+    /// The interface with that index and what it has counted; nothing if it is gone.
+    pub(crate) fn counters_at(&self, index: u32) -> Result<Option<(Link, LinkCounters)>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        match self.ask(RouteNetlinkMessage::GetLink(message), Ask::Plain) {
+            Ok(answers) => Ok(answers
+                .iter()
+                .find_map(as_link)
+                .and_then(|message| Some((Link::from(message), counters_of(message)?)))),
+            Err(refusal) if refusal.errno() == Some(libc::ENODEV) => Ok(None),
+            Err(refusal) => Err(refusal.on("read the counters of", format!("interface {index}"))),
+        }
     }
 
     fn message_of(&self, name: &str) -> Result<LinkMessage> {
@@ -486,91 +498,54 @@ fn xdp_of(facts: &[LinkXdp]) -> Option<XdpProgram> {
     })
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
-        /// What an interface has counted: if_link.h, `struct rtnl_link_stats64`.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct LinkCounters {
-            $($(#[$doc])* pub $field: u64,)*
-            /// How often it lost its carrier (IFLA_CARRIER_DOWN_COUNT).
-            pub carrier_downs: u64,
-        }
-
-        impl LinkCounters {
-            /// Every counter with its name, in the kernel's order.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)* ("carrier_downs", self.carrier_downs)].into_iter()
-            }
-
-            /// What was counted since `earlier`. A counter that was reset in between gives what
-            /// it has reached since then.
-            pub fn since(&self, earlier: &Self) -> Self {
-                LinkCounters {
-                    $($field: self.$field.checked_sub(earlier.$field).unwrap_or(self.$field),)*
-                    carrier_downs: self.carrier_downs.saturating_sub(earlier.carrier_downs),
-                }
-            }
-        }
-
-        impl From<&Stats64> for LinkCounters {
-            fn from(stats: &Stats64) -> Self {
-                LinkCounters { $($field: stats.$field,)* carrier_downs: 0 }
-            }
-        }
-    };
+/// The counters of a link's message, where the kernel gives any.
+pub(crate) fn counters_of(message: &LinkMessage) -> Option<LinkCounters> {
+    let downs = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::CarrierDownCount(downs) => Some(u64::from(*downs)),
+            _ => None,
+        });
+    let stats = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(stats),
+            _ => None,
+        })?;
+    Some(counted(stats, downs.unwrap_or(0)))
 }
 
-counters! {
-    /// Good packets received.
-    rx_packets,
-    /// Packets sent.
-    tx_packets,
-    /// Bytes of good packets received, without FCS on most devices.
-    rx_bytes,
-    /// Bytes sent.
-    tx_bytes,
-    /// Bad packets received, all kinds.
-    rx_errors,
-    /// Packets that could not be sent, all kinds.
-    tx_errors,
-    /// Packets received and not processed, for want of memory or of a protocol.
-    rx_dropped,
-    /// Packets dropped on their way out.
-    tx_dropped,
-    /// Multicast packets received.
-    multicast,
-    /// Collisions while sending.
-    collisions,
-    /// Received with an impossible length.
-    rx_length_errors,
-    /// Lost because the receiver was overrun.
-    rx_over_errors,
-    /// Received with a wrong FCS.
-    rx_crc_errors,
-    /// Received misaligned.
-    rx_frame_errors,
-    /// Lost in the receiver's FIFO.
-    rx_fifo_errors,
-    /// Lost because the host gave no buffers in time.
-    rx_missed_errors,
-    /// Sending aborted.
-    tx_aborted_errors,
-    /// Sending failed for want of carrier.
-    tx_carrier_errors,
-    /// Lost in the sender's FIFO.
-    tx_fifo_errors,
-    /// Sending failed for a heartbeat error (old half-duplex devices).
-    tx_heartbeat_errors,
-    /// Sending failed for a late collision.
-    tx_window_errors,
-    /// Compressed packets received.
-    rx_compressed,
-    /// Compressed packets sent.
-    tx_compressed,
-    /// Received by an inactive device of a bond or bridge.
-    rx_nohandler,
-    /// Received for another host's address, and dropped for it.
-    rx_otherhost_dropped,
+fn counted(stats: &Stats64, carrier_downs: u64) -> LinkCounters {
+    LinkCounters {
+        rx_packets: stats.rx_packets,
+        tx_packets: stats.tx_packets,
+        rx_bytes: stats.rx_bytes,
+        tx_bytes: stats.tx_bytes,
+        rx_errors: stats.rx_errors,
+        tx_errors: stats.tx_errors,
+        rx_dropped: stats.rx_dropped,
+        tx_dropped: stats.tx_dropped,
+        multicast: stats.multicast,
+        collisions: stats.collisions,
+        rx_length_errors: stats.rx_length_errors,
+        rx_over_errors: stats.rx_over_errors,
+        rx_crc_errors: stats.rx_crc_errors,
+        rx_frame_errors: stats.rx_frame_errors,
+        rx_fifo_errors: stats.rx_fifo_errors,
+        rx_missed_errors: stats.rx_missed_errors,
+        tx_aborted_errors: stats.tx_aborted_errors,
+        tx_carrier_errors: stats.tx_carrier_errors,
+        tx_fifo_errors: stats.tx_fifo_errors,
+        tx_heartbeat_errors: stats.tx_heartbeat_errors,
+        tx_window_errors: stats.tx_window_errors,
+        rx_compressed: stats.rx_compressed,
+        tx_compressed: stats.tx_compressed,
+        rx_nohandler: stats.rx_nohandler,
+        rx_otherhost_dropped: stats.rx_otherhost_dropped,
+        carrier_downs,
+    }
 }
 
 #[cfg(test)]
@@ -606,22 +581,6 @@ mod tests {
             "{error}"
         );
         assert!(matches!(check_name("a b"), Err(HostError::BadName { .. })));
-    }
-
-    #[test]
-    fn counters_since_survive_a_reset() {
-        let earlier = LinkCounters {
-            rx_packets: 10,
-            tx_packets: 10,
-            ..Default::default()
-        };
-        let later = LinkCounters {
-            rx_packets: 12,
-            tx_packets: 3,
-            ..Default::default()
-        };
-        let between = later.since(&earlier);
-        assert_eq!((between.rx_packets, between.tx_packets), (2, 3));
     }
 
     #[test]

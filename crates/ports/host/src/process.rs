@@ -15,6 +15,13 @@ pub fn command_of(pid: u32) -> Option<String> {
         .map(|name| name.trim_end().to_owned())
 }
 
+/// Whether a process with this short name is at work.
+pub fn is_running(name: &str) -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut names = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
+    names.any(|comm| comm.trim_end() == name)
+}
+
 /// When a process started, in clock ticks since boot: with its number this names it for good.
 pub fn start_time(pid: u32) -> Option<u64> {
     Some(stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.1)

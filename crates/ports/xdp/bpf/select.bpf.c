@@ -12,7 +12,7 @@
 
 #define PROTOCOL_ICMPV6 58
 
-// The values are those that `Program::load` in program.rs sets.
+// The values are those of `settings` in program.rs.
 #define SELECT_NOTHING 0
 #define SELECT_ALL_BUT_CONTROL 1
 #define SELECT_UDP_PORTS 2
@@ -27,10 +27,14 @@ struct stamp {
 	__u32 reserved;
 };
 
-const volatile __u32 selected = SELECT_NOTHING;
-const volatile __u16 udp_low = 0;
-const volatile __u16 udp_high = 0;
-const volatile __u8 own_mac[ETH_ALEN] = {};
+// One, so that what stands where does not depend on the compiler: `settings` in program.rs writes this.
+const volatile struct {
+	__u32 selected;
+	__u16 udp_low;
+	__u16 udp_high;
+	__u8 own_mac[ETH_ALEN];
+	__u16 reserved;
+} settings = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -186,7 +190,7 @@ static __always_inline int is_ours(void *data, void *end)
 	struct udp *udp;
 	__u8 *bytes = data;
 
-	switch (selected) {
+	switch (settings.selected) {
 	case SELECT_ALL_BUT_CONTROL:
 		found = find(data, end);
 		return !is_control(&found, data, end) || is_test_frame(&found, end);
@@ -199,13 +203,14 @@ static __always_inline int is_ours(void *data, void *end)
 		udp = found.header;
 		if ((void *)(udp + 1) > end)
 			return 0;
-		return bpf_ntohs(udp->destination) >= udp_low && bpf_ntohs(udp->destination) <= udp_high;
+		return bpf_ntohs(udp->destination) >= settings.udp_low &&
+		       bpf_ntohs(udp->destination) <= settings.udp_high;
 	case SELECT_MAC:
 		if ((void *)(bytes + ETH_ALEN) > end)
 			return 0;
 #pragma unroll
 		for (int i = 0; i < ETH_ALEN; i++)
-			if (bytes[i] != own_mac[i])
+			if (bytes[i] != settings.own_mac[i])
 				return 0;
 		return 1;
 	default:

@@ -65,29 +65,17 @@ mod with_bpf {
     #![allow(unsafe_code)] // Links of TCX, which libbpf-rs does not know.
 
     use std::io;
-    use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
     use std::os::unix::net::UnixDatagram;
 
-    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
     use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys as sys};
     use rustix::io::Errno;
     use rustix::net::netdevice;
 
     use super::{Interface, PortError};
     use crate::fault;
+    use crate::object::{self, built};
     use crate::program::{errno, index, quiet};
-
-    #[allow(
-        clippy::all,
-        clippy::undocumented_unsafe_blocks,
-        missing_docs,
-        unreachable_pub,
-        unused
-    )]
-    pub(super) mod skeleton {
-        include!(concat!(env!("OUT_DIR"), "/consume.skel.rs"));
-    }
 
     pub(super) struct Consumer {
         interface: Interface,
@@ -163,13 +151,11 @@ mod with_bpf {
 
     fn load() -> Result<(OwnedFd, MapHandle), libbpf_rs::Error> {
         quiet();
-        let mut place = MaybeUninit::uninit();
-        let loaded = skeleton::ConsumeSkelBuilder::default()
-            .open(&mut place)?
-            .load()?;
+        let loaded = object::open(built!("consume"))?.load()?;
+        let program = object::program(&loaded, "wb_consume")?;
         Ok((
-            loaded.progs.wb_consume.as_fd().try_clone_to_owned()?,
-            MapHandle::try_from(&loaded.maps.consumed)?,
+            program.as_fd().try_clone_to_owned()?,
+            MapHandle::try_from(&object::map(&loaded, "consumed")?)?,
         ))
     }
 
@@ -220,7 +206,7 @@ mod with_bpf {
 
         /// What the program answers to a frame.
         struct Verdicts {
-            place: Box<MaybeUninit<libbpf_rs::OpenObject>>,
+            loaded: libbpf_rs::Object,
         }
 
         impl Verdicts {
@@ -230,24 +216,22 @@ mod with_bpf {
                     return None;
                 }
                 quiet();
+                let open = object::open(built!("consume")).unwrap();
                 Some(Self {
-                    place: Box::new(MaybeUninit::uninit()),
+                    loaded: open.load().unwrap(),
                 })
             }
 
             /// Hands `what` a judge that says whether a frame is consumed.
             fn with(&mut self, what: impl FnOnce(&dyn Fn(&[u8]) -> bool)) {
-                let loaded = skeleton::ConsumeSkelBuilder::default()
-                    .open(&mut self.place)
-                    .unwrap()
-                    .load()
-                    .unwrap();
+                let mut programs = self.loaded.progs_mut();
+                let program = programs.find(|p| p.name() == "wb_consume").unwrap();
                 what(&|frame| {
                     let input = ProgramInput {
                         data_in: Some(frame),
                         ..ProgramInput::default()
                     };
-                    match loaded.progs.wb_consume.test_run(input) {
+                    match program.test_run(input) {
                         // pkt_cls.h: TC_ACT_SHOT, TC_ACT_UNSPEC.
                         Ok(output) => match output.return_value.cast_signed() {
                             2 => true,

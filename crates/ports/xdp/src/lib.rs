@@ -14,6 +14,8 @@ pub mod consume;
 mod fault;
 mod group;
 mod link;
+#[cfg(feature = "bpf")]
+mod object;
 mod options;
 mod port;
 mod probe;

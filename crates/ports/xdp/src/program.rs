@@ -4,30 +4,18 @@
 #![allow(unsafe_code)] // Four calls of libbpf and one of the kernel that have no safe wrapper.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, PrintLevel, libbpf_sys as sys};
 use rustix::io::Errno;
 use wb_filter::{Program as Filter, ebpf};
 use wb_port::Interface;
 
 use crate::fault::{self, Failure};
+use crate::object::{self, built};
 use crate::options::Select;
-
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    missing_docs,
-    unreachable_pub,
-    unused
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/select.skel.rs"));
-}
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,33 +207,16 @@ impl Program {
     ) -> Result<Self, Failure> {
         quiet();
         let load = || {
-            let mut place = MaybeUninit::uninit();
-            let mut open = skeleton::SelectSkelBuilder::default().open(&mut place)?;
-            open.maps.sockets.set_max_entries(queues)?;
-            let settings = open
-                .maps
-                .rodata_data
-                .as_deref_mut()
-                .expect("the program has constants");
-            match select {
-                None => {}
-                Some(Select::AllButControl) => settings.selected = 1,
-                Some(Select::Everything) => settings.selected = 4,
-                Some(Select::UdpPorts(low, high)) => {
-                    settings.selected = 2;
-                    settings.udp_low = low;
-                    settings.udp_high = high;
-                }
-                Some(Select::Mac(mac)) => {
-                    settings.selected = 3;
-                    settings.own_mac = mac;
-                }
-            }
+            let mut open = object::open(built!("select"))?;
+            object::open_map(&mut open, "sockets")?.set_max_entries(queues)?;
+            object::open_map(&mut open, ".rodata")?.set_initial_value(&settings(select))?;
             let loaded = open.load()?;
             Ok(Self {
-                program: loaded.progs.wb_select.as_fd().try_clone_to_owned()?,
+                program: object::program(&loaded, "wb_select")?
+                    .as_fd()
+                    .try_clone_to_owned()?,
                 gate: Arc::new(Gate {
-                    sockets: MapHandle::try_from(&loaded.maps.sockets)?,
+                    sockets: MapHandle::try_from(&object::map(&loaded, "sockets")?)?,
                     counters: None,
                 }),
             })
@@ -358,6 +329,23 @@ impl Program {
                 .into()
             })
     }
+}
+
+/// What `select.bpf.c` reads as its settings.
+fn settings(select: Option<Select>) -> [u8; 16] {
+    let (selected, [low, high], mac) = match select {
+        None => (0u32, [0u16; 2], [0; 6]),
+        Some(Select::AllButControl) => (1, [0; 2], [0; 6]),
+        Some(Select::UdpPorts(low, high)) => (2, [low, high], [0; 6]),
+        Some(Select::Mac(mac)) => (3, [0; 2], mac),
+        Some(Select::Everything) => (4, [0; 2], [0; 6]),
+    };
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&selected.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&low.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&high.to_ne_bytes());
+    bytes[8..14].copy_from_slice(&mac);
+    bytes
 }
 
 /// libbpf writes to standard error unless told where else.

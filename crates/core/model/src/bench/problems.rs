@@ -63,6 +63,21 @@ impl LbPlan {
     }
 }
 
+impl ProbePlan {
+    /// Whether it can be carried out, by itself.
+    ///
+    /// # Errors
+    /// With every problem found.
+    pub fn check(&self) -> Result<(), crate::PlanError> {
+        let mut found = Findings::default();
+        check_probe(self, "probe", &mut found);
+        match found.problems.is_empty() {
+            true => Ok(()),
+            false => Err(crate::PlanError(found.problems)),
+        }
+    }
+}
+
 pub(crate) fn check_probe(probe: &ProbePlan, place: &str, found: &mut Findings) {
     let is_command = probe.kind == ProbeKind::Command;
     rules! { found:

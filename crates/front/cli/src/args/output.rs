@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use wb_model::{Criterion, Plan, criteria, units::Span};
 
-use crate::commands::report;
+use crate::{commands::report, metrics::MetricsArgs};
 
 /// How results are shown, what is judged, and what is allowed.
 #[derive(Args, Clone, Debug, Default)]
@@ -23,16 +23,21 @@ pub(crate) struct OutputArgs {
     /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long)]
     pub(crate) print_plan: bool,
     /// Say more: ports, queues, per-flow and per-worker tables in full.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// No live lines.
+    /// No live lines, and no screen.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Time between live lines.
+    /// Live lines instead of the screen that a terminal gets.
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Time between live lines. Default: 1s.
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<Span>,
     /// Fail (exit code 1) when more than this share is lost: 0, 0.1%, 0.001.
@@ -44,7 +49,7 @@ pub(crate) struct OutputArgs {
     /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; of one job: web.p99<=5ms.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
-    /// Where all random choices come from.
+    /// Where all random choices come from. Default: 1.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Allow destinations outside the benchmark ranges, and interfaces with the default route.
@@ -53,6 +58,11 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Whether there may be a screen.
+    pub(crate) const fn has_screen(&self) -> bool {
+        !(self.quiet || self.plain || self.json || self.csv || self.live_json)
+    }
+
     /// Puts what concerns the plan into it.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if let Some(interval) = self.interval {

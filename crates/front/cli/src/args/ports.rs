@@ -58,10 +58,10 @@ pub(crate) struct TransmitArgs {
     /// Sending workers, each with a queue to send by.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: u32,
-    /// CPUs for the workers, sending ones first: 2,3 or 2-5.
+    /// CPUs for the workers, sending ones first: 2,3 or 2-5. Default: chosen by the program.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
-    /// Next hop of everything that is sent.
+    /// Next hop of everything that is sent. Default: the destination itself, else the route of the host.
     #[arg(long, value_name = "ADDR")]
     pub(crate) gateway: Option<std::net::IpAddr>,
     /// XDP mode of the ports: auto, zero-copy, native, generic.
@@ -83,7 +83,7 @@ pub(crate) struct ReceiveArgs {
     /// destinations of the streams. May be given several times.
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Vec<AddressRange>,
-    /// Receive ring of the packet driver in MiB, for each worker.
+    /// Receive ring of the packet driver in MiB, for each worker. Default: chosen by the program.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_RING_MIB))]
     pub(crate) ring: Option<u64>,
 }

@@ -65,7 +65,7 @@ pub(crate) struct SocketArgs {
     exclude_connect: bool,
     /// Ask for nothing that only our own server can do.
     #[arg(long)]
-    plain: bool,
+    as_netperf: bool,
 }
 
 /// One value, or one for each end.
@@ -212,7 +212,7 @@ impl SocketArgs {
         job.tagged |= self.track;
         job.latency |= self.latency || self.rate.is_some() && job.test == SocketTest::Rr;
         job.options.exclude_connect |= self.exclude_connect;
-        job.control.plain |= self.plain;
+        job.control.plain |= self.as_netperf;
         Ok(())
     }
 }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_rest_lands_where_it_belongs() {
         let job =
-            job("--omit 1s --zerocopy msg --receive splice --gro --busy-poll --mptcp --plain")
+            job("--omit 1s --zerocopy msg --receive splice --gro --busy-poll --mptcp --as-netperf")
                 .unwrap();
         assert_eq!(job.omit, Span::from_secs(1));
         assert_eq!(job.local.send_by, SendBy::Zerocopy);

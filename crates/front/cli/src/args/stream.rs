@@ -12,6 +12,7 @@ use wb_model::{
 #[command(next_help_heading = "Frames")]
 pub(crate) struct StreamArgs {
     /// Frame size with FCS: 64, a range 64-1518, imix, or weights 64:7,570:4,1518:1.
+    /// Default: the smallest in which headers and tag fit, at least 64.
     #[arg(long, value_name = "SIZE")]
     size: Option<SizeModel>,
     /// Rate over all workers: 100kpps, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
@@ -33,16 +34,16 @@ pub(crate) struct StreamArgs {
     /// IPv6 (2001:2:0:1::2 to 2001:2:0:8001::2 unless given).
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Source addresses: one, a range A-B, or a prefix.
+    /// Source addresses: one, a range A-B, or a prefix. Default: 198.18.1.2.
     #[arg(long, value_name = "ADDR")]
     src: Option<AddressRange>,
-    /// Destination addresses: one, a range A-B, or a prefix.
+    /// Destination addresses: one, a range A-B, or a prefix. Default: 198.19.1.2.
     #[arg(long, value_name = "ADDR")]
     dst: Option<AddressRange>,
-    /// Source ports: one or a range.
+    /// Source ports: one or a range. Default: 49184.
     #[arg(long, value_name = "PORT")]
     sport: Option<PortRange>,
-    /// Destination ports: one or a range.
+    /// Destination ports: one or a range. Default: 7.
     #[arg(long, value_name = "PORT")]
     dport: Option<PortRange>,
     /// Source hardware address (default: the port's).
@@ -63,13 +64,13 @@ pub(crate) struct StreamArgs {
     /// IPv4 time to live or IPv6 hop limit.
     #[arg(long, value_name = "N", default_value_t = 64)]
     ttl: u8,
-    /// TCP flags as a number (0x10 is ACK, 0x02 SYN).
+    /// TCP flags as a number (0x10 is ACK, 0x02 SYN). Default: 0x10.
     #[arg(long, value_name = "N", value_parser = byte)]
     tcp_flags: Option<u8>,
-    /// Ethernet type of --proto raw.
+    /// Ethernet type of --proto raw. Default: 0x88b5.
     #[arg(long, value_name = "N", value_parser = word)]
     ethertype: Option<u16>,
-    /// Payload after headers and tag: hex digits, repeated.
+    /// Payload after headers and tag: hex digits, repeated. Default: zeros.
     #[arg(long, value_name = "HEX")]
     payload: Option<HexBytes>,
     /// Field that changes from frame to frame, FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B,

@@ -20,6 +20,7 @@ use wb_model::{
     capture::{CaptureJob, Direction},
     criteria::{self, Limit, Metric},
     text::plan_to_toml,
+    timeline::Timeline,
     units::Span,
 };
 use wb_session::{
@@ -32,8 +33,10 @@ use wb_tcpdump::{closing, print::LinkType};
 use self::lines::{Beside, Lines, Printing};
 use crate::{
     args::{PrintArgs, Refused, Row, Table},
+    metrics::{self, MetricsArgs},
     run::{Fault, deliver, deliver_document, not_written, print, write_page},
     say::{say, say_as_is, say_in_passing},
+    screen::Live,
     stdout::stdout,
 };
 
@@ -63,33 +66,39 @@ pub(crate) struct CaptureArgs {
         short = 's',
         long = "snapshot-length",
         value_name = "N",
-        default_value_t = 0
+        default_value_t = 0,
+        help_heading = "What is captured"
     )]
     snap_len: u32,
     /// End after so many frames.
-    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is captured")]
     most: Option<u64>,
     /// Count frames, and print none.
-    #[arg(long)]
+    #[arg(long, help_heading = "Printing")]
     count: bool,
     /// Print frames although they go into a file. What has to wait for a slow reader of the lines is not
     /// printed, and counted; the file has it.
-    #[arg(long)]
+    #[arg(long, help_heading = "Printing")]
     print: bool,
     /// End after this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "What is captured")]
     duration: Option<Span>,
     /// Frames that arrive (in), leave (out), or both (inout).
-    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction)]
+    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "What is captured")]
     direction: Direction,
     /// Do not receive frames for other addresses (no promiscuous mode).
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, help_heading = "What is captured")]
     no_promiscuous_mode: bool,
     /// Read the filter from this file; that on the command line is not used then.
-    #[arg(short = 'F', value_name = "FILE")]
+    #[arg(short = 'F', value_name = "FILE", help_heading = "What is captured")]
     filter_file: Option<PathBuf>,
     /// Read this file instead: the same as `wirebench read`.
-    #[arg(short = 'r', long, value_name = "FILE")]
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "FILE",
+        help_heading = "What is captured"
+    )]
     read: Vec<PathBuf>,
     #[command(flatten)]
     tcpdump_options: tcpdump_options::TcpdumpOptions,
@@ -98,51 +107,70 @@ pub(crate) struct CaptureArgs {
     #[command(flatten)]
     refused: Refused<Capturing>,
     /// Fail (exit code 1) when more than this share is lost: 0, 0.1%. Default 0.
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help_heading = "Output and judgement")]
     max_loss: Option<String>,
     /// Write the counters to this file each second, as JSON; it is replaced whole.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output and judgement")]
     stats_file: Option<PathBuf>,
     /// Print the filter as instructions and end; twice as C, three times as numbers.
-    #[arg(short = 'd', action = ArgAction::Count)]
+    #[arg(short = 'd', action = ArgAction::Count, help_heading = "Instead of capturing")]
     dump: u8,
     /// List the interfaces and end.
-    #[arg(short = 'D', long = "list-interfaces")]
+    #[arg(
+        short = 'D',
+        long = "list-interfaces",
+        help_heading = "Instead of capturing"
+    )]
     list: bool,
     /// Print the report as one JSON document on standard output.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and judgement")]
     json: bool,
     /// Print each snapshot as a line of JSON on standard output while it runs.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and judgement")]
     live_json: bool,
     /// Print totals and rates as CSV.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and judgement")]
     csv: bool,
     /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output and judgement")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Fail (exit code 1) when one of these does not hold: lost<=10, loss<=0.1%. Without one nothing may be lost.
-    #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "CRITERION",
+        value_delimiter = ',',
+        help_heading = "Output and judgement"
+    )]
     criteria: Vec<Criterion>,
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and judgement")]
     print_plan: bool,
     /// More of each frame that is printed, up to -vvv; else more of the ports.
-    #[arg(short, long, action = ArgAction::Count)]
+    #[arg(short, long, action = ArgAction::Count, help_heading = "Output and judgement")]
     verbose: u8,
     /// Less of each frame that is printed; no live lines.
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Output and judgement")]
     quiet: bool,
+    /// Live lines instead of the screen that a terminal gets.
+    #[arg(long, help_heading = "Output and judgement")]
+    plain: bool,
     /// Time between live lines.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        help_heading = "Output and judgement"
+    )]
     interval: Span,
     /// Show in a lab what is lost on a busy machine, by us (with --xdp also by AF_XDP) and by others.
-    #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "most", "duration", "print_plan", "stats_file"])]
+    #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "most", "duration", "print_plan", "stats_file"], help_heading = "Instead of capturing")]
     self_test: bool,
     #[command(flatten)]
     test: super::selftest::SelfTestArgs,
     /// Print the version and end.
-    #[arg(long, action = ArgAction::Version)]
+    #[arg(long, action = ArgAction::Version, help_heading = "Instead of capturing")]
     version: Option<bool>,
     /// Which frames, in the language of pcap-filter(7).
     #[arg(value_name = "FILTER")]
@@ -332,7 +360,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
             json: args.json,
             csv: args.csv,
             live_json: args.live_json,
+            plain: args.plain,
             report: args.report.clone(),
+            metrics: args.metrics.clone(),
             stats_file: args.stats_file.clone(),
             lines,
         },
@@ -346,7 +376,9 @@ pub(crate) struct Shown {
     pub(crate) json: bool,
     pub(crate) csv: bool,
     pub(crate) live_json: bool,
+    pub(crate) plain: bool,
     pub(crate) report: Option<PathBuf>,
+    pub(crate) metrics: MetricsArgs,
     pub(crate) stats_file: Option<PathBuf>,
     /// What prints the frames; without it none is printed.
     pub(crate) lines: Option<Lines>,
@@ -373,6 +405,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
         signals: Signals::install_for_capture()?,
         ..Environment::default()
     };
+    metrics::serve(&shown.metrics, &environment.signals)?;
     let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
     let (sink, printing) = sink(&plan, shown.lines.take())?;
     let extras = Extras {
@@ -389,17 +422,21 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     for warning in prepared.warnings() {
         say(format_args!("wirebench: {warning}"));
     }
+    let machine = shown.json || shown.csv || shown.live_json;
+    let wanted = !(shown.quiet || shown.plain || machine);
     let mut teller = Teller {
+        live: Live::new(prepared.plan(), wanted, &environment),
         names: interfaces(&prepared),
         snap_len,
         shown: &shown,
         last: Last::default(),
         stats_failed: false,
     };
-    let finished = prepared.run(&mut teller)?;
+    let finished = metrics::run(prepared, &mut teller)?;
     let unprinted = printing.map_or(0, |p| p.end(|| environment.signals.hurry()));
     let report = &finished.report;
     write_page(report, shown.report.as_deref());
+    drop(teller);
     // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
     let saved = match &shown.stats_file {
         Some(path) => replace(
@@ -458,6 +495,7 @@ fn interfaces(prepared: &Prepared) -> String {
 
 /// Tells in tcpdump's words how a capture goes.
 struct Teller<'a> {
+    live: Live,
     names: String,
     snap_len: u32,
     shown: &'a Shown,
@@ -474,7 +512,12 @@ impl Observer for Teller<'_> {
         ));
     }
 
+    fn recorded(&mut self, timeline: &Timeline) {
+        self.live.recorded(timeline);
+    }
+
     fn view(&mut self, view: &View) {
+        let on_screen = self.live.view(view);
         let Some(counters) = &view.capture else {
             return;
         };
@@ -489,7 +532,7 @@ impl Observer for Teller<'_> {
         }
         if self.shown.live_json {
             print(&wb_render::json::snapshot(&view.snapshot));
-        } else if !self.shown.quiet && !view.done {
+        } else if !(self.shown.quiet || view.done || on_screen) {
             say_in_passing(self.last.line(view, counters));
         }
         if let Some(path) = &self.shown.stats_file

@@ -13,14 +13,14 @@ use wb_model::{
     Plan, PortPlan, Report, Stream, TrafficJob,
     units::{FrameSize, Rate, Rational, SizeModel, Span},
 };
-use wb_render::{figures, table::Table};
+use wb_render::{figures, report::Run, table::Table};
 use wb_session::{End, Environment, Signals, View};
 use wb_testbed::{
     Lab, LabKind, LabOptions,
     impair::{DirectionCounters, ImpairOptions, Loss},
 };
 
-use super::lab::gain_privileges;
+use super::{lab::gain_privileges, report};
 use crate::{
     run::{Fault, check_writable, deliver, lab_hints, print, show},
     say::say_in_passing,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  wirebench demo")]
 pub(crate) struct DemoArgs {
-    /// Where the report goes.
+    /// Where the reports of all trials go, as one JSON document.
     #[arg(
         short,
         long,
@@ -38,7 +38,10 @@ pub(crate) struct DemoArgs {
         default_value = "wirebench-demo.json"
     )]
     output: PathBuf,
-    /// Print the report (JSON) on standard output instead of tables.
+    /// Where the page goes that compares the trials, with plots: FILE.html, FILE.md or FILE.csv.
+    #[arg(long, value_name = "FILE", default_value = "wirebench-demo.html")]
+    report: PathBuf,
+    /// Print the reports (JSON) on standard output instead of tables.
     #[arg(long)]
     json: bool,
     /// No live lines.
@@ -69,6 +72,8 @@ struct Tour<'a> {
     args: &'a DemoArgs,
     signals: Signals,
     steps: Vec<Value>,
+    /// The same for the page.
+    runs: Vec<Run>,
     /// The highest received rate of a trial without loss, pps.
     carried: Option<f64>,
     /// What did not come out as it must.
@@ -124,6 +129,10 @@ impl Tour<'_> {
             }
         })?;
         let code = finished.exit_code();
+        self.runs.push(Run {
+            name: name.to_owned(),
+            report: finished.report.clone(),
+        });
         self.steps
             .push(json!({ "name": name, "report": finished.report }));
         if let End::Fault(text) = &finished.end {
@@ -344,10 +353,12 @@ fn counters(lab: &Lab) -> Result<DirectionCounters> {
 pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     let in_user_namespace = gain_privileges()?;
     check_writable(&args.output).context("name another place with --output FILE")?;
+    report::check(&args.report)?;
     let mut tour = Tour {
         args,
         signals: Signals::install()?,
         steps: Vec::new(),
+        runs: Vec::new(),
         carried: None,
         wrong: Vec::new(),
     };
@@ -403,7 +414,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         tour.say(&summary);
         return Err(Fault(format!("cannot write the report to {file}: {e}")).into());
     }
-    tour.say(&format!("{summary}; the whole report is in {file}"));
+    tour.say(&format!("{summary}; all figures are in {file}"));
+    report::write(&tour.runs, &args.report)?;
+    tour.say(&format!(
+        "plots and tables for a browser: {}",
+        args.report.display()
+    ));
     if early.is_none() {
         tour.say("next: wirebench lab up pair; wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0 --rate 100kpps");
     }

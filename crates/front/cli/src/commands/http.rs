@@ -39,122 +39,189 @@ pub(crate) struct HttpArgs {
     #[arg(value_name = "URL|PLAN.toml", required = true)]
     urls: Vec<String>,
     /// Connections kept open.
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted)]
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted, help_heading = "Connections")]
     connections: u64,
     /// Threads, each with connections of its own; with --port its workers.
-    #[arg(short, long, value_name = "N", default_value = "1")]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Connections"
+    )]
     threads: u32,
-    /// How long; 10s without --requests and --stages.
-    #[arg(short, long, value_name = "TIME")]
+    /// How long. Default 10s without --requests and --stages.
+    #[arg(short, long, value_name = "TIME", help_heading = "Rate and time")]
     duration: Option<Span>,
     /// Exactly so many requests instead.
-    #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration", help_heading = "Rate and time")]
     requests: Option<u64>,
     /// Time before what counts.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
     warm_up: Option<Span>,
     /// Requests per second, on a schedule: what waits for a connection has its waiting in the latency.
-    #[arg(long, value_name = "N", value_parser = rate)]
+    #[arg(long, value_name = "N", value_parser = rate, help_heading = "Rate and time")]
     rate: Option<f64>,
     /// A rate that changes: FROM:TO:TIME, one stage after another.
-    #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage, conflicts_with = "rate")]
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage, conflicts_with = "rate", help_heading = "Rate and time")]
     stages: Vec<HttpStage>,
     /// Requests of a rate come as those of many independent users do.
-    #[arg(long)]
+    #[arg(long, help_heading = "Rate and time")]
     poisson: bool,
     /// Give up requests that found no connection for so long; they count as unsent.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
     patience: Option<Span>,
     /// HTTP/2: by the TLS handshake (ALPN), or taken for granted where there is none.
-    #[arg(long)]
+    #[arg(long, help_heading = "Connections")]
     http2: bool,
     /// HTTP/3: over QUIC, to https alone.
-    #[arg(long, conflicts_with = "http2")]
+    #[arg(long, conflicts_with = "http2", help_heading = "Connections")]
     http3: bool,
     /// Of HTTP/2 and HTTP/3: requests under way on a connection at a time, as far as the server allows.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Connections"
+    )]
     streams: u32,
     /// Of HTTP/1.1: requests under way on a connection at a time.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Connections"
+    )]
     pipeline: u32,
     /// A connection for each request.
-    #[arg(long)]
+    #[arg(long, help_heading = "Connections")]
     close: bool,
     /// Requests after which a connection is replaced.
-    #[arg(long, value_name = "N", conflicts_with = "close")]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "close",
+        help_heading = "Connections"
+    )]
     per_connection: Option<u32>,
     /// Longest time for a connection, and for an answer.
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "2s",
+        help_heading = "Connections"
+    )]
     timeout: Span,
-    /// Longest time for a connection with its TLS or QUIC handshake.
-    #[arg(long, value_name = "TIME")]
+    /// Longest time for a connection with its TLS or QUIC handshake. Default: that of --timeout.
+    #[arg(long, value_name = "TIME", help_heading = "Connections")]
     connect_timeout: Option<Span>,
-    /// Longest time from when a request is sent to the first byte of its answer.
-    #[arg(long, value_name = "TIME")]
+    /// Longest time from when a request is sent to the first byte of its answer. Default: that of --timeout.
+    #[arg(long, value_name = "TIME", help_heading = "Connections")]
     first_byte_timeout: Option<Span>,
     /// GET, POST, ...
-    #[arg(short, long, value_name = "METHOD", default_value = "GET")]
+    #[arg(
+        short,
+        long,
+        value_name = "METHOD",
+        default_value = "GET",
+        help_heading = "Requests"
+    )]
     method: String,
     /// A header of all requests, `Name: value`.
-    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    #[arg(
+        short = 'H',
+        long = "header",
+        value_name = "HEADER",
+        help_heading = "Requests"
+    )]
     headers: Vec<String>,
     /// The body.
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", help_heading = "Requests")]
     body: Option<String>,
     /// A file that is the body.
-    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "body",
+        help_heading = "Requests"
+    )]
     body_file: Option<String>,
     /// A CSV file of values for {{NAME}} in paths, headers and body; the first line has the names.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Requests")]
     data: Option<String>,
-    /// TLS version.
-    #[arg(long, value_name = "1.2|1.3", value_parser = tls_version)]
+    /// TLS version. Default: both.
+    #[arg(long, value_name = "1.2|1.3", value_parser = tls_version, help_heading = "TLS")]
     tls_version: Option<TlsVersion>,
     /// A full handshake for each connection.
-    #[arg(long)]
+    #[arg(long, help_heading = "TLS")]
     no_resume: bool,
     /// Check certificates.
-    #[arg(long)]
+    #[arg(long, help_heading = "TLS")]
     verify: bool,
-    /// Authorities for that (PEM) instead of the system's.
-    #[arg(long, value_name = "FILE", requires = "verify")]
+    /// Authorities for that (PEM) instead of the system's. Default: the system's.
+    #[arg(long, value_name = "FILE", requires = "verify", help_heading = "TLS")]
     authorities: Option<String>,
-    /// Name to ask for in the handshake (SNI).
-    #[arg(long, value_name = "NAME")]
+    /// Name to ask for in the handshake (SNI). Default: the URL's host.
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
     server_name: Option<String>,
     /// Connect to these addresses in turn, wherever the URL's name leads; port 0 is the URL's.
-    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_delimiter = ',',
+        help_heading = "Connections"
+    )]
     connect_to: Vec<SocketAddr>,
     /// Connect to this socket of the file system.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Connections")]
     unix: Option<String>,
-    /// Addresses that connections come from, in turn: one, FIRST-LAST, or a prefix.
-    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    /// Addresses that connections come from, in turn: one, FIRST-LAST, or a prefix. Default: chosen by the system.
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        value_delimiter = ',',
+        help_heading = "Connections"
+    )]
     source: Vec<AddressRange>,
     /// By our own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; from --source, or
     /// 198.18.1.2.
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version"])]
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version"], help_heading = "By our own TCP")]
     port: Option<Locator>,
-    /// Next hop of everything sent over it.
-    #[arg(long, value_name = "ADDR", requires = "port")]
+    /// Next hop of everything sent over it. Default: as the host's routes say.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        requires = "port",
+        help_heading = "By our own TCP"
+    )]
     gateway: Option<std::net::IpAddr>,
-    /// CPUs for its workers: 2,3 or 2-5.
-    #[arg(long, value_name = "LIST", requires = "port")]
+    /// CPUs for its workers: 2,3 or 2-5. Default: chosen by the program.
+    #[arg(
+        long,
+        value_name = "LIST",
+        requires = "port",
+        help_heading = "By our own TCP"
+    )]
     cpus: Option<String>,
     /// Its XDP mode: auto, zero-copy, native, generic.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port")]
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "By our own TCP")]
     xdp_mode: XdpMode,
     /// An answer with another status has failed.
-    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "STATUS",
+        value_delimiter = ',',
+        help_heading = "Answers that have failed"
+    )]
     expect_status: Vec<u16>,
     /// An answer whose body does not hold this has failed.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = "Answers that have failed")]
     expect_body: Option<String>,
     /// An answer without this header has failed: `Name` or `Name: value`.
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, value_name = "HEADER", help_heading = "Answers that have failed")]
     expect_header: Option<String>,
     /// List the SHA-256 of all different bodies.
-    #[arg(long)]
+    #[arg(long, help_heading = "Answers that have failed")]
     digest: bool,
     #[command(flatten)]
     output: OutputArgs,

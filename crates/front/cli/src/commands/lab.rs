@@ -88,46 +88,46 @@ pub(crate) struct TopologyArgs {
     /// Name of the lab instead of its kind's; nodes are wb-NAME-a and so on.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// MTU of all links.
+    /// MTU of all links. Default: 1500.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
     /// pair, router, impair: the ends are hosts: their kernels have the addresses, for programs with
     /// sockets (netserver, curl).
     #[arg(long)]
     hosts: bool,
-    /// pair: wires between the nodes (a0-b0, a1-b1, …).
+    /// pair: wires between the nodes (a0-b0, a1-b1, …). Default: 1.
     #[arg(long, value_name = "N")]
     links: Option<u32>,
-    /// pair, balancer: queues of each port.
+    /// pair, balancer: queues of each port. Default: 1.
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
     /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
-    #[arg(long, value_name = "RATE", value_parser = bits)]
+    #[arg(long, value_name = "BITS", value_parser = bits)]
     limit: Option<u64>,
     /// impair: time from arrival to departure. With fewer than four CPUs frames leave in groups, each
-    /// up to 7.5 us early or late.
+    /// up to 7.5 us early or late. Default: 0s.
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
-    /// impair: how much the delay may differ, either way; order is kept.
+    /// impair: how much the delay may differ, either way; order is kept. Default: 0s.
     #[arg(long, value_name = "TIME", requires = "delay")]
     jitter: Option<Span>,
-    /// impair: share of the frames that are lost.
+    /// impair: share of the frames that are lost. Default: 0.
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "loss_every")]
     loss: Option<f64>,
     /// impair: lose exactly each N-th frame.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     loss_every: Option<u64>,
-    /// impair: share of the frames that leave twice.
+    /// impair: share of the frames that leave twice. Default: 0.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     duplicate: Option<f64>,
-    /// impair: share of the frames that are held until later ones have left.
+    /// impair: share of the frames that are held until later ones have left. Default: 0.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<f64>,
-    /// impair: how many later frames a held one waits for (3).
+    /// impair: how many later frames a held one waits for. Default 3.
     #[arg(long, value_name = "N", requires = "reorder")]
     reorder_depth: Option<u32>,
     /// impair: bits per second it lets through, without FCS.
-    #[arg(long, value_name = "RATE", value_parser = bits)]
+    #[arg(long, value_name = "BITS", value_parser = bits)]
     rate: Option<u64>,
     /// impair: treat the way from b to a alike.
     #[arg(long)]
@@ -135,13 +135,13 @@ pub(crate) struct TopologyArgs {
     /// impair: treat every packet of TCP and UDP, not only test frames; for loads. --hosts implies it.
     #[arg(long)]
     all: bool,
-    /// impair: where its random choices come from.
+    /// impair: where its random choices come from. Default: 1.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// balancer: server addresses that connections are spread over, of each family (2).
+    /// balancer: server addresses that connections are spread over, of each family. Default 2.
     #[arg(long, value_name = "N")]
     backends: Option<u32>,
-    /// balancer: how it works (dnat).
+    /// balancer: how it works. Default dnat.
     #[arg(long)]
     mode: Option<Mode>,
 }

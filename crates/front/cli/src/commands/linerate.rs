@@ -15,7 +15,7 @@ pub(crate) struct LinerateArgs {
     /// Link speeds: 100m, 2.5g, 10gbps, 400G.
     #[arg(value_name = "SPEED", value_parser = wb_render::linerate::parse_speed)]
     speeds: Vec<u64>,
-    /// Frame sizes with FCS.
+    /// Frame sizes with FCS. Default: those of RFC 2544.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=65535))]
     size: Vec<u32>,
     /// Also the time of one frame on the wire.

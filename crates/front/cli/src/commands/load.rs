@@ -18,8 +18,10 @@ use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepar
 
 use crate::{
     args::OutputArgs,
+    metrics,
     run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_page},
     say::say,
+    screen::{Live, Watched},
 };
 
 /// Load a device with connections: clients, servers, or both ends at once.
@@ -88,7 +90,7 @@ struct ChangeArgs {
     /// How long at the full rate (default 10s; a server alone: until Ctrl-C).
     #[arg(long, value_name = "TIME")]
     duration: Option<wb_model::units::Span>,
-    /// After it, for connections to end.
+    /// After it, for connections to end. Default: 4s.
     #[arg(long, value_name = "TIME")]
     drain: Option<wb_model::units::Span>,
 }
@@ -210,12 +212,14 @@ pub(crate) fn run_load(
         signals: Signals::install()?,
         base,
         control,
+        ..Environment::default()
     };
+    metrics::serve(&output.metrics, &environment.signals)?;
     let prepared = prepare(plan, &environment, Extras::default())?;
     if output.verbose {
         prepared.port_lines().iter().for_each(say);
     }
-    let mut observe = |view: &View| {
+    let tell = |view: &View, on_screen| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {
             let line = wb_render::json::snapshot(&view.snapshot);
@@ -225,12 +229,18 @@ pub(crate) fn run_load(
             if let (Some(printer), Some(block)) = (&printer, &block) {
                 print(&printer.second_text(block));
             }
-        } else if !output.quiet {
+        } else if !(output.quiet || on_screen) {
             show(&view.snapshot);
         }
     };
-    let finished = prepared.run(&mut observe)?;
+    let wanted = output.has_screen() && !shown.as_dperf;
+    let mut watched = Watched {
+        live: Live::new(prepared.plan(), wanted, &environment),
+        tell,
+    };
+    let finished = metrics::run(prepared, &mut watched)?;
     write_page(&finished.report, output.report.as_deref());
+    drop(watched);
     let delivered = match &printer {
         Some(printer) if output.json => {
             let report = wb_render::json::report(&finished.report);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::Value;
 use wb_model::{Plan, Report, Snapshot, bench::LbFile};
@@ -29,23 +29,23 @@ pub(crate) struct ManArgs {
     out: Option<std::path::PathBuf>,
 }
 
-pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u8> {
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut C::command(), "wirebench", &mut text);
+    clap_complete::generate(args.shell, &mut command, "wirebench", &mut text);
     print(&String::from_utf8(text)?);
     Ok(0)
 }
 
-pub(crate) fn man<C: CommandFactory>(args: &ManArgs) -> Result<u8> {
+pub(crate) fn man(args: &ManArgs, command: Command) -> Result<u8> {
     match &args.out {
         Some(dir) => {
             std::fs::create_dir_all(dir)
-                .and_then(|()| clap_mangen::generate_to(C::command(), dir))
+                .and_then(|()| clap_mangen::generate_to(command, dir))
                 .with_context(|| format!("cannot write man pages to {}", dir.display()))?;
         }
         None => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(C::command()).render(&mut text)?;
+            clap_mangen::Man::new(command).render(&mut text)?;
             print(&String::from_utf8(text)?);
         }
     }
@@ -72,6 +72,8 @@ enum Document {
     Report,
     /// A line of --live-json.
     Snapshot,
+    /// A line of `stat --json`.
+    Stat,
     /// The short form of a plan for `bench lb`.
     BenchPlan,
 }
@@ -81,6 +83,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Plan => schemars::schema_for!(Plan),
         Document::Report => schemars::schema_for!(Report),
         Document::Snapshot => schemars::schema_for!(Snapshot),
+        Document::Stat => schemars::schema_for!(wb_counters::line::Line),
         Document::BenchPlan => schemars::schema_for!(LbFile),
     };
     print(&serde_json::to_string_pretty(&schema)?);

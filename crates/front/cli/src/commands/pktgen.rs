@@ -26,6 +26,7 @@ use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
 use crate::{
     args::OutputArgs,
+    metrics,
     pktgen::{Host, Options, PlanOptions, Service},
     run::{Fault, check_writable, deliver, print, run_plan, show, write_page},
     say::say,
@@ -40,14 +41,14 @@ pub(crate) enum PktgenCommand {
     Mount(Box<MountArgs>),
     Umount(UmountArgs),
     Run(Box<RunArgs>),
-    Watch(WatchArgs),
+    Watch(Box<WatchArgs>),
     Commands(CommandsArgs),
 }
 
 /// How a folder is set up.
 #[derive(Args, Debug)]
 struct FolderArgs {
-    /// Network namespace whose interfaces are used.
+    /// Network namespace whose interfaces are used. Default: this one.
     #[arg(long, value_name = "NODE")]
     netns: Option<String>,
     /// Driver to send with: xdp or packet. Default: the best that works.
@@ -450,12 +451,13 @@ fn watch(args: &WatchArgs) -> Result<u8> {
         signals: Signals::install()?,
         ..Environment::default()
     };
+    metrics::serve(&output.metrics, &environment.signals)?;
     let prepared = prepare(plan, &environment, Extras::default())?;
     for warning in prepared.warnings() {
         say(format_args!("wirebench: {warning}"));
     }
     let queues = prepared.watches().to_vec();
-    let finished = prepared.run(&mut |view: &View| {
+    let finished = metrics::run(prepared, &mut |view: &View| {
         if !output.quiet {
             show(&view.snapshot);
         }

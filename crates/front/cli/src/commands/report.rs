@@ -75,18 +75,14 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     check_writable(path).context("--report")
 }
 
-/// Writes the report of a run that has just ended.
+/// Writes the report of runs that have just ended.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(crate) fn write(report: &Report, path: &Path) -> Result<(), Fault> {
+pub(crate) fn write(runs: &[Run], path: &Path) -> Result<(), Fault> {
     let fault = |e: &dyn std::fmt::Display| Fault(format!("cannot write {}: {e}", path.display()));
     let form = Form::of(path).map_err(|e| fault(&e))?;
-    let run = Run {
-        name: String::new(),
-        report: report.clone(),
-    };
-    fs::write(path, form.text(&[run])).map_err(|e| fault(&e))
+    fs::write(path, form.text(runs)).map_err(|e| fault(&e))
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<u8> {

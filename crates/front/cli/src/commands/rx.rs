@@ -22,10 +22,10 @@ pub(crate) struct RxArgs {
     /// How long (default: until SIGINT or SIGTERM; a file: to its end).
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// As --rx-workers.
+    /// As --rx-workers. Default: 1.
     #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
     workers: Option<u32>,
-    /// CPUs for the workers: 2,3 or 2-5.
+    /// CPUs for the workers: 2,3 or 2-5. Default: chosen by the program.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
     #[command(flatten)]

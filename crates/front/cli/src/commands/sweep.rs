@@ -87,31 +87,31 @@ pub(crate) struct SweepArgs {
 struct Sets {
     /// Tests by netperf's names: tcp_stream (default), tcp_maerts, tcp_sendfile, tcp_rr, tcp_crr,
     /// tcp_cc, udp_stream, udp_rr.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     test: Vec<Test>,
-    /// Bytes of each send of a stream.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Bytes of each send of a stream. Default: the size of the socket's buffer.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     message: Vec<Size>,
-    /// Socket buffers of this end, both directions.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Socket buffers of this end, both directions. Default: the system's.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     local_buffer: Vec<Size>,
-    /// Socket buffers of the server.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Socket buffers of the server. Default: the system's.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     remote_buffer: Vec<Size>,
-    /// Bytes of requests.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Bytes of requests. Default: 1.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     request: Vec<Size>,
-    /// Bytes of responses.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Bytes of responses. Default: 1.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     response: Vec<Size>,
-    /// Requests under way besides the first.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Requests under way besides the first. Default: 0.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     burst: Vec<u32>,
-    /// Parallel streams.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Parallel streams. Default: 1.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     streams: Vec<u32>,
-    /// Congestion controls of this end.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Congestion controls of this end. Default: the system's.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
     congestion: Vec<String>,
 }
 

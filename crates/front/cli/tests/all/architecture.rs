@@ -28,8 +28,11 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
         "engines" => to == "core" || to_name == "wb-port",
         "dialects" => to == "core",
         "session" => matches!(to, "core" | "ports" | "engines"),
-        // The control folder watches its writers through the host.
-        "front" => matches!(to, "core" | "dialects" | "session") || to_name == "wb-host",
+        // The control folder watches its writers through the host; a screen writes figures as texts do.
+        "front" => {
+            matches!(to, "core" | "dialects" | "session")
+                || matches!(to_name, "wb-host" | "wb-render")
+        }
         "testbed" => matches!(to, "core" | "ports"),
         // What engines do, it asks the session for.
         "binary" => to != "engines",

@@ -21,12 +21,22 @@ fn wirebench(arguments: &[&str]) -> String {
 fn commands(above: &[String], found: &mut Vec<Vec<String>>) {
     let words: Vec<&str> = above.iter().map(String::as_str).chain(["--help"]).collect();
     let help = wirebench(&words);
-    let list = help.split_once("\nCommands:\n").map(|(_, list)| list);
-    let Some(list) = list else {
-        found.push(above.to_vec());
-        return;
+    // Of the overview all groups; of a command with commands below it their list.
+    let list = match above {
+        [] => help
+            .split_once("\n\n")
+            .and_then(|(_, rest)| rest.split_once("\n  -h")),
+        _ => help.split_once("\nCommands:\n"),
     };
-    for line in list.lines().take_while(|l| !l.is_empty()) {
+    let list = match (list, above) {
+        (Some((groups, _)), []) => groups,
+        (Some((_, list)), _) => list.split("\n\n").next().unwrap_or_default(),
+        (None, _) => {
+            found.push(above.to_vec());
+            return;
+        }
+    };
+    for line in list.lines() {
         let name = line.strip_prefix("  ").filter(|l| !l.starts_with(' '));
         let name = name.and_then(|l| l.split(' ').next());
         if let Some(name) = name.filter(|n| *n != "help") {
@@ -89,6 +99,10 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn the_overview_is_as_it_was() {
     insta::assert_snapshot!(wirebench(&["--help"]));
+    let short = wirebench(&["-h"]);
+    assert!(short.lines().count() <= 24, "{short}");
+    insta::assert_snapshot!("the_short_overview", short);
+    insta::assert_snapshot!("the_short_help_of_a_command", wirebench(&["trial", "-h"]));
 }
 
 #[test]

@@ -2,4 +2,5 @@
 
 mod architecture;
 mod help;
+mod metrics;
 mod read;

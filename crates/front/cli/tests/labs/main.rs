@@ -33,6 +33,8 @@ mod plans;
 mod queues;
 mod report;
 mod router;
+mod screen;
+mod stat;
 mod trial;
 mod turns;
 mod wire;

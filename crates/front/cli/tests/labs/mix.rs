@@ -145,7 +145,7 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("router", &["--limit", "100mbit"]);
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for (criterion, said) in [
         ("unsent<=100%", "traffic.unsent<=100% or load.unsent"),

@@ -860,6 +860,9 @@ fn by_size(report: &Report) -> Option<Plot> {
 
 /// The loads that were tried, in order.
 fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
+    if r.trials.len() < 2 {
+        return None;
+    }
     let xs: Vec<f64> = (1..=r.trials.len()).map(|i| i as f64).collect();
     let that = |is: fn(LbOutcome) -> bool| -> Vec<Option<f64>> {
         r.trials
@@ -887,7 +890,7 @@ fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     Plot::new(
         &format!("search-{id}"),
         &heading,
-        X::linear("trial", ""),
+        X::scaled("trial", Scale::Counts),
         Y::new("load in one direction", unit),
         xs,
         series,
@@ -905,8 +908,10 @@ fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
             (t.ours.attempted > 0).then(|| 100.0 * t.ours.failed as f64 / t.ours.attempted as f64)
         }
     };
-    let mut points: Vec<(f64, Option<f64>)> =
-        r.trials.iter().map(|t| (t.offered, share(t))).collect();
+    // What a tester did not send in time says nothing of the device at that load.
+    let of_device = |t: &&LbTrial| matches!(t.outcome, LbOutcome::Held | LbOutcome::Broke);
+    let trials = r.trials.iter().filter(of_device);
+    let mut points: Vec<(f64, Option<f64>)> = trials.map(|t| (t.offered, share(t))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (xs, values): (Vec<f64>, Vec<Option<f64>>) = points.into_iter().unzip();
     let (what, unit) = match r.metric {
@@ -914,7 +919,8 @@ fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
         LbMetric::Cc => ("failed connections", "connections"),
         _ => ("lost frames", "pps"),
     };
-    if xs.len() < 2 {
+    // One load is no curve, however often it was tried.
+    if xs.first() == xs.last() {
         return None;
     }
     let series = vec![Series::line(what, values).as_form(Form::Marks)];

@@ -178,6 +178,7 @@ impl<'a> Plots<'a> {
         let (low, high) = (plot.xs.first(), plot.xs.last());
         let kind = match plot.x.scale {
             Scale::Linear => "linear",
+            Scale::Counts => "counts",
             Scale::Times => "times",
             Scale::Tail => "tail",
             Scale::Names(_) => "names",

@@ -40,6 +40,8 @@ pub struct X {
 pub enum Scale {
     /// As they are.
     Linear,
+    /// Whole numbers, as they are: nothing stands between two of them.
+    Counts,
     /// Times in ns of either sign, by the logarithm of their amount.
     Times,
     /// Shares up to 1, by how little is left: 0.9, 0.99, 0.999 are as far apart.
@@ -120,7 +122,7 @@ impl X {
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         match &self.scale {
-            Scale::Linear | Scale::Names(_) => value,
+            Scale::Linear | Scale::Counts | Scale::Names(_) => value,
             Scale::Times => value.signum() * value.abs().max(1.0).log10() * f64::from(value != 0.0),
             Scale::Tail => -(1.0 - value).max(1e-12).log10(),
         }
@@ -130,7 +132,7 @@ impl X {
     #[must_use]
     pub(crate) fn value_at(&self, place: f64) -> f64 {
         match &self.scale {
-            Scale::Linear | Scale::Names(_) => place,
+            Scale::Linear | Scale::Counts | Scale::Names(_) => place,
             Scale::Times if place == 0.0 => 0.0,
             Scale::Times => place.signum() * 10f64.powf(place.abs()),
             Scale::Tail => 1.0 - 10f64.powf(-place),
@@ -146,6 +148,11 @@ impl X {
         };
         match &self.scale {
             Scale::Linear => Vec::new(),
+            // As many as no axis has room for: round numbers are whole ones then.
+            Scale::Counts if high - low > 100.0 => Vec::new(),
+            Scale::Counts => (low.ceil() as i64..=high.floor() as i64)
+                .map(|n| (n as f64, n.to_string()))
+                .collect(),
             Scale::Names(names) => {
                 let names = names.iter().enumerate();
                 names.map(|(i, name)| (i as f64, name.clone())).collect()

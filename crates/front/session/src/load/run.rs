@@ -24,9 +24,10 @@ use wb_port::QueuePair;
 
 use super::{JobSlot, control::ControlPoint, report};
 use crate::{
-    StartError, SystemClock,
+    StartError, Steering, SystemClock,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
+    steering::steered,
     workers::{OnQueue, Workers},
 };
 
@@ -69,6 +70,7 @@ pub(crate) struct Loads {
     workers: Workers<Outcome>,
     live: Live,
     point: Option<ControlPoint>,
+    steering: Steering,
     /// When the last client had ended.
     clients_over: Option<u64>,
 }
@@ -110,12 +112,13 @@ impl Loads {
     }
 
     /// For a plan whose ports are open and whose next hops are known. `control`: where to listen for other
-    /// rates.
+    /// rates; `steering`: where wishes for them come from.
     pub(super) fn new(
         plan: Plan,
         ports: Vec<OpenPort>,
         jobs: Vec<JobSlot>,
         control: Option<&Path>,
+        steering: Steering,
     ) -> Result<Self, StartError> {
         Ok(Self {
             live: Live::new(&plan, 0),
@@ -125,6 +128,7 @@ impl Loads {
             slots: Vec::new(),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
             point: control.map(ControlPoint::open).transpose()?,
+            steering,
             clients_over: None,
         })
     }
@@ -263,6 +267,12 @@ impl Engine for Loads {
                 self.stop(Stop::Drain);
             }
             self.point = Some(point);
+        }
+        if let Some(wish) = self.steering.take() {
+            let jobs = self.jobs.iter().zip(&self.plan.loads);
+            for (slot, job) in jobs.filter(|(_, job)| job.end == LoadEnd::Client) {
+                slot.control.set_rate(&steered(&job.rate, wish));
+            }
         }
         self.end_in_order(now);
         match self.workers.all_over() {

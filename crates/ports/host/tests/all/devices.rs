@@ -17,6 +17,7 @@ fn a_veth_end_described() {
     let speed = Speed {
         bits_per_second: 10_000_000_000,
         nominal: true,
+        half_duplex: false,
     };
     assert_eq!(ethtool.speed("a0").unwrap(), Some(speed));
     assert_eq!(ethtool.rings("a0").unwrap(), None);

@@ -8,6 +8,7 @@ use wb_model::{
 
 /// The options of the output.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Files")]
 pub(crate) struct OutputArgs {
     /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap. Without it frames
     /// are printed.
@@ -28,7 +29,7 @@ pub(crate) struct OutputArgs {
     /// Hand what was read to the file at least every 100 ms.
     #[arg(short = 'U', long)]
     packet_buffered: bool,
-    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds).
+    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds). Default: as the name's end says.
     #[arg(long, requires = "write", value_name = "FORM", value_parser = format)]
     format: Option<FileFormat>,
     /// Compress: zstd or lz4.
@@ -51,6 +52,7 @@ pub(crate) struct OutputArgs {
     #[arg(short = 'z', requires = "write", value_name = "PROGRAM")]
     command: Option<String>,
     /// Write files through to the disk (fdatasync) every N seconds and when they are closed; 0: only when closed.
+    /// Default: the system decides.
     #[arg(long, requires = "write", value_name = "SECONDS")]
     sync: Option<u64>,
     /// Write past the page cache (O_DIRECT), where the file system can: auto (above 100 MB/s), always

@@ -10,12 +10,13 @@ use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
 
 /// The options of the receiving side.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Ports")]
 pub(crate) struct PortArgs {
     /// Port to capture from, or its number as -D shows it; several times for several; any: all interfaces
     /// that are up. xdp:IF takes the frames away from the host. Without it the first that -D lists as up.
     #[arg(short = 'i', long = "interface", value_name = "PORT")]
     pub(crate) interfaces: Vec<Locator>,
-    /// Receive ring in KiB, as tcpdump has it.
+    /// Receive ring in KiB, as tcpdump has it. Default: as --ring.
     #[arg(short = 'B', long, value_name = "KIB")]
     buffer_size: Option<u64>,
     /// Receive ring for each reader, instead of the size that --stall asks for: MiB, or 512KiB, 2GiB,
@@ -28,7 +29,7 @@ pub(crate) struct PortArgs {
     /// How long a reader may stand still without a loss.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     stall: Span,
-    /// Frames per second to expect.
+    /// Frames per second to expect. Default: as the speed of the link says.
     #[arg(long, value_name = "PPS")]
     expect: Option<u64>,
     /// When the kernel hands over a block that is not full.
@@ -59,7 +60,7 @@ pub(crate) struct PortArgs {
     /// Receive by AF_XDP: faster, and the host does not see what it takes.
     #[arg(long)]
     pub(crate) xdp: bool,
-    /// Receive queues to take by AF_XDP: 0,2 or 0-3. The host gets the frames of the others.
+    /// Receive queues to take by AF_XDP: 0,2 or 0-3. The host gets the frames of the others. Default: all.
     #[arg(long, value_name = "LIST")]
     queues: Option<String>,
     /// Slots of the AF_XDP receive ring of a queue, a power of two. Default 65536, on small machines
@@ -70,6 +71,7 @@ pub(crate) struct PortArgs {
     #[arg(long, value_name = "N")]
     xdp_fill: Option<u32>,
     /// Bytes of memory for a frame of AF_XDP, 2048 or 4096; 256 of them are the kernel's.
+    /// Default: the least that carries the MTU.
     #[arg(long, value_name = "BYTES")]
     xdp_chunk: Option<u32>,
 }

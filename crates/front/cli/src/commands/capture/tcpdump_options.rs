@@ -11,11 +11,12 @@ use wb_model::{
 
 /// What tcpdump and dumpcap have too.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "tcpdump's and dumpcap's words")]
 pub(crate) struct TcpdumpOptions {
     /// Become this user as soon as the ports are open; the files are his.
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER", conflicts_with_all = ["rt", "offloads"])]
     user: Option<String>,
-    /// Link type; EN10MB is the only one.
+    /// Link type; EN10MB is the only one. Default: EN10MB.
     #[arg(short = 'y', long = "linktype", value_name = "TYPE", value_parser = link_type)]
     link_type: Option<String>,
     /// List the link types of the port and end.

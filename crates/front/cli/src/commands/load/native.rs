@@ -60,10 +60,10 @@ pub(super) struct NativeArgs {
     /// Workers of the server's port.
     #[arg(long, value_name = "N", default_value_t = 1)]
     server_workers: u32,
-    /// CPUs for the workers, the client's first: 2,3 or 2-5.
+    /// CPUs for the workers, the client's first: 2,3 or 2-5. Default: chosen by the program.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Next hop of everything the client sends.
+    /// Next hop of everything the client sends. Default: the destination itself.
     #[arg(long, value_name = "ADDR")]
     gateway: Option<std::net::IpAddr>,
     /// Its hardware address, where nobody answers for it.

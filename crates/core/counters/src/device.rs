@@ -1,0 +1,154 @@
+//! Statistics that drivers name themselves (`ethtool -S`), in groups that mean something to a tester.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a driver's counter is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// The device had no buffer: the host was too slow or its ring too small. No loss of a device under test.
+    NoBuffer,
+    /// Cable or optic: the test says nothing.
+    LinkErrors,
+    /// The other end asked for a pause, or was asked.
+    FlowControl,
+    /// XDP programs.
+    Xdp,
+    /// What a queue did.
+    Queue,
+    /// Segments joined or cut.
+    Offload,
+    /// Anything else.
+    Other,
+}
+
+impl Group {
+    /// The group of a counter with this name. Names are the drivers' own, so this is by what they hold.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if has(&["xdp"]) {
+            Self::Xdp
+        } else if has(&["pause", "xoff", "xon"]) {
+            Self::FlowControl
+        } else if has(&[
+            "missed",
+            "no_buffer",
+            "nobuf",
+            "out_of_buffer",
+            "rx_discards",
+            "no_dma_resource",
+            "buff_alloc_err",
+            "alloc_fail",
+            "alloc_rx",
+            "fifo_error",
+        ]) {
+            Self::NoBuffer
+        } else if has(&[
+            "crc",
+            "align",
+            "symbol",
+            "length_err",
+            "fcs",
+            "jabber",
+            "undersize",
+            "fragment",
+        ]) {
+            Self::LinkErrors
+        } else if is_of_a_queue(&name) && !has(&["_to_", "byte_p", "octets"]) {
+            Self::Queue
+        } else if has(&["lro", "gro", "tso", "gso"]) {
+            Self::Offload
+        } else {
+            Self::Other
+        }
+    }
+
+    /// What to do about it, where that is known.
+    #[must_use]
+    pub const fn advice(self) -> Option<&'static str> {
+        match self {
+            Self::NoBuffer => Some(
+                "the host was too slow or its ring too small: ethtool -G IF rx N; no loss of a device under test",
+            ),
+            Self::LinkErrors => Some("look at cable and optic before anything is measured"),
+            Self::FlowControl => Some(
+                "an end asked for a pause, so less was sent than was meant: ethtool -A IF rx off tx off",
+            ),
+            _ => None,
+        }
+    }
+
+    /// In words, as it stands before its counters.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::NoBuffer => "NIC had no buffer",
+            Self::LinkErrors => "link errors",
+            Self::FlowControl => "flow control",
+            Self::Xdp => "XDP",
+            Self::Queue => "queues",
+            Self::Offload => "offloads",
+            Self::Other => "driver",
+        }
+    }
+}
+
+/// `rx_queue_3_packets`, `rx3_bytes`, `tx-0.packets`, `queue_5_rx_cnt`.
+fn is_of_a_queue(name: &str) -> bool {
+    let digit = |rest: &str| {
+        rest.trim_start_matches(['_', '-'])
+            .starts_with(|c: char| c.is_ascii_digit())
+    };
+    ["queue", "rx", "tx", "ch", "channel"].iter().any(|word| {
+        name.match_indices(word)
+            .any(|(at, _)| digit(&name[at + word.len()..]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_of_drivers_find_their_group() {
+        for (name, group) in [
+            ("rx_missed_errors", Group::NoBuffer),
+            ("rx_no_buffer_count", Group::NoBuffer),
+            ("rx_out_of_buffer", Group::NoBuffer),
+            ("rx_discards_phy", Group::NoBuffer),
+            ("rx_no_dma_resources", Group::NoBuffer),
+            ("port.rx_discards", Group::NoBuffer),
+            ("rx_crc_errors", Group::LinkErrors),
+            ("rx_align_errors", Group::LinkErrors),
+            ("rx_symbol_err_phy", Group::LinkErrors),
+            ("rx_length_errors", Group::LinkErrors),
+            ("tx_flow_control_xoff", Group::FlowControl),
+            ("rx_prio3_pause", Group::FlowControl),
+            ("rx_queue_0_packets", Group::Queue),
+            ("rx3_packets", Group::Queue),
+            ("rx-7.packets", Group::Queue),
+            ("queue_5_rx_cnt", Group::Queue),
+            ("rx_queue_0_drops", Group::Queue),
+            ("rx_queue_0_xdp_packets", Group::Xdp),
+            ("tx_queue_1_xdp_xmit", Group::Xdp),
+            ("tx_tso_packets", Group::Offload),
+            ("lro_aggregated", Group::Offload),
+            ("peer_ifindex", Group::Other),
+            ("rx_64_byte_packets", Group::Other),
+        ] {
+            assert_eq!(Group::of(name), group, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_has_a_group(name in ".{0,40}") {
+            let _ = Group::of(&name).title();
+        }
+    }
+}

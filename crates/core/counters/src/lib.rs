@@ -1,0 +1,60 @@
+//! What interfaces and CPUs count: the kernel's texts read into numbers, and the arithmetic over two readings.
+//!
+//! Knows no files, sockets and clocks: texts, counters and times are arguments. What a counter rose by between two
+//! readings is one function ([`rise`]), which takes a wrap for a wrap, and a reset for a reset and never for a rate.
+//! [`Series`] follows interfaces from reading to reading and tells the intervals between them and the whole.
+
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+pub mod device;
+pub mod interrupts;
+pub mod line;
+pub mod link;
+pub mod path;
+pub mod rates;
+pub mod series;
+pub mod softnet;
+
+pub use link::{Folded, LinkCounters};
+pub use rates::LinkRates;
+pub use series::{Facts, LinkInterval, LinkReading, LinkState, Series};
+pub use softnet::Softnet;
+
+/// Above this a 64-bit counter may have wrapped.
+const HIGH: u64 = 1 << 63;
+
+/// What a counter rose by from `old` to `new`; `None` if it was reset in between.
+///
+/// Less than before is a wrap only where it was in the upper half of its 64 bits and its sister (the packets of bytes,
+/// the bytes of packets) rose.
+#[must_use]
+pub const fn rise(old: u64, new: u64, sister_rose: bool) -> Option<u64> {
+    if new >= old {
+        Some(new - old)
+    } else if old >= HIGH && sister_rose {
+        Some(new.wrapping_sub(old))
+    } else {
+        None
+    }
+}
+
+/// What a counter of 32 bits rose by; it wraps every 20 minutes at 3.5 million a second.
+#[must_use]
+pub const fn rise_of_32_bits(old: u32, new: u32) -> u64 {
+    new.wrapping_sub(old) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrap_is_no_reset() {
+        assert_eq!(rise(u64::MAX - 99, 50, true), Some(150));
+        assert_eq!(rise(u64::MAX - 99, 50, false), None);
+        assert_eq!(rise(1000, 10, true), None);
+        assert_eq!(rise(10, 1000, false), Some(990));
+        assert_eq!(rise_of_32_bits(u32::MAX - 9, 10), 20);
+    }
+}

@@ -1,0 +1,138 @@
+//! `/proc/net/softnet_stat`: what each CPU did for packets that came in. It is of the whole machine, so a packet that
+//! crosses a veth pair is in it again.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A CPU's counters. Those of the kernel have 32 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Softnet {
+    /// Its number.
+    pub cpu: u32,
+    /// Packets processed.
+    pub processed: u32,
+    /// Dropped, as the backlog was full.
+    pub dropped: u32,
+    /// Times that the budget or the time ran out with work left.
+    pub squeezed: u32,
+    /// Interrupts from other CPUs to take packets over (RPS).
+    pub received_rps: u32,
+    /// Dropped by the limit of a flow.
+    pub flow_limit: u32,
+    /// Packets in the backlog now.
+    pub backlog: u32,
+}
+
+/// The lines of the file. `online` are the CPUs that are, in order: kernels before 5.13 do not number their lines.
+/// Lines that cannot be read are left out.
+#[must_use]
+pub fn parse(text: &str, online: &[u32]) -> Vec<Softnet> {
+    let row = |(n, line): (usize, &str)| {
+        let mut columns = [0_u32; 13];
+        let mut count = 0;
+        for (slot, word) in columns.iter_mut().zip(line.split_ascii_whitespace()) {
+            *slot = u32::from_str_radix(word, 16).ok()?;
+            count += 1;
+        }
+        let cpu = match count {
+            13 => columns[12],
+            9..=12 => online.get(n).copied().or_else(|| u32::try_from(n).ok())?,
+            _ => return None,
+        };
+        Some(Softnet {
+            cpu,
+            processed: columns[0],
+            dropped: columns[1],
+            squeezed: columns[2],
+            received_rps: columns[9],
+            flow_limit: columns[10],
+            backlog: columns[11],
+        })
+    };
+    text.lines().enumerate().filter_map(row).collect()
+}
+
+/// What a CPU counted in an interval, or all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SoftnetRise {
+    /// Packets processed.
+    pub processed: u64,
+    /// Dropped, as the backlog was full.
+    pub dropped: u64,
+    /// Times that the budget or the time ran out with work left.
+    pub squeezed: u64,
+    /// Interrupts from other CPUs to take packets over (RPS).
+    pub received_rps: u64,
+    /// Dropped by the limit of a flow.
+    pub flow_limit: u64,
+    /// Packets in the backlog at its end.
+    pub backlog: u64,
+}
+
+impl SoftnetRise {
+    /// Added up.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            processed: self.processed + other.processed,
+            dropped: self.dropped + other.dropped,
+            squeezed: self.squeezed + other.squeezed,
+            received_rps: self.received_rps + other.received_rps,
+            flow_limit: self.flow_limit + other.flow_limit,
+            backlog: self.backlog + other.backlog,
+        }
+    }
+}
+
+impl Softnet {
+    /// What it counted since `earlier`. These counters are never reset, and wrap.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> SoftnetRise {
+        use super::rise_of_32_bits as rise;
+        SoftnetRise {
+            processed: rise(earlier.processed, self.processed),
+            dropped: rise(earlier.dropped, self.dropped),
+            squeezed: rise(earlier.squeezed, self.squeezed),
+            received_rps: rise(earlier.received_rps, self.received_rps),
+            flow_limit: rise(earlier.flow_limit, self.flow_limit),
+            backlog: self.backlog as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_new_and_old_kernels() {
+        let new = "00945fca 00000000 0000000d 0 0 0 0 0 0 00000000 00000000 00000000 00000000 00000000 00000000";
+        let row = parse(new, &[])[0];
+        assert_eq!(
+            (row.cpu, row.processed, row.dropped, row.squeezed),
+            (0, 9_723_850, 0, 13)
+        );
+        let old = "1 2 3 0 0 0 0 0 0 5\n7 8 9 0 0 0 0 0 0 6\n";
+        let rows = parse(old, &[0, 2]);
+        assert_eq!((rows[1].cpu, rows[1].received_rps), (2, 6));
+        assert_eq!(parse("x\n1 2\n", &[]), []);
+    }
+
+    #[test]
+    fn counters_wrap() {
+        let at = |processed| Softnet {
+            processed,
+            ..Softnet::default()
+        };
+        assert_eq!(at(4).since(&at(u32::MAX - 5)).processed, 10);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_it(text in "[0-9a-f \n]{0,200}|.{0,100}") {
+            let _ = parse(&text, &[0, 1]);
+        }
+    }
+}

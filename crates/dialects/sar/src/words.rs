@@ -1,0 +1,391 @@
+//! From sar's words to a request.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use wb_getopt::{Argument, Piece, Pieces, Row};
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Interfaces.
+    Dev,
+    /// Errors of interfaces.
+    Edev,
+    /// Packets that CPUs took in.
+    Soft,
+}
+
+/// Which CPUs the table `SOFT` has lines of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cpus {
+    /// One for all together.
+    #[default]
+    Together,
+    /// All together, and each (`-P ALL`).
+    Each,
+    /// These; all together if so asked.
+    Some {
+        /// A line for all together.
+        together: bool,
+        /// Lines of these.
+        cpus: BTreeSet<u32>,
+    },
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The tables, in sar's order.
+    pub tables: BTreeSet<Table>,
+    /// Only these interfaces.
+    pub interfaces: Option<Vec<String>>,
+    /// Which CPUs.
+    pub cpus: Cpus,
+    /// Time between two readings; zero is one table of all since the machine was started.
+    pub interval: Duration,
+    /// How many tables; endless without.
+    pub count: Option<u64>,
+    /// Sizes with a letter for their unit.
+    pub human: bool,
+    /// Names of interfaces at the end of their lines.
+    pub pretty: bool,
+    /// Digits behind the point.
+    pub decimals: usize,
+    /// No lines without anything counted.
+    pub omit_zero: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Show tables.
+    Tables(Request),
+    /// `--help`.
+    Help,
+    /// `-V`.
+    Version,
+}
+
+/// A command line that sar would not take, or that asks for what is not done here: one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sar: {0}")]
+pub struct Refusal(String);
+
+fn refused<T>(text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(text.into()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Network,
+    Processors,
+    Human,
+    HumanAndPretty,
+    Pretty,
+    Interfaces,
+    Decimals,
+    OmitZero,
+    Help,
+    Version,
+    /// Changes nothing here: `-C` (comments of files), `-t` (times of files).
+    Nothing,
+    /// Something that sar does and this does not.
+    NotHere(&'static str),
+}
+
+struct Entry {
+    letter: Option<char>,
+    name: &'static str,
+    argument: Argument,
+    word: Word,
+}
+
+impl Row for Entry {
+    fn letter(&self) -> Option<char> {
+        self.letter
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn argument(&self) -> Argument {
+        self.argument
+    }
+}
+
+const fn letter(letter: char, argument: Argument, word: Word) -> Entry {
+    Entry {
+        letter: Some(letter),
+        name: "",
+        argument,
+        word,
+    }
+}
+
+const fn name(name: &'static str, argument: Argument, word: Word) -> Entry {
+    Entry {
+        letter: None,
+        name,
+        argument,
+        word,
+    }
+}
+
+use Argument::{None as Alone, Required};
+use Word::NotHere;
+
+static TABLE: [Entry; 42] = [
+    letter('n', Required, Word::Network),
+    letter('P', Required, Word::Processors),
+    letter('h', Alone, Word::HumanAndPretty),
+    letter('p', Alone, Word::Pretty),
+    letter('z', Alone, Word::OmitZero),
+    letter('V', Alone, Word::Version),
+    letter('C', Alone, Word::Nothing),
+    letter('t', Alone, Word::Nothing),
+    name("human", Alone, Word::Human),
+    name("pretty", Alone, Word::Pretty),
+    name("iface", Required, Word::Interfaces),
+    name("dec", Required, Word::Decimals),
+    name("help", Alone, Word::Help),
+    letter('A', Alone, NotHere("all tables")),
+    letter('B', Alone, NotHere("paging")),
+    letter('b', Alone, NotHere("transfers to disks")),
+    letter('d', Alone, NotHere("block devices")),
+    letter('F', Alone, NotHere("file systems")),
+    letter('H', Alone, NotHere("huge pages")),
+    letter('I', Alone, NotHere("interrupts")),
+    letter('m', Required, NotHere("power")),
+    letter('q', Alone, NotHere("load and pressure")),
+    letter('r', Alone, NotHere("memory")),
+    letter('S', Alone, NotHere("swap space")),
+    letter('u', Alone, NotHere("CPU times")),
+    letter('v', Alone, NotHere("kernel tables")),
+    letter('W', Alone, NotHere("swapping")),
+    letter('w', Alone, NotHere("tasks")),
+    letter('y', Alone, NotHere("serial lines")),
+    letter('j', Required, NotHere("names of disks")),
+    letter('f', Alone, NotHere("reading a file")),
+    letter('o', Alone, NotHere("writing a file")),
+    letter('s', Alone, NotHere("times of a file")),
+    letter('e', Alone, NotHere("times of a file")),
+    letter('i', Required, NotHere("intervals of a file")),
+    letter('D', Alone, NotHere("writing a file")),
+    letter('x', Required, NotHere("processes")),
+    letter('X', Required, NotHere("processes")),
+    name("dev", Required, NotHere("block devices")),
+    name("fs", Required, NotHere("file systems")),
+    name("int", Required, NotHere("interrupts")),
+    name("sadc", Alone, NotHere("the collector of files")),
+];
+
+/// The most seconds that can be asked for: as many as sar's own 32 bits.
+const LONGEST: u64 = i32::MAX as u64;
+
+/// Reads the words behind `sar`.
+///
+/// # Errors
+/// With a line that says what is wrong, or what is not done here.
+pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
+    let mut request = Request {
+        decimals: 2,
+        ..Request::default()
+    };
+    let mut times: Vec<u64> = Vec::new();
+    for piece in Pieces::new(&TABLE, words) {
+        let (entry, argument) = match piece {
+            Piece::Option(entry, argument) => (entry, argument.unwrap_or_default()),
+            Piece::Word(word) => {
+                match word.parse() {
+                    Ok(time) if time <= LONGEST => times.push(time),
+                    _ => {
+                        return refused(format!(
+                            "{word:?} is no interval and no count: whole numbers up to {LONGEST}"
+                        ));
+                    }
+                }
+                continue;
+            }
+            Piece::Bad(bad) => return refused(format!("{bad}; see sar --help")),
+        };
+        match entry.word {
+            Word::Network => networks(argument, &mut request.tables)?,
+            Word::Processors => request.cpus = processors(argument)?,
+            Word::Human => request.human = true,
+            Word::HumanAndPretty => (request.human, request.pretty) = (true, true),
+            Word::Pretty => request.pretty = true,
+            Word::OmitZero => request.omit_zero = true,
+            Word::Interfaces => {
+                let names = argument.split(',').filter(|n| !n.is_empty());
+                request.interfaces = Some(names.map(ToOwned::to_owned).collect());
+            }
+            Word::Decimals => {
+                request.decimals = match argument {
+                    "0" => 0,
+                    "1" => 1,
+                    "2" => 2,
+                    _ => return refused(format!("--dec={argument}: 0, 1 or 2")),
+                }
+            }
+            Word::Help => return Ok(Asked::Help),
+            Word::Version => return Ok(Asked::Version),
+            Word::Nothing => {}
+            NotHere(what) => {
+                let option = match entry.letter {
+                    Some(letter) => format!("-{letter}"),
+                    None => format!("--{}", entry.name),
+                };
+                return refused(format!(
+                    "{option} ({what}) is not done here: only -n DEV, EDEV and SOFT are, while they happen"
+                ));
+            }
+        }
+    }
+    if request.tables.is_empty() {
+        return refused("no table; say -n DEV, -n EDEV or -n SOFT, or several: -n DEV,EDEV");
+    }
+    match *times.as_slice() {
+        [] => {
+            return refused(
+                "no interval; files of the past are not read here: sar -n DEV INTERVAL [COUNT]",
+            );
+        }
+        [_, 0] => return refused("a count of 0; leave it out for no end"),
+        [0, _] => {
+            return refused(
+                "an interval of 0 is all since the start of the machine, once: no count goes with it",
+            );
+        }
+        [0] => request.count = Some(1),
+        [interval] => request.interval = Duration::from_secs(interval),
+        [interval, count] => {
+            request.interval = Duration::from_secs(interval);
+            request.count = Some(count);
+        }
+        [_, _, third, ..] => {
+            return refused(format!(
+                "{third}: an interval and a count are all the numbers there can be"
+            ));
+        }
+    }
+    Ok(Asked::Tables(request))
+}
+
+fn networks(list: &str, tables: &mut BTreeSet<Table>) -> Result<(), Refusal> {
+    for word in list.split(',') {
+        tables.insert(match word {
+            "DEV" => Table::Dev,
+            "EDEV" => Table::Edev,
+            "SOFT" => Table::Soft,
+            "NFS" | "NFSD" | "SOCK" | "IP" | "EIP" | "ICMP" | "EICMP" | "TCP" | "ETCP" | "UDP"
+            | "SOCK6" | "IP6" | "EIP6" | "ICMP6" | "EICMP6" | "UDP6" | "FC" | "ALL" => {
+                return refused(format!(
+                    "-n {word} is not done here: DEV, EDEV and SOFT are"
+                ));
+            }
+            _ => return refused(format!("-n {word:?}: there are DEV, EDEV and SOFT")),
+        });
+    }
+    Ok(())
+}
+
+/// `ALL`, `all`, numbers and ranges, in a list.
+fn processors(list: &str) -> Result<Cpus, Refusal> {
+    if list == "ALL" {
+        return Ok(Cpus::Each);
+    }
+    let (mut together, mut cpus) = (false, BTreeSet::new());
+    for word in list.split(',') {
+        if word == "all" {
+            together = true;
+            continue;
+        }
+        let (from, to) = word.split_once('-').unwrap_or((word, word));
+        match (from.parse::<u32>(), to.parse::<u32>()) {
+            (Ok(from), Ok(to)) if from <= to && to < 8192 => cpus.extend(from..=to),
+            _ => {
+                return refused(format!(
+                    "-P {word:?}: ALL, all, or numbers of CPUs such as 0,2-5"
+                ));
+            }
+        }
+    }
+    Ok(Cpus::Some { together, cpus })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(line: &str) -> Result<Asked, Refusal> {
+        let words: Vec<String> = line.split_whitespace().map(ToOwned::to_owned).collect();
+        parse(&words)
+    }
+
+    fn request(line: &str) -> Request {
+        match read(line) {
+            Ok(Asked::Tables(request)) => request,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_people_type() {
+        let two = request("-n DEV 2");
+        assert_eq!((two.interval.as_secs(), two.count), (2, None));
+        assert_eq!(two.tables, BTreeSet::from([Table::Dev]));
+        let all = request("1 5 -n SOFT,DEV -n EDEV --iface=eth0,lo -h --dec=1 -P 0,2-3 -z");
+        assert_eq!(
+            all.tables.into_iter().collect::<Vec<_>>(),
+            [Table::Dev, Table::Edev, Table::Soft]
+        );
+        assert_eq!((all.count, all.decimals), (Some(5), 1));
+        assert!(all.human && all.pretty && all.omit_zero);
+        assert_eq!(all.interfaces.unwrap(), ["eth0", "lo"]);
+        let cpus = BTreeSet::from([0, 2, 3]);
+        assert_eq!(
+            all.cpus,
+            Cpus::Some {
+                together: false,
+                cpus
+            }
+        );
+        assert_eq!(request("-n DEV 0").count, Some(1));
+        assert_eq!(read("--help"), Ok(Asked::Help));
+        assert_eq!(read("-V"), Ok(Asked::Version));
+    }
+
+    #[test]
+    fn what_is_not_done_is_said_in_a_line() {
+        for (line, part) in [
+            ("-u 1 1", "-u (CPU times)"),
+            ("-n TCP 1 1", "-n TCP is not done here"),
+            ("-n DEV", "no interval"),
+            ("-n BLA 1", "there are DEV, EDEV and SOFT"),
+            ("1 1", "no table"),
+            ("-n DEV 1 0", "a count of 0"),
+            ("-n DEV 0 3", "no count goes with it"),
+            ("-n DEV 1 2 3", "3: an interval and a count"),
+            ("-n DEV x", "\"x\" is no interval"),
+            ("-n DEV 99999999999", "is no interval"),
+            ("-n DEV --dec=9 1", "--dec=9: 0, 1 or 2"),
+            ("-n DEV -P x 1", "-P \"x\""),
+            ("-n", "requires an argument"),
+            ("-o file 1", "-o (writing a file)"),
+        ] {
+            let said = read(line).unwrap_err().to_string();
+            assert!(said.contains(part), "{line}: {said}");
+            assert_eq!(said.lines().count(), 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_break_it(words in prop::collection::vec("(-[a-zA-Z0-9]{1,3}|--[a-z]{1,6}=?.{0,4}|[0-9]{1,12}|.{0,6})", 0..6)) {
+            let _ = parse(&words);
+        }
+    }
+}

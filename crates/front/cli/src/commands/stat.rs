@@ -1,0 +1,263 @@
+//! `wirebench stat`: what interfaces, CPUs and devices count, interval by interval.
+
+mod collector;
+mod interrupts;
+mod path;
+mod probes;
+
+use std::{
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use wb_counters::line::{Kind, Line};
+use wb_model::{locator::Locator, units::Span};
+use wb_render::stat::{Text, csv, csv_header, json};
+use wb_session::Signals;
+
+use crate::{
+    metrics::{self, MetricsArgs},
+    run::{Fault, deliver_to_reader},
+    say::say,
+};
+use collector::Collector;
+pub(crate) use collector::softnet_rises;
+
+/// What interfaces count, in every interval and in all: rates, errors by their real names, drops.
+///
+/// Rates are those of the time between two readings, averages those of the whole. Counters that fall are told as
+/// reset and never as a rate. Ctrl-C ends with the averages.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench stat                                   all interfaces, every second\n  \
+    wirebench stat -i eth0,eth1 1 10                 two of them, ten intervals of a second\n  \
+    wirebench stat -i wb-router-dut/da 0.5 --json    in a namespace, lines of JSON\n  \
+    wirebench stat -i eth0 --driver --cpus           with its driver's statistics and each CPU\n  \
+    wirebench stat --path eth0,wb-dut/da,wb-dut/db,eth1 1\n  \
+    wirebench stat -i eth0 --probe 'kind = \"ipvs\", ssh = \"root@lvs\"' 1")]
+pub(crate) struct StatArgs {
+    /// Seconds between two readings, 0.1 to 86400 [default: 1].
+    #[arg(value_name = "INTERVAL")]
+    interval: Option<Seconds>,
+    /// How many intervals; until a signal otherwise.
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Interfaces, several with commas. Without it all of this namespace that count anything are shown.
+    #[arg(short, long = "interface", value_name = "IF", value_delimiter = ',')]
+    interfaces: Vec<Locator>,
+    /// All interfaces of these namespaces, several with commas.
+    #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// Also the driver's own statistics (ethtool -S), as far as they move.
+    #[arg(long)]
+    driver: bool,
+    /// A line for each CPU: packets it took in, and its time. Otherwise only where packets were dropped.
+    #[arg(long)]
+    cpus: bool,
+    /// Interrupts of the interfaces' queues: how often, on which CPUs, and advice where they should rather go.
+    #[arg(long)]
+    interrupts: bool,
+    /// Send interrupts where the advice says, and back at the end.
+    #[arg(long, requires = "interrupts")]
+    apply: bool,
+    /// Interfaces that frames pass, from the sender to the receiver, with ingress and egress of each device between:
+    /// what is lost on each hop.
+    #[arg(long, value_name = "IF,IF,…", value_delimiter = ',')]
+    path: Vec<Locator>,
+    /// Counters of a device under test, by the keys of [[probe]] in plans, or only a kind: ipvs, dpvs, conntrack,
+    /// netdev. May be given several times.
+    #[arg(long = "probe", value_name = "PROBE")]
+    probes: Vec<String>,
+    /// A line of JSON for each interval, and one for the whole.
+    #[arg(long)]
+    json: bool,
+    /// CSV: a row for each interface and interval.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+}
+
+/// Seconds of an interval.
+#[derive(Clone, Copy, Debug)]
+struct Seconds(Duration);
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = match text.parse::<f64>() {
+            Ok(seconds) => seconds,
+            Err(_) => text
+                .parse::<Span>()
+                .map_err(|_| "an interval is a number of seconds, or a time like 500ms".to_owned())?
+                .0
+                .as_secs_f64(),
+        };
+        if (0.1..=86_400.0).contains(&seconds) {
+            Ok(Self(Duration::from_secs_f64(seconds)))
+        } else {
+            Err("an interval is from 0.1 to 86400 seconds".to_owned())
+        }
+    }
+}
+
+/// How intervals are shown.
+enum Form {
+    Text(Text),
+    Json,
+    Csv,
+}
+
+impl Form {
+    fn line(&mut self, line: &Line) -> String {
+        match self {
+            Self::Json => json(line),
+            Self::Csv => csv(line),
+            Self::Text(text) => {
+                let now = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
+                let average = line.kind == Kind::Average;
+                text.line(line, if average { "average" } else { &now })
+            }
+        }
+    }
+}
+
+/// Waits until it is time, or a signal comes.
+pub(crate) fn wait_until(due: Instant, signals: &Signals) -> bool {
+    const LOOK: Duration = Duration::from_millis(20);
+    while signals.received().is_none() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+    false
+}
+
+/// When the next reading is due: whoever was away for longer than an interval leaves readings out, rather than make
+/// them up in a row.
+pub(crate) fn next_due(due: Instant, interval: Duration) -> Instant {
+    let now = Instant::now();
+    let mut next = due + interval;
+    while next <= now {
+        next += interval;
+    }
+    next
+}
+
+fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
+    if locator.driver.is_some() {
+        bail!(
+            "{locator}: counters are an interface's, whatever its driver: say {}",
+            locator.place()
+        );
+    }
+    Ok((locator.node.clone(), Some(locator.name.clone())))
+}
+
+pub(crate) fn run(args: &StatArgs) -> Result<u8> {
+    let interval = args
+        .interval
+        .map_or(Duration::from_secs(1), |seconds| seconds.0);
+    if args.path.len() == 1 || args.path.len() % 2 == 1 {
+        bail!(
+            "--path has {} interface{}: a sender and a receiver, and two of each device between them",
+            args.path.len(),
+            if args.path.len() == 1 { "" } else { "s" }
+        );
+    }
+    let named = args.interfaces.iter().chain(&args.path).map(place);
+    let mut wanted = named.collect::<Result<Vec<_>>>()?;
+    // All of a namespace leaves no room for some of it.
+    wanted.retain(|(node, _)| node.as_ref().is_none_or(|node| !args.nodes.contains(node)));
+    let omit_idle = wanted.is_empty();
+    wanted.extend(args.nodes.iter().map(|node| (Some(node.clone()), None)));
+    let mut collector = Collector::open(&wanted, args.driver)?;
+    collector.path = args.path.iter().map(Locator::place).collect();
+    let probes = probes::plans(&args.probes)?;
+    collector.probes = probes::Probes::open(&probes, interval)?;
+
+    let signals = Signals::install()?;
+    metrics::serve(&args.metrics, &signals)?;
+    let mut form = match (args.json, args.csv) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Csv,
+        _ => Form::Text(Text::new(omit_idle, args.cpus)),
+    };
+    let mut due = Instant::now();
+    collector.first().context("cannot read the counters")?;
+    if args.interrupts {
+        wb_host::affinity::repair().iter().for_each(say);
+        collector.with_interrupts(args.apply)?;
+    }
+    let mut listening = !args.csv || deliver_to_reader(&csv_header())?;
+    let mut fault = None;
+    while listening && args.count.is_none_or(|count| collector.intervals() < count) {
+        due = next_due(due, interval);
+        if !wait_until(due, &signals) {
+            break;
+        }
+        match collector.next() {
+            Ok(line) => {
+                metrics::publish(|seen| seen.stat = Some(collector.average()));
+                listening = deliver_to_reader(&form.line(&line))?;
+            }
+            Err(e) => {
+                fault = Some(Fault(format!("cannot read the counters any more: {e}")));
+                break;
+            }
+        }
+    }
+    if listening {
+        deliver_to_reader(&form.line(&collector.average()))?;
+    }
+    metrics::linger();
+    if let Some(fault) = fault {
+        return Err(fault.into());
+    }
+    let signal = signals
+        .received()
+        .map(|n| u8::try_from(128 + n).unwrap_or(130));
+    Ok(signal.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_seconds_within_reason() {
+        for (text, millis) in [
+            ("1", 1000),
+            ("0.1", 100),
+            ("2.5s", 2500),
+            ("500ms", 500),
+            ("1m", 60_000),
+            ("86400", 86_400_000),
+        ] {
+            assert_eq!(
+                text.parse::<Seconds>().unwrap().0.as_millis(),
+                millis,
+                "{text}"
+            );
+        }
+        for text in ["0", "1ms", "-1", "nan", "inf", "1e9", "", "x", "0.05"] {
+            assert!(text.parse::<Seconds>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_reading_that_is_late_is_left_out() {
+        let interval = Duration::from_millis(100);
+        let long_ago = Instant::now()
+            .checked_sub(Duration::from_millis(350))
+            .unwrap();
+        let next = next_due(long_ago, interval);
+        assert!(next > Instant::now());
+        assert!(next <= Instant::now() + interval);
+    }
+}

@@ -1,0 +1,266 @@
+//! Reads everything that is asked for, and makes lines of it.
+
+use std::collections::BTreeMap;
+
+use wb_counters::{
+    Series, Softnet, cpu,
+    device::Group,
+    line::{Cpu, Device, Interface, Kind, Line, SCHEMA, Softnet as SoftnetLine},
+    softnet::SoftnetRise,
+};
+use wb_host::{
+    HostError,
+    clock::monotonic_ns,
+    counters::{Interfaces, softnet},
+};
+
+use crate::say::say;
+
+use super::{interrupts::Interrupts, path, probes::Probes};
+
+type Ticks = BTreeMap<u32, [u64; 10]>;
+type Statistics = BTreeMap<(String, String), u64>;
+
+/// What is read, and what was there before.
+pub(crate) struct Collector {
+    interfaces: Interfaces,
+    series: Series,
+    softnet: Vec<Softnet>,
+    /// What CPUs counted in all intervals.
+    softnet_total: BTreeMap<u32, SoftnetRise>,
+    ticks: Ticks,
+    first_ticks: Ticks,
+    with_driver: bool,
+    statistics: Statistics,
+    statistics_total: BTreeMap<String, Device>,
+    begin_ns: u64,
+    last_ns: u64,
+    intervals: u64,
+    /// Interfaces along a path, by name as they were asked for.
+    pub(super) path: Vec<String>,
+    /// Probes of devices under test.
+    pub(super) probes: Probes,
+    /// Interrupts of devices, where they are looked at.
+    interrupts: Option<Interrupts>,
+}
+
+fn ticks() -> Ticks {
+    wb_host::cpu::times()
+        .unwrap_or_default()
+        .into_iter()
+        .collect()
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+/// What CPUs counted between two readings; one that was away then counted nothing.
+pub(crate) fn softnet_rises(before: &[Softnet], now: &[Softnet]) -> BTreeMap<u32, SoftnetRise> {
+    let rise = |row: &Softnet| {
+        let old = before.iter().find(|old| old.cpu == row.cpu)?;
+        Some((row.cpu, row.since(old)))
+    };
+    now.iter().filter_map(rise).collect()
+}
+
+impl Collector {
+    /// Opens what is to be read: see [`Interfaces::open`].
+    pub(crate) fn open(
+        wanted: &[(Option<String>, Option<String>)],
+        with_driver: bool,
+    ) -> Result<Self, HostError> {
+        Ok(Self {
+            interfaces: Interfaces::open(wanted)?,
+            series: Series::default(),
+            softnet: Vec::new(),
+            softnet_total: BTreeMap::new(),
+            ticks: Ticks::new(),
+            first_ticks: Ticks::new(),
+            with_driver,
+            statistics: Statistics::new(),
+            statistics_total: BTreeMap::new(),
+            begin_ns: 0,
+            last_ns: 0,
+            intervals: 0,
+            path: Vec::new(),
+            probes: Probes::default(),
+            interrupts: None,
+        })
+    }
+
+    /// Intervals told so far.
+    pub(crate) fn intervals(&self) -> u64 {
+        self.intervals
+    }
+
+    /// The first reading.
+    pub(crate) fn first(&mut self) -> Result<(), HostError> {
+        self.series.next(self.interfaces.read()?);
+        self.begin_ns = monotonic_ns();
+        self.last_ns = self.begin_ns;
+        self.softnet = softnet();
+        self.ticks = ticks();
+        self.first_ticks.clone_from(&self.ticks);
+        if self.with_driver {
+            self.statistics = self.read_statistics();
+        }
+        self.probes.begin();
+        Ok(())
+    }
+
+    /// Looks at interrupts too, from now on, and sends them where they should go if `apply` says so. Behind the first
+    /// reading, which says which interfaces there are.
+    pub(super) fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {
+        let interrupts = Interrupts::of(&self.interfaces.known(), apply)?;
+        if interrupts.is_empty() {
+            say("wirebench: none of these interfaces has an interrupt of its own");
+        }
+        if !interrupts.is_empty() && wb_host::process::is_running("irqbalance") {
+            say(
+                "wirebench: T3: irqbalance is at work and sends interrupts elsewhere meanwhile; systemctl stop irqbalance",
+            );
+        }
+        self.interrupts = Some(interrupts);
+        Ok(())
+    }
+
+    /// The next reading, and the interval since the last.
+    pub(crate) fn next(&mut self) -> Result<Line, HostError> {
+        self.probes.ask();
+        let intervals = self.series.next(self.interfaces.read()?);
+        let at_ns = monotonic_ns();
+        let (softnet, ticks) = (softnet(), ticks());
+        let rises = softnet_rises(&self.softnet, &softnet);
+        for (cpu, rise) in &rises {
+            let total = self.softnet_total.entry(*cpu).or_default();
+            *total = SoftnetRise {
+                backlog: rise.backlog,
+                ..total.plus(*rise)
+            };
+        }
+        self.intervals += 1;
+        let interval = seconds(self.last_ns, at_ns);
+        let line = Line {
+            schema: SCHEMA.to_owned(),
+            kind: Kind::Interval,
+            number: self.intervals,
+            time: now(),
+            seconds: interval,
+            interrupts: self
+                .interrupts
+                .as_mut()
+                .map_or_else(Vec::new, |i| i.lines(interval)),
+            softnet: softnet_line(&rises, &self.ticks, &ticks),
+            devices: self.devices(),
+            path: path::line(&self.path, intervals.iter()),
+            interfaces: intervals.iter().map(Interface::from).collect(),
+            probes: self.probes.lines(),
+        };
+        (self.softnet, self.ticks, self.last_ns) = (softnet, ticks, at_ns);
+        Ok(line)
+    }
+
+    /// All intervals.
+    pub(crate) fn average(&mut self) -> Line {
+        let totals = self.series.totals();
+        let whole = seconds(self.begin_ns, self.last_ns);
+        Line {
+            schema: SCHEMA.to_owned(),
+            kind: Kind::Average,
+            number: self.intervals,
+            time: now(),
+            seconds: whole,
+            softnet: softnet_line(&self.softnet_total, &self.first_ticks, &self.ticks),
+            interrupts: self
+                .interrupts
+                .as_ref()
+                .map_or_else(Vec::new, |i| i.totals(whole)),
+            devices: self.statistics_total.values().cloned().collect(),
+            path: path::line(&self.path, totals.iter().map(|total| &total.whole)),
+            interfaces: totals.into_iter().map(Interface::from).collect(),
+            probes: self.probes.totals(),
+        }
+    }
+
+    fn read_statistics(&mut self) -> Statistics {
+        let mut all = Statistics::new();
+        for (interface, values) in self.interfaces.statistics() {
+            for (name, value) in values {
+                all.insert((interface.clone(), name), value);
+            }
+        }
+        all
+    }
+
+    /// The drivers' statistics that moved.
+    fn devices(&mut self) -> Vec<Device> {
+        if !self.with_driver {
+            return Vec::new();
+        }
+        let now = self.read_statistics();
+        let mut moved: BTreeMap<&str, Device> = BTreeMap::new();
+        for ((interface, name), value) in &now {
+            let Some(before) = self.statistics.get(&(interface.clone(), name.clone())) else {
+                continue;
+            };
+            if value == before {
+                continue;
+            }
+            let new = || Device {
+                interface: interface.clone(),
+                ..Device::default()
+            };
+            let device = moved.entry(interface).or_insert_with(new);
+            let total = self
+                .statistics_total
+                .entry(interface.clone())
+                .or_insert_with(new);
+            match value.checked_sub(*before) {
+                Some(rise) => {
+                    let group = Group::of(name);
+                    device
+                        .groups
+                        .entry(group)
+                        .or_default()
+                        .insert(name.clone(), rise);
+                    *total
+                        .groups
+                        .entry(group)
+                        .or_default()
+                        .entry(name.clone())
+                        .or_default() += rise;
+                }
+                None => {
+                    device.fell.insert(name.clone(), *value);
+                    total.fell.insert(name.clone(), *value);
+                }
+            }
+        }
+        let devices = moved.into_values().collect();
+        self.statistics = now;
+        devices
+    }
+}
+
+fn softnet_line(rises: &BTreeMap<u32, SoftnetRise>, before: &Ticks, now: &Ticks) -> SoftnetLine {
+    let shares = |cpu: &u32| cpu::shares(before.get(cpu)?, now.get(cpu)?);
+    SoftnetLine {
+        all: rises
+            .values()
+            .fold(SoftnetRise::default(), |sum, rise| sum.plus(*rise)),
+        cpus: rises
+            .iter()
+            .map(|(cpu, counted)| Cpu {
+                cpu: *cpu,
+                counted: *counted,
+                shares: shares(cpu),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,299 @@
+//! Probes of devices beside the interfaces. Each has a thread, so one that hangs or fails is missing in its intervals
+//! and disturbs nobody.
+
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use wb_counters::line::Probe as ProbeLine;
+use wb_host::{
+    clock::monotonic_ns,
+    probe::{Probe, Sample},
+};
+use wb_model::{bench::ProbePlan, text::plan_from_toml};
+
+/// What was typed, as plans say it: keys of a `[[probe]]` in one line, or only its kind.
+///
+/// # Errors
+/// With the first that cannot be read.
+pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
+    let mut plans = Vec::new();
+    for text in typed {
+        let keys = match text.contains('=') {
+            true => text.clone(),
+            false => format!("kind = {text:?}"),
+        };
+        // Of an error of TOML the last line says what is wrong; the others are for files.
+        let plan = plan_from_toml("", &format!("probe = [{{ {keys} }}]")).map_err(|e| {
+            let what = e.message.lines().next_back().unwrap_or_default().to_owned();
+            anyhow::anyhow!("--probe {text:?}: {what}")
+        })?;
+        for probe in &plan.probes {
+            probe.check().with_context(|| format!("--probe {text:?}"))?;
+        }
+        plans.extend(plan.probes);
+    }
+    Ok(plans)
+}
+
+/// A reading: when it was asked for, how it ended.
+type Reading = (u64, Result<Sample, String>);
+
+struct Watched {
+    name: String,
+    ask: SyncSender<()>,
+    answers: Receiver<Reading>,
+    /// An answer is due.
+    asked: bool,
+    /// By then there is one, as the reading is given up.
+    timeout: Duration,
+    /// The last reading that went well, and the first.
+    last: Option<(u64, Sample)>,
+    /// The last reading was the one of the interval before.
+    fresh: bool,
+    total: ProbeLine,
+}
+
+/// All probes.
+#[derive(Default)]
+pub(super) struct Probes {
+    watched: Vec<Watched>,
+    /// How long is waited for an answer after the interfaces were read.
+    patience: Duration,
+}
+
+impl Probes {
+    /// Makes them; nothing is read yet.
+    ///
+    /// # Errors
+    /// With the first that cannot be.
+    pub(super) fn open(plans: &[ProbePlan], interval: Duration) -> Result<Self> {
+        let mut watched = Vec::new();
+        for plan in plans {
+            let probe = Probe::new(plan).context("--probe")?;
+            let name = probe.name().to_owned();
+            let (ask, asked) = sync_channel::<()>(1);
+            let (answer, answers) = sync_channel::<Reading>(1);
+            // A command that hangs holds nobody up but itself.
+            std::thread::Builder::new()
+                .name("probe".to_owned())
+                .spawn(move || {
+                    while asked.recv().is_ok() {
+                        let at_ns = monotonic_ns();
+                        let read = probe.read().map_err(|e| e.to_string());
+                        if answer.send((at_ns, read)).is_err() {
+                            return;
+                        }
+                    }
+                })?;
+            watched.push(Watched {
+                total: ProbeLine {
+                    name: name.clone(),
+                    failures: Some(0),
+                    ..ProbeLine::default()
+                },
+                name,
+                ask,
+                answers,
+                asked: false,
+                timeout: Duration::from_nanos(plan.timeout.as_nanos()),
+                last: None,
+                fresh: false,
+            });
+        }
+        Ok(Self {
+            watched,
+            patience: (interval / 2).min(Duration::from_millis(500)),
+        })
+    }
+
+    /// What is there before the first interval.
+    pub(super) fn begin(&mut self) {
+        self.ask();
+        let until = Instant::now() + self.patience;
+        for watched in &mut self.watched {
+            let _ = watched.next(until);
+        }
+    }
+
+    /// Asks all of them; one that has not answered yet is not asked again.
+    pub(super) fn ask(&mut self) {
+        for watched in self.watched.iter_mut().filter(|watched| !watched.asked) {
+            watched.asked = !matches!(
+                watched.ask.try_send(()),
+                Err(TrySendError::Disconnected(()))
+            );
+        }
+    }
+
+    /// What they counted in the interval that ends now.
+    pub(super) fn lines(&mut self) -> Vec<ProbeLine> {
+        let until = Instant::now() + self.patience;
+        self.watched
+            .iter_mut()
+            .map(|watched| watched.next(until))
+            .collect()
+    }
+
+    /// What they counted in all.
+    pub(super) fn totals(&self) -> Vec<ProbeLine> {
+        self.watched
+            .iter()
+            .map(|watched| watched.total.clone())
+            .collect()
+    }
+}
+
+/// A command that is still at work when all is over is given the rest of its time, and ended with all processes that it
+/// started: nobody else would end them.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.asked {
+            let _ = self
+                .answers
+                .recv_timeout(self.timeout + Duration::from_secs(1));
+        }
+    }
+}
+
+impl Watched {
+    fn next(&mut self, until: Instant) -> ProbeLine {
+        let line = ProbeLine {
+            name: self.name.clone(),
+            ..ProbeLine::default()
+        };
+        let patience = until.saturating_duration_since(Instant::now());
+        let read = match self.answers.recv_timeout(patience) {
+            Ok((at_ns, read)) => {
+                self.asked = false;
+                read.map(|sample| (at_ns, sample))
+            }
+            Err(RecvTimeoutError::Timeout) => Err("no answer yet".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Err("its thread has ended".to_owned()),
+        };
+        let (at_ns, sample) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                self.fresh = false;
+                *self.total.failures.get_or_insert(0) += 1;
+                self.total.missing = Some(why.clone());
+                return ProbeLine {
+                    missing: Some(why),
+                    ..line
+                };
+            }
+        };
+        let before = self.last.replace((at_ns, sample.clone()));
+        let was_fresh = std::mem::replace(&mut self.fresh, true);
+        let Some((then_ns, before)) = before else {
+            return ProbeLine {
+                missing: Some("this is its first reading".to_owned()),
+                gauges: sample.gauges,
+                ..line
+            };
+        };
+        let seconds = std::time::Duration::from_nanos(at_ns.saturating_sub(then_ns)).as_secs_f64();
+        let counted = rises(&before.counters, &sample.counters);
+        self.add(&counted, &sample, seconds);
+        let missing = (!was_fresh).then(|| "the reading before failed".to_owned());
+        ProbeLine {
+            // What it rose by since the last reading is that of several intervals: it is in the whole only.
+            counted: if was_fresh { counted } else { BTreeMap::new() },
+            seconds,
+            gauges: sample.gauges,
+            missing,
+            ..line
+        }
+    }
+
+    fn add(&mut self, counted: &BTreeMap<String, Option<u64>>, sample: &Sample, seconds: f64) {
+        self.total.seconds += seconds;
+        for (name, rise) in counted {
+            let sum = self.total.counted.entry(name.clone()).or_insert(Some(0));
+            // One that was reset is not known for good.
+            *sum = sum.zip(*rise).map(|(sum, rise)| sum + rise);
+        }
+        self.total.gauges.clone_from(&sample.gauges);
+    }
+}
+
+fn rises(
+    before: &BTreeMap<String, u64>,
+    now: &BTreeMap<String, u64>,
+) -> BTreeMap<String, Option<u64>> {
+    let rise = |(name, value): (&String, &u64)| {
+        let before = before.get(name)?;
+        Some((name.clone(), value.checked_sub(*before)))
+    };
+    now.iter().filter_map(rise).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(command: &str) -> Vec<ProbePlan> {
+        let typed = format!(
+            "kind = \"command\", name = \"x\", command = '{command}', counters = {{ n = '^n (\\d+)' }}, timeout = \"300ms\""
+        );
+        plans(&[typed]).unwrap()
+    }
+
+    #[test]
+    fn keys_are_those_of_plans() {
+        assert_eq!(plans(&["ipvs".to_owned()]).unwrap()[0].title(), "ipvs");
+        let typed = "kind = \"dpvs\", node = \"wb-x\", name = \"d\"".to_owned();
+        assert_eq!(plans(&[typed]).unwrap()[0].node.as_deref(), Some("wb-x"));
+        for wrong in [
+            "banana",
+            "kind = \"ipvs\", colour = 3",
+            "kind = ",
+            "command = \"x\"",
+        ] {
+            let error = plans(&[wrong.to_owned()]);
+            assert!(error.is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_fails_is_missing_and_the_whole_still_adds_up() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path();
+        let say = |text: &str| std::fs::write(path, text).unwrap();
+        say("n 10\n");
+        let plan = plan(&format!("cat {}", path.display()));
+        let mut probes = Probes::open(&plan, Duration::from_secs(4)).unwrap();
+        let mut next = |text: &str| {
+            say(text);
+            probes.ask();
+            probes.lines().remove(0)
+        };
+        assert!(next("n 10\n").missing.is_some(), "the first reading");
+        assert_eq!(next("n 17\n").counted["x.n"], Some(7));
+        assert!(
+            next("rubbish\n")
+                .missing
+                .unwrap()
+                .contains("nothing matches")
+        );
+        // Of two intervals together: in the whole, in neither of them.
+        let after = next("n 27\n");
+        assert!(after.missing.is_some() && after.counted.is_empty());
+        assert_eq!(next("n 28\n").counted["x.n"], Some(1));
+        let total = probes.totals().remove(0);
+        assert_eq!((total.counted["x.n"], total.failures), (Some(18), Some(1)));
+    }
+
+    #[test]
+    fn one_that_hangs_holds_nobody_up() {
+        let mut probes = Probes::open(&plan("sleep 60"), Duration::from_millis(200)).unwrap();
+        let begin = Instant::now();
+        probes.ask();
+        let line = probes.lines().remove(0);
+        assert!(line.missing.is_some());
+        assert!(begin.elapsed() < Duration::from_secs(1));
+    }
+}

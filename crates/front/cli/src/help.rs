@@ -1,0 +1,478 @@
+//! How help is laid out: the overview in groups, `-h` with the options one needs first, `--help` with all of them,
+//! each with its unit, default and an example. What an option does is said where it is declared.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+/// The commands as the overview shows them.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Measure",
+        &["trial", "tx", "rx", "run", "bench", "report", "linerate"],
+    ),
+    ("Connections", &["load", "http", "sweep"]),
+    ("Captures", &["capture", "read"]),
+    ("Labs", &["demo", "lab"]),
+    ("Host", &["doctor", "stat", "completions", "man", "schema"]),
+    (
+        "Compatibility",
+        &["pktgen", "netperf", "netserver", "wrk", "sar"],
+    ),
+];
+
+/// The ten or so options of a command that one needs first: those that `-h` shows. A command that is not here has few.
+const FIRST: &[(&str, &[&str])] = &[
+    (
+        "trial",
+        &[
+            "tx", "rx", "size", "rate", "duration", "flows", "bidir", "max-loss", "json", "report",
+        ],
+    ),
+    (
+        "tx",
+        &[
+            "i", "size", "rate", "duration", "count", "flows", "dst", "replay", "json", "report",
+        ],
+    ),
+    (
+        "rx",
+        &[
+            "i", "duration", "workers", "cpus", "address", "criteria", "verbose", "json", "report",
+        ],
+    ),
+    (
+        "run",
+        &[
+            "rate",
+            "duration",
+            "keys",
+            "print-plan",
+            "criteria",
+            "verbose",
+            "quiet",
+            "json",
+            "live-json",
+            "report",
+        ],
+    ),
+    (
+        "load",
+        &[
+            "client", "server", "cps", "cc", "rps", "request", "answer", "duration", "json",
+            "report",
+        ],
+    ),
+    (
+        "http",
+        &[
+            "c", "t", "duration", "requests", "rate", "http2", "m", "criteria", "json", "report",
+        ],
+    ),
+    (
+        "sweep",
+        &[
+            "H",
+            "test",
+            "message",
+            "request",
+            "streams",
+            "duration",
+            "confidence",
+            "plot",
+            "json",
+            "report",
+        ],
+    ),
+    (
+        "capture",
+        &[
+            "i",
+            "w",
+            "s",
+            "c",
+            "C",
+            "W",
+            "duration",
+            "n",
+            "self-test",
+            "json",
+        ],
+    ),
+    (
+        "read",
+        &[
+            "n", "e", "v", "c", "from", "to", "w", "count", "info", "verify",
+        ],
+    ),
+    (
+        "bench lb",
+        &[
+            "lab", "only", "trial", "confirm", "budget", "max", "verbose", "quiet", "json",
+            "report",
+        ],
+    ),
+    (
+        "lab up",
+        &[
+            "as",
+            "links",
+            "queues",
+            "limit",
+            "delay",
+            "loss",
+            "duplicate",
+            "reorder",
+            "rate",
+            "backends",
+        ],
+    ),
+];
+
+/// What the words for values in help mean: the word, its unit or form, a value. A word that means something else to
+/// one option stands under that option's name.
+const VALUES: &[(&str, &str, &str)] = &[
+    ("TIME", "a number with ns, us, ms, s, m or h", "500ms"),
+    (
+        "RATE",
+        "frames (pps, kpps, mpps), bits (bps, mbps, gbps; layer 1, or -l2), % of the line, or max",
+        "100kpps",
+    ),
+    (
+        "PORT",
+        "IF, NODE/IF, xdp:IF, packet:IF, memory:NAME or file:PATH",
+        "wb-pair-a/a0",
+    ),
+    ("IF", "IF or NODE/IF", "eth0,wb-router-dut/da"),
+    ("IF,IF,…", "", "eth0,wb-dut/da,wb-dut/db,eth1"),
+    ("PROBE", "keys of [[probe]], or a kind", "ipvs"),
+    ("ADDR", "an IPv4 or IPv6 address", "198.18.1.2"),
+    (
+        "RANGE",
+        "ADDR, FIRST-LAST or ADDR/LEN",
+        "198.18.1.2-198.18.1.99",
+    ),
+    (
+        "ADDRESSES",
+        "ADDR, FIRST-LAST or ADDR/LEN",
+        "198.18.1.2-198.18.1.99",
+    ),
+    ("ADDRESS:PORT", "", "198.18.1.2:8080"),
+    ("PORTS", "one, or FIRST-LAST", "1024-2047"),
+    ("MAC", "six bytes in hexadecimal", "02:00:00:00:00:01"),
+    ("FILE", "a path", "results.json"),
+    (
+        "--report",
+        "a path that ends in .html, .md or .csv",
+        "results.html",
+    ),
+    ("SET", "one or several", "1,1024"),
+    ("--test", "", "tcp_stream,tcp_rr"),
+    ("--congestion", "", "cubic,reno"),
+    ("--close", "", "reset"),
+    ("--rise", "", "steps"),
+    ("--control-port", "", "12865"),
+    ("--plot", "a path", "sweep.svg"),
+    ("--replay", "a path", "trace.pcapng"),
+    ("PATH", "a path", "/run/wirebench.sock"),
+    ("DIR", "a path", "out"),
+    ("N", "a number", "4"),
+    ("LIST", "numbers and ranges", "2,4-5"),
+    ("CPU", "numbers of CPUs", "2"),
+    ("NODE", "", "wb-router-dut"),
+    ("NAME", "", "lab1"),
+    ("SHARE", "a number from 0 to 1, or with %", "0.1%"),
+    (
+        "CRITERION",
+        "METRIC<=LIMIT or METRIC>=LIMIT",
+        "loss<=0.1%,p99<=500us",
+    ),
+    ("SIZE", "", "64"),
+    ("BYTES", "bytes", "4096"),
+    ("MIB", "MiB", "256"),
+    ("KIB", "KiB", "8192"),
+    ("SECONDS", "seconds", "60"),
+    ("MESSAGE", "", "http:1024"),
+    ("METHOD", "", "POST"),
+    ("HEADER", "", "X-Trace: 1"),
+    ("TEXT", "", "id=1"),
+    ("USER", "", "nobody"),
+    ("PROGRAM", "", "gzip"),
+    ("HEX", "hexadecimal digits", "deadbeef"),
+    ("ID", "0 to 4095", "100"),
+    ("LABEL", "0 to 1048575", "16,17"),
+    ("NS", "nanoseconds", "1000"),
+    ("X", "times as fast as recorded", "2"),
+    ("MODIFIER", "", "sport=inc:1024-2047"),
+    ("KEYS", "", "size=1518 rate=10kpps"),
+    ("TAG", "", "none"),
+    ("PROTO", "", "tcp"),
+    ("--xdp-mode", "", "native"),
+    ("--mode", "", "basic"),
+    ("DIRECTION", "", "in"),
+    ("TYPE", "", "host"),
+    ("WHEN", "", "duration:60"),
+    ("WHAT", "", "wait"),
+    ("HOW", "", "write"),
+    ("ORDER", "", "random"),
+    ("--time", "", "osta"),
+    ("--format", "", "pcap"),
+    ("FORMAT", "", "dperf"),
+    ("STAGE", "", "0:10k:30s,10k:10k:60s"),
+    ("STATUS", "status codes", "200,204"),
+    ("METRIC", "", "cps"),
+    ("HOST", "a name or an address", "198.18.1.2"),
+    ("LEVEL,WIDTH", "percent", "95,5"),
+    ("PPS", "frames a second", "1000000"),
+    ("WINDOW", "a time", "100ms"),
+    ("ROUTE", "", "/a 200 1000 10ms"),
+    ("PCI=IF", "", "0000:1b:00.0=eth3"),
+    ("TIME:SHARE", "", "0s:0.1,5s:1"),
+    ("FILE.html", "a path", "sweep.html"),
+    ("1.2|1.3", "", "1.3"),
+    ("DRIVER", "", "packet"),
+    ("DIALECT", "", "osta"),
+    ("TOOLS", "", "tcpdump"),
+    ("RATES", "as --rate of trial", "200kpps"),
+    ("SIZES", "bytes with FCS", "64,1518"),
+    ("BITS", "bits per second", "100mbit"),
+    ("--sport", "one, or FIRST-LAST", "1024-2047"),
+    ("--dport", "one, or FIRST-LAST", "7"),
+    ("--from", "RFC 3339, seconds since 1970, or +TIME", "+1.5"),
+    ("--to", "RFC 3339, seconds since 1970, or +TIME", "+2s"),
+    ("--compress", "", "zstd"),
+    ("--on-enospc", "", "rotate-delete"),
+    ("--direct", "", "always"),
+    ("--linktype", "", "EN10MB"),
+    ("--reading", "", "bytes:100"),
+    ("IP:PORT", "", "127.0.0.1:9464"),
+    ("--vlan", "0 to 4095", "100"),
+];
+
+/// The value of options that have none unless they are given, in words; those whose text says it are not here.
+const ABSENT: &str = "Default: none.";
+
+/// Whether an option is called so: a letter, or a word.
+fn is_called(arg: &Arg, name: &str) -> bool {
+    let mut letters = name.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) => arg.get_short() == Some(letter),
+        _ => arg.get_long() == Some(name),
+    }
+}
+
+/// The word that stands for an option's value.
+fn value_name(arg: &Arg) -> Option<&str> {
+    let takes = arg.is_positional() || arg.get_action().takes_values();
+    let first = arg.get_value_names().and_then(|n| n.first());
+    first.filter(|_| takes).map(|n| n.as_str())
+}
+
+/// The unit of an option's value and one that is allowed.
+fn value(arg: &Arg) -> Option<(&'static str, &'static str)> {
+    if !arg.get_possible_values().is_empty() {
+        // They are listed.
+        return None;
+    }
+    let id = arg.get_long().map(|l| format!("--{l}"));
+    let row = |name: &str| VALUES.iter().find(|row| row.0 == name);
+    let row = id
+        .and_then(|id| row(&id))
+        .or_else(|| row(value_name(arg)?))?;
+    Some((row.1, row.2))
+}
+
+/// The help of an option with unit, default and example.
+fn in_full(arg: Arg) -> Arg {
+    let text = arg.get_long_help().or(arg.get_help());
+    let (Some(text), Some((unit, sample))) = (text.map(ToString::to_string), value(&arg)) else {
+        return arg;
+    };
+    let mut text = text.trim_end().to_owned();
+    let mut end = String::new();
+    if !unit.is_empty() {
+        let _ = write!(end, "{}: {unit}. ", value_name(&arg).unwrap_or_default());
+    }
+    let says = ["efault", "Without", "unless"]
+        .iter()
+        .any(|w| text.contains(w));
+    if arg.get_default_values().is_empty() && !says && !arg.is_required_set() {
+        let _ = write!(end, "{ABSENT} ");
+    }
+    let name = match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) if arg.is_require_equals_set() => format!("--{long}="),
+        (Some(long), _) => format!("--{long} "),
+        (None, Some(short)) => format!("-{short} "),
+        (None, None) => String::new(),
+    };
+    let quote = if sample.contains([' ', '*', '(', '&']) {
+        "'"
+    } else {
+        ""
+    };
+    let _ = write!(end, "Example: {name}{quote}{sample}{quote}");
+    let _ = write!(text, "\n{end}");
+    arg.long_help(text)
+}
+
+/// The overview: names alone for `-h`, with what each does for `--help`.
+fn overview(command: &Command, long: bool) -> String {
+    let wide = GROUPS.iter().map(|g| g.0.len()).max().unwrap_or(0) + 3;
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let found = names.iter().filter_map(|n| command.find_subcommand(n));
+        if !long {
+            let names: Vec<&str> = found.map(Command::get_name).collect();
+            let _ = writeln!(text, "  {title:wide$}{}", names.join("  "));
+            continue;
+        }
+        let _ = writeln!(text, "{title}:");
+        for command in found {
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let _ = writeln!(text, "{}", hung(command.get_name(), &about));
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
+}
+
+/// A command and what it does, in lines of at most 100 characters.
+fn hung(name: &str, about: &str) -> String {
+    let mut lines = vec![format!("  {name:13}")];
+    for word in about.split_whitespace() {
+        let last = lines.last_mut().expect("there is a first line");
+        if last.chars().count() + 1 + word.chars().count() <= 100 {
+            if !last.ends_with(' ') {
+                last.push(' ');
+            }
+            last.push_str(word);
+        } else {
+            lines.push(format!("  {:13}{word}", ""));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The options of one command, and of those below it.
+fn of_command(above: &str, command: Command) -> Command {
+    let name = format!("{above} {}", command.get_name());
+    let first = FIRST.iter().find(|(path, _)| *path == name.trim_start());
+    let command = command.mut_args(|arg| {
+        let hidden = first.is_some_and(|(_, names)| {
+            !arg.is_positional() && !names.iter().any(|n| is_called(&arg, n))
+        });
+        // Else it would stand under the heading of the options before it.
+        let arg = if arg.is_positional() {
+            arg.help_heading(None::<&str>)
+        } else {
+            arg
+        };
+        in_full(if hidden {
+            arg.hide_short_help(true)
+        } else {
+            arg
+        })
+    });
+    command.mut_subcommands(|c| of_command(&name, c))
+}
+
+/// The command line of the program with its help laid out.
+pub(crate) fn arranged(command: Command) -> Command {
+    let command = command.mut_subcommands(|c| of_command("", c));
+    let (short, long) = (overview(&command, false), overview(&command, true));
+    // What stands before the help is the one part that differs between -h and --help.
+    command
+        .help_template(
+            "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{options}{after-help}",
+        )
+        .before_help(short)
+        .before_long_help(long)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::Cli;
+
+    /// Calls with each command that does something and its name, those with the words of another tool left out.
+    fn each(command: &Command, name: &str, f: &mut impl FnMut(&Command, &str)) {
+        for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let name = format!("{name} {}", sub.get_name());
+            if sub.has_subcommands() {
+                each(sub, &name, f);
+            } else if !["wrk", "netperf", "netserver"].contains(&sub.get_name()) {
+                f(sub, &name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_value_has_a_unit_a_default_and_an_example_that_is_allowed() {
+        let mut wrong = Vec::new();
+        let mut line = arranged(Cli::command());
+        line.build();
+        each(&line, "wirebench", &mut |command, name| {
+            let shown = command.get_arguments().filter(|a| !a.is_hide_set());
+            for arg in shown.filter(|a| !a.is_positional() && value_name(a).is_some()) {
+                let possible = !arg.get_possible_values().is_empty();
+                let Some((_, sample)) = value(arg) else {
+                    if !possible {
+                        wrong.push(format!(
+                            "{name}: {arg}: {}",
+                            value_name(arg).unwrap_or_default()
+                        ));
+                    }
+                    continue;
+                };
+                for sample in sample.split(arg.get_value_delimiter().unwrap_or('\0')) {
+                    let alone = Arg::new("value").value_parser(arg.get_value_parser().clone());
+                    let alone = Command::new("x").arg(alone.allow_hyphen_values(true));
+                    if let Err(e) = alone.try_get_matches_from(["x", sample]) {
+                        wrong.push(format!("{name}: {arg}: {e}"));
+                    }
+                }
+            }
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn short_help_has_the_options_one_needs_first() {
+        let command = arranged(Cli::command());
+        for (of, names) in FIRST {
+            let mut found = None;
+            each(&command, "", &mut |c, name| {
+                if name.trim_start() == *of {
+                    found = Some(c.clone());
+                }
+            });
+            let command = found.unwrap_or_else(|| panic!("no command {of}"));
+            for name in *names {
+                assert!(
+                    command.get_arguments().any(|a| is_called(a, name)),
+                    "{of} has no {name}"
+                );
+            }
+            let shown =
+                |a: &&Arg| !a.is_positional() && !a.is_hide_set() && !a.is_hide_short_help_set();
+            let shown = command.get_arguments().filter(shown).count();
+            assert!(shown <= 12, "{of}: {shown} options");
+        }
+    }
+
+    #[test]
+    fn every_command_stands_in_one_group() {
+        let command = Cli::command();
+        for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let groups = GROUPS
+                .iter()
+                .filter(|(_, names)| names.contains(&sub.get_name()));
+            assert_eq!(groups.count(), 1, "{}", sub.get_name());
+        }
+    }
+}

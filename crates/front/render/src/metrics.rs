@@ -1,0 +1,754 @@
+//! Figures of a run in the text of OpenMetrics, for Prometheus and what reads its format.
+//!
+//! They are those of snapshots, timelines and reports under the same names, so a new counter is here without a line:
+//! `received_frames` of `job a` is `wirebench_job_received_frames_total{job="a"}`. Times are in seconds, octets are
+//! bytes, ratios go from 0 to 1.
+
+use std::{collections::BTreeMap, fmt};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+use serde_json::{Map, Value};
+use wb_counters::line::Line;
+use wb_model::{
+    Report, Snapshot,
+    timeline::{Distribution, Timeline},
+};
+
+/// Media type of [`text()`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of [`older`].
+pub const OLDER_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What is known of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// What was taken down last, the one moment ([`Timeline::last`]).
+    pub figures: Timeline,
+    /// What screens show.
+    pub snapshot: Option<Snapshot>,
+    /// How it ended.
+    pub report: Option<Report>,
+    /// What interfaces, CPUs and devices have counted since the first reading of `stat`: its line of the whole.
+    pub stat: Option<Line>,
+}
+
+type Labels = Vec<(String, String)>;
+
+/// All values of one name.
+#[derive(Debug)]
+struct Family {
+    help: String,
+    unit: Option<Unit>,
+    samples: Samples,
+}
+
+#[derive(Debug)]
+enum Samples {
+    Counters(BTreeMap<Labels, f64>),
+    Gauges(BTreeMap<Labels, f64>),
+    Info(Labels),
+    /// Sum, and the upper limit of each bucket with its count.
+    Histograms(BTreeMap<Labels, (f64, Vec<(f64, u64)>)>),
+}
+
+/// Families by name, without prefix and unit.
+#[derive(Debug, Default)]
+struct Families(BTreeMap<String, Family>);
+
+/// The text of OpenMetrics 1.0.
+#[must_use]
+pub fn text(version: &str, seen: &Seen) -> String {
+    let mut registry = Registry::with_prefix("wirebench");
+    registry.register_collector(Box::new(families(version, seen)));
+    let mut text = String::new();
+    // Writing into a string cannot fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+/// The same in the older text of Prometheus (0.0.4), which names counters by all of their name.
+#[must_use]
+pub fn older(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut kinds = BTreeMap::new();
+    for line in openmetrics.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
+            kinds.insert(name, kind);
+        }
+    }
+    for line in openmetrics.lines() {
+        let told = ["# HELP ", "# TYPE "].into_iter().find_map(|word| {
+            let (name, rest) = line.strip_prefix(word)?.split_once(' ')?;
+            Some((word, name, rest))
+        });
+        match told {
+            Some((word, name, rest)) => {
+                let end = match kinds.get(name) {
+                    Some(&"counter") => "_total",
+                    Some(&"info") => "_info",
+                    _ => "",
+                };
+                let rest = if rest == "info" { "gauge" } else { rest };
+                text += &format!("{word}{name}{end} {rest}\n");
+            }
+            None if line.starts_with('#') => {}
+            None => text += &format!("{line}\n"),
+        }
+    }
+    text
+}
+
+/// Everything that is known, each once: of a figure that stands in several places the first counts.
+fn families(version: &str, seen: &Seen) -> Families {
+    let mut all = Families::default();
+    let build = vec![("version".to_owned(), version.to_owned())];
+    all.0.insert(
+        "build".to_owned(),
+        Family {
+            help: "The program that measures".to_owned(),
+            unit: None,
+            samples: Samples::Info(build),
+        },
+    );
+    all.figures(&seen.figures);
+    let totals = match (&seen.report, &seen.snapshot) {
+        (Some(report), _) => serde_json::to_value(report.totals),
+        (None, Some(snapshot)) => serde_json::to_value(snapshot.totals),
+        (None, None) => Ok(Value::Null),
+    };
+    if let Ok(Value::Object(totals)) = totals {
+        all.section("", "of the whole run", &Vec::new(), &totals);
+    }
+    if let Some(snapshot) = &seen.snapshot {
+        all.snapshot(snapshot);
+    }
+    if let Some(report) = &seen.report {
+        all.report(report);
+    }
+    if let Some(line) = &seen.stat {
+        all.stat(line);
+    }
+    all
+}
+
+impl Families {
+    fn put(&mut self, name: &str, of: &str, labels: Labels, counter: bool, value: f64) {
+        let name: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_lowercase()
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        let (name, unit, scale) = unit_of(&name);
+        let mut help = name.replace('_', " ");
+        if let Some(first) = help.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let empty = match counter {
+            true => Samples::Counters(BTreeMap::new()),
+            false => Samples::Gauges(BTreeMap::new()),
+        };
+        let family = self.0.entry(name).or_insert_with(|| Family {
+            help: format!("{help} {of}").trim_end().to_owned(),
+            unit,
+            samples: empty,
+        });
+        if let Samples::Counters(samples) | Samples::Gauges(samples) = &mut family.samples {
+            samples.entry(labels).or_insert(value * scale);
+        }
+    }
+
+    fn figures(&mut self, figures: &Timeline) {
+        for column in &figures.columns {
+            let (kind, labels, of) = whose(&column.of);
+            let Some(value) = column.values.last().copied().flatten() else {
+                continue;
+            };
+            let (name, labels) = caused(&column.name, labels);
+            let name = format!("{kind}_{name}");
+            self.put(&name, of, labels, column.counter, value);
+        }
+    }
+
+    /// Numbers of a part of a snapshot, by the names they have there; tables in it are counts by cause.
+    fn section(&mut self, kind: &str, of: &str, labels: &Labels, section: &Map<String, Value>) {
+        let name = |key: &str| format!("{kind}{}{key}", if kind.is_empty() { "" } else { "_" });
+        for (key, value) in section {
+            let counter = !["open", "in_flight", "connecting"]
+                .iter()
+                .any(|w| key.starts_with(w));
+            match value {
+                Value::Object(causes) => {
+                    for (cause, value) in causes {
+                        let with = [labels.as_slice(), &[("cause".to_owned(), cause.clone())]];
+                        if let Some(value) = value.as_f64() {
+                            self.put(&name(key), of, with.concat(), counter, value);
+                        }
+                    }
+                }
+                value => {
+                    if let Some(value) = value.as_f64() {
+                        self.put(&name(key), of, labels.clone(), counter, value);
+                    }
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        let none = Vec::new;
+        let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
+        let elapsed = snapshot.elapsed_ns as f64;
+        self.put("run_elapsed_ns", "", none(), false, elapsed);
+        if let Some(progress) = snapshot.progress {
+            self.put("run_progress_ratio", "", none(), false, progress);
+        }
+        let phase = serde_json::to_value(snapshot.phase);
+        if let Ok(Value::String(phase)) = phase {
+            self.put(
+                "run_phase",
+                "(1 for the one it is in)",
+                label("phase", &phase),
+                false,
+                1.0,
+            );
+        }
+        if let Some(missing) = snapshot.missing_frames {
+            self.put(
+                "missing_frames",
+                "(lost or under way)",
+                none(),
+                false,
+                missing as f64,
+            );
+        }
+        if let Some(Ok(Value::Object(totals))) = snapshot
+            .http
+            .as_ref()
+            .map(|live| serde_json::to_value(live.totals))
+        {
+            self.section("http", "of HTTP loads", &none(), &totals);
+        }
+        if let Some(live) = &snapshot.socket {
+            let of = "of socket tests";
+            self.put("socket_job", of, none(), false, f64::from(live.job + 1));
+            self.put("socket_jobs", of, none(), false, f64::from(live.jobs));
+            self.put(
+                "socket_iteration",
+                of,
+                none(),
+                false,
+                f64::from(live.iteration),
+            );
+            self.put("socket_clients", of, none(), false, live.clients as f64);
+            let name = match live.transactions {
+                true => "socket_iteration_transactions",
+                false => "socket_iteration_octets",
+            };
+            self.put(name, "in this iteration", none(), false, live.total as f64);
+        }
+        let one = snapshot.capture.iter().map(|live| (none(), live));
+        let several = snapshot.captures.iter();
+        for (labels, live) in one.chain(several.map(|(n, live)| (label("capture", n), live))) {
+            if let Ok(Value::Object(counts)) = serde_json::to_value(live) {
+                self.section("capture", "of a capture", &labels, &counts);
+            }
+        }
+        for probe in &snapshot.probes {
+            let labels = label("probe", &probe.name);
+            let failures = probe.failures as f64;
+            self.put(
+                "probe_failures",
+                "(readings that gave nothing)",
+                labels,
+                true,
+                failures,
+            );
+        }
+        if let Some(bench) = &snapshot.bench {
+            let mut labels = Vec::new();
+            if let Ok(Value::String(metric)) = serde_json::to_value(bench.metric) {
+                labels.push(("metric".to_owned(), metric));
+            }
+            labels.extend(bench.size.map(|size| ("size".to_owned(), size.to_string())));
+            let of = "of the search that goes on, from 1";
+            self.put("bench_trial", of, labels, false, f64::from(bench.trial));
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn stat(&mut self, line: &Line) {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let since = "since the first reading";
+        self.put("stat_seconds", since, Vec::new(), false, line.seconds);
+        for interface in &line.interfaces {
+            let labels = vec![label("interface", &interface.name)];
+            for (name, n) in interface.counted.iter().flatten() {
+                let name = format!("interface_{name}");
+                self.put(&name, since, labels.clone(), true, *n as f64);
+            }
+            let resets = interface.resets.unwrap_or_default() as f64;
+            self.put("interface_resets", since, labels.clone(), true, resets);
+            let running = f64::from(u8::from(interface.running));
+            self.put(
+                "interface_running",
+                "(1 or 0)",
+                labels.clone(),
+                false,
+                running,
+            );
+            if let Some(speed) = interface.speed_bps {
+                self.put("interface_speed_bps", "", labels, false, speed as f64);
+            }
+        }
+        for cpu in &line.softnet.cpus {
+            let labels = vec![label("cpu", &cpu.cpu.to_string())];
+            if let Ok(Value::Object(counted)) = serde_json::to_value(cpu.counted) {
+                for (name, n) in &counted {
+                    let name = format!("softnet_{name}");
+                    let n = n.as_f64().unwrap_or_default();
+                    self.put(
+                        &name,
+                        "of packets that a CPU takes in",
+                        labels.clone(),
+                        name != "softnet_backlog",
+                        n,
+                    );
+                }
+            }
+        }
+        for device in &line.devices {
+            for (name, n) in device.groups.values().flatten() {
+                let labels = vec![label("interface", &device.interface), label("name", name)];
+                self.put(
+                    "driver_statistic",
+                    "as far as they moved",
+                    labels,
+                    true,
+                    *n as f64,
+                );
+            }
+        }
+        for probe in &line.probes {
+            let labels = vec![label("probe", &probe.name)];
+            let counted = probe
+                .counted
+                .iter()
+                .filter_map(|(name, n)| Some((name, (*n)?, true)));
+            let gauges = probe.gauges.iter().map(|(name, n)| (name, *n, false));
+            for (name, n, counter) in counted.chain(gauges) {
+                let name = format!("probe_{name}");
+                self.put(
+                    &name,
+                    "as the probe reads",
+                    labels.clone(),
+                    counter,
+                    n as f64,
+                );
+            }
+            let failures = probe.failures.unwrap_or_default() as f64;
+            self.put(
+                "probe_failures",
+                "(readings that gave nothing)",
+                labels,
+                true,
+                failures,
+            );
+        }
+    }
+
+    fn report(&mut self, report: &Report) {
+        if let Ok(Value::String(verdict)) = serde_json::to_value(report.verdict) {
+            let labels = vec![("verdict".to_owned(), verdict)];
+            self.put("run_verdict", "(1 for the one it has)", labels, false, 1.0);
+        }
+        for result in &report.results {
+            let mut labels = vec![("unit".to_owned(), result.unit.clone())];
+            if let Ok(Value::String(metric)) = serde_json::to_value(result.metric) {
+                labels.push(("metric".to_owned(), metric));
+            }
+            labels.extend(
+                result
+                    .size
+                    .map(|size| ("size".to_owned(), size.to_string())),
+            );
+            if let Some(limit) = result.limit {
+                self.put(
+                    "bench_limit",
+                    "that a benchmark found",
+                    labels,
+                    false,
+                    limit,
+                );
+            }
+        }
+        let whole = serde_json::to_value(report).unwrap_or_default();
+        for distribution in &report.distributions {
+            self.distribution(distribution, whole[&distribution.name]["mean"].as_f64());
+        }
+    }
+
+    /// A distribution of times as a histogram. Its sum is that of the mean, where it is known, else of the buckets'
+    /// middles. Differences, which are negative too, have no sum and are left out.
+    #[allow(clippy::cast_precision_loss)]
+    fn distribution(&mut self, distribution: &Distribution, mean: Option<f64>) {
+        let buckets = &distribution.buckets;
+        let Some(base) = distribution.name.strip_suffix("_ns") else {
+            return;
+        };
+        if buckets.is_empty() || buckets.iter().any(|(low, ..)| *low < 0) {
+            return;
+        }
+        let middles = buckets
+            .iter()
+            .map(|(low, high, n)| (*low as f64 / 2.0 + *high as f64 / 2.0) * *n as f64);
+        let count = distribution.count() as f64;
+        let sum = match mean.filter(|_| distribution.of.is_empty()) {
+            Some(mean) => mean * count,
+            None => middles.sum(),
+        };
+        let buckets = buckets.iter().map(|(_, high, n)| (*high as f64 / 1e9, *n));
+        // All that is above the last: nothing.
+        let buckets = buckets.chain([(f64::INFINITY, 0)]).collect();
+        let labels = match distribution.of.is_empty() {
+            true => Vec::new(),
+            false => vec![("job".to_owned(), distribution.of.clone())],
+        };
+        let family = self.0.entry(base.to_owned()).or_insert_with(|| Family {
+            help: format!("{} of the run that has ended", base.replace('_', " ")),
+            unit: Some(Unit::Seconds),
+            samples: Samples::Histograms(BTreeMap::new()),
+        });
+        if let Samples::Histograms(samples) = &mut family.samples {
+            samples.insert(labels, (sum / 1e9, buckets));
+        }
+    }
+}
+
+/// The first word of whose figure it is, labels, and the end of the help.
+fn whose(of: &str) -> (&str, Labels, &'static str) {
+    let (kind, name) = of.split_once(' ').unwrap_or((of, ""));
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let of = match kind {
+        "job" => "of a job",
+        "worker" => "of a worker",
+        "port" => "as the interface counts, since it is there",
+        "probe" => "as the probe reads",
+        "capture" => "of a capture",
+        _ => "of all jobs of the kind",
+    };
+    let labels = match (kind, name.rsplit_once(' ')) {
+        (_, _) if name.is_empty() => Vec::new(),
+        ("worker", Some((port, queue))) => vec![label("port", port), label("queue", queue)],
+        _ => vec![label(kind, name)],
+    };
+    (kind, labels, of)
+}
+
+/// The name of a count by cause, and the cause as a label.
+fn caused(name: &str, mut labels: Labels) -> (&str, Labels) {
+    for (begins, family) in [
+        ("failed_", "failed"),
+        ("no_connection_", "refused_connections"),
+    ] {
+        if let Some(cause) = name.strip_prefix(begins)
+            && cause != "connections"
+        {
+            labels.push(("cause".to_owned(), cause.to_owned()));
+            return (family, labels);
+        }
+    }
+    (name, labels)
+}
+
+/// The name without its unit, the unit, and what brings a value to it.
+fn unit_of(name: &str) -> (String, Option<Unit>, f64) {
+    for (end, unit, scale) in [
+        ("_ns", Unit::Seconds, 1e-9),
+        ("_octets", Unit::Bytes, 1.0),
+        ("_bytes", Unit::Bytes, 1.0),
+        ("_ratio", Unit::Ratios, 1.0),
+        ("_bps", Unit::Other("bytes_per_second".to_owned()), 0.125),
+    ] {
+        if let Some(base) = name.strip_suffix(end) {
+            return match unit {
+                Unit::Ratios => (name.to_owned(), None, 1.0),
+                unit => (base.to_owned(), Some(unit), scale),
+            };
+        }
+    }
+    (name.to_owned(), None, 1.0)
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, family) in &self.0 {
+            let kind = match family.samples {
+                Samples::Counters(_) => MetricType::Counter,
+                Samples::Gauges(_) => MetricType::Gauge,
+                Samples::Info(_) => MetricType::Info,
+                Samples::Histograms(_) => MetricType::Histogram,
+            };
+            let unit = family.unit.as_ref();
+            let mut metric = encoder.encode_descriptor(name, &family.help, unit, kind)?;
+            match &family.samples {
+                Samples::Counters(samples) => {
+                    for (labels, value) in samples {
+                        sample(&mut metric, labels, |of| match whole(*value) {
+                            Some(n) => of.encode_counter::<NoLabelSet, u64, u64>(&n, None),
+                            None => of.encode_counter::<NoLabelSet, f64, u64>(value, None),
+                        })?;
+                    }
+                }
+                Samples::Gauges(samples) => {
+                    for (labels, value) in samples {
+                        sample(&mut metric, labels, |of| of.encode_gauge(value))?;
+                    }
+                }
+                Samples::Info(labels) => metric.encode_info(labels)?,
+                Samples::Histograms(samples) => {
+                    for (labels, (sum, buckets)) in samples {
+                        let count = buckets.iter().map(|b| b.1).sum();
+                        sample(&mut metric, labels, |of| {
+                            of.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value with its labels; without any there are no braces.
+fn sample(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    encode: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    match labels.is_empty() {
+        true => encode(metric),
+        false => encode(&mut metric.encode_family(labels)?),
+    }
+}
+
+/// A count as the integer it is.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole(value: f64) -> Option<u64> {
+    // Above that not all integers are there.
+    ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use wb_model::{Phase, timeline::Recorder};
+
+    use super::*;
+
+    /// Figures of a moment.
+    fn figures(of: &[(&str, &str, &str, bool, f64)]) -> Timeline {
+        let mut recorder = Recorder::new(1);
+        let mut row = recorder.row(5);
+        for (of, name, unit, counter, value) in of {
+            match counter {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                true => row.counter(of, name, unit, *value as u64),
+                false => row.level(of, name, unit, *value),
+            }
+        }
+        recorder.so_far().last()
+    }
+
+    /// The value of each sample; panics where the text is not OpenMetrics as it is meant to be.
+    fn read(text: &str) -> BTreeMap<String, f64> {
+        let name_ends =
+            |l: &str| l.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+        let (mut kind, mut family) = ("", "");
+        let (mut families, mut values) = (BTreeSet::new(), BTreeMap::new());
+        let body = text.strip_suffix("# EOF\n").expect("it ends with EOF");
+        for line in body.lines() {
+            if let Some(rest) = line.strip_prefix("# ") {
+                let (word, rest) = rest.split_once(' ').unwrap();
+                let (name, rest) = rest.split_once(' ').unwrap();
+                match word {
+                    "HELP" => {
+                        assert!(families.insert(name), "{name} twice");
+                        family = name;
+                        assert!(rest.len() > 3, "{line}");
+                    }
+                    "TYPE" => kind = rest,
+                    "UNIT" => assert!(name.ends_with(rest), "{line}"),
+                    _ => panic!("{line}"),
+                }
+                assert_eq!(name, family, "{line}");
+                continue;
+            }
+            let (name, rest) = line.split_at(name_ends(line).unwrap());
+            assert!(name.starts_with("wirebench_"), "{line}");
+            let end = name.strip_prefix(family).expect(line);
+            match kind {
+                "counter" => assert_eq!(end, "_total", "{line}"),
+                "gauge" => assert_eq!(end, "", "{line}"),
+                "info" => assert_eq!(end, "_info", "{line}"),
+                "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&end), "{line}"),
+                _ => panic!("{line}"),
+            }
+            let mut rest = rest;
+            if let Some(mut labels) = rest.strip_prefix('{') {
+                loop {
+                    let (key, value) = labels.split_once("=\"").expect(line);
+                    assert_eq!(name_ends(key), None, "{line}");
+                    let mut escaped = false;
+                    let end = value.find(|c| {
+                        let ends = c == '"' && !escaped;
+                        escaped = c == '\\' && !escaped;
+                        ends
+                    });
+                    labels = &value[end.expect(line) + 1..];
+                    match labels.strip_prefix(',') {
+                        Some(more) => labels = more,
+                        None => break,
+                    }
+                }
+                rest = labels.strip_prefix('}').expect(line);
+            }
+            let value: f64 = rest.strip_prefix(' ').expect(line).parse().expect(line);
+            let id = line[..line.len() - rest.len()].to_owned();
+            assert!(values.insert(id, value).is_none(), "twice: {line}");
+        }
+        values
+    }
+
+    #[test]
+    fn names_units_and_labels() {
+        let seen = Seen {
+            figures: figures(&[
+                ("traffic", "received_frames", "frames", true, 7.0),
+                ("traffic", "received_octets", "octets", true, 448.0),
+                ("traffic", "latency_sum_ns", "ns", true, 2_500_000_000.0),
+                ("job a b", "received_frames", "frames", true, 3.0),
+                ("worker eth2 1", "busy_ns", "ns", true, 500_000_000.0),
+                ("port eth2", "rx_packets", "frames", true, 9.0),
+                ("http", "failed_timeout", "requests", true, 2.0),
+                ("http", "failed_reset", "requests", true, 1.0),
+                ("load", "failed_connections", "connections", true, 4.0),
+                ("load", "open_connections", "connections", false, 5.0),
+                ("socket", "throughput_bps", "bit/s", false, 800.0),
+            ]),
+            snapshot: Some(Snapshot {
+                missing_frames: Some(1),
+                progress: Some(0.5),
+                ..Snapshot::at(1_500_000_000, 1_000_000_000, Phase::Running)
+            }),
+            report: None,
+            stat: None,
+        };
+        let values = read(&text("1.2.3", &seen));
+        for (id, value) in [
+            (r#"wirebench_build_info{version="1.2.3"}"#, 1.0),
+            ("wirebench_traffic_received_frames_total", 7.0),
+            ("wirebench_traffic_received_bytes_total", 448.0),
+            ("wirebench_traffic_latency_sum_seconds_total", 2.5),
+            (r#"wirebench_job_received_frames_total{job="a b"}"#, 3.0),
+            (
+                r#"wirebench_worker_busy_seconds_total{port="eth2",queue="1"}"#,
+                0.5,
+            ),
+            (r#"wirebench_port_rx_packets_total{port="eth2"}"#, 9.0),
+            (r#"wirebench_http_failed_total{cause="timeout"}"#, 2.0),
+            (r#"wirebench_http_failed_total{cause="reset"}"#, 1.0),
+            ("wirebench_load_failed_connections_total", 4.0),
+            ("wirebench_load_open_connections", 5.0),
+            ("wirebench_socket_throughput_bytes_per_second", 100.0),
+            ("wirebench_missing_frames", 1.0),
+            ("wirebench_run_elapsed_seconds", 1.5),
+            ("wirebench_run_progress_ratio", 0.5),
+            (r#"wirebench_run_phase{phase="running"}"#, 1.0),
+        ] {
+            assert_eq!(values.get(id), Some(&value), "{id} in {values:#?}");
+        }
+    }
+
+    #[test]
+    fn distributions_are_histograms_that_hold_all() {
+        let mut all = Families::default();
+        let fine = [(0, 0, 2), (900, 950, 3), (5_000_000, 5_000_001, 5)];
+        let whole = Distribution::from_buckets("", "latency_ns", fine.into_iter());
+        all.distribution(&whole, Some(1_000_000.0));
+        let job = Distribution::from_buckets("a", "latency_ns", fine.into_iter());
+        all.distribution(&job, None);
+        let signed = [(-5, -5, 1), (5, 5, 1)];
+        all.distribution(
+            &Distribution::from_buckets("", "ipdv_ns", signed.into_iter()),
+            None,
+        );
+        let mut registry = Registry::with_prefix("wirebench");
+        registry.register_collector(Box::new(all));
+        let mut out = String::new();
+        text::encode(&mut out, &registry).unwrap();
+        let values = read(&out);
+        assert_eq!(values["wirebench_latency_seconds_count"], 10.0);
+        assert!((values["wirebench_latency_seconds_sum"] - 0.01).abs() < 1e-12);
+        assert_eq!(
+            values[r#"wirebench_latency_seconds_bucket{le="+Inf"}"#],
+            10.0
+        );
+        assert_eq!(values[r#"wirebench_latency_seconds_count{job="a"}"#], 10.0);
+        let middles = values[r#"wirebench_latency_seconds_sum{job="a"}"#];
+        assert!((middles - 0.025).abs() < 0.001, "{middles}");
+        let mut last = 0.0;
+        for line in out
+            .lines()
+            .filter(|l| l.contains("_bucket{le") && !l.contains("job="))
+        {
+            let count: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+            assert!(count >= last, "{line}");
+            last = count;
+        }
+        assert!(!out.contains("ipdv"), "{out}");
+    }
+
+    #[test]
+    fn the_older_text_names_counters_by_all_of_their_name() {
+        let seen = Seen {
+            figures: figures(&[("load", "tx_octets", "octets", true, 7.0)]),
+            ..Seen::default()
+        };
+        assert_eq!(
+            older(&text("1", &seen)),
+            "# HELP wirebench_build_info The program that measures\n\
+             # TYPE wirebench_build_info gauge\n\
+             wirebench_build_info{version=\"1\"} 1\n\
+             # HELP wirebench_load_tx_bytes_total Load tx of all jobs of the kind\n\
+             # TYPE wirebench_load_tx_bytes_total counter\n\
+             wirebench_load_tx_bytes_total 7\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_figures_are_openmetrics(
+            figures_of in prop::collection::vec(
+                ("(traffic|job|worker|port|probe|capture)( [^ ]{1,6}){0,2}", "[a-z_.:-]{1,12}(_ns|_octets|_bytes|_bps|)", any::<bool>(), 0.0..1e18),
+                0..20,
+            ),
+        ) {
+            let all: Vec<_> = figures_of.iter().map(|(of, name, c, v)| (of.as_str(), name.as_str(), "", *c, *v)).collect();
+            let seen = Seen { figures: figures(&all), ..Seen::default() };
+            read(&text("1", &seen));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Puts a screen into a frame of any size.
+
+use ratatui_core::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Modifier, Style},
+    terminal::Frame,
+    text::{Line, Span},
+};
+use wb_model::Phase;
+
+use crate::{
+    Page, Row, Screen, Section, Tone,
+    bars::{chart, gauge, grouped, largest},
+    pages::Chart,
+    section::cut,
+};
+
+/// Columns below which nothing can be read.
+pub const LEAST_WIDTH: u16 = 40;
+/// Lines below which nothing can be read.
+pub const LEAST_HEIGHT: u16 = 8;
+/// From so many columns on there are two columns of sections.
+const WIDE: usize = 150;
+/// A chart has at least so many lines, with its title and its axis.
+const LEAST_CHART: usize = 6;
+/// And at most.
+const MOST_CHART: usize = 14;
+
+/// Draws a screen.
+pub fn draw(frame: &mut Frame<'_>, screen: &Screen) {
+    let area = frame.area();
+    let buffer = frame.buffer_mut();
+    if area.width < LEAST_WIDTH || area.height < LEAST_HEIGHT {
+        let lines = [
+            "too small".to_owned(),
+            format!("{LEAST_WIDTH}x{LEAST_HEIGHT} is needed"),
+            "the run goes on".to_owned(),
+            "q stops it".to_owned(),
+        ];
+        for (y, line) in (0..area.height).zip(lines) {
+            put(buffer, area, y, &Line::raw(line));
+        }
+        return;
+    }
+    let width = usize::from(area.width);
+    put(buffer, area, 0, &head(screen, width));
+    put(buffer, area, 1, &tabs(screen, width));
+    let body = usize::from(area.height) - 3;
+    let lines = match screen.help {
+        true => window(
+            help().lines(width, screen.about.unicode, screen.about.color),
+            body,
+            screen,
+        ),
+        false => page(screen, width, body),
+    };
+    for (at, line) in lines.iter().enumerate().take(body) {
+        #[allow(clippy::cast_possible_truncation)]
+        put(buffer, area, 2 + at as u16, line);
+    }
+    put(buffer, area, area.height - 1, &foot(screen, width));
+}
+
+fn put(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+    buffer.set_line(area.x, area.y + y, line, area.width);
+}
+
+const fn phase(screen: &Screen) -> &'static str {
+    let Some(now) = &screen.now else {
+        return "starting";
+    };
+    match now.phase {
+        Phase::Preparing => "opening",
+        Phase::Ramp => "ramping up",
+        Phase::Running if screen.stopping => "stopping",
+        Phase::Running if screen.paused => "paused",
+        Phase::Running => "running",
+        Phase::Drain => "draining",
+        Phase::Done => "done",
+    }
+}
+
+/// What runs, how far it is, and how long it will go on.
+fn head(screen: &Screen, width: usize) -> Line<'static> {
+    let color = screen.about.color;
+    let name = format!(" wirebench {}", screen.about.title);
+    let mut line = Line::from(vec![
+        Span::styled(name, Style::new().add_modifier(Modifier::BOLD)),
+        Span::styled(
+            format!("  {}", phase(screen)),
+            match (screen.stopping || screen.paused, color) {
+                (true, true) => Style::new().fg(Color::Yellow),
+                (false, true) => Style::new().fg(Color::Green),
+                _ => Style::new(),
+            },
+        ),
+    ]);
+    let Some(now) = &screen.now else {
+        return line;
+    };
+    #[allow(clippy::cast_precision_loss)]
+    let (told, elapsed) = (
+        now.elapsed_ns as f64 / 1e9,
+        now.elapsed_ns.saturating_add(screen.since_ns) as f64 / 1e9,
+    );
+    #[allow(clippy::cast_precision_loss)]
+    let planned = screen.about.planned_ns.map(|ns| ns as f64 / 1e9);
+    let by_progress = now.progress.filter(|p| *p > 0.0 && told > 0.0);
+    match by_progress.map(|progress| told / progress).or(planned) {
+        Some(whole) => {
+            let elapsed = elapsed.min(whole);
+            let part = elapsed / whole.max(1e-9);
+            let text = format!("  {} of {}  ", seconds(elapsed), seconds(whole),);
+            line.push_span(Span::raw(text));
+            let left = format!(" {} left ", seconds((whole - elapsed).max(0.0)));
+            let room = width.saturating_sub(line.width() + left.len());
+            if room >= 10 {
+                let bar = gauge(part, room.min(40), screen.about.unicode);
+                let style = if color {
+                    Style::new().fg(Color::Cyan)
+                } else {
+                    Style::new()
+                };
+                line.push_span(Span::styled(bar, style));
+                line.push_span(Span::raw(left));
+            }
+        }
+        None => line.push_span(Span::raw(format!("  {}", seconds(elapsed)))),
+    }
+    line
+}
+
+fn seconds(s: f64) -> String {
+    if s < 600.0 {
+        return format!("{s:.1} s");
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = s as u64;
+    match whole / 3600 {
+        0 => format!("{}:{:02} min", whole / 60, whole % 60),
+        hours => format!("{hours}:{:02}:{:02} h", whole / 60 % 60, whole % 60),
+    }
+}
+
+fn tabs(screen: &Screen, width: usize) -> Line<'static> {
+    let mut line = Line::default();
+    // Names where there is room for all of them.
+    let long: usize = Page::ALL.iter().map(|p| p.name().len() + 4).sum();
+    for (at, page) in Page::ALL.into_iter().enumerate() {
+        let own = page == screen.page && !screen.help;
+        let text = match long <= width || own {
+            true => format!(" {} {}", at + 1, page.name()),
+            false => format!(" {}", at + 1),
+        };
+        let style = match own {
+            true => Style::new().add_modifier(Modifier::REVERSED),
+            false => Tone::Label.style(screen.about.color),
+        };
+        line.push_span(Span::styled(text, style));
+        line.push_span(Span::raw(" "));
+    }
+    line
+}
+
+fn foot(screen: &Screen, width: usize) -> Line<'static> {
+    let color = screen.about.color;
+    if let Some(status) = &screen.status {
+        let text = cut(&format!(" {status}"), width, screen.about.unicode);
+        return Line::from(Span::styled(text, Tone::Warn.style(color)));
+    }
+    let mut keys = vec!["q stop", "? help", "Tab page"];
+    if screen.about.fixed_rate.is_none() {
+        keys.extend(["p pause", "+/- rate"]);
+    }
+    let mut text = format!(" {}", keys.join("   "));
+    if screen.stopping {
+        " stopping: what is under way is awaited; q again ends it at once".clone_into(&mut text);
+    } else if let Some(rate) = screen.rate.filter(|rate| *rate != 1.0) {
+        text.push_str(&format!("   {:.1} % of the planned rate", rate * 100.0));
+    }
+    let text = cut(&text, width, screen.about.unicode);
+    Line::from(Span::styled(text, Tone::Label.style(color)))
+}
+
+/// The lines of a page that fit.
+fn page(screen: &Screen, width: usize, height: usize) -> Vec<Line<'static>> {
+    let (unicode, color) = (screen.about.unicode, screen.about.color);
+    let columns = if width >= WIDE { 2 } else { 1 };
+    let room = (width - (columns - 1) * 2) / columns;
+    let sections = screen.sections();
+    let blocks: Vec<Vec<Line<'static>>> = sections
+        .iter()
+        .map(|section| section.lines(room, unicode, color))
+        .collect();
+    let total: usize = blocks.iter().map(|b| b.len() + 1).sum();
+    let mut charts = screen.charts().into_iter();
+    let mut sides: Vec<Vec<Line<'static>>> = vec![Vec::new(); columns];
+    let mut side = 0;
+    for block in blocks {
+        // The right side begins when the left one has half of it, unless all fits beside charts.
+        let half = match charts.len() {
+            0 => total.div_ceil(2),
+            _ => height,
+        };
+        let full = !sides[side].is_empty() && sides[side].len() + block.len() > half;
+        if full && side + 1 < columns {
+            side += 1;
+        }
+        let lines = &mut sides[side];
+        if !lines.is_empty() {
+            lines.push(Line::default());
+        }
+        lines.extend(block);
+    }
+    for lines in sides.iter_mut().rev() {
+        while height.saturating_sub(lines.len() + 1) >= LEAST_CHART {
+            let Some(chart) = charts.next() else { break };
+            let free = height - lines.len() - usize::from(!lines.is_empty());
+            // Another one has room beneath, or this one takes what there is.
+            let share = match free / (charts.len() + 1) {
+                few if few < LEAST_CHART => free,
+                share => share,
+            };
+            if !lines.is_empty() {
+                lines.push(Line::default());
+            }
+            let size = (room, share.clamp(LEAST_CHART, MOST_CHART));
+            lines.extend(draw_chart(&chart, size, screen));
+        }
+    }
+    let mut lines = sides.remove(0);
+    if let Some(right) = sides.pop().filter(|right| !right.is_empty()) {
+        lines.resize(lines.len().max(right.len()), Line::default());
+        for (line, right) in lines.iter_mut().zip(right) {
+            let blank = (room + 2).saturating_sub(line.width());
+            line.push_span(Span::raw(" ".repeat(blank)));
+            right
+                .spans
+                .into_iter()
+                .for_each(|span| line.push_span(span));
+        }
+    }
+    window(lines, height, screen)
+}
+
+/// The part of the lines that the screen is at, and in its last line what is not shown.
+fn window(lines: Vec<Line<'static>>, height: usize, screen: &Screen) -> Vec<Line<'static>> {
+    if lines.len() <= height {
+        return lines;
+    }
+    let shown = height - 1;
+    let most = lines.len() - shown;
+    // Lists with the newest at the end are shown from their end, and `above` counts from there.
+    let above = match screen.page {
+        Page::Trials | Page::Messages if !screen.help => most - screen.above.min(most),
+        _ => screen.above.min(most),
+    };
+    let below = lines.len() - above - shown;
+    let mut shown: Vec<_> = lines.into_iter().skip(above).take(shown).collect();
+    let arrows = if screen.about.unicode {
+        "↑ ↓"
+    } else {
+        "up/down"
+    };
+    let text = format!("  {above} lines above, {below} below: {arrows}");
+    shown.push(Line::from(Span::styled(
+        text,
+        Tone::Label.style(screen.about.color),
+    )));
+    shown
+}
+
+/// A chart with its title, its scale and its time.
+fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Line<'static>> {
+    let (unicode, color) = (screen.about.unicode, screen.about.color);
+    let (width, height) = (size.0, size.1 - 2);
+    let most = (chart_of.write)(largest(&chart_of.values).unwrap_or(0.0));
+    let margin = most.chars().count().max(4) + 3;
+    let room = width.saturating_sub(margin + 1);
+    // The scale is that of what is drawn: means of neighbours, where there is no room for each.
+    let groups = grouped(&chart_of.values, room);
+    let most = (chart_of.write)(largest(&groups).unwrap_or(0.0));
+    let axis = if unicode { "┤" } else { "|" };
+    let style = if color {
+        Style::new().fg(Color::Cyan)
+    } else {
+        Style::new()
+    };
+    let mut lines = Section::new(chart_of.title, Vec::new()).lines(width, unicode, color);
+    for (at, bars) in chart(&chart_of.values, room, height, unicode)
+        .into_iter()
+        .enumerate()
+    {
+        let label = match at {
+            0 => most.clone(),
+            at if at + 1 == height => "0".to_owned(),
+            _ => String::new(),
+        };
+        let label = format!("{label:>0$} {axis}", margin - 2);
+        lines.push(Line::from(vec![
+            Span::styled(label, Tone::Label.style(color)),
+            Span::styled(bars, style),
+        ]));
+    }
+    let interval = screen.now.as_ref().map_or(0, |now| now.interval_ns);
+    #[allow(clippy::cast_precision_loss)]
+    let span = chart_of.values.len() as f64 * interval as f64 / 1e9;
+    // Under the column of the oldest value, unless that is too near to the newest.
+    let (from, to) = (format!("-{}", seconds(span)), "now");
+    let first = margin + room.saturating_sub(groups.len());
+    let first = first.min(width.saturating_sub(from.len() + to.len() + 3));
+    let blank = width.saturating_sub(first + from.len() + to.len() + 1);
+    lines.push(Line::from(Span::styled(
+        format!("{}{from}{}{to}", " ".repeat(first), " ".repeat(blank)),
+        Tone::Label.style(color),
+    )));
+    lines
+}
+
+fn help() -> Section {
+    let row = |key: &str, text: &str| Row::Text(format!("{key:<12}{text}"), Tone::Plain);
+    Section::new(
+        "Keys",
+        vec![
+            row("q, Ctrl-C", "end in order; once more: without waiting"),
+            row("1-7, Tab", "pages; Shift-Tab goes back, Escape to the first"),
+            row("up, down", "the rest of a page that is longer than the screen"),
+            row("p", "pause, and on, where the run can"),
+            row("+ -", "a tenth more or less than now, where the run can"),
+            row("Ctrl-Z", "suspend it all, the measurement too; fg goes on"),
+            row("?", "these lines, and away with them"),
+            Row::Text(
+                "Rates are of the last interval, counts are since the start. Missing frames are lost or still under \
+                 way. The report is printed when the screen is left."
+                    .to_owned(),
+                Tone::Label,
+            ),
+        ],
+    )
+}

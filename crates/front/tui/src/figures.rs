@@ -1,0 +1,172 @@
+//! What the timeline of a run says of its ports, jobs and workers.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wb_model::timeline::Timeline;
+
+/// Moments that are kept of each figure.
+const KEPT: usize = 256;
+
+/// A figure at the last moments.
+#[derive(Debug, Default)]
+struct Figure {
+    counter: bool,
+    /// Of the first moment at which it was known.
+    first: f64,
+    /// When, ns, and what.
+    seen: VecDeque<(u64, f64)>,
+}
+
+/// All figures by whose they are and what they are called, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    figures: BTreeMap<(String, String), Figure>,
+    order: Vec<(String, String)>,
+    last_ns: Option<u64>,
+}
+
+impl Figures {
+    /// Takes what is new in a timeline.
+    pub(crate) fn take(&mut self, timeline: &Timeline) {
+        // A run within a run begins anew.
+        let last = timeline.at_ns.last().copied();
+        if self.last_ns > last {
+            *self = Self::default();
+        }
+        let known = |at: &u64| self.last_ns.is_some_and(|last| *at <= last);
+        let from = timeline.at_ns.partition_point(known);
+        for column in &timeline.columns {
+            let key = (column.of.clone(), column.name.clone());
+            for (at, value) in timeline.at_ns.iter().zip(&column.values).skip(from) {
+                let Some(value) = value else { continue };
+                if !self.figures.contains_key(&key) {
+                    self.order.push(key.clone());
+                }
+                let figure = self.figures.entry(key.clone()).or_default();
+                if figure.seen.is_empty() {
+                    (figure.counter, figure.first) = (column.counter, *value);
+                }
+                if figure.seen.len() == KEPT {
+                    figure.seen.pop_front();
+                }
+                figure.seen.push_back((*at, *value));
+            }
+        }
+        self.last_ns = last;
+    }
+
+    fn get(&self, of: &str, name: &str) -> Option<&Figure> {
+        self.figures.get(&(of.to_owned(), name.to_owned()))
+    }
+
+    /// Those whose names begin so, each once.
+    pub(crate) fn owners(&self, start: &str) -> Vec<&str> {
+        let mut owners: Vec<&str> = Vec::new();
+        for (of, _) in &self.order {
+            if of.starts_with(start) && !owners.contains(&of.as_str()) {
+                owners.push(of);
+            }
+        }
+        owners
+    }
+
+    /// The names of what is known of one.
+    pub(crate) fn names<'a>(&'a self, of: &'a str) -> impl Iterator<Item = &'a str> {
+        let own = self.order.iter().filter(move |(owner, _)| owner == of);
+        own.map(|(_, name)| name.as_str())
+    }
+
+    /// What it was last; a counter since the run began.
+    pub(crate) fn last(&self, of: &str, name: &str) -> Option<f64> {
+        let figure = self.get(of, name)?;
+        let (_, value) = figure.seen.back()?;
+        Some(*value)
+    }
+
+    /// By how much a counter has grown since it was first seen.
+    pub(crate) fn grown(&self, of: &str, name: &str) -> Option<f64> {
+        Some(self.last(of, name)? - self.get(of, name)?.first)
+    }
+
+    /// What a counter has grown by per second in the last second or so.
+    pub(crate) fn rate(&self, of: &str, name: &str) -> Option<f64> {
+        let (value, seconds) = self.step(of, name)?;
+        Some(value / seconds)
+    }
+
+    /// How much a counter has grown in the last second or so, and how many seconds these were.
+    fn step(&self, of: &str, name: &str) -> Option<(f64, f64)> {
+        const SPAN_NS: u64 = 900_000_000;
+        let figure = self.get(of, name).filter(|f| f.counter)?;
+        let (now, value) = *figure.seen.back()?;
+        let before = figure.seen.iter().rev().skip(1);
+        let (then, old) = before
+            .clone()
+            .find(|(at, _)| now.saturating_sub(*at) >= SPAN_NS)
+            .or_else(|| before.last())?;
+        let seconds = now.saturating_sub(*then) as f64 / 1e9;
+        (seconds > 0.0).then_some(((value - old).max(0.0), seconds))
+    }
+
+    /// The mean of a time of which the number and the sum are counted, in the last second or so; ns.
+    pub(crate) fn mean(&self, of: &str, samples: &str, sum: &str) -> Option<f64> {
+        let (count, _) = self.step(of, samples)?;
+        let (sum, _) = self.step(of, sum)?;
+        (count > 0.0).then(|| sum / count)
+    }
+
+    /// The same of the whole run.
+    pub(crate) fn mean_of_all(&self, of: &str, samples: &str, sum: &str) -> Option<f64> {
+        let count = self.last(of, samples).filter(|count| *count > 0.0)?;
+        Some(self.last(of, sum)? / count)
+    }
+
+    /// What a counter grew by per second from moment to moment.
+    pub(crate) fn rates(&self, of: &str, name: &str) -> Vec<Option<f64>> {
+        let Some(figure) = self.get(of, name) else {
+            return Vec::new();
+        };
+        let pairs = figure.seen.iter().zip(figure.seen.iter().skip(1));
+        pairs
+            .map(|((then, old), (now, new))| {
+                let seconds = now.saturating_sub(*then) as f64 / 1e9;
+                (seconds > 0.0).then(|| (new - old).max(0.0) / seconds)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::timeline::Recorder;
+
+    use super::*;
+
+    #[test]
+    fn each_moment_is_taken_once_and_rates_are_differences() {
+        let mut recorder = Recorder::new(1);
+        let mut figures = Figures::default();
+        for tenth in 0..=20_u64 {
+            let mut row = recorder.row(tenth * 100_000_000);
+            row.counter("port 1", "rx_packets", "frames", 1_000 + tenth * tenth);
+            row.counter("job a", "n", "", tenth);
+            row.counter("job a", "sum", "ns", tenth * 50);
+            if tenth % 3 == 0 {
+                figures.take(recorder.so_far());
+            }
+        }
+        figures.take(recorder.so_far());
+        figures.take(recorder.so_far());
+        assert_eq!(figures.owners("port "), ["port 1"]);
+        assert_eq!(figures.names("job a").collect::<Vec<_>>(), ["n", "sum"]);
+        assert_eq!(figures.last("port 1", "rx_packets"), Some(1_400.0));
+        assert_eq!(figures.grown("port 1", "rx_packets"), Some(400.0));
+        // From 1.1 s to 2.0 s: (400 - 121) / 0.9.
+        let rate = figures.rate("port 1", "rx_packets").unwrap();
+        assert!((rate - 310.0).abs() < 1e-9, "{rate}");
+        assert_eq!(figures.rates("job a", "n").len(), 20);
+        assert_eq!(figures.mean("job a", "n", "sum"), Some(50.0));
+        assert_eq!(figures.mean_of_all("job a", "n", "sum"), Some(50.0));
+        assert_eq!(figures.last("job b", "n"), None);
+    }
+}

@@ -1,0 +1,703 @@
+//! What each page shows.
+
+use wb_model::{
+    Snapshot, Totals,
+    bench::BenchLive,
+    http::HttpLive,
+    load::LoadLive,
+    snapshot::{CaptureLive, ProbeLive},
+    socket::SocketLive,
+};
+use wb_render::figures::{count, rate_bps, rate_pps, share, time_ns};
+
+use crate::{Page, Row, Screen, Section, Tone};
+
+/// How a value is written.
+type Write = fn(f64) -> String;
+
+/// Values over time with a title, and how one of them is written.
+pub(crate) struct Chart {
+    pub(crate) title: &'static str,
+    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) write: Write,
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn whole(n: f64) -> String {
+    count(n.max(0.0).round() as u64)
+}
+
+pub(crate) fn per_second(n: f64) -> String {
+    format!("{}/s", whole(n))
+}
+
+fn text(text: impl Into<String>) -> Row {
+    Row::Text(text.into(), Tone::Label)
+}
+
+/// A count of something that should not be.
+fn trouble(name: &str, n: Option<u64>, rest: impl IntoIterator<Item = String>) -> Option<Row> {
+    let n = n?;
+    let tone = if n == 0 { Tone::Plain } else { Tone::Bad };
+    let figures = [count(n)].into_iter().chain(rest);
+    Some(Row::toned(name, figures, tone))
+}
+
+impl Screen {
+    pub(crate) fn sections(&self) -> Vec<Section> {
+        match self.page {
+            Page::Overview => self.overview(),
+            Page::Times => self.times(),
+            Page::Jobs => self.jobs(),
+            Page::Workers => self.workers(),
+            Page::Counters => self.counters(),
+            Page::Trials => self.search_log(usize::MAX),
+            Page::Messages => vec![self.said(usize::MAX)],
+        }
+    }
+
+    /// Charts for the room that sections leave.
+    pub(crate) fn charts(&self) -> Vec<Chart> {
+        let all: &[(&'static str, &str, Write)] = match self.page {
+            Page::Overview => &[
+                ("Answers per second", "http", per_second),
+                ("Requests per second", "rps", per_second),
+                ("New connections per second", "cps", per_second),
+                ("Open connections", "open", whole),
+                ("Sent frames per second", "tx", rate_pps),
+                ("Received frames per second", "rx", rate_pps),
+                ("Mean latency", "latency", time_ns),
+                ("Mean time of answers", "http_mean", time_ns),
+                ("Mean time of requests", "answers", time_ns),
+            ],
+            Page::Times => &[
+                ("Mean latency of each interval", "latency", time_ns),
+                (
+                    "Mean time of answers of each interval",
+                    "http_mean",
+                    time_ns,
+                ),
+                ("Mean time of requests of each interval", "answers", time_ns),
+            ],
+            _ => &[],
+        };
+        let mut charts = Vec::new();
+        for (title, name, write) in all {
+            let values = self.past(name);
+            if crate::bars::largest(&values).is_some() {
+                charts.push(Chart {
+                    title,
+                    values,
+                    write: *write,
+                });
+            }
+        }
+        if let Some(socket) = self.now.as_ref().and_then(|s| s.socket.as_ref())
+            && self.page == Page::Overview
+            && socket.jobs > 0
+        {
+            charts.push(match socket.transactions {
+                true => Chart {
+                    title: "Transactions per second",
+                    values: self.past("socket"),
+                    write: per_second,
+                },
+                false => Chart {
+                    title: "Throughput",
+                    values: self.past("socket"),
+                    write: |octets| rate_bps(octets * 8.0),
+                },
+            });
+        }
+        charts
+    }
+
+    fn overview(&self) -> Vec<Section> {
+        let mut sections = Vec::new();
+        let Some(now) = &self.now else {
+            return vec![Section::new(
+                "It begins",
+                vec![text("nothing is measured yet")],
+            )];
+        };
+        sections.extend(now.bench.as_ref().map(|bench| self.search(bench)));
+        sections.extend(now.load.as_ref().map(|load| self.connections(load)));
+        sections.extend(now.http.as_ref().map(|http| self.requests(http)));
+        sections.extend(now.socket.as_ref().map(|socket| self.exchange(socket)));
+        let captures = now.capture.iter().map(|c| (String::new(), c));
+        let named = now.captures.iter().map(|(name, c)| (name.clone(), c));
+        sections.extend(
+            captures
+                .chain(named)
+                .map(|(name, c)| self.capture(&name, c)),
+        );
+        sections.extend(self.frames(now));
+        sections.extend(self.more.iter().cloned());
+        sections.extend(self.ports());
+        sections.extend(self.judged());
+        if !self.messages.is_empty() {
+            sections.push(self.said(3));
+        }
+        sections
+    }
+
+    fn frames(&self, now: &Snapshot) -> Option<Section> {
+        let t = &now.totals;
+        let way = |name: &str, pps: Option<f64>, bps: Option<f64>, n: Option<u64>, past: &str| {
+            let (pps, n) = (pps?, n?);
+            let bits = bps.map_or_else(String::new, |bps| format!("{} L2", rate_bps(bps)));
+            let figures = [count(n), rate_pps(pps), bits];
+            Some(Row::of(name, figures).over(self.past(past)))
+        };
+        let sent = way(
+            "sent",
+            now.offered_pps,
+            now.offered_l2_bps,
+            t.offered_frames,
+            "tx",
+        );
+        let received = way(
+            "received",
+            now.received_pps,
+            now.received_l2_bps,
+            t.received_frames,
+            "rx",
+        );
+        if sent.is_none() && received.is_none() {
+            return None;
+        }
+        let of_offered = |n: Option<u64>| {
+            let shared = t.offered_frames.zip(n).filter(|(offered, _)| *offered > 0);
+            shared.map(|(offered, n)| share(n, offered))
+        };
+        // Lost once that is known; until then they may be under way.
+        let missing = match (t.lost_frames, now.missing_frames) {
+            (Some(lost), _) => trouble("lost", Some(lost), of_offered(Some(lost))),
+            (None, Some(n)) => Some(Row::of(
+                "missing",
+                [count(n)].into_iter().chain(of_offered(Some(n))),
+            )),
+            (None, None) => None,
+        };
+        let latency = now
+            .latency_mean_ns
+            .map(|ns| Row::of("mean latency", [time_ns(ns)]).over(self.past("latency")));
+        let mut rows: Vec<Row> = [sent, received, missing, latency]
+            .into_iter()
+            .flatten()
+            .collect();
+        rows.extend(flaws(t));
+        Some(Section::new("Frames", rows))
+    }
+
+    fn connections(&self, load: &LoadLive) -> Section {
+        let t = &load.totals;
+        let row = |name: &str, n: u64, rate: f64| Row::of(name, [count(n), per_second(rate)]);
+        let mut rows = vec![
+            row("new", t.attempted_connections, load.attempted_cps).over(self.past("cps")),
+            row(
+                "established",
+                t.established_connections,
+                load.established_cps,
+            ),
+            row("completed", t.completed_connections, load.completed_cps),
+            Row::of("open now", [count(t.open_connections)]).over(self.past("open")),
+        ];
+        rows.extend(trouble(
+            "failed",
+            Some(t.failed_connections),
+            [per_second(load.failed_cps)],
+        ));
+        rows.push(row("requests", t.requests, load.rps).over(self.past("rps")));
+        rows.push(Row::of("responses", [count(t.responses)]));
+        rows.extend(
+            load.request_mean_ns.map(|ns| {
+                Row::of("mean time of requests", [time_ns(ns)]).over(self.past("answers"))
+            }),
+        );
+        for (name, n) in [
+            ("lost requests", t.lost_requests),
+            ("late responses", t.late_responses),
+            ("error responses", t.error_responses),
+        ] {
+            rows.extend(trouble(name, Some(n).filter(|n| *n > 0), []));
+        }
+        let title = format!("Connections: {}", stage(load));
+        Section::new(&title, rows)
+    }
+
+    fn requests(&self, http: &HttpLive) -> Section {
+        let t = &http.totals;
+        let mut rows = vec![
+            Row::of(
+                "answers",
+                [count(t.completed), per_second(http.requests_per_second)],
+            )
+            .over(self.past("http")),
+            Row::of("requests sent", [count(t.sent)]),
+            Row::of("in flight", [count(t.in_flight)]),
+        ];
+        rows.extend(trouble("failed", Some(t.failed.sum()), []));
+        rows.extend(trouble(
+            "error responses",
+            Some(t.error_responses).filter(|n| *n > 0),
+            [],
+        ));
+        rows.extend(trouble("unsent", Some(t.unsent).filter(|n| *n > 0), []));
+        rows.push(
+            Row::of(
+                "connections made",
+                [
+                    count(t.established_connections),
+                    per_second(http.connections_per_second),
+                ],
+            )
+            .over(self.past("http_new")),
+        );
+        rows.push(Row::of("open now", [count(t.open_connections)]));
+        rows.extend(trouble(
+            "not made",
+            Some(t.refused_connections.sum()).filter(|n| *n > 0),
+            [],
+        ));
+        rows.push(
+            Row::of(
+                "bytes received",
+                [count(t.received_bytes), rate_bps(http.received_bps)],
+            )
+            .over(self.past("http_bps")),
+        );
+        rows.extend(
+            http.latency_mean_ns.map(|ns| {
+                Row::of("mean time of answers", [time_ns(ns)]).over(self.past("http_mean"))
+            }),
+        );
+        Section::new("HTTP", rows)
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn exchange(&self, socket: &SocketLive) -> Section {
+        if socket.jobs == 0 {
+            let clients = Row::of("clients now", [count(socket.clients)]);
+            return Section::new("Server for socket tests", vec![clients]);
+        }
+        let rate = socket.units as f64 / socket.interval_s.max(1e-9);
+        let figures = match socket.transactions {
+            true => [
+                "transactions".to_owned(),
+                count(socket.total),
+                per_second(rate),
+            ],
+            false => [
+                "bytes".to_owned(),
+                count(socket.total),
+                rate_bps(rate * 8.0),
+            ],
+        };
+        let [name, total, rate] = figures;
+        let title = format!(
+            "Socket test {} of {}, run {}",
+            socket.job + 1,
+            socket.jobs,
+            socket.iteration
+        );
+        let row = Row::of(&name, [total, rate]).over(self.past("socket"));
+        Section::new(&title, vec![row])
+    }
+
+    fn capture(&self, name: &str, c: &CaptureLive) -> Section {
+        let title = match name {
+            "" => "Capture".to_owned(),
+            name => format!("Capture {name}"),
+        };
+        let of = match name {
+            "" => "capture".to_owned(),
+            name => format!("capture {name}"),
+        };
+        let rate = |column: &str, write: Write| {
+            let rate = self.figures.rate(&of, column);
+            rate.map_or_else(String::new, write)
+        };
+        let mut rows = vec![
+            Row::of(
+                "read",
+                [count(c.read_frames), rate("read_frames", rate_pps)],
+            )
+            .over(self.figures.rates(&of, "read_frames")),
+            Row::of(
+                "written",
+                [count(c.written_frames), rate("written_frames", rate_pps)],
+            ),
+        ];
+        rows.extend(trouble(
+            "dropped by kernel",
+            Some(c.kernel_drop_frames),
+            [rate("kernel_drop_frames", rate_pps)],
+        ));
+        rows.push(
+            Row::of(
+                "bytes in files",
+                [
+                    count(c.file_octets),
+                    rate("file_octets", |octets| rate_bps(octets * 8.0)),
+                ],
+            )
+            .over(self.figures.rates(&of, "file_octets")),
+        );
+        if let Some(free) = self.figures.last(&of, "buffers_free") {
+            rows.push(Row::of("buffers free", [whole(free)]));
+        }
+        Section::new(&title, rows)
+    }
+
+    fn search(&self, bench: &BenchLive) -> Section {
+        let what = match bench.size {
+            Some(size) => format!("{}, frames of {size} B", bench.metric.name()),
+            None => bench.metric.name().to_owned(),
+        };
+        let trial = match (bench.trial, &bench.ended) {
+            (0, _) => "begins".to_owned(),
+            (n, None) => format!("trial {n} runs"),
+            (n, Some(_)) => format!("trial {n} has ended"),
+        };
+        let mut rows = vec![Row::Text(format!("{what}: {trial}"), Tone::Plain)];
+        let last = self.trials.len().saturating_sub(5);
+        rows.extend(
+            self.trials[last..]
+                .iter()
+                .map(|line| Row::Short(line.trim().to_owned())),
+        );
+        Section::new("Search", rows)
+    }
+
+    fn search_log(&self, most: usize) -> Vec<Section> {
+        if !self.about.searches {
+            let none = text("this run is no search: it makes no trials of its own");
+            return vec![Section::new("Trials", vec![none])];
+        }
+        let first = self.trials.len().saturating_sub(most);
+        let mut rows: Vec<Row> = Vec::new();
+        for line in &self.trials[first..] {
+            rows.push(match line.starts_with(' ') {
+                true => Row::Text(line.trim().to_owned(), Tone::Plain),
+                false => Row::Text(line.clone(), Tone::Warn),
+            });
+        }
+        if rows.is_empty() {
+            rows.push(text("no trial has ended yet"));
+        }
+        vec![Section::new("Trials, the newest last", rows)]
+    }
+
+    /// What the interfaces of the ports do.
+    fn ports(&self) -> Option<Section> {
+        let mut rows = Vec::new();
+        for of in self.figures.owners("port ") {
+            let name = of.strip_prefix("port ").unwrap_or(of);
+            let locator = self.about.ports.iter().find(|(n, _)| n == name);
+            let shown = match locator {
+                Some((_, locator)) if locator != name => format!("{name} {locator}"),
+                _ => name.to_owned(),
+            };
+            let rate = |counter: &str| self.figures.rate(of, counter);
+            let way = |counters: [&str; 2]| {
+                let [frames, octets] = counters.map(rate);
+                let frames = frames.map_or_else(String::new, rate_pps);
+                let bits = octets.map_or_else(String::new, |o| rate_bps(o * 8.0));
+                [frames, bits]
+            };
+            let [tx, tx_bits] = way(["tx_packets", "tx_bytes"]);
+            let [rx, rx_bits] = way(["rx_packets", "rx_bytes"]);
+            let dropped = self.dropped(of);
+            let tone = if dropped > 0.0 {
+                Tone::Warn
+            } else {
+                Tone::Plain
+            };
+            rows.push(Row::Cells(vec![
+                (shown, Tone::Label),
+                (tx, Tone::Plain),
+                (rx, Tone::Plain),
+                (whole(dropped), tone),
+                (tx_bits, Tone::Plain),
+                (rx_bits, Tone::Plain),
+            ]));
+        }
+        if rows.is_empty() {
+            return None;
+        }
+        let head =
+            ["tx", "rx", "dropped", "tx bits", "rx bits"].map(|t| (t.to_owned(), Tone::Label));
+        let mut cells = vec![(String::new(), Tone::Label)];
+        cells.extend(head);
+        rows.insert(0, Row::Cells(cells));
+        Some(Section::new("Ports, as their interfaces count", rows))
+    }
+
+    /// Frames that an interface dropped since the run began, for whatever reason it names.
+    fn dropped(&self, of: &str) -> f64 {
+        let names = self.figures.names(of);
+        let own = names.filter(|name| name.contains("dropped") || name.contains("missed"));
+        own.filter_map(|name| self.figures.grown(of, name)).sum()
+    }
+
+    fn judged(&self) -> Option<Section> {
+        if self.about.criteria.is_empty() {
+            return None;
+        }
+        let rows = vec![
+            Row::Text(self.about.criteria.join(", "), Tone::Plain),
+            text("judged when all counts are final"),
+        ];
+        Some(Section::new("Criteria", rows))
+    }
+
+    fn times(&self) -> Vec<Section> {
+        let mut sections = Vec::new();
+        let mut means = Vec::new();
+        let pairs = [
+            (
+                "latency of frames",
+                "latency",
+                "traffic",
+                ["latency_samples", "latency_sum_ns"],
+            ),
+            (
+                "requests of connections",
+                "answers",
+                "load",
+                ["request_samples", "request_sum_ns"],
+            ),
+            (
+                "connecting",
+                "",
+                "load",
+                ["connect_samples", "connect_sum_ns"],
+            ),
+            (
+                "HTTP answers",
+                "http_mean",
+                "http",
+                ["latency_samples", "latency_sum_ns"],
+            ),
+        ];
+        for (name, past, of, [samples, sum]) in pairs {
+            let last = self.figures.mean(of, samples, sum);
+            let all = self.figures.mean_of_all(of, samples, sum);
+            let past = self.past(past);
+            let known: Vec<f64> = past.iter().copied().flatten().collect();
+            let now = known.last().copied().or(last);
+            if now.is_none() && all.is_none() {
+                continue;
+            }
+            let write = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), time_ns);
+            let measured = self
+                .figures
+                .last(of, samples)
+                .map_or_else(String::new, whole);
+            means.push(
+                Row::of(
+                    name,
+                    [
+                        write(now),
+                        write(all),
+                        write(known.iter().copied().reduce(f64::min)),
+                        write(known.iter().copied().reduce(f64::max)),
+                        measured,
+                    ],
+                )
+                .over(past),
+            );
+        }
+        if means.is_empty() {
+            let none = text("not measured: nothing in this run has told a time yet");
+            return vec![Section::new("Times", vec![none])];
+        }
+        let head = ["now", "whole run", "lowest", "highest", "measured"];
+        means.insert(0, Row::toned("", head.map(str::to_owned), Tone::Label));
+        sections.push(Section::new("Mean of each interval", means));
+        sections.push(Section::new(
+            "Percentiles and histogram",
+            vec![text(
+                "not measured while it runs: each worker keeps its own distribution until its end; the report has them",
+            )],
+        ));
+        sections
+    }
+
+    fn jobs(&self) -> Vec<Section> {
+        let mut owners = self.figures.owners("job ");
+        if owners.is_empty() {
+            let kinds = ["traffic", "load", "http", "devices", "socket"];
+            owners = kinds
+                .into_iter()
+                .filter(|kind| self.figures.names(kind).next().is_some())
+                .collect();
+        }
+        owners.extend(self.figures.owners("capture"));
+        let mut sections = Vec::new();
+        for of in owners {
+            sections.push(Section::new(of, self.everything(of)));
+        }
+        if sections.is_empty() {
+            sections.push(Section::new("Jobs", vec![text("not measured")]));
+        }
+        sections.push(Section::new(
+            "Flows",
+            vec![text(
+                "not measured while it runs: flows are settled when all frames have come; the report has them",
+            )],
+        ));
+        sections
+    }
+
+    /// All figures of one: so far, per second, over time.
+    fn everything(&self, of: &str) -> Vec<Row> {
+        let names = self.figures.names(of);
+        names
+            .filter(|name| !name.ends_with("_sum_ns"))
+            .filter_map(|name| {
+                let value = self.figures.last(of, name)?;
+                let shown = name.replace('_', " ");
+                Some(match self.figures.rate(of, name) {
+                    Some(rate) => Row::of(&shown, [whole(value), per_second(rate)])
+                        .over(self.figures.rates(of, name)),
+                    None => Row::of(&shown, [whole(value)]),
+                })
+            })
+            .collect()
+    }
+
+    fn workers(&self) -> Vec<Section> {
+        let owners = self.figures.owners("worker ");
+        if owners.is_empty() {
+            return vec![Section::new(
+                "Workers",
+                vec![text(
+                    "not measured: this kind of run tells what its workers did in the report",
+                )],
+            )];
+        }
+        let mut rows = vec![Row::toned(
+            "port, queue",
+            ["busy", "sent", "received"].map(str::to_owned),
+            Tone::Label,
+        )];
+        for of in owners {
+            let busy = self
+                .figures
+                .rate(of, "busy_ns")
+                .map(|ns| (ns / 1e9).min(1.0));
+            let busy = busy.map_or_else(
+                || "-".to_owned(),
+                |part| {
+                    let bar = crate::bars::gauge(part, 10, self.about.unicode);
+                    format!("{bar} {:>3.0} %", part * 100.0)
+                },
+            );
+            let rate = |name: &str| {
+                let rate = self.figures.rate(of, name);
+                rate.map_or_else(|| "-".to_owned(), rate_pps)
+            };
+            let figures = [busy, rate("offered_frames"), rate("received_frames")];
+            let past = ["busy_ns", "received_frames", "offered_frames"]
+                .map(|name| self.figures.rates(of, name))
+                .into_iter()
+                .find(|past| !past.is_empty());
+            let shown = of.strip_prefix("worker ").unwrap_or(of).replace(' ', ", ");
+            rows.push(Row::of(&shown, figures).over(past.unwrap_or_default()));
+        }
+        vec![Section::new("Workers", rows)]
+    }
+
+    fn counters(&self) -> Vec<Section> {
+        let mut sections = Vec::new();
+        for of in self.figures.owners("port ") {
+            let mut rows = vec![Row::toned(
+                "",
+                ["since the start", "per second"].map(str::to_owned),
+                Tone::Label,
+            )];
+            for name in self.figures.names(of) {
+                let grown = self.figures.grown(of, name).unwrap_or(0.0);
+                let common = ["rx_packets", "tx_packets", "rx_bytes", "tx_bytes"].contains(&name);
+                if grown == 0.0 && !common {
+                    continue;
+                }
+                let rate = self.figures.rate(of, name).unwrap_or(0.0);
+                rows.push(
+                    Row::of(name, [whole(grown), per_second(rate)])
+                        .over(self.figures.rates(of, name)),
+                );
+            }
+            rows.push(text("other counters of this interface have not moved"));
+            let name = of.strip_prefix("port ").unwrap_or(of);
+            let locator = self.about.ports.iter().find(|(n, _)| n == name);
+            let title = match locator {
+                Some((_, locator)) => format!("Port {name}, {locator}"),
+                None => format!("Port {name}"),
+            };
+            sections.push(Section::new(&title, rows));
+        }
+        let probes = self.now.iter().flat_map(|now| &now.probes);
+        sections.extend(probes.map(probe));
+        if sections.is_empty() {
+            let none =
+                text("not measured: no interface and no probe of a device counts in this run");
+            sections.push(Section::new("Counters", vec![none]));
+        }
+        sections
+    }
+
+    fn said(&self, most: usize) -> Section {
+        let first = self.messages.len().saturating_sub(most);
+        let mut rows: Vec<Row> = self
+            .messages
+            .iter()
+            .skip(first)
+            .map(|line| Row::Text(line.clone(), Tone::Warn))
+            .collect();
+        if rows.is_empty() {
+            rows.push(text("nothing was said"));
+        }
+        Section::new("Messages", rows)
+    }
+}
+
+/// What should not be, where it was.
+fn flaws(t: &Totals) -> Vec<Row> {
+    let flaws = [
+        ("duplicate", t.duplicate_frames),
+        ("reordered", t.reordered_frames),
+        ("late", t.late_frames),
+        ("foreign", t.foreign_frames),
+        ("unsent", t.unsent_frames),
+        ("refused", t.refused_frames),
+        ("dropped by us", t.rx_dropped_frames),
+    ];
+    let seen = flaws
+        .into_iter()
+        .map(|(name, n)| (name, n.filter(|n| *n > 0)));
+    seen.filter_map(|(name, n)| trouble(name, n, [])).collect()
+}
+
+fn probe(probe: &ProbeLive) -> Section {
+    let mut rows: Vec<Row> = Vec::new();
+    rows.extend(trouble(
+        "readings that failed",
+        Some(probe.failures).filter(|n| *n > 0),
+        [],
+    ));
+    let counters = probe.counters.iter();
+    rows.extend(counters.map(|(name, n)| Row::of(name, [format!("+{}", count(*n))])));
+    let gauges = probe.gauges.iter();
+    rows.extend(gauges.map(|(name, n)| Row::of(name, [count(*n)])));
+    if rows.is_empty() {
+        rows.push(text("has told nothing yet"));
+    }
+    Section::new(&format!("Probe {}", probe.name), rows)
+}
+
+fn stage(load: &LoadLive) -> String {
+    format!("{:?}", load.phase).to_lowercase()
+}

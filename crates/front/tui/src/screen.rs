@@ -1,0 +1,388 @@
+//! What the screen knows of a run, and what keys do to it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wb_model::{Phase, Snapshot, timeline::Timeline};
+
+use crate::{Key, Section, figures::Figures};
+
+/// What is known of a run before it starts.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// What it is called: `trial`.
+    pub title: String,
+    /// Its ports: name and locator.
+    pub ports: Vec<(String, String)>,
+    /// How long it is planned to go on, ns, where its snapshots do not tell.
+    pub planned_ns: Option<u64>,
+    /// What it is judged by, as written.
+    pub criteria: Vec<String>,
+    /// Whether it searches by trials.
+    pub searches: bool,
+    /// Why its rate cannot be changed while it runs, where it cannot.
+    pub fixed_rate: Option<String>,
+    /// Whether the terminal has characters beyond ASCII.
+    pub unicode: bool,
+    /// Whether colours are wanted.
+    pub color: bool,
+}
+
+/// A page of the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Page {
+    /// All in short.
+    #[default]
+    Overview,
+    /// How long things take.
+    Times,
+    /// Job by job.
+    Jobs,
+    /// Worker by worker.
+    Workers,
+    /// What interfaces and probes count.
+    Counters,
+    /// The trials of a search.
+    Trials,
+    /// What was said meanwhile.
+    Messages,
+}
+
+impl Page {
+    /// All, in the order of their keys.
+    pub const ALL: [Self; 7] = [
+        Self::Overview,
+        Self::Times,
+        Self::Jobs,
+        Self::Workers,
+        Self::Counters,
+        Self::Trials,
+        Self::Messages,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Times => "Times",
+            Self::Jobs => "Jobs",
+            Self::Workers => "Workers",
+            Self::Counters => "Counters",
+            Self::Trials => "Trials",
+            Self::Messages => "Messages",
+        }
+    }
+}
+
+/// What a key asks of the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// An end in order, as by SIGINT.
+    Stop,
+    /// Nothing new until it is resumed.
+    Pause,
+    /// This share of the rate that was planned; also after a pause.
+    Rate(f64),
+}
+
+/// Moments that are kept for lines of bars and charts.
+const KEPT: usize = 600;
+/// Messages that are kept.
+const MESSAGES: usize = 200;
+/// A key changes the rate by this share of it.
+const STEP: f64 = 1.1;
+
+/// A run as the screen shows it.
+#[derive(Debug, Default)]
+pub struct Screen {
+    pub(crate) about: About,
+    pub(crate) now: Option<Snapshot>,
+    /// Time since that snapshot, ns.
+    pub(crate) since_ns: u64,
+    pub(crate) past: BTreeMap<&'static str, VecDeque<Option<f64>>>,
+    pub(crate) figures: Figures,
+    pub(crate) trials: Vec<String>,
+    pub(crate) messages: VecDeque<String>,
+    pub(crate) more: Vec<Section>,
+    pub(crate) page: Page,
+    pub(crate) help: bool,
+    pub(crate) status: Option<String>,
+    pub(crate) stopping: bool,
+    pub(crate) paused: bool,
+    /// Of the planned rate.
+    pub(crate) rate: Option<f64>,
+    /// Lines that are above the screen.
+    pub(crate) above: usize,
+}
+
+impl Screen {
+    /// A run that is about to start.
+    #[must_use]
+    pub fn new(about: About) -> Self {
+        Self {
+            about,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a snapshot.
+    pub fn take(&mut self, snapshot: &Snapshot) {
+        if let Some(bench) = &snapshot.bench
+            && (bench.trial == 0 || bench.ended.is_some())
+        {
+            // About a trial, not of one: its figures are no measurement of this moment.
+            let line = wb_render::live::line(snapshot, usize::MAX, self.about.unicode);
+            self.trials.push(line);
+            let now = self
+                .now
+                .get_or_insert_with(|| Snapshot::at(0, 1, Phase::Running));
+            (now.elapsed_ns, now.bench) = (snapshot.elapsed_ns, snapshot.bench.clone());
+            self.since_ns = 0;
+            return;
+        }
+        let s = snapshot;
+        let mut note = |name: &'static str, value: Option<f64>| {
+            let past = self.past.entry(name).or_default();
+            if past.len() == KEPT {
+                past.pop_front();
+            }
+            past.push_back(value);
+        };
+        // The last snapshot covers what is left of an interval, and a drain is no sample of the rate.
+        if s.phase != Phase::Done {
+            note("tx", s.offered_pps);
+            note("rx", s.received_pps);
+            // Loads and HTTP have means of their own.
+            let of_frames = s.load.is_none() && s.http.is_none() || s.missing_frames.is_some();
+            note("latency", s.latency_mean_ns.filter(|_| of_frames));
+            if let Some(load) = &s.load {
+                #[allow(clippy::cast_precision_loss)]
+                let open = load.totals.open_connections as f64;
+                note("cps", Some(load.attempted_cps));
+                note("failed", Some(load.failed_cps));
+                note("open", Some(open));
+                note("rps", Some(load.rps));
+                note("answers", load.request_mean_ns);
+            }
+            if let Some(http) = &s.http {
+                note("http", Some(http.requests_per_second));
+                note("http_new", Some(http.connections_per_second));
+                note("http_bps", Some(http.received_bps));
+                note("http_mean", http.latency_mean_ns);
+            }
+            if let Some(socket) = &s.socket
+                && socket.jobs > 0
+            {
+                #[allow(clippy::cast_precision_loss)]
+                let units = socket.units as f64 / socket.interval_s.max(1e-9);
+                note("socket", Some(units));
+            }
+        }
+        self.now = Some(snapshot.clone());
+        self.since_ns = 0;
+    }
+
+    /// Takes what is new in the timeline of the run.
+    pub fn record(&mut self, timeline: &Timeline) {
+        self.figures.take(timeline);
+    }
+
+    /// When the last snapshot was of, since the start, ns.
+    #[must_use]
+    pub fn elapsed_ns(&self) -> u64 {
+        self.now.as_ref().map_or(0, |now| now.elapsed_ns)
+    }
+
+    /// Says how long ago the last snapshot came, ns.
+    pub fn set_since(&mut self, ns: u64) {
+        self.since_ns = ns;
+    }
+
+    /// Sections of somebody else's, which the overview shows after those of the run; they take the place of the ones
+    /// before.
+    pub fn show(&mut self, sections: Vec<Section>) {
+        self.more = sections;
+    }
+
+    /// Takes a message, which may have several lines.
+    pub fn say(&mut self, text: &str) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            if self.messages.len() == MESSAGES {
+                self.messages.pop_front();
+            }
+            // Whatever a message holds, it does not steer the terminal.
+            let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+            self.messages.push_back(clean);
+        }
+    }
+
+    /// Says in the last line what became of a key.
+    pub fn set_status(&mut self, text: impl Into<String>) {
+        self.status = Some(text.into());
+    }
+
+    /// The page that is shown.
+    #[must_use]
+    pub const fn page(&self) -> Page {
+        self.page
+    }
+
+    /// Does what a key says; returns what it asks of the run.
+    pub fn press(&mut self, key: Key) -> Option<Action> {
+        self.status = None;
+        let at = Page::ALL.iter().position(|p| *p == self.page).unwrap_or(0);
+        let pages = Page::ALL.len();
+        let turn = |to: usize| Page::ALL[to % pages];
+        if self.help && matches!(key, Key::Escape | Key::Char('?' | 'h')) {
+            self.help = false;
+            return None;
+        }
+        match key {
+            Key::Char('q' | 'Q') => {
+                self.stopping = true;
+                return Some(Action::Stop);
+            }
+            Key::Char('?' | 'h') => {
+                (self.help, self.above) = (true, 0);
+            }
+            Key::Tab => self.open(turn(at + 1)),
+            Key::BackTab => self.open(turn(at + pages - 1)),
+            Key::Char(digit @ '1'..='9') => {
+                let to = digit as usize - '1' as usize;
+                match Page::ALL.get(to) {
+                    Some(page) => self.open(*page),
+                    None => {
+                        self.set_status(format!("there is no page {digit}; the last is {pages}"))
+                    }
+                }
+            }
+            Key::Up | Key::Char('k') => self.above = self.above.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.above += 1,
+            Key::PageUp => self.above = self.above.saturating_sub(10),
+            Key::PageDown | Key::Char(' ') => self.above += 10,
+            Key::Char('p' | '+' | '-' | '=') => return self.change(key),
+            Key::Escape => self.open(Page::Overview),
+            Key::Char(other) => {
+                self.set_status(format!("no key {other:?}; ? shows all"));
+            }
+        }
+        None
+    }
+
+    fn open(&mut self, page: Page) {
+        (self.page, self.help, self.above) = (page, false, 0);
+    }
+
+    /// Keys that change what is sent.
+    fn change(&mut self, key: Key) -> Option<Action> {
+        if let Some(why) = &self.about.fixed_rate {
+            let what = match key {
+                Key::Char('p') => "pause",
+                _ => "other rate",
+            };
+            self.status = Some(format!("no {what}: {why}"));
+            return None;
+        }
+        let rate = self.rate.unwrap_or(1.0);
+        let action = match key {
+            Key::Char('p') => {
+                self.paused = !self.paused;
+                if self.paused {
+                    Action::Pause
+                } else {
+                    Action::Rate(rate)
+                }
+            }
+            _ if self.paused => {
+                self.set_status("paused; p goes on");
+                return None;
+            }
+            key => {
+                let rate = match key {
+                    Key::Char('-') => rate / STEP,
+                    _ => rate * STEP,
+                };
+                // Ten steps up and down again are where they began.
+                let rate = if (rate - 1.0).abs() < 1e-6 { 1.0 } else { rate };
+                self.rate = Some(rate);
+                Action::Rate(rate)
+            }
+        };
+        self.status = Some(match action {
+            Action::Pause => "paused: nothing new until p".to_owned(),
+            Action::Rate(_) if key == Key::Char('p') => "goes on".to_owned(),
+            _ => format!(
+                "{:.1} % of the planned rate",
+                self.rate.unwrap_or(1.0) * 100.0
+            ),
+        });
+        Some(action)
+    }
+
+    pub(crate) fn past(&self, name: &str) -> Vec<Option<f64>> {
+        let past = self.past.get(name);
+        past.map_or_else(Vec::new, |past| past.iter().copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_turn_pages_and_ask_for_the_end() {
+        let mut screen = Screen::default();
+        assert_eq!(screen.press(Key::Tab), None);
+        assert_eq!(screen.page(), Page::Times);
+        screen.press(Key::BackTab);
+        screen.press(Key::BackTab);
+        assert_eq!(screen.page(), Page::Messages);
+        screen.press(Key::Char('5'));
+        assert_eq!(screen.page(), Page::Counters);
+        screen.press(Key::Char('9'));
+        assert_eq!(
+            screen.status.as_deref(),
+            Some("there is no page 9; the last is 7")
+        );
+        screen.press(Key::Char('?'));
+        assert!(screen.help);
+        screen.press(Key::Escape);
+        assert!(!screen.help && screen.page() == Page::Counters);
+        assert_eq!(screen.press(Key::Char('q')), Some(Action::Stop));
+    }
+
+    #[test]
+    fn a_fixed_rate_is_told_and_never_pretended() {
+        let mut screen = Screen::new(About {
+            fixed_rate: Some("streams keep their schedule".to_owned()),
+            ..About::default()
+        });
+        for key in ['p', '+', '-'] {
+            assert_eq!(screen.press(Key::Char(key)), None);
+            let status = screen.status.clone().unwrap();
+            assert!(status.ends_with("streams keep their schedule"), "{status}");
+        }
+        assert!(!screen.paused && screen.rate.is_none());
+    }
+
+    #[test]
+    fn rates_go_up_and_down_by_steps() {
+        let mut screen = Screen::default();
+        for _ in 0..3 {
+            screen.press(Key::Char('+'));
+        }
+        screen.press(Key::Char('-'));
+        screen.press(Key::Char('-'));
+        assert_eq!(screen.press(Key::Char('-')), Some(Action::Rate(1.0)));
+        assert_eq!(screen.press(Key::Char('p')), Some(Action::Pause));
+        assert_eq!(screen.press(Key::Char('+')), None, "not while paused");
+        assert_eq!(screen.press(Key::Char('p')), Some(Action::Rate(1.0)));
+    }
+
+    #[test]
+    fn messages_do_not_steer_the_terminal() {
+        let mut screen = Screen::default();
+        screen.say("a\x1b[2Jb\n\n  c\n");
+        assert_eq!(screen.messages, ["a[2Jb", "  c"]);
+        (0..MESSAGES).for_each(|n| screen.say(&n.to_string()));
+        assert_eq!(screen.messages.len(), MESSAGES);
+    }
+}

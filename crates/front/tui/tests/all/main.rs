@@ -1,0 +1,358 @@
+//! Screens of each kind of run in both sizes, as pictures of text.
+
+use ratatui_core::{backend::TestBackend, terminal::Terminal};
+use wb_model::{
+    Phase, Snapshot,
+    snapshot::{CaptureLive, ProbeLive},
+    timeline::Recorder,
+};
+use wb_tui::{About, Key, Row, Screen, Section, draw};
+
+fn picture(screen: &Screen, (width, height): (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, screen)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let rows = buffer.content.chunks(usize::from(width));
+    let lines = rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>());
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+fn about(title: &str) -> About {
+    About {
+        title: title.to_owned(),
+        ports: vec![
+            ("tx".to_owned(), "wb-pair-a/a0".to_owned()),
+            ("port 2".to_owned(), "wb-pair-b/b0".to_owned()),
+        ],
+        unicode: true,
+        fixed_rate: Some("this run keeps the rate of its plan".to_owned()),
+        ..About::default()
+    }
+}
+
+/// Snapshot `n` of a run, one each second, of 30 s.
+fn at(n: u64) -> Snapshot {
+    Snapshot {
+        progress: Some(n as f64 / 30.0),
+        ..Snapshot::at(n * 1_000_000_000, 1_000_000_000, Phase::Running)
+    }
+}
+
+fn of_json<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Shows a run of 12 seconds: what its snapshots hold and what is taken down ten times a second.
+fn run(
+    about: About,
+    snapshot: impl Fn(u64, &mut Snapshot),
+    figures: &[(&str, &str, bool, f64)],
+) -> Screen {
+    let mut screen = Screen::new(about);
+    let mut recorder = Recorder::new(1);
+    for tenth in 0..=120_u64 {
+        let mut row = recorder.row(tenth * 100_000_000);
+        for (of, name, counter, per_second) in figures {
+            let value = per_second * tenth as f64 / 10.0;
+            match counter {
+                true => row.counter(of, name, "", value as u64),
+                false => row.level(of, name, "", *per_second),
+            }
+        }
+        if tenth > 0 && tenth % 10 == 0 {
+            let mut now = at(tenth / 10);
+            snapshot(tenth / 10, &mut now);
+            screen.record(recorder.so_far());
+            screen.take(&now);
+        }
+    }
+    screen
+}
+
+/// Sent frames of which one in ten thousand is missing, with a rate that varies.
+fn frames(n: u64, s: &mut Snapshot) {
+    let rate = 1_000_000 + 50_000 * (n % 4);
+    s.totals.offered_frames = Some(n * 1_000_000);
+    s.totals.received_frames = Some(n * 999_900);
+    s.totals.duplicate_frames = Some(0);
+    s.totals.reordered_frames = Some(n / 3);
+    s.missing_frames = Some(n * 100);
+    s.offered_pps = Some(rate as f64);
+    s.received_pps = Some(rate as f64 - 100.0);
+    s.offered_l2_bps = Some(rate as f64 * 512.0);
+    s.received_l2_bps = Some(rate as f64 * 512.0);
+    s.latency_mean_ns = Some(3_000.0 + 200.0 * (n % 5) as f64);
+}
+
+const PORTS: [(&str, &str, bool, f64); 9] = [
+    ("traffic", "offered_frames", true, 1_000_000.0),
+    ("traffic", "received_frames", true, 999_900.0),
+    ("traffic", "latency_samples", true, 999_900.0),
+    ("traffic", "latency_sum_ns", true, 3_200_000_000.0),
+    ("port tx", "tx_packets", true, 1_000_000.0),
+    ("port tx", "tx_bytes", true, 60_000_000.0),
+    ("port port 2", "rx_packets", true, 999_950.0),
+    ("port port 2", "rx_bytes", true, 59_997_000.0),
+    ("port port 2", "rx_dropped", true, 50.0),
+];
+
+fn trial() -> Screen {
+    let criteria = vec!["loss<=0.1%".to_owned(), "p99<=500us".to_owned()];
+    let about = About {
+        criteria,
+        ..about("trial")
+    };
+    let mut screen = run(about, frames, &PORTS);
+    screen.say("wirebench: port 2: the link went down and came back\n");
+    screen
+}
+
+fn load() -> Screen {
+    let snapshot = |n: u64, s: &mut Snapshot| {
+        s.load = Some(of_json(serde_json::json!({
+            "phase": "steady", "attempted_cps": 10_000.0, "established_cps": 9_999.0, "completed_cps": 9_998.0,
+            "failed_cps": 1.0, "rps": 20_000.0 + n as f64, "request_mean_ns": 46_700.0,
+            "totals": {"attempted_connections": n * 10_000, "established_connections": n * 9_999,
+                "completed_connections": n * 9_998, "failed_connections": n, "open_connections": 1_234,
+                "requests": n * 20_000, "responses": n * 19_999, "lost_requests": 2,
+                "in_flight_requests": 1, "unawaited_requests": 0, "late_responses": 0,
+                "duplicate_responses": 0, "error_responses": 0}
+        })));
+    };
+    let about = About {
+        fixed_rate: None,
+        ..about("load")
+    };
+    let figures = [
+        ("load", "attempted_connections", true, 10_000.0),
+        ("load", "request_samples", true, 20_000.0),
+        ("load", "request_sum_ns", true, 934_000_000.0),
+        ("load", "open_connections", false, 1_234.0),
+        ("worker client 0", "busy_ns", true, 430_000_000.0),
+        ("worker client 1", "busy_ns", true, 920_000_000.0),
+    ];
+    run(about, snapshot, &figures)
+}
+
+fn http() -> Screen {
+    let snapshot = |n: u64, s: &mut Snapshot| {
+        s.progress = None;
+        s.latency_mean_ns = Some(1.0);
+        let mut totals = wb_model::http::HttpTotals {
+            sent: n * 5_000 + 8,
+            completed: n * 5_000,
+            in_flight: 5,
+            established_connections: 100,
+            open_connections: 100,
+            received_bytes: n * 5_000_000,
+            ..wb_model::http::HttpTotals::default()
+        };
+        totals.failed.timeout = 3;
+        s.http = Some(wb_model::http::HttpLive {
+            requests_per_second: 5_000.0 - 100.0 * (n % 3) as f64,
+            connections_per_second: 0.0,
+            received_bps: 40e6,
+            latency_mean_ns: Some(1_150_000.0),
+            totals,
+        });
+    };
+    let about = About {
+        planned_ns: Some(20_000_000_000),
+        ..about("http")
+    };
+    let figures = [
+        ("http", "latency_samples", true, 5_000.0),
+        ("http", "latency_sum_ns", true, 5_750_000_000.0),
+    ];
+    run(about, snapshot, &figures)
+}
+
+fn socket() -> Screen {
+    let snapshot = |_: u64, s: &mut Snapshot| {
+        s.socket = Some(wb_model::socket::SocketLive {
+            job: 0,
+            jobs: 2,
+            iteration: 1,
+            units: 1_250_000_000,
+            transactions: false,
+            interval_s: 1.0,
+            ended_s: 0.0,
+            total: 12_500_000_000,
+            clients: 0,
+        });
+    };
+    run(
+        about("sweep"),
+        snapshot,
+        &[("socket", "throughput_bps", false, 1e10)],
+    )
+}
+
+fn capture() -> Screen {
+    let snapshot = |n: u64, s: &mut Snapshot| {
+        s.progress = None;
+        s.capture = Some(CaptureLive {
+            read_frames: n * 250_000,
+            kernel_drop_frames: n * 7,
+            written_frames: n * 249_000,
+            file_octets: n * 20_000_000,
+        });
+    };
+    let figures = [
+        ("capture", "read_frames", true, 250_000.0),
+        ("capture", "written_frames", true, 249_000.0),
+        ("capture", "kernel_drop_frames", true, 7.0),
+        ("capture", "file_octets", true, 20_000_000.0),
+        ("capture", "buffers_free", false, 61.0),
+        ("port port 2", "rx_packets", true, 250_007.0),
+    ];
+    run(about("capture"), snapshot, &figures)
+}
+
+/// A load, streams beside it and a probe of the device between them.
+fn mix() -> Screen {
+    let snapshot = |n: u64, s: &mut Snapshot| {
+        frames(n, s);
+        s.load = Some(of_json(serde_json::json!({
+            "phase": "ramp", "attempted_cps": 500.0, "established_cps": 500.0, "completed_cps": 500.0,
+            "failed_cps": 0.0, "rps": 500.0, "request_mean_ns": null,
+            "totals": {"attempted_connections": n * 500, "established_connections": n * 500,
+                "completed_connections": n * 500, "failed_connections": 0, "open_connections": 0,
+                "requests": n * 500, "responses": n * 500, "lost_requests": 0,
+                "in_flight_requests": 0, "unawaited_requests": 0, "late_responses": 0,
+                "duplicate_responses": 0, "error_responses": 0}
+        })));
+        s.probes = vec![ProbeLive {
+            name: "netdev".to_owned(),
+            failures: 1,
+            counters: [("netdev.db.rx_dropped".to_owned(), 17)].into(),
+            gauges: [("netdev.flows".to_owned(), 3)].into(),
+        }];
+    };
+    run(about("run"), snapshot, &PORTS)
+}
+
+fn search() -> Screen {
+    let about = About {
+        searches: true,
+        ..about("bench lb")
+    };
+    let bench = |trial: u32, ended: serde_json::Value| {
+        of_json(serde_json::json!({"metric": "cps", "size": null, "trial": trial, "ended": ended}))
+    };
+    let mut screen = Screen::new(about);
+    let mut tell = |second: u64, live| {
+        let mut now = at(second);
+        now.progress = None;
+        now.bench = Some(live);
+        now.offered_pps = None;
+        screen.take(&now);
+    };
+    tell(0, bench(0, serde_json::Value::Null));
+    tell(3, bench(3, serde_json::Value::Null));
+    screen
+}
+
+fn devices() -> Screen {
+    let snapshot = |n: u64, s: &mut Snapshot| {
+        s.progress = None;
+        s.totals.offered_frames = Some(n * 70_000);
+        s.offered_pps = Some(70_000.0);
+        s.offered_l2_bps = Some(35e6);
+    };
+    let figures = [("devices", "offered_frames", true, 70_000.0)];
+    run(about("pktgen"), snapshot, &figures)
+}
+
+#[test]
+fn each_kind_of_run_has_its_overview() {
+    for (name, screen) in [
+        ("trial", trial()),
+        ("load", load()),
+        ("http", http()),
+        ("socket", socket()),
+        ("capture", capture()),
+        ("mix", mix()),
+        ("search", search()),
+        ("devices", devices()),
+        ("nothing", Screen::new(about("tx"))),
+    ] {
+        for size in [(80, 24), (200, 50)] {
+            let name = format!("{name}-{}x{}", size.0, size.1);
+            insta::assert_snapshot!(name, picture(&screen, size));
+        }
+    }
+}
+
+#[test]
+fn each_page_shows_what_is_known_or_that_it_is_not() {
+    for (name, mut screen) in [("trial", trial()), ("load", load()), ("mix", mix())] {
+        for page in '2'..='7' {
+            screen.press(Key::Char(page));
+            let name = format!("{name}-page-{page}");
+            insta::assert_snapshot!(name, picture(&screen, (80, 24)));
+        }
+    }
+    let mut screen = load();
+    screen.press(Key::Char('?'));
+    insta::assert_snapshot!("help", picture(&screen, (80, 24)));
+}
+
+#[test]
+fn no_size_breaks_it() {
+    for mut screen in [trial(), load(), mix(), http(), search()] {
+        for page in '1'..='7' {
+            screen.press(Key::Char(page));
+            for width in (1..60).chain([79, 149, 150, 151, 500]) {
+                for height in [1, 2, 5, 7, 8, 9, 20, 100] {
+                    let text = picture(&screen, (width, height));
+                    let small = width < wb_tui::LEAST_WIDTH || height < wb_tui::LEAST_HEIGHT;
+                    if width >= 20 {
+                        assert_eq!(
+                            text.starts_with("too small"),
+                            small,
+                            "{width}x{height}:\n{text}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_page_is_scrolled_to_its_end_and_no_further() {
+    let mut screen = trial();
+    (0..100).for_each(|n| screen.say(&format!("message {n}")));
+    screen.press(Key::Char('7'));
+    assert!(
+        picture(&screen, (80, 24)).contains("message 99"),
+        "from its end"
+    );
+    (0..200).for_each(|_| assert!(screen.press(Key::Up).is_none()));
+    assert!(picture(&screen, (80, 24)).contains("message 99"));
+    (0..20).for_each(|_| assert!(screen.press(Key::PageDown).is_none()));
+    let text = picture(&screen, (80, 24));
+    assert!(text.contains("went down and came back"), "{text}");
+}
+
+#[test]
+fn ascii_terminals_get_ascii() {
+    let mut about = about("trial");
+    about.unicode = false;
+    let text = picture(&run(about, frames, &PORTS), (80, 24));
+    assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn sections_of_others_are_shown() {
+    let mut screen = Screen::new(about("stat"));
+    screen.take(&Snapshot::at(1, 1, Phase::Running));
+    screen.show(vec![Section::new(
+        "eth0",
+        vec![Row::of("rxpck/s", ["12.00".to_owned()])],
+    )]);
+    assert!(picture(&screen, (80, 24)).contains("rxpck/s  12.00"));
+}
