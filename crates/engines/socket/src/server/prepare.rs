@@ -5,6 +5,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, OwnedFd},
+    sync::Arc,
 };
 
 use wb_model::socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide};
@@ -42,7 +43,7 @@ pub(super) struct Prepared {
 /// What the data thread needs.
 pub(super) struct Stage {
     /// Listens, or takes datagrams.
-    pub fd: OwnedFd,
+    pub fd: Arc<OwnedFd>,
     pub engine: Engine,
     /// Where data may come from.
     pub sources: Sources,
@@ -113,7 +114,7 @@ impl Prepared {
             ask,
         };
         let stage = Stage {
-            fd,
+            fd: Arc::new(fd),
             engine,
             sources,
             memory,

@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::RecvFlags,
 };
@@ -38,8 +38,8 @@ pub(super) struct Inside {
     pub waker: Waker,
     pub counters: Arc<Counters>,
     first: OnceLock<Instant>,
-    /// The socket that data comes from.
-    data: OnceLock<Arc<OwnedFd>>,
+    /// The socket that data comes from, or the one that listens for its connection.
+    data: Mutex<Arc<OwnedFd>>,
     ended: AtomicBool,
 }
 
@@ -60,13 +60,13 @@ pub(super) struct Done {
 }
 
 impl Inside {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(fd: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             stop: Stopper::new(),
             waker: Waker::new()?,
             counters: Arc::default(),
             first: OnceLock::new(),
-            data: OnceLock::new(),
+            data: Mutex::new(fd),
             ended: AtomicBool::new(false),
         })
     }
@@ -87,11 +87,17 @@ impl Inside {
         self.waker.wake();
     }
 
-    /// Whether the kernel holds data that the loop has not taken.
+    /// Whether the kernel holds data, or a connection, that the loop has not taken.
     pub(super) fn has_waiting(&self) -> bool {
-        self.data
-            .get()
-            .is_some_and(|fd| rustix::io::ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0))
+        let fd = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fds = [PollFd::new(&*fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok()
+            && fds[0].revents().contains(PollFlags::IN)
+    }
+
+    /// The connection that data comes from. Nobody listens any more.
+    fn connected(&self, connection: Arc<OwnedFd>) {
+        *self.data.lock().unwrap_or_else(PoisonError::into_inner) = connection;
     }
 
     fn begin(&self) {
@@ -131,11 +137,11 @@ pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
                     responder.run(connection, &mut inside.run())
                 })
             } else {
-                on_datagrams(fd, inside, |fd| responder.run(fd, &mut inside.run()))
+                on_datagrams(&fd, inside, |fd| responder.run(fd, &mut inside.run()))
             }
         }
         Engine::ReceiveDatagrams(mut receiver) => {
-            let mut done = on_datagrams(fd, inside, |fd| receiver.run(fd, &mut inside.run()));
+            let mut done = on_datagrams(&fd, inside, |fd| receiver.run(fd, &mut inside.run()));
             done.tags = receiver.tags();
             done
         }
@@ -143,7 +149,7 @@ pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
             mut buffer,
             size,
             connect,
-        } => on_datagrams(fd, inside, |fd| {
+        } => on_datagrams(&fd, inside, |fd| {
             receive_only(fd, inside, &mut buffer, size, connect)
         }),
         Engine::SendDatagrams(mut sender, to) => {
@@ -184,7 +190,7 @@ fn is_listening(fd: &OwnedFd) -> bool {
 
 /// Takes one connection, stops listening, and runs the loop on it.
 fn on_connection(
-    listener: OwnedFd,
+    listener: Arc<OwnedFd>,
     inside: &Inside,
     sources: &Sources,
     run: impl FnOnce(BorrowedFd<'_>) -> Tally,
@@ -202,7 +208,7 @@ fn on_connection(
         }
     };
     drop(listener);
-    let _ = inside.data.set(Arc::clone(&connection));
+    inside.connected(Arc::clone(&connection));
     inside.begin();
     let tally = run(connection.as_fd());
     Done {
@@ -213,16 +219,18 @@ fn on_connection(
 }
 
 /// Waits for the first datagram and runs the loop.
-fn on_datagrams(fd: OwnedFd, inside: &Inside, run: impl FnOnce(BorrowedFd<'_>) -> Tally) -> Done {
+fn on_datagrams(
+    fd: &OwnedFd,
+    inside: &Inside,
+    run: impl FnOnce(BorrowedFd<'_>) -> Tally,
+) -> Done {
     while !inside.stop.stopped() {
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], None) {
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], None) {
             Ok(_) => break,
             Err(Errno::INTR) => {}
             Err(error) => return Done::nothing(Ended::Failed(error.into())),
         }
     }
-    let fd = Arc::new(fd);
-    let _ = inside.data.set(Arc::clone(&fd));
     if !inside.stop.stopped() {
         inside.begin();
     }

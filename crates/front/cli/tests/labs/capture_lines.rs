@@ -261,8 +261,8 @@ fn a_slow_reader_of_lines_costs_frames_and_no_count() {
         send(&lab, &["--count", "150000", "--rate", "200kpps"]);
         running.signal(Signal::INT);
         let mut text = String::new();
+        let mut out = running.0.stdout.take().unwrap();
         if reads {
-            let mut out = running.0.stdout.take().unwrap();
             out.read_to_string(&mut text).unwrap();
         } else {
             // The first asks for the end, the second does not wait for the reader.
@@ -270,6 +270,7 @@ fn a_slow_reader_of_lines_costs_frames_and_no_count() {
             running.signal(Signal::INT);
         }
         let code = running.finish(PATIENCE).status.code();
+        drop(out);
         let of = account(dir.path());
         let said = fs::read_to_string(dir.path().join("said")).unwrap();
         assert_eq!(of("filter_accept_frames"), 150_000, "{said}");

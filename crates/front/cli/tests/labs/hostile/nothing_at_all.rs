@@ -102,7 +102,7 @@ fn datagrams_that_are_lost_have_failed() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("impair", &["--all", "--both", "--loss", "90%"]);
+    let lab = Lab::alone("impair", &["--all", "--both", "--loss", "90%"]);
     let (a, b) = (lab.a0(), lab.b0());
     let ends = ["load", "--client", &a, "--server", &b, "--json", "-q"];
     let line = "--udp --cc 10 --pps 2k --duration 1s --response-timeout 200ms";
