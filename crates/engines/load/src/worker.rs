@@ -776,6 +776,9 @@ impl LoadWorker {
                     self.down_since = Some((mono, tx.counters().sent_frames));
                     self.link_downs += 1;
                 }
+                // As on a cable that is cut: kept, they would take all the slots, so that no connection could begin,
+                // and leave when nobody waits for them any more.
+                tx.withdraw(|_| ());
                 Ok(false)
             }
             Err(error) => Err(error),

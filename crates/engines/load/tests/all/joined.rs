@@ -638,6 +638,34 @@ fn what_never_left_is_taken_back() {
     assert!(both.client.fault.is_none() && client.open_connections > 0);
 }
 
+/// A link that is down holds up no connection, and what was lost on it is not sent when nobody waits for it.
+#[test]
+fn connections_go_on_failing_on_a_link_that_is_down() {
+    let mut lab = Lab::new(|options| options.depth = 64);
+    let mut job = job(1000, 1000);
+    job.tcp.connect_timeout = Span::from_millis(100);
+    let down = |lab: &Lab| lab.near.control.set_up(false);
+    let up = |lab: &Lab| lab.near.control.set_up(true);
+    let both = lab.run(
+        &job,
+        &server_of(&job),
+        &[(100 * MS, &down), (800 * MS, &up)],
+    );
+    let (client, server) = both.totals();
+    assert_eq!(client.attempted_connections, 1000);
+    assert_eq!(client.unsent_connections, 0);
+    assert!(client.completed_connections.abs_diff(300) < 110);
+    assert_eq!(
+        client.counters.failed_connect_timeout + client.completed_connections,
+        1000
+    );
+    assert_eq!(
+        server.completed_connections, client.completed_connections,
+        "no SYN comes after its connection has failed"
+    );
+    assert_eq!(server.counters.syn_rx, server.completed_connections);
+}
+
 #[test]
 fn a_port_that_is_gone_ends_with_totals() {
     let mut lab = Lab::new(|_| ());

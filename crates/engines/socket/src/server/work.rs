@@ -219,11 +219,7 @@ fn on_connection(
 }
 
 /// Waits for the first datagram and runs the loop.
-fn on_datagrams(
-    fd: &OwnedFd,
-    inside: &Inside,
-    run: impl FnOnce(BorrowedFd<'_>) -> Tally,
-) -> Done {
+fn on_datagrams(fd: &OwnedFd, inside: &Inside, run: impl FnOnce(BorrowedFd<'_>) -> Tally) -> Done {
     while !inside.stop.stopped() {
         match poll(&mut [PollFd::new(fd, PollFlags::IN)], None) {
             Ok(_) => break,
