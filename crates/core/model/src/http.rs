@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::units::{AddressRange, Span};
 
 mod carried;
+mod judge;
 mod problems;
 mod report;
 mod schedule;
 mod url;
 
+pub use judge::{Judge, Seen};
 pub use report::{
     ExactTimes, Http2Report, Http3Report, HttpFailures, HttpJobReport, HttpLive, HttpReport,
     HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals,

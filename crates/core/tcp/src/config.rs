@@ -52,6 +52,8 @@ pub struct Config {
     pub connect_timeout: u64,
     /// From a request to the end of its answer, at most.
     pub response_timeout: u64,
+    /// TCP client: the same to the first byte of an answer, in ns. Longer than that: none.
+    pub first_byte_timeout: u64,
     /// From our FIN to the end, at most.
     pub close_timeout: u64,
     /// Server: without anything from the peer, at most.
@@ -86,8 +88,8 @@ pub struct Config {
     /// A TCP client's requests, where they are several, or each is to be told apart: they take the place of
     /// [`Client::request`]. At most 65,536.
     pub asks: Vec<Ask>,
-    /// Of such a client: what the bodies of answers hold is shown to the [`Observer`](crate::Observer), in order.
-    pub shows_bodies: bool,
+    /// Of such a client: what answers hold is shown to the [`Observer`](crate::Observer), in order.
+    pub shows_answers: bool,
     /// What an HTTP server answers to which path, in the place of its [`Server::answer`]; the last one to
     /// all that no other has. At most 65,536.
     pub routes: Vec<Route>,
@@ -309,6 +311,7 @@ impl Config {
             },
             connect_timeout: 10_000 * MS,
             response_timeout: 30_000 * MS,
+            first_byte_timeout: u64::MAX,
             close_timeout: 10_000 * MS,
             idle_timeout: 60_000 * MS,
             time_wait: TimeWait::Skip,
@@ -324,7 +327,7 @@ impl Config {
             most_open: 1 << 24,
             most_half_open: 1 << 18,
             asks: Vec::new(),
-            shows_bodies: false,
+            shows_answers: false,
             routes: Vec::new(),
             most_requests: u64::MAX,
             key: 1,

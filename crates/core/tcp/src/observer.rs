@@ -12,8 +12,8 @@ pub struct Exchange {
     pub text: u16,
     /// Of the answer, 100 to 599; 0 if it is not of HTTP.
     pub status: u16,
-    /// The place of its body, where that was [shown](Observer::body); none if it had none.
-    pub body: Option<u16>,
+    /// The place of what was [shown](Observer::head) of it.
+    pub shown: Option<u16>,
     /// From when the request was queued for sending to the last byte of the answer.
     pub ns: u64,
     /// The same from when it was due.
@@ -59,11 +59,18 @@ pub trait Observer {
         let _ = exchange;
     }
 
-    /// TCP, with [`Config::shows_bodies`](crate::Config::shows_bodies): the next bytes of a body, the first of them or
-    /// more. Bodies that come at the same time have different places; a place is used again by later ones.
+    /// TCP, with [`Config::shows_answers`](crate::Config::shows_answers): the next bytes of a head, the first of them
+    /// or more. Answers that come at the same time have different places; a place is used again by later ones. Where
+    /// a place has a first head again, what was shown of it was interim, or its connection ended.
     #[inline]
-    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+    fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         let _ = (place, first, bytes);
+    }
+
+    /// The same: the next bytes of the body that belongs to that head.
+    #[inline]
+    fn body(&mut self, place: u16, bytes: &[u8]) {
+        let _ = (place, bytes);
     }
 
     /// TCP: a request that was sent so long ago, in ns, gets no answer, because its connection ended.

@@ -33,8 +33,8 @@ pub(crate) struct SideRecord {
     pub(crate) script: Script,
     /// Requests without an answer, the oldest first.
     pub(crate) asked: VecDeque<Asked>,
-    /// Something of the body of the next answer was shown.
-    pub(crate) body_begun: bool,
+    /// Something of the next answer was shown.
+    pub(crate) shown: bool,
     /// When what is timed ([`pack::TIMING`](crate::conn::pack::TIMING)) went out.
     pub(crate) timed: u64,
     /// Answers of a server that wait for their time, in the order of the requests.

@@ -12,7 +12,7 @@ use rustls::ClientConnection;
 use wb_http1::Progress;
 use wb_model::http::{HttpVersion, source};
 
-use crate::{Load, Server, account::Cause, judge::Kept, quic::Http3};
+use crate::{Load, Server, account::Cause, quic::Http3};
 
 /// A request that was sent, or is about to be.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,20 @@ pub(crate) enum State {
     /// Of HTTP/2: what the server allows is not known yet.
     Greeting,
     Open,
+}
+
+/// What is kept of an answer while it comes, where somebody wants to see it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn clear(&mut self) {
+        self.head.clear();
+        self.body.clear();
+    }
 }
 
 /// A request that was sent as a stream.

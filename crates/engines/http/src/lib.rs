@@ -12,7 +12,6 @@
 
 mod account;
 mod connection;
-mod judge;
 mod quic;
 mod set;
 mod thread;

@@ -25,15 +25,14 @@ use wb_http1::{Interim, Reader};
 use wb_http2::Decoder;
 use wb_model::{
     Turns,
-    http::{HttpVersion, Schedule},
+    http::{HttpVersion, Judge, Schedule, Seen},
     lateness::LATE_NS,
 };
 
 use crate::{
     Load, ThreadTask,
     account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
-    connection::{Connection, State},
-    judge::{Judge, Kept},
+    connection::{Connection, Kept, State},
     quic::Quic,
     set::only_fixed,
 };
@@ -85,6 +84,7 @@ struct Thread<'a> {
     /// Where requests of HTTP/2 and HTTP/3 are made that vary: header block and body.
     making: (Vec<u8>, Vec<u8>),
     judge: Judge,
+    seen: Seen,
     keeps: bool,
     /// For what is kept of answers of streams; boxes are what changes hands.
     #[allow(clippy::vec_box)]
@@ -177,6 +177,7 @@ impl<'a> Thread<'a> {
             spare: Vec::new(),
             keeps: judge.looks() || job.digest || sees,
             judge,
+            seen: Seen::default(),
             tls: tls.map(|tls| tls.of_thread(job.tls.resume)),
             schedule: (!job.rate.is_empty()).then(|| {
                 let place = (task.index, job.threads);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ring::digest::{Context, SHA256};
 use wb_http1::{Version, request};
 use wb_measure::Histogram;
-use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Schedule};
+use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Judge, Schedule, Seen};
 use wb_tcp::{Ask, Cause, Counters, Exchange, Message};
 
 use crate::shared::LiveTimes;
@@ -32,6 +32,7 @@ pub struct HttpTask {
     pub names: Vec<String>,
     /// The plan's job.
     pub job: HttpJob,
+    pub(crate) judge: Judge,
     pub(crate) asks: Vec<Ask>,
     seed: u64,
 }
@@ -76,6 +77,7 @@ impl HttpTask {
         Ok(Self {
             names,
             job: job.clone(),
+            judge: Judge::new(&job.check),
             asks,
             seed,
         })
@@ -260,13 +262,17 @@ pub struct HttpOutcome {
     pub digests: BTreeSet<(usize, [u8; 32])>,
 }
 
-/// What is known of a body that has begun.
-#[derive(Clone)]
-struct Begun(Context);
+/// What is known of an answer that has begun.
+#[derive(Default)]
+struct Shown {
+    seen: Seen,
+    /// Of its body, where that is asked for.
+    digest: Option<Context>,
+}
 
-impl std::fmt::Debug for Begun {
+impl std::fmt::Debug for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Begun")
+        self.seen.fmt(f)
     }
 }
 
@@ -281,8 +287,8 @@ pub(crate) struct Account {
     statuses: Box<[u64]>,
     /// From due to the last byte, by class of status.
     classes: [Option<Histogram>; CLASSES],
-    /// What is known of bodies that have begun, by their places.
-    digests: Vec<Option<Begun>>,
+    /// What is known of answers that have begun, by their places.
+    shown: Vec<Shown>,
     pub(crate) out: HttpOutcome,
     /// From due to the last byte, warm-up included.
     pub(crate) live: LiveTimes,
@@ -301,7 +307,7 @@ impl Account {
             warm_until: u64::MAX,
             statuses: vec![0; STATUSES].into_boxed_slice(),
             classes: Default::default(),
-            digests: Vec::new(),
+            shown: Vec::new(),
             out: HttpOutcome {
                 calls: vec![HttpCallOutcome::default(); task.asks.len()],
                 ..HttpOutcome::default()
@@ -348,9 +354,13 @@ impl Account {
             return;
         }
         let status = exchange.status;
-        let allowed = &self.task.job.check.status;
-        if !allowed.is_empty() && !allowed.contains(&status) {
-            return self.wrong_status(exchange);
+        let place = exchange.shown.map(usize::from);
+        let seen = match place.and_then(|place| self.shown.get(place)) {
+            Some(shown) => &shown.seen,
+            None => &Seen::default(),
+        };
+        if let Some(fault) = self.task.judge.fault(status, seen) {
+            return self.wrong(exchange, &fault);
         }
         let out = &mut self.out;
         out.totals.completed += 1;
@@ -366,43 +376,47 @@ impl Account {
         call.latency.record(exchange.since_due);
     }
 
-    /// The next bytes of a body.
-    pub(crate) fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+    /// The next bytes of a head.
+    pub(crate) fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         let place = usize::from(place);
-        if place >= self.digests.len() {
-            self.digests.resize(place + 1, None);
+        if place >= self.shown.len() {
+            self.shown.resize_with(place + 1, Shown::default);
         }
-        let begun = &mut self.digests[place];
+        let shown = &mut self.shown[place];
         if first {
-            *begun = Some(Begun(Context::new(&SHA256)));
+            shown.seen.clear();
+            shown.digest = self.task.job.digest.then(|| Context::new(&SHA256));
         }
-        if let Some(Begun(context)) = begun {
-            context.update(bytes);
+        self.task.judge.head(&mut shown.seen, bytes);
+    }
+
+    /// The next bytes of the body behind it.
+    pub(crate) fn body(&mut self, place: u16, bytes: &[u8]) {
+        if let Some(shown) = self.shown.get_mut(usize::from(place)) {
+            if let Some(context) = &mut shown.digest {
+                context.update(bytes);
+            }
+            self.task.judge.body(&mut shown.seen, bytes);
         }
     }
 
     /// A body is whole.
     fn digest(&mut self, exchange: &Exchange) {
-        let begun = exchange
-            .body
-            .and_then(|place| self.digests.get_mut(usize::from(place)));
-        let context = match begun.and_then(Option::take) {
-            Some(Begun(context)) => context,
-            None => Context::new(&SHA256),
-        };
-        let digest = context.finish();
-        if let Ok(digest) = digest.as_ref().try_into() {
+        let shown = exchange
+            .shown
+            .and_then(|place| self.shown.get_mut(usize::from(place)));
+        let digest = shown.and_then(|shown| shown.digest.take());
+        if let Some(Ok(digest)) = digest.map(|context| context.finish().as_ref().try_into()) {
             self.out.digests.insert((exchange.text.into(), digest));
         }
     }
 
     #[cold]
-    fn wrong_status(&mut self, exchange: &Exchange) {
+    fn wrong(&mut self, exchange: &Exchange, fault: &str) {
         let text = usize::from(exchange.text);
         self.out.totals.failed.check += 1;
         self.out.calls[text].failed += 1;
-        let (name, status) = (&self.task.names[text], exchange.status);
-        let complaint = || format!("{name}: the status is {status}");
+        let complaint = || format!("{}: {fault}", self.task.names[text]);
         self.out.first_failure.get_or_insert_with(complaint);
     }
 
@@ -428,6 +442,7 @@ impl Account {
         let failed = &mut self.out.totals.failed;
         *match cause {
             Cause::Connect | Cause::Response | Cause::Close | Cause::Idle => &mut failed.timeout,
+            Cause::FirstByte => &mut failed.first_byte_timeout,
             Cause::Refused => &mut failed.refused,
             Cause::Reset => &mut failed.reset,
             Cause::Short => &mut failed.closed,
@@ -439,11 +454,16 @@ impl Account {
     /// What is counted so far; `connecting` have no answer to their SYN.
     pub(crate) fn totals(&self, counters: &Counters, connecting: u64) -> HttpTotals {
         let refused = counters.failed_connect_timeout + counters.failed_refused;
+        let (timeout, connect_timeout) = match self.task.job.connect_timeout {
+            None => (counters.failed_connect_timeout, 0),
+            Some(_) => (0, counters.failed_connect_timeout),
+        };
         HttpTotals {
             attempted_connections: counters.attempted,
             established_connections: counters.established,
             refused_connections: HttpFailures {
-                timeout: counters.failed_connect_timeout,
+                timeout,
+                connect_timeout,
                 refused: counters.failed_refused,
                 ..HttpFailures::default()
             },

@@ -173,7 +173,8 @@ impl LoadSpec {
         let (worker, workers) = (self.worker, self.workers);
         let amount = |n| crate::share(n, worker, workers);
         self.config.asks.clone_from(&task.asks);
-        self.config.shows_bodies = task.job.digest;
+        self.config.shows_answers = task.job.digest || task.judge.looks();
+        self.config.first_byte_timeout = job.first_byte_timeout.map_or(u64::MAX, Span::as_nanos);
         self.config.most_requests = job.amount.map_or(u64::MAX, amount);
         self.limits = Limits {
             launches: None,

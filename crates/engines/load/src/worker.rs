@@ -65,9 +65,15 @@ impl Observer for Times {
         }
     }
 
-    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+    fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         if let Some(http) = &mut self.http {
-            http.body(place, first, bytes);
+            http.head(place, first, bytes);
+        }
+    }
+
+    fn body(&mut self, place: u16, bytes: &[u8]) {
+        if let Some(http) = &mut self.http {
+            http.body(place, bytes);
         }
     }
 
@@ -931,6 +937,7 @@ fn exposing_ns(config: &Config) -> u64 {
     let patience = [
         config.connect_timeout,
         config.response_timeout,
+        config.first_byte_timeout,
         config.close_timeout,
         config.idle_timeout,
         interval,

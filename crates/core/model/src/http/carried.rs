@@ -77,7 +77,7 @@ impl HttpJob {
             },
             ..LoadJob::default()
         };
-        load.tcp.connect_timeout = timeout;
+        load.tcp.connect_timeout = self.connect_timeout.unwrap_or(timeout);
         load.tcp.response_timeout = timeout;
         load.tcp.close_timeout = timeout;
         Some(load)
@@ -99,8 +99,6 @@ impl HttpJob {
             self.unix.is_some() => "unix", "{no} there are no sockets of the file system";
             self.data.is_some() => "data", "{no} requests are fixed; write each into the set";
             self.script.is_some() || self.as_wrk => "script", "{no} there are no scripts and no habits of wrk";
-            self.check.body.is_some() => "check.body", "{no} bodies are counted, not kept; check.status";
-            self.check.header.is_some() => "check.header", "{no} heads are read, not kept; check.status";
             self.threads != 1 => "threads", "{no} its workers are the threads; workers of the port";
             self.per_connection > MOST_PER_CONNECTION =>
                 "per_connection", "{}; {no} 1 to {MOST_PER_CONNECTION}, or 0: no end", self.per_connection;

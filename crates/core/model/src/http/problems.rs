@@ -64,10 +64,6 @@ impl HttpJob {
                 "first_byte_timeout", "it is longer than timeout, which the whole answer has";
             self.as_wrk && (self.connect_timeout.is_some() || self.first_byte_timeout.is_some()) =>
                 "as_wrk", "wrk knows one timeout, and only counts what is slower";
-            self.port.is_some() && self.connect_timeout.is_some() =>
-                "connect_timeout", "over a port it is that of answers, too: timeout";
-            self.port.is_some() && self.first_byte_timeout.is_some() =>
-                "first_byte_timeout", "over a port the whole answer has one: timeout";
             self.unix.is_some() && !self.connect_to.is_empty() =>
                 "unix", "unix and connect_to both say where to connect";
             self.unix.is_some() && !self.sources.is_empty() =>

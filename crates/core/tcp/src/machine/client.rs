@@ -27,12 +27,18 @@ struct Shown<'a, O> {
 }
 
 impl<O: Observer> wb_http1::Sink for Shown<'_, O> {
-    fn head(&mut self, _: &[u8]) {}
+    fn head(&mut self, bytes: &[u8]) {
+        let first = !std::mem::replace(self.begun, true);
+        self.observer.head(self.place, first, bytes);
+    }
 
     fn body(&mut self, bytes: &[u8]) {
         self.all.body(bytes);
-        let first = !std::mem::replace(self.begun, true);
-        self.observer.body(self.place, first, bytes);
+        self.observer.body(self.place, bytes);
+    }
+
+    fn interim(&mut self) {
+        *self.begun = false;
     }
 }
 
@@ -280,7 +286,7 @@ impl<O: Observer> Machine<O> {
         let Some(side_record) = self.side_records.get(conn.side_record) else {
             return (0, 0, None);
         };
-        let body = std::mem::take(&mut side_record.body_begun).then_some(conn.side_record);
+        let shown = std::mem::take(&mut side_record.shown).then_some(conn.side_record);
         let asked = side_record.asked.pop_front();
         if let Some(next) = side_record.asked.front() {
             conn.progress.expect(self.mix.is_head(next.text));
@@ -289,7 +295,7 @@ impl<O: Observer> Machine<O> {
         // The next answer has a first byte of its own.
         conn.clear(flag::ANSWERED);
         asked.map_or((0, 0, None), |asked| {
-            (asked.text, unpack_ns(asked.late), body)
+            (asked.text, unpack_ns(asked.late), shown)
         })
     }
 
@@ -428,7 +434,7 @@ impl<O: Observer> Machine<O> {
             let mut progress = conn.progress;
             let read = match self.counts_bodies {
                 false => self.reader.read(&mut progress, rest),
-                true if self.shows_bodies => self.read_shown(id, &mut progress, rest),
+                true if self.shows_answers => self.read_shown(id, &mut progress, rest),
                 true => {
                     let mut bodies = Bodies(&mut self.counters.body_rx);
                     self.reader.read_with(&mut progress, rest, &mut bodies)
@@ -452,7 +458,7 @@ impl<O: Observer> Machine<O> {
         all
     }
 
-    /// Reads from bytes up to the end of an answer, and shows what of its body is among them.
+    /// Reads from bytes up to the end of an answer, and shows what they hold.
     #[inline(never)]
     fn read_shown(&mut self, id: u32, progress: &mut Progress, bytes: &[u8]) -> Read {
         let all = Bodies(&mut self.counters.body_rx);
@@ -463,7 +469,7 @@ impl<O: Observer> Machine<O> {
                     all,
                     observer: &mut self.observer,
                     place,
-                    begun: &mut side_record.body_begun,
+                    begun: &mut side_record.shown,
                 };
                 self.reader.read_with(progress, bytes, &mut shown)
             }
@@ -504,7 +510,7 @@ impl<O: Observer> Machine<O> {
             self.counters.status(status);
         }
         let ns = now.saturating_sub(conn.stamp);
-        let (text, late, body) = match self.remembers {
+        let (text, late, shown) = match self.remembers {
             true => self.take_asked(id),
             false => (0, unpack_ns(conn.lateness), None),
         };
@@ -516,7 +522,7 @@ impl<O: Observer> Machine<O> {
         self.observer.exchanged(&Exchange {
             text,
             status,
-            body,
+            shown,
             ns,
             since_due,
         });
@@ -526,6 +532,10 @@ impl<O: Observer> Machine<O> {
             if !close {
                 if self.slides {
                     self.ask_beside(now, id);
+                }
+                if self.config.first_byte_timeout < self.config.response_timeout {
+                    // What was awaited may have been the rest of an answer, which has longer.
+                    self.restart_timer(now, id);
                 }
                 return;
             }

@@ -92,7 +92,7 @@ pub struct Machine<O = ()> {
     /// Whether bodies of answers are counted.
     counts_bodies: bool,
     /// Whether they are shown.
-    shows_bodies: bool,
+    shows_answers: bool,
     /// What a server answers to which path.
     routes: Option<Routes>,
     /// "100 Continue".
@@ -179,6 +179,9 @@ pub enum Cause {
     Connect,
     /// No complete answer in time.
     Response,
+    /// Nothing of an answer in the [shorter time](Config::first_byte_timeout) for that. The counters have it
+    /// under the one before.
+    FirstByte,
     /// The end was not acknowledged in time.
     Close,
     /// The peer was silent for too long (server).
@@ -326,9 +329,9 @@ impl<O: Observer> Machine<O> {
             remembers: is_tcp
                 && (mix.len() > 1
                     || mix.len() == 1
-                        && (config.shows_bodies
+                        && (config.shows_answers
                             || client.as_ref().is_some_and(|c| c.pipeline > 1))),
-            shows_bodies: is_tcp && counts_bodies && config.shows_bodies,
+            shows_answers: is_tcp && counts_bodies && config.shows_answers,
             slides: is_tcp && counts_bodies && client.as_ref().is_some_and(|c| c.pipeline > 1),
             counts_bodies,
             texts: texts.into_boxed_slice(),
@@ -769,7 +772,7 @@ impl<O: Observer> Machine<O> {
         let counters = &mut self.counters;
         *match cause {
             Cause::Connect => &mut counters.failed_connect_timeout,
-            Cause::Response => &mut counters.failed_response_timeout,
+            Cause::Response | Cause::FirstByte => &mut counters.failed_response_timeout,
             Cause::Close => &mut counters.failed_close_timeout,
             Cause::Idle => &mut counters.failed_idle_timeout,
             Cause::Refused => &mut counters.failed_refused,

@@ -67,7 +67,7 @@ impl<O: Observer> Machine<O> {
             u64::from(WINDOW)
         } else if self.server.echo
             || self.server.proxy && conn.outstanding != PROXY_READ
-            || self.shows_bodies
+            || self.shows_answers
         {
             0
         } else {

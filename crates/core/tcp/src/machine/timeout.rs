@@ -87,6 +87,13 @@ impl<O: Observer> Machine<O> {
             _ if conn.has(flag::FIN_QUEUED) && conn.queued_len == 0 => {
                 (config.close_timeout, Cause::Close)
             }
+            _ if is_client
+                && conn.has(flag::WAITING)
+                && !conn.has(flag::ANSWERED)
+                && config.first_byte_timeout < config.response_timeout =>
+            {
+                (config.first_byte_timeout, Cause::FirstByte)
+            }
             _ if is_client => (config.response_timeout, Cause::Response),
             _ => (config.idle_timeout, Cause::Idle),
         };

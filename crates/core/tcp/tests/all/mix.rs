@@ -15,9 +15,9 @@ struct Told {
     lost_ns: Vec<u64>,
     malformed: Vec<Vec<u8>>,
     unasked: u32,
-    /// Bodies that have begun, by place, and those of answers that are whole, without places used again.
-    begun: HashMap<u16, Vec<u8>>,
-    bodies: Vec<Option<Vec<u8>>>,
+    /// Heads and bodies that have begun, by place, and those of answers that are whole, without places used again.
+    begun: HashMap<u16, [Vec<u8>; 2]>,
+    shown: Vec<Option<[Vec<u8>; 2]>>,
 }
 
 impl Observer for Told {
@@ -27,9 +27,9 @@ impl Observer for Told {
 
     fn exchanged(&mut self, exchange: &Exchange) {
         self.done.push(*exchange);
-        let body = exchange.body.map(|place| self.begun.remove(&place));
-        self.bodies
-            .push(body.map(|body| body.expect("it has begun")));
+        let shown = exchange.shown.map(|place| self.begun.remove(&place));
+        self.shown
+            .push(shown.map(|shown| shown.expect("it has begun")));
     }
 
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
@@ -37,11 +37,17 @@ impl Observer for Told {
         self.lost_ns.push(ns);
     }
 
-    fn body(&mut self, place: u16, first: bool, bytes: &[u8]) {
+    fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         if first {
-            self.begun.insert(place, Vec::new());
+            self.begun.insert(place, Default::default());
         }
-        let body = self.begun.get_mut(&place).expect("it has begun");
+        let [head, body] = self.begun.get_mut(&place).expect("it has begun");
+        assert!(body.is_empty(), "the head comes first");
+        head.extend_from_slice(bytes);
+    }
+
+    fn body(&mut self, place: u16, bytes: &[u8]) {
+        let [_, body] = self.begun.get_mut(&place).expect("it has begun");
         body.extend_from_slice(bytes);
     }
 
@@ -74,6 +80,8 @@ fn asks() -> Vec<Ask> {
         },
     ]
 }
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
 
 /// No two pieces of it are alike.
 fn body() -> Vec<u8> {
@@ -114,8 +122,7 @@ fn joined(
     config(&mut config_c);
     let mut s = server(false);
     (s.request, s.answers) = (Reading::Http, None);
-    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
-    s.answer = Answer::Message(Message::bytes(&[&head[..], &body()].concat()));
+    s.answer = Answer::Message(Message::bytes(&[HEAD, &body()].concat()));
     let mut client = Machine::new(config_c, Told::default()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let (mut there, mut back) = (Frames::new(usize::MAX), Frames::new(usize::MAX));
@@ -162,7 +169,7 @@ fn each_request_has_its_answer_whatever_the_path_does() {
         (4, 2, true),
         (8, 5, true),
     ] {
-        let show = |config: &mut Config| config.shows_bodies = shown;
+        let show = |config: &mut Config| config.shows_answers = shown;
         let (client, server) = joined(show, Some(200), pipeline, loss);
         let (c, s) = (client.counters(), server.counters());
         let told = client.observer();
@@ -178,9 +185,10 @@ fn each_request_has_its_answer_whatever_the_path_does() {
             [500, 250, 250],
             "{pipeline} {loss}"
         );
-        for (exchange, shown_body) in told.done.iter().zip(&told.bodies) {
-            let wanted = (shown && exchange.text != 1).then(body);
-            assert!(*shown_body == wanted, "{pipeline} {loss} {exchange:?}");
+        for (exchange, answer) in told.done.iter().zip(&told.shown) {
+            let body = || [body(), Vec::new()][usize::from(exchange.text == 1)].clone();
+            let wanted = shown.then(|| [HEAD.to_vec(), body()]);
+            assert!(*answer == wanted, "{pipeline} {loss} {exchange:?}");
         }
         // Answers to HEAD have none; those to others have theirs, byte by byte.
         assert_eq!(c.body_rx, 750 * 5000, "{pipeline} {loss}");
@@ -391,6 +399,42 @@ fn the_oldest_request_has_the_timeout() {
     assert_eq!(one.client.counters().open, 1);
     one.client.poll(302 * MS, &mut one.out);
     assert_eq!(one.client.observer().lost_ns, [202 * MS, 112 * MS]);
+}
+
+#[test]
+fn the_first_byte_has_a_timeout_of_its_own() {
+    let with = |pipeline| {
+        Alone::with(pipeline, None, false, |config| {
+            config.first_byte_timeout = 50 * MS;
+        })
+    };
+    let mut one = with(1);
+    one.asked();
+    one.client.poll(49 * MS, &mut one.out);
+    assert_eq!(one.client.counters().open, 1);
+    one.client.poll(52 * MS, &mut one.out);
+    assert_eq!(one.client.observer().lost, [(0, Cause::FirstByte)]);
+    assert_eq!(one.client.counters().failed_response_timeout, 1);
+
+    // What has begun has the longer time, from when it was sent.
+    let mut one = with(1);
+    one.asked();
+    one.say(40 * MS, &OK[..9]);
+    one.client.poll(52 * MS, &mut one.out);
+    one.client.poll(199 * MS, &mut one.out);
+    assert_eq!(one.client.counters().open, 1);
+    one.client.poll(202 * MS, &mut one.out);
+    assert_eq!(one.client.observer().lost, [(0, Cause::Response)]);
+
+    // Behind an answer that took long: the next has had no first byte for as long.
+    let mut one = with(2);
+    one.asked();
+    one.say(40 * MS, &OK[..9]);
+    one.client.poll(60 * MS, &mut one.out);
+    one.say(150 * MS, &OK[9..]);
+    one.client.poll(152 * MS, &mut one.out);
+    assert_eq!(one.client.observer().done.len(), 1);
+    assert_eq!(one.client.observer().lost, [(0, Cause::FirstByte); 2]);
 }
 
 #[test]

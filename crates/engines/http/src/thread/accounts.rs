@@ -7,8 +7,7 @@ use super::{Thread, clock, now};
 use crate::{
     Live,
     account::{Cause, Outcome},
-    connection::{Asked, State},
-    judge::Kept,
+    connection::{Asked, Kept, State},
 };
 
 impl Thread<'_> {
@@ -104,7 +103,12 @@ impl Thread<'_> {
     ) {
         self.in_flight -= 1;
         let latency = now.saturating_sub(asked.due_ns);
-        let fault = self.judge.fault(status, kept.as_deref());
+        if let Some(kept) = &kept {
+            self.seen.clear();
+            self.judge.head(&mut self.seen, &kept.head);
+            self.judge.body(&mut self.seen, &kept.body);
+        }
+        let fault = self.judge.fault(status, &self.seen);
         if let Some(kept) = kept {
             if self.load.job.digest {
                 let digest = ring::digest::digest(&ring::digest::SHA256, &kept.body);

@@ -10,7 +10,10 @@ use rustls::AlertDescription;
 use wb_http1::{Read, Sink};
 
 use super::{Goes, Thread, now};
-use crate::{account::Cause, connection::State, judge::Kept};
+use crate::{
+    account::Cause,
+    connection::{Kept, State},
+};
 
 /// What is done with the pieces of an answer.
 struct Pieces<'a> {

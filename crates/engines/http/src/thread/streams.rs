@@ -5,8 +5,7 @@ use wb_http2::{Connection as Protocol, Sink, Step, Why, frame};
 use super::{Goes, Thread, tally};
 use crate::{
     account::Cause,
-    connection::{Asked, Pending, State},
-    judge::Kept,
+    connection::{Asked, Kept, Pending, State},
 };
 
 /// What is done with answers as they come.

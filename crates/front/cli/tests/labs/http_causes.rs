@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{listen, sockopt::set_socket_linger};
 use serde_json::{Value, json};
 use wb_host::{Namespace, in_namespace};
 
@@ -37,8 +37,9 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\n";
 const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
 const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Causes, each with servers that are one; then they close. The cause "" is none, with how long bodies are.
-const CASES: [(&str, &[&[Does]]); 6] = [
+/// Causes, each with servers that are one; then they close. The cause "" is none, with how long bodies are. What is
+/// "held" is as [`CHECKS`] ask for, what is "check" is not.
+const CASES: [(&str, &[&[Does]]); 9] = [
     (
         "closed",
         &[
@@ -119,7 +120,35 @@ const CASES: [(&str, &[&[Does]]); 6] = [
             &[Says(WHOLE), A_WHILE, Says("more")],
         ],
     ),
+    (
+        "check",
+        &[
+            &[Says(WHOLE)],
+            &[Says("HTTP/1.1 103 Early\r\nX-A: b\r\n\r\n"), Says(WHOLE)],
+            &[Says(HEAD), Says("X-A: c\r\n\r\nhello")],
+            &[Says(HEAD), Says("X-A: b\r\n\r\nhel"), A_WHILE, Says("p")],
+            &[Says("HTTP/1.1 404 No\r\nX-A: b\r\n\r\nhello")],
+            &[Says("HTTP/1.1 204 No\r\nX-A: b\r\n\r\n")],
+        ],
+    ),
+    (
+        "held",
+        &[
+            &[Says(HEAD), Says("X-A: b\r\nContent-Length: 5\r\n\r\nhello")],
+            &[
+                Says(HEAD),
+                Says("X-A: c\r\nx-"),
+                A_WHILE,
+                Says("a:  b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r"),
+                A_WHILE,
+                Says("\n4\r\nlo X\r\n0\r\n\r\n"),
+            ],
+        ],
+    ),
+    ("behind", &[&[Says(WHOLE), FOR_EVER]]),
 ];
+
+const CHECKS: &str = "--expect-status 200,204 --expect-header X-A:b --expect-body hello";
 
 /// Answers "/CAUSE/N" as the table says, in a node.
 fn serve(node: &str) {
@@ -208,6 +237,20 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
             assert_eq!(ours, kernels, "{urls}");
         }
     }
+    for (cause, checked) in [("check", 6), ("held", 0)] {
+        let urls = (0..checked.max(2)).map(|n| format!("http://{SERVER}/{cause}/{n}"));
+        let urls: Vec<String> = urls.collect();
+        let (n, words) = (2 * urls.len(), urls.join(" "));
+        let words = format!("-n {n} --close {CHECKS} {words}");
+        let [kernels, ours] = asked(&lab, &words);
+        let failed = kernels["failed"]["check"].as_u64().unwrap_or(0);
+        assert_eq!(
+            (&kernels["sent"], failed),
+            (&json!(n), 2 * checked),
+            "{kernels}"
+        );
+        assert_eq!(ours, kernels, "{words}");
+    }
     // While nothing is due: what ends a connection then is no request's failure.
     for (n, broken) in [(0, 0), (1, 4), (2, 4)] {
         let words = format!("-d 400ms --rate 10 http://{SERVER}/idle/{n}");
@@ -215,5 +258,44 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         let told = [&kernels["sent"], &kernels["completed"], &kernels["broken"]];
         assert_eq!(told, [4, 4, broken], "{words}: {kernels}");
         assert_eq!(ours, kernels, "{words}");
+    }
+}
+
+#[test]
+fn phases_have_timeouts_of_their_own_over_both() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("pair", &["--hosts"]);
+    let node = lab.node("b");
+    whole_frames(&node);
+    serve(&node);
+    // One says nothing, two begin and do not end; the last says nothing to the second of two.
+    let all = (0..3).map(|n| format!("http://{SERVER}/timeout/{n}"));
+    let all = format!("-n 3 {}", all.collect::<Vec<_>>().join(" "));
+    let behind = format!("-n 2 --pipeline 2 http://{SERVER}/behind/0");
+    for (words, first, whole) in [(all, 1, 2), (behind, 1, 0)] {
+        let [kernels, ours] = asked(&lab, &format!("--first-byte-timeout 300ms {words}"));
+        let failed = |cause: &str| kernels["failed"][cause].as_u64().unwrap_or(0);
+        let told = (failed("first_byte_timeout"), failed("timeout"));
+        assert_eq!(told, (first, whole), "{words}: {kernels}");
+        assert_eq!(ours, kernels, "{words}");
+    }
+    // Who has no room left for connections does not answer.
+    let node = Namespace::named(&node).unwrap();
+    let full = in_namespace(&node, || {
+        let listener = TcpListener::bind((SERVER, 81))?;
+        listen(&listener, 0)?;
+        Ok::<_, std::io::Error>((TcpStream::connect((SERVER, 81))?, listener))
+    });
+    let _full = full.unwrap().unwrap();
+    for way in Way::both(&lab) {
+        let words = format!("-c 1 -d 600ms --connect-timeout 150ms http://{SERVER}:81/");
+        // Nothing was asked, which proves nothing.
+        let job = &way.report(&words, 3)["http"]["jobs"][0];
+        let refused = &job["totals"]["refused_connections"];
+        assert!(refused["connect_timeout"].as_u64() > Some(0), "{job}");
+        assert_eq!(refused["timeout"].as_u64().unwrap_or(0), 0, "{job}");
+        assert_eq!(total(job, "established_connections"), 0, "{job}");
     }
 }

@@ -111,7 +111,6 @@ fn what_our_tcp_cannot_do_is_refused_in_a_line() {
     for (words, wanted) in [
         ("https://198.19.1.2/", "no TLS"),
         ("http://web.lab/", "nobody looks up"),
-        ("--expect-body x http://198.19.1.2/", "check.body"),
         ("--data x.csv http://198.19.1.2/", "data"),
         ("-c 100k http://198.19.1.2/", "connections"),
     ] {
