@@ -193,6 +193,17 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
         ..Request::default()
     };
     let mut times: Vec<u64> = Vec::new();
+    let mut before = "";
+    for word in words {
+        // Sar takes these only as words of their own.
+        let joined = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
+        if joined && word.contains(['n', 'P']) && !["-n", "-P"].contains(&before) {
+            return refused(format!(
+                "{word}: -n and -P stand alone, and what they ask for behind a blank: -h -n DEV"
+            ));
+        }
+        before = word;
+    }
     for piece in Pieces::new(&TABLE, words) {
         let (entry, argument) = match piece {
             Piece::Option(entry, argument) => (entry, argument.unwrap_or_default()),
@@ -218,7 +229,9 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
             Word::OmitZero => request.omit_zero = true,
             Word::Interfaces => {
                 let names = argument.split(',').filter(|n| !n.is_empty());
-                request.interfaces = Some(names.map(ToOwned::to_owned).collect());
+                let names: Vec<String> = names.map(ToOwned::to_owned).collect();
+                // A list of none is none.
+                request.interfaces = Some(names).filter(|names| !names.is_empty());
             }
             Word::Decimals => {
                 request.decimals = match argument {
@@ -273,7 +286,7 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
 }
 
 fn networks(list: &str, tables: &mut BTreeSet<Table>) -> Result<(), Refusal> {
-    for word in list.split(',') {
+    for word in list.split(',').filter(|word| !word.is_empty()) {
         tables.insert(match word {
             "DEV" => Table::Dev,
             "EDEV" => Table::Edev,
@@ -354,6 +367,11 @@ mod tests {
             }
         );
         assert_eq!(request("-n DEV 0").count, Some(1));
+        for line in ["-n ,DEV --iface= 1", "-n DEV, --iface=, 1"] {
+            let loose = request(line);
+            assert_eq!(loose.tables, BTreeSet::from([Table::Dev]), "{line}");
+            assert_eq!(loose.interfaces, None, "{line}");
+        }
         assert_eq!(read("--help"), Ok(Asked::Help));
         assert_eq!(read("-V"), Ok(Asked::Version));
     }
@@ -375,6 +393,9 @@ mod tests {
             ("-n DEV -P x 1", "-P \"x\""),
             ("-n", "requires an argument"),
             ("-o file 1", "-o (writing a file)"),
+            ("-hn DEV 0", "-hn: -n and -P stand alone"),
+            ("-nDEV 1 1", "-nDEV: -n and -P stand alone"),
+            ("-n , 1 1", "no table"),
         ] {
             let said = read(line).unwrap_err().to_string();
             assert!(said.contains(part), "{line}: {said}");

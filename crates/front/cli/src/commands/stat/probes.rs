@@ -29,7 +29,7 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
         // Of an error of TOML the last line says what is wrong; the others are for files.
         let plan = plan_from_toml("", &format!("probe = [{{ {keys} }}]")).map_err(|e| {
             let what = e.message.lines().next_back().unwrap_or_default().to_owned();
-            anyhow::anyhow!("--probe {text:?}: {what}")
+            anyhow::anyhow!("--probe {text:?}: {}", in_our_words(&what))
         })?;
         for probe in &plan.probes {
             probe.check().with_context(|| format!("--probe {text:?}"))?;
@@ -37,6 +37,24 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
         plans.extend(plan.probes);
     }
     Ok(plans)
+}
+
+/// What the reader of plans says, as we say it: what is wrong, and what there may be.
+fn in_our_words(said: &str) -> String {
+    let said = said.replace('`', "");
+    let (what, allowed) = said.split_once(", expected one of ").unwrap_or((&said, ""));
+    if let Some(kind) = what.strip_prefix("unknown variant ") {
+        return format!("no kind of probe is {kind:?}; there are {allowed}");
+    }
+    if let Some(key) = what.strip_prefix("unknown field ") {
+        return format!("no key of a probe is {key:?}; there are {allowed}");
+    }
+    match said.as_str() {
+        "missing field kind" => "a kind is missing, as in kind = \"ipvs\"".to_owned(),
+        _ => {
+            format!("{said}; keys are those of [[probe]] in plans: kind = \"ipvs\", name = \"lvs\"")
+        }
+    }
 }
 
 /// A reading: when it was asked for, how it ended.
@@ -255,6 +273,19 @@ mod tests {
         ] {
             let error = plans(&[wrong.to_owned()]);
             assert!(error.is_err(), "{wrong}");
+        }
+        for (typed, said) in [
+            ("nope", "no kind of probe is \"nope\"; there are ipvs, dpvs"),
+            ("", "no kind of probe is \"\"; there are ipvs, dpvs"),
+            (
+                "kind = 'ipvs', colour = 3",
+                "no key of a probe is \"colour\"; there are kind",
+            ),
+            ("command = 'x'", "a kind is missing"),
+            ("kind = ", "keys are those of [[probe]]"),
+        ] {
+            let error = plans(&[typed.to_owned()]).unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains('`'), "{error}");
         }
     }
 
