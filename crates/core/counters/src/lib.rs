@@ -18,7 +18,7 @@ pub mod softnet;
 
 pub use link::{Folded, LinkCounters};
 pub use rates::LinkRates;
-pub use series::{Facts, LinkInterval, LinkReading, LinkState, Series};
+pub use series::{Facts, LinkInterval, LinkReading, LinkState, Series, Smooth};
 pub use softnet::Softnet;
 
 /// Above this a 64-bit counter may have wrapped.

@@ -11,7 +11,7 @@ use crate::{
     device::Group,
     interrupts::{Move, QueueInterrupt},
     path::Hop,
-    series::LinkTotal,
+    series::{LinkTotal, Smooth},
     softnet::SoftnetRise,
 };
 
@@ -82,6 +82,9 @@ pub struct Interface {
     pub counted: Option<BTreeMap<String, u64>>,
     /// Rates.
     pub rates: Option<LinkRates>,
+    /// Packets per second, smoothed over 1, 10 and 60 seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smooth: Option<Smooth>,
     /// Of the whole: how often its counters were reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets: Option<u64>,
@@ -109,6 +112,7 @@ impl From<&LinkInterval> for Interface {
             seconds: interval.seconds,
             counted,
             rates: interval.rates(),
+            smooth: interval.smooth,
             resets: None,
             rx_pps_range: None,
             tx_pps_range: None,

@@ -72,6 +72,38 @@ pub struct LinkInterval {
     pub counted: Option<LinkCounters>,
     /// Its facts at the end.
     pub facts: Facts,
+    /// Its packets a second, smoothed; nothing before its first rates.
+    pub smooth: Option<Smooth>,
+}
+
+/// Packets per second, smoothed over 1, 10 and 60 seconds: after such a time, what was before counts for 1/e.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Smooth {
+    /// Received.
+    pub rx_pps: [f64; 3],
+    /// Sent.
+    pub tx_pps: [f64; 3],
+}
+
+impl Smooth {
+    const OVER_S: [f64; 3] = [1.0, 10.0, 60.0];
+
+    /// The next, after an interval with these rates. The first is that interval's.
+    fn next(before: Option<Self>, rates: &LinkRates, seconds: f64) -> Self {
+        let Some(before) = before else {
+            return Self {
+                rx_pps: [rates.rx_pps; 3],
+                tx_pps: [rates.tx_pps; 3],
+            };
+        };
+        let step = |old: [f64; 3], new: f64| {
+            std::array::from_fn(|n| new + (old[n] - new) * (-seconds / Self::OVER_S[n]).exp())
+        };
+        Self {
+            rx_pps: step(before.rx_pps, rates.rx_pps),
+            tx_pps: step(before.tx_pps, rates.tx_pps),
+        }
+    }
 }
 
 impl LinkInterval {
@@ -123,8 +155,8 @@ impl Series {
         for reading in readings {
             let before = last.remove(&reading.id);
             if self.begun {
-                let interval = between(before.as_ref(), &reading);
-                self.note(reading.id, &interval);
+                let mut interval = between(before.as_ref(), &reading);
+                interval.smooth = self.note(reading.id, &interval);
                 intervals.push(interval);
             }
             self.last.insert(reading.id, reading);
@@ -144,7 +176,8 @@ impl Series {
         intervals
     }
 
-    fn note(&mut self, id: (usize, u32), interval: &LinkInterval) {
+    /// Adds an interval to the whole. Returns what is smoothed.
+    fn note(&mut self, id: (usize, u32), interval: &LinkInterval) -> Option<Smooth> {
         let order = &mut self.order;
         let total = self.totals.entry(id).or_insert_with(|| {
             order.push(id);
@@ -155,8 +188,10 @@ impl Series {
         total.whole.state = interval.state;
         total.resets += u64::from(interval.state == LinkState::Reset);
         let Some((counted, rates)) = interval.counted.as_ref().zip(interval.rates()) else {
-            return;
+            return total.whole.smooth;
         };
+        let smooth = Smooth::next(total.whole.smooth, &rates, interval.seconds);
+        total.whole.smooth = Some(smooth);
         total.whole.facts = interval.facts;
         total.whole.seconds += interval.seconds;
         let before = total.whole.counted.unwrap_or_default();
@@ -164,6 +199,7 @@ impl Series {
         total.intervals += 1;
         widen(&mut total.rx_pps, rates.rx_pps);
         widen(&mut total.tx_pps, rates.tx_pps);
+        Some(smooth)
     }
 
     /// All interfaces that there were, over the whole time.
@@ -248,6 +284,33 @@ mod tests {
         assert_eq!((b.intervals, b.resets), (2, 1));
         assert_eq!(b.rx_pps, Some((10.0, 250.0)));
         assert_eq!(totals.len(), 3);
+    }
+
+    #[test]
+    fn rates_are_smoothed_by_the_time_that_passed() {
+        let mut series = Series::default();
+        series.next(vec![reading(1, "a", 0, 0)]);
+        let mut next = |at_s, packets| {
+            let interval = series.next(vec![reading(1, "a", at_s, packets)]).remove(0);
+            interval.smooth.unwrap().rx_pps
+        };
+        assert_eq!(next(1, 1000), [1000.0; 3]);
+        // Two seconds of nothing are what two intervals of a second are.
+        let once = next(3, 1000);
+        for (n, over) in [1.0_f64, 10.0, 60.0].into_iter().enumerate() {
+            assert!((once[n] - 1000.0 * (-2.0 / over).exp()).abs() < 1e-9);
+        }
+        let mut twice = Series::default();
+        for (at_s, packets) in [(0, 0), (1, 1000), (2, 1000), (3, 1000)] {
+            let interval = twice.next(vec![reading(1, "a", at_s, packets)]);
+            if at_s == 3 {
+                let smooth = interval[0].smooth.unwrap().rx_pps;
+                assert!(smooth.iter().zip(once).all(|(a, b)| (a - b).abs() < 1e-9));
+            }
+        }
+        // A reset leaves it as it is.
+        let left = next(4, 5);
+        assert_eq!(left, once);
     }
 
     proptest! {

@@ -25,9 +25,9 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios},
 };
-use wb_model::{JobKind, Plan, timeline::Timeline};
+use wb_model::{JobKind, Phase, Plan, Snapshot, timeline::Timeline};
 use wb_session::{Environment, Observer, Signals, Steer, Steering, View};
-use wb_tui::{About, Action, Keys, Screen};
+use wb_tui::{About, Action, Keys, Reading, Screen};
 
 use self::pane::Pane;
 use crate::{
@@ -62,6 +62,17 @@ struct Held {
     away: Arc<AtomicBool>,
     /// It is ours again, and shows nothing of ours.
     again: Arc<AtomicBool>,
+    /// Where the guard hears whether there is anything to guard.
+    guard: Option<Arc<ChildStdin>>,
+}
+
+impl Held {
+    /// Tells the guard, if there is one.
+    fn tell_guard(&self, byte: u8) {
+        if let Some(mut line) = self.guard.as_deref() {
+            let _ = line.write_all(&[byte]);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,6 +108,7 @@ fn about(plan: &Plan) -> About {
         planned_ns: http_ends(plan),
         criteria: plan.criteria.iter().map(ToString::to_string).collect(),
         searches: plan.has(JobKind::Bench),
+        reading: None,
         fixed_rate: (!Steering::is_followed_by(plan))
             .then(|| "only loads by ports can, and this run has others or none".to_owned()),
         unicode: unicode(),
@@ -119,44 +131,72 @@ pub(crate) struct Live {
 struct Open {
     thread: Option<JoinHandle<()>>,
     over: Arc<AtomicBool>,
-    guard: Option<(Child, ChildStdin)>,
+    guard: Option<(Child, Arc<ChildStdin>)>,
 }
 
 impl Live {
     /// A screen for this run, if it is wanted and the terminal can. It opens when the run has turned out to be no short
     /// one.
     pub(crate) fn new(plan: &Plan, wanted: bool, environment: &Environment) -> Self {
-        let screen =
-            (wanted && has_terminal()).then(|| Arc::new(Mutex::new(Screen::new(about(plan)))));
+        let (signals, steering) = (&environment.signals, &environment.steering);
+        Self::about(|| about(plan), wanted, signals, steering)
+    }
+
+    fn about(
+        about: impl FnOnce() -> About,
+        wanted: bool,
+        signals: &Signals,
+        steering: &Steering,
+    ) -> Self {
+        let screen = (wanted && has_terminal()).then(|| Screen::new(about()));
         Self {
-            screen,
-            signals: environment.signals.clone(),
-            steering: environment.steering.clone(),
+            planned: screen.as_ref().and_then(Screen::planned),
+            screen: screen.map(|screen| Arc::new(Mutex::new(screen))),
+            signals: signals.clone(),
+            steering: steering.clone(),
             open: None,
             started: Instant::now(),
-            planned: http_ends(plan).map(Duration::from_nanos),
         }
     }
 
-    /// Takes what was taken down.
-    pub(crate) fn recorded(&mut self, timeline: &Timeline) {
-        if let Some(screen) = &self.screen {
-            lock(screen).record(timeline);
-        }
+    /// A screen for counters, which are read every `interval` for so long, or without an end. It opens at once.
+    pub(crate) fn of_counters(
+        reading: Reading,
+        interval: Duration,
+        planned: Option<Duration>,
+        wanted: bool,
+        signals: &Signals,
+    ) -> Self {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let about = || About {
+            title: "stat".to_owned(),
+            planned_ns: planned.map(ns),
+            reading: Some(reading),
+            fixed_rate: Some("stat sends nothing, it only reads".to_owned()),
+            unicode: unicode(),
+            color: color(),
+            ..About::default()
+        };
+        let wanted = wanted && planned.is_none_or(|planned| planned > LEAST);
+        let mut live = Self::about(about, wanted, signals, &Steering::default());
+        live.tell(true, |screen| {
+            screen.take(&Snapshot::at(0, ns(interval), Phase::Running));
+        });
+        live
     }
 
-    /// Takes a view. Returns whether it is on the screen; else somebody may want a line.
-    pub(crate) fn view(&mut self, view: &View) -> bool {
+    /// Tells the screen something, opens it if it may be, and says whether it is there.
+    pub(crate) fn tell(&mut self, may_open: bool, tell: impl FnOnce(&mut Screen)) -> bool {
         let Some(screen) = &self.screen else {
             return false;
         };
-        lock(screen).take(&view.snapshot);
+        tell(&mut lock(screen));
         // What no run should do, for the test of what becomes of the terminal then.
         #[cfg(debug_assertions)]
         if self.open.is_some() && std::env::var_os("WIREBENCH_PANIC").is_some() {
             panic!("WIREBENCH_PANIC is set");
         }
-        if self.open.is_none() && !view.done && self.is_long(view) {
+        if self.open.is_none() && may_open {
             match Open::start(screen, &self.signals, &self.steering) {
                 Ok(open) => self.open = Some(open),
                 Err(_) => self.screen = None,
@@ -169,6 +209,19 @@ impl Live {
             self.screen = None;
         }
         self.open.is_some()
+    }
+
+    /// Takes what was taken down.
+    pub(crate) fn recorded(&mut self, timeline: &Timeline) {
+        if let Some(screen) = &self.screen {
+            lock(screen).record(timeline);
+        }
+    }
+
+    /// Takes a view. Returns whether it is on the screen; else somebody may want a line.
+    pub(crate) fn view(&mut self, view: &View) -> bool {
+        let may_open = !view.done && self.is_long(view);
+        self.tell(may_open, |screen| screen.take(&view.snapshot))
     }
 
     #[allow(clippy::cast_precision_loss)]
@@ -244,10 +297,13 @@ fn mind_suspension() {
             if let Some(held) = &*lock(&OPEN) {
                 held.away.store(true, Ordering::Release);
                 restore(&held.before);
+                // Whoever is killed now has nothing to be put right: the screen is left.
+                held.tell_guard(DISMISSED);
             }
         };
         let after = || {
             if let Some(held) = &*lock(&OPEN) {
+                held.tell_guard(CALLED_BACK);
                 held.away.store(false, Ordering::Release);
                 held.again.store(true, Ordering::Release);
             }
@@ -298,12 +354,14 @@ impl Open {
         let before = termios::tcgetattr(io::stderr())?;
         // First, so that there is no moment without it.
         let guard = start_guard().ok();
+        let line = guard.as_ref().map(|(_, line)| Arc::clone(line));
         *lock(&OPEN) = Some(Held {
             before: before.clone(),
             screen: Arc::clone(screen),
             said: String::new(),
             away: Arc::clone(&away),
             again: Arc::clone(&again),
+            guard: line,
         });
         mind_suspension();
         let over = Arc::new(AtomicBool::new(false));
@@ -339,9 +397,9 @@ impl Open {
             let _ = thread.join();
         }
         let said = give_back();
-        if let Some((mut child, mut line)) = self.guard.take() {
+        if let Some((mut child, line)) = self.guard.take() {
             // The terminal is right: nothing is left to do for it.
-            let _ = line.write_all(&[DISMISSED]);
+            let _ = (&*line).write_all(&[DISMISSED]);
             drop(line);
             let _ = child.wait();
         }
@@ -453,9 +511,11 @@ impl Drawing {
 
 /// Said to the guard when there is nothing left to guard.
 const DISMISSED: u8 = b'd';
+/// And when there is something again.
+const CALLED_BACK: u8 = b'b';
 
 /// Starts the process that puts the terminal right if this one cannot, and waits until it is ready.
-fn start_guard() -> io::Result<(Child, ChildStdin)> {
+fn start_guard() -> io::Result<(Child, Arc<ChildStdin>)> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg(GUARD)
         .arg0("wb-screen-guard")
@@ -467,7 +527,7 @@ fn start_guard() -> io::Result<(Child, ChildStdin)> {
     if let Some(mut told) = child.stdout.take() {
         let _ = io::Read::read(&mut told, &mut ready);
     }
-    line.map(|line| (child, line))
+    line.map(|line| (child, Arc::new(line)))
         .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
 

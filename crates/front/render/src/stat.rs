@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use wb_counters::{
     LinkCounters, LinkRates, LinkState,
+    interrupts::Move,
     line::{Interface, Kind, Line, Probe},
     path::Between,
 };
@@ -42,7 +43,9 @@ fn megabits(bps: Option<f64>) -> String {
     bps.map_or_else(|| UNKNOWN.to_owned(), |bps| format!("{:.3}", bps / 1e6))
 }
 
-fn percent(share: Option<f64>, over: bool) -> String {
+/// A share of the wire's speed; a mark where it is more than a wire carries.
+#[must_use]
+pub fn percent(share: Option<f64>, over: bool) -> String {
     match share {
         None => UNKNOWN.to_owned(),
         // What no wire carries: see the note under the line.
@@ -224,12 +227,15 @@ fn per_second(n: u64, seconds: f64) -> f64 {
     }
 }
 
-fn is_idle(interface: &Interface) -> bool {
+/// Whether it counted nothing, and nothing became of it.
+#[must_use]
+pub fn is_idle(interface: &Interface) -> bool {
     interface.counted.as_ref().is_some_and(|c| c.is_empty()) && interface.renamed_from.is_none()
 }
 
-/// What is to be said of an interface under its line.
-fn notes(interface: &Interface) -> Vec<String> {
+/// What is to be said of an interface under its line: errors and drops that moved, and what became of it.
+#[must_use]
+pub fn notes(interface: &Interface) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(before) = &interface.renamed_from {
         notes.push(format!("was {before} before"));
@@ -305,15 +311,31 @@ fn devices(text: &mut String, line: &Line) {
     }
 }
 
-fn interrupts(text: &mut String, line: &Line) {
-    let list = |cpus: &[u32]| {
-        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        if cpus.is_empty() {
-            UNKNOWN.to_owned()
-        } else {
-            cpus.join(",")
-        }
+/// CPUs in a list.
+#[must_use]
+pub fn cpu_list(cpus: &[u32]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    if cpus.is_empty() {
+        UNKNOWN.to_owned()
+    } else {
+        cpus.join(",")
+    }
+}
+
+/// Where an interrupt should go, why, and how.
+#[must_use]
+pub fn advice(step: &Move) -> String {
+    let why = match &*step.rule {
+        "T2" => "another NUMA node than the device's",
+        _ => "a CPU with another busy queue, while one idles",
     };
+    format!(
+        "{} advice: interrupt {} is on {why}; echo {} > /proc/irq/{}/smp_affinity_list, or --apply",
+        step.rule, step.irq, step.to, step.irq,
+    )
+}
+
+fn interrupts(text: &mut String, line: &Line) {
     for device in &line.interrupts {
         for queue in &device.queues {
             let _ = writeln!(
@@ -324,20 +346,12 @@ fn interrupts(text: &mut String, line: &Line) {
                 queue.irq,
                 queue.name,
                 whole(queue.per_second),
-                list(&queue.came_on),
-                list(&queue.cpus),
+                cpu_list(&queue.came_on),
+                cpu_list(&queue.cpus),
             );
         }
         for step in &device.moves {
-            let why = match &*step.rule {
-                "T2" => "another NUMA node than the device's",
-                _ => "a CPU with another busy queue, while one idles",
-            };
-            let _ = writeln!(
-                text,
-                "{:8}  {} advice: interrupt {} is on {why}; echo {} > /proc/irq/{}/smp_affinity_list, or --apply",
-                "", step.rule, step.irq, step.to, step.irq,
-            );
+            let _ = writeln!(text, "{:8}  {}", "", advice(step));
         }
     }
 }
@@ -375,7 +389,8 @@ fn probe(text: &mut String, probe: &Probe) {
     if parts.is_empty() && probe.missing.is_none() {
         parts.push("nothing counted".to_owned());
     }
-    let _ = writeln!(text, " {}", parts.join(", "));
+    let gap = if parts.is_empty() { "" } else { " " };
+    let _ = writeln!(text, "{gap}{}", parts.join(", "));
 }
 
 fn path(text: &mut String, line: &Line) {

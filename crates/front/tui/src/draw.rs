@@ -49,7 +49,7 @@ pub fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let body = usize::from(area.height) - 3;
     let lines = match screen.help {
         true => window(
-            help().lines(width, screen.about.unicode, screen.about.color),
+            help(screen).lines(width, screen.about.unicode, screen.about.color),
             body,
             screen,
         ),
@@ -146,9 +146,9 @@ fn seconds(s: f64) -> String {
 fn tabs(screen: &Screen, width: usize) -> Line<'static> {
     let mut line = Line::default();
     // Names where there is room for all of them.
-    let long: usize = Page::ALL.iter().map(|p| p.name().len() + 4).sum();
-    for (at, page) in Page::ALL.into_iter().enumerate() {
-        let own = page == screen.page && !screen.help;
+    let long: usize = screen.pages().iter().map(|p| p.name().len() + 4).sum();
+    for (at, page) in screen.pages().iter().enumerate() {
+        let own = *page == screen.page && !screen.help;
         let text = match long <= width || own {
             true => format!(" {} {}", at + 1, page.name()),
             false => format!(" {}", at + 1),
@@ -287,7 +287,7 @@ fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Li
     } else {
         Style::new()
     };
-    let mut lines = Section::new(chart_of.title, Vec::new()).lines(width, unicode, color);
+    let mut lines = Section::new(&chart_of.title, Vec::new()).lines(width, unicode, color);
     for (at, bars) in chart(&chart_of.values, room, height, unicode)
         .into_iter()
         .enumerate()
@@ -318,24 +318,40 @@ fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Li
     lines
 }
 
-fn help() -> Section {
+fn help(screen: &Screen) -> Section {
     let row = |key: &str, text: &str| Row::Text(format!("{key:<12}{text}"), Tone::Plain);
-    Section::new(
-        "Keys",
-        vec![
-            row("q, Ctrl-C", "end in order; once more: without waiting"),
-            row("1-7, Tab", "pages; Shift-Tab goes back, Escape to the first"),
-            row("up, down", "the rest of a page that is longer than the screen"),
-            row("p", "pause, and on, where the run can"),
-            row("+ -", "a tenth more or less than now, where the run can"),
-            row("Ctrl-Z", "suspend it all, the measurement too; fg goes on"),
-            row("?", "these lines, and away with them"),
-            Row::Text(
-                "Rates are of the last interval, counts are since the start. Missing frames are lost or still under \
-                 way. The report is printed when the screen is left."
-                    .to_owned(),
-                Tone::Label,
-            ),
-        ],
-    )
+    let steers = [
+        row("p", "pause, and on, where the run can"),
+        row("+ -", "a tenth more or less than now, where the run can"),
+    ];
+    let (steers, text) = match screen.about.reading {
+        None => (
+            &steers[..],
+            "Rates are of the last interval, counts are since the start. Missing frames are lost or still under \
+             way. The report is printed when the screen is left.",
+        ),
+        Some(_) => (
+            &[][..],
+            "Rates are of the last interval. Counts since the start are those of all intervals without a reset. The \
+             averages are printed when the screen is left.",
+        ),
+    };
+    let mut rows = vec![
+        row("q, Ctrl-C", "end in order; once more: without waiting"),
+        row(
+            "1-7, Tab",
+            "pages; Shift-Tab goes back, Escape to the first",
+        ),
+        row(
+            "up, down",
+            "the rest of a page that is longer than the screen",
+        ),
+    ];
+    rows.extend_from_slice(steers);
+    rows.extend([
+        row("Ctrl-Z", "suspend it all, the measurement too; fg goes on"),
+        row("?", "these lines, and away with them"),
+        Row::Text(text.to_owned(), Tone::Label),
+    ]);
+    Section::new("Keys", rows)
 }

@@ -1,4 +1,5 @@
-//! The live screen of a run: what snapshots and the timeline say, drawn on a terminal of any size.
+//! The live screen of a run, or of counters over time: what snapshots, the timeline and readings say, drawn on a
+//! terminal of any size.
 //!
 //! Pure: [`Screen`] is fed with snapshots, figures and keys, [`draw`] puts it into a frame. It knows no terminal, no
 //! thread and no clock. What is not measured while a run goes on is not invented: the page says so.
@@ -12,8 +13,10 @@ mod keys;
 mod pages;
 mod screen;
 mod section;
+mod stat;
 
 pub use draw::{LEAST_HEIGHT, LEAST_WIDTH, draw};
 pub use keys::{Key, Keys};
 pub use screen::{About, Action, Page, Screen};
 pub use section::{Row, Section, Tone};
+pub use stat::Reading;

@@ -17,7 +17,7 @@ type Write = fn(f64) -> String;
 
 /// Values over time with a title, and how one of them is written.
 pub(crate) struct Chart {
-    pub(crate) title: &'static str,
+    pub(crate) title: String,
     pub(crate) values: Vec<Option<f64>>,
     pub(crate) write: Write,
 }
@@ -31,7 +31,7 @@ pub(crate) fn per_second(n: f64) -> String {
     format!("{}/s", whole(n))
 }
 
-fn text(text: impl Into<String>) -> Row {
+pub(crate) fn text(text: impl Into<String>) -> Row {
     Row::Text(text.into(), Tone::Label)
 }
 
@@ -45,6 +45,12 @@ fn trouble(name: &str, n: Option<u64>, rest: impl IntoIterator<Item = String>) -
 
 impl Screen {
     pub(crate) fn sections(&self) -> Vec<Section> {
+        if self.page == Page::Messages {
+            return vec![self.said(usize::MAX)];
+        }
+        if let Some(reading) = self.about.reading {
+            return self.counted_sections(reading);
+        }
         match self.page {
             Page::Overview => self.overview(),
             Page::Times => self.times(),
@@ -52,12 +58,16 @@ impl Screen {
             Page::Workers => self.workers(),
             Page::Counters => self.counters(),
             Page::Trials => self.search_log(usize::MAX),
-            Page::Messages => vec![self.said(usize::MAX)],
+            // Told above, and pages of counters.
+            _ => Vec::new(),
         }
     }
 
     /// Charts for the room that sections leave.
     pub(crate) fn charts(&self) -> Vec<Chart> {
+        if let Some(reading) = self.about.reading {
+            return self.counted_charts(reading);
+        }
         let all: &[(&'static str, &str, Write)] = match self.page {
             Page::Overview => &[
                 ("Answers per second", "http", per_second),
@@ -86,7 +96,7 @@ impl Screen {
             let values = self.past(name);
             if crate::bars::largest(&values).is_some() {
                 charts.push(Chart {
-                    title,
+                    title: (*title).to_owned(),
                     values,
                     write: *write,
                 });
@@ -98,12 +108,12 @@ impl Screen {
         {
             charts.push(match socket.transactions {
                 true => Chart {
-                    title: "Transactions per second",
+                    title: "Transactions per second".to_owned(),
                     values: self.past("socket"),
                     write: per_second,
                 },
                 false => Chart {
-                    title: "Throughput",
+                    title: "Throughput".to_owned(),
                     values: self.past("socket"),
                     write: |octets| rate_bps(octets * 8.0),
                 },
@@ -132,7 +142,6 @@ impl Screen {
                 .map(|(name, c)| self.capture(&name, c)),
         );
         sections.extend(self.frames(now));
-        sections.extend(self.more.iter().cloned());
         sections.extend(self.ports());
         sections.extend(self.judged());
         if !self.messages.is_empty() {
@@ -649,7 +658,7 @@ impl Screen {
         sections
     }
 
-    fn said(&self, most: usize) -> Section {
+    pub(crate) fn said(&self, most: usize) -> Section {
         let first = self.messages.len().saturating_sub(most);
         let mut rows: Vec<Row> = self
             .messages

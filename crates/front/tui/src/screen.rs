@@ -1,10 +1,17 @@
 //! What the screen knows of a run, and what keys do to it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use wb_model::{Phase, Snapshot, timeline::Timeline};
 
-use crate::{Key, Section, figures::Figures};
+use crate::{
+    Key,
+    figures::Figures,
+    stat::{Counted, Reading},
+};
 
 /// What is known of a run before it starts.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +28,8 @@ pub struct About {
     pub searches: bool,
     /// Why its rate cannot be changed while it runs, where it cannot.
     pub fixed_rate: Option<String>,
+    /// It is about counters over time and no run: what is read.
+    pub reading: Option<Reading>,
     /// Whether the terminal has characters beyond ASCII.
     pub unicode: bool,
     /// Whether colours are wanted.
@@ -45,17 +54,38 @@ pub enum Page {
     Trials,
     /// What was said meanwhile.
     Messages,
+    /// What each interface counted.
+    Interfaces,
+    /// What each CPU did for packets.
+    Cpus,
+    /// Interrupts of queues.
+    Interrupts,
+    /// What drivers count.
+    Driver,
+    /// What probes of devices count.
+    Probes,
 }
 
 impl Page {
-    /// All, in the order of their keys.
-    pub const ALL: [Self; 7] = [
+    /// Those of a run, in the order of their keys.
+    const OF_RUNS: [Self; 7] = [
         Self::Overview,
         Self::Times,
         Self::Jobs,
         Self::Workers,
         Self::Counters,
         Self::Trials,
+        Self::Messages,
+    ];
+
+    /// Those of counters.
+    const OF_COUNTERS: [Self; 7] = [
+        Self::Overview,
+        Self::Interfaces,
+        Self::Cpus,
+        Self::Interrupts,
+        Self::Driver,
+        Self::Probes,
         Self::Messages,
     ];
 
@@ -68,6 +98,11 @@ impl Page {
             Self::Counters => "Counters",
             Self::Trials => "Trials",
             Self::Messages => "Messages",
+            Self::Interfaces => "Interfaces",
+            Self::Cpus => "CPUs",
+            Self::Interrupts => "Interrupts",
+            Self::Driver => "Driver",
+            Self::Probes => "Probes",
         }
     }
 }
@@ -84,7 +119,7 @@ pub enum Action {
 }
 
 /// Moments that are kept for lines of bars and charts.
-const KEPT: usize = 600;
+pub(crate) const KEPT: usize = 600;
 /// Messages that are kept.
 const MESSAGES: usize = 200;
 /// A key changes the rate by this share of it.
@@ -101,7 +136,7 @@ pub struct Screen {
     pub(crate) figures: Figures,
     pub(crate) trials: Vec<String>,
     pub(crate) messages: VecDeque<String>,
-    pub(crate) more: Vec<Section>,
+    pub(crate) counted: Option<Counted>,
     pub(crate) page: Page,
     pub(crate) help: bool,
     pub(crate) status: Option<String>,
@@ -196,12 +231,6 @@ impl Screen {
         self.since_ns = ns;
     }
 
-    /// Sections of somebody else's, which the overview shows after those of the run; they take the place of the ones
-    /// before.
-    pub fn show(&mut self, sections: Vec<Section>) {
-        self.more = sections;
-    }
-
     /// Takes a message, which may have several lines.
     pub fn say(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -219,6 +248,20 @@ impl Screen {
         self.status = Some(text.into());
     }
 
+    /// How long it is planned to go on, where that was known before it starts.
+    #[must_use]
+    pub fn planned(&self) -> Option<Duration> {
+        self.about.planned_ns.map(Duration::from_nanos)
+    }
+
+    /// The pages that there are.
+    pub(crate) const fn pages(&self) -> &'static [Page] {
+        match self.about.reading {
+            Some(_) => &Page::OF_COUNTERS,
+            None => &Page::OF_RUNS,
+        }
+    }
+
     /// The page that is shown.
     #[must_use]
     pub const fn page(&self) -> Page {
@@ -228,9 +271,10 @@ impl Screen {
     /// Does what a key says; returns what it asks of the run.
     pub fn press(&mut self, key: Key) -> Option<Action> {
         self.status = None;
-        let at = Page::ALL.iter().position(|p| *p == self.page).unwrap_or(0);
-        let pages = Page::ALL.len();
-        let turn = |to: usize| Page::ALL[to % pages];
+        let all = self.pages();
+        let at = all.iter().position(|p| *p == self.page).unwrap_or(0);
+        let pages = all.len();
+        let turn = |to: usize| all[to % pages];
         if self.help && matches!(key, Key::Escape | Key::Char('?' | 'h')) {
             self.help = false;
             return None;
@@ -247,7 +291,7 @@ impl Screen {
             Key::BackTab => self.open(turn(at + pages - 1)),
             Key::Char(digit @ '1'..='9') => {
                 let to = digit as usize - '1' as usize;
-                match Page::ALL.get(to) {
+                match all.get(to) {
                     Some(page) => self.open(*page),
                     None => {
                         self.set_status(format!("there is no page {digit}; the last is {pages}"))

@@ -12,15 +12,17 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use wb_counters::line::{Kind, Line};
+use wb_counters::line::{Interface, Kind, Line};
 use wb_model::{locator::Locator, units::Span};
 use wb_render::stat::{Text, csv, csv_header, json};
 use wb_session::Signals;
+use wb_tui::Reading;
 
 use crate::{
     metrics::{self, MetricsArgs},
     run::{Fault, deliver_to_reader},
     say::say,
+    screen::Live,
 };
 use collector::Collector;
 pub(crate) use collector::softnet_rises;
@@ -44,6 +46,9 @@ pub(crate) struct StatArgs {
     /// How many intervals; until a signal otherwise.
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// End when nothing is counted any more: after the first interval in which no interface counted a packet, once one did.
+    #[arg(long)]
+    until_idle: bool,
     /// Interfaces, several with commas. Without it all of this namespace that count anything are shown.
     #[arg(short, long = "interface", value_name = "IF", value_delimiter = ',')]
     interfaces: Vec<Locator>,
@@ -76,6 +81,9 @@ pub(crate) struct StatArgs {
     /// CSV: a row for each interface and interval.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Lines instead of the screen that a terminal gets.
+    #[arg(long)]
+    plain: bool,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
@@ -159,6 +167,12 @@ fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
     Ok((locator.node.clone(), Some(locator.name.clone())))
 }
 
+/// Whether packets went through it in an interval.
+fn has_counted(interface: &Interface) -> bool {
+    let rates = interface.rates.as_ref();
+    rates.is_some_and(|rates| rates.rx_pps + rates.tx_pps > 0.0)
+}
+
 pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     let interval = args
         .interval
@@ -190,12 +204,22 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     };
     let mut due = Instant::now();
     collector.first().context("cannot read the counters")?;
+    let reading = Reading {
+        omit_idle,
+        driver: args.driver,
+        interrupts: args.interrupts,
+    };
+    let count = args.count.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let planned = count.map(|n| interval.saturating_mul(n));
+    let wanted = !(args.json || args.csv || args.plain);
+    let mut live = Live::of_counters(reading, interval, planned, wanted, &signals);
     if args.interrupts {
         wb_host::affinity::repair().iter().for_each(say);
         collector.with_interrupts(args.apply)?;
     }
     let mut listening = !args.csv || deliver_to_reader(&csv_header())?;
     let mut fault = None;
+    let mut seen = false;
     while listening && args.count.is_none_or(|count| collector.intervals() < count) {
         due = next_due(due, interval);
         if !wait_until(due, &signals) {
@@ -204,7 +228,15 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
         match collector.next() {
             Ok(line) => {
                 metrics::publish(|seen| seen.stat = Some(collector.average()));
-                listening = deliver_to_reader(&form.line(&line))?;
+                let shown = live.tell(false, |screen| {
+                    screen.count(line.clone(), collector.average());
+                });
+                listening = shown || deliver_to_reader(&form.line(&line))?;
+                let busy = line.interfaces.iter().any(has_counted);
+                if args.until_idle && seen && !busy {
+                    break;
+                }
+                seen |= busy;
             }
             Err(e) => {
                 fault = Some(Fault(format!("cannot read the counters any more: {e}")));
@@ -212,6 +244,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
             }
         }
     }
+    drop(live);
     if listening {
         deliver_to_reader(&form.line(&collector.average()))?;
     }

@@ -10,7 +10,7 @@ use std::{
 
 use wb_skip::skipped;
 
-use crate::kit::{Lab, eventually, privileged};
+use crate::kit::{Lab, eventually, privileged, system};
 
 /// A terminal in which a script runs.
 struct Terminal {
@@ -102,6 +102,12 @@ impl Terminal {
         self.tmux(&["display-message", "-p", "#{alternate_on}"])
             .trim()
             == "1"
+    }
+
+    fn tty(&self) -> PathBuf {
+        self.tmux(&["display-message", "-p", "#{pane_tty}"])
+            .trim()
+            .into()
     }
 
     /// The process that runs in the foreground.
@@ -370,6 +376,75 @@ fn an_http_run_is_shown_and_may_take_no_other_rate() {
 }
 
 #[test]
+fn counters_are_shown_page_by_page_and_their_averages_come_after() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a0, b0) = (lab.a0(), lab.b0());
+    let probe = "--probe 'kind = \"command\", name = \"broken\", command = \"exit 3\", counters = { n = \"(x)\" }'";
+    for (size, keys, code) in [((80, 24), "q", 130), ((200, 50), "C-c", 130)] {
+        let command = format!("{{}} stat -i {a0},{b0} --driver --interrupts {probe} 0.5");
+        let Some(terminal) = Terminal::run(size, &command) else {
+            return;
+        };
+        let text = terminal.shows("Interfaces in the last");
+        is_whole(&text, size);
+        let sent = crate::kit::run(&["tx", "-i", &a0, "--rate", "1kpps", "--count", "1000", "-q"]);
+        assert!(sent.status.success());
+        for (key, word) in [
+            ("2", "  tx_packets"),
+            ("3", "Since the start"),
+            ("4", "none of these interfaces has an interrupt of its own"),
+            ("5", "Driver"),
+            ("6", "missing: exit 3: exit status: 3"),
+            ("7", "none of these interfaces"),
+            ("?", "averages are printed"),
+        ] {
+            terminal.press(&[key]);
+            terminal.shows(word);
+        }
+        terminal.press(&["Escape", "p"]);
+        terminal.shows("no pause: stat sends nothing");
+        terminal.press(&[keys]);
+        let (ended, text) = terminal.ended();
+        assert_eq!(ended, code, "{text}");
+        assert!(
+            text.contains("average over") && text.contains("broken: missing"),
+            "{text}"
+        );
+        // Said while the screen was there.
+        assert!(
+            text.contains("none of these interfaces has an interrupt"),
+            "{text}"
+        );
+    }
+    let command = format!("{{}} stat -i {a0} 0.5");
+    for (signal, code) in [("-TERM", 143), ("-KILL", 137)] {
+        let Some(terminal) = Terminal::run((80, 24), &command) else {
+            return;
+        };
+        terminal.shows("Interfaces in the last");
+        terminal.signal(signal);
+        assert_eq!(terminal.ended().0, code, "{signal}");
+    }
+    for lines in [
+        format!("{{}} stat -i {a0} --plain 0.5 6"),
+        format!("TERM=dumb {{}} stat -i {a0} 0.5 6"),
+        format!("{{}} stat -i {a0} 0.5 4"),
+    ] {
+        let Some(terminal) = Terminal::run((120, 40), &lines) else {
+            return;
+        };
+        terminal.shows("rx pkt/s");
+        assert!(!terminal.has_other_screen(), "{lines}");
+        let (code, text) = terminal.ended();
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("average over"), "{lines}: {text}");
+    }
+}
+
+#[test]
 fn q_and_ctrl_c_end_a_run_as_a_signal_does() {
     if !privileged() {
         return;
@@ -452,6 +527,36 @@ fn a_suspended_run_gives_the_terminal_back_and_takes_it_again() {
 }
 
 #[test]
+fn a_suspended_run_that_is_killed_leaves_the_terminal_alone() {
+    // The script's `fg` finds nobody, and what it shows stays where it is.
+    let Some(terminal) = Terminal::run((80, 24), "{} stat -i lo 0.2") else {
+        return;
+    };
+    terminal.shows("Interfaces in the last");
+    let process = terminal.process().to_string();
+    terminal.press(&["C-z"]);
+    terminal.ended();
+    terminal.tmux(&["send-keys", "-l", "one\rtwo\r"]);
+    let before = terminal.shows("two");
+    assert!(system("kill", &["-KILL", &process]).status.success());
+    eventually("it is gone", || {
+        fs::read_to_string(format!("/proc/{process}/stat"))
+            .map_or(true, |stat| stat.contains(") Z "))
+    });
+    eventually("its guard is gone", || {
+        let guards = system("pgrep", &["-f", "wb-screen-guard"]).stdout;
+        let of_ours = |pid: &str| {
+            fs::read_link(format!("/proc/{pid}/fd/2")).is_ok_and(|tty| tty == terminal.tty())
+        };
+        !String::from_utf8_lossy(&guards).lines().any(of_ours)
+    });
+    terminal.tmux(&["send-keys", "-l", "three"]);
+    let after = terminal.shows("three");
+    // The shell tells of the kill where it likes, behind what was there.
+    assert!(after.starts_with(before.trim_end()), "{after}");
+}
+
+#[test]
 fn a_terminal_that_goes_ends_the_run_also_a_suspended_one() {
     if !privileged() {
         return;
@@ -492,7 +597,7 @@ fn a_stopped_terminal_does_not_stop_the_run() {
     };
     let sent = || {
         let node = lab.node("a");
-        let output = crate::kit::system("ip", &["-n", &node, "-s", "-j", "link", "show", "a0"]);
+        let output = system("ip", &["-n", &node, "-s", "-j", "link", "show", "a0"]);
         let links: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
     };

@@ -257,6 +257,36 @@ fn intervals_add_up_and_a_signal_gives_the_averages() {
 }
 
 #[test]
+fn it_ends_when_nothing_is_counted_any_more() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let a0 = lab.a0();
+    let stat = Running::start(&["stat", "-i", &a0, "--until-idle", "--json", "1.5"]);
+    let sent = run(&["tx", "-i", &a0, "--rate", "1kpps", "--count", "1000", "-q"]);
+    assert!(sent.status.success());
+    let output = stat.finish(Duration::from_secs(30));
+    assert_eq!(output.status.code(), Some(0));
+    let lines = lines(&output.stdout);
+    let (average, intervals) = lines.split_last().unwrap();
+    assert!(counted(average, &a0, "tx_packets") >= 1000, "{average}");
+    let busy =
+        |line: &Value| counted(line, &a0, "tx_packets") + counted(line, &a0, "rx_packets") > 0;
+    let (last, before) = intervals.split_last().unwrap();
+    assert!(
+        !busy(last) && before.last().is_some_and(busy),
+        "{intervals:?}"
+    );
+    assert!(
+        interface(last, &a0)["smooth"]["tx_pps"][2]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+}
+
+#[test]
 fn interfaces_that_are_renamed_deleted_and_made_again_have_no_wild_rates() {
     if !privileged() {
         return;

@@ -1,12 +1,23 @@
 //! Screens of each kind of run in both sizes, as pictures of text.
 
+use std::collections::BTreeMap;
+
 use ratatui_core::{backend::TestBackend, terminal::Terminal};
+use wb_counters::{
+    Facts, LinkCounters, LinkReading, Series,
+    cpu::CpuShares,
+    device::Group,
+    interrupts::{Move, QueueInterrupt},
+    line::{Cpu, Device, DeviceInterrupts, Interface, Kind, Line, Path, Probe, Softnet},
+    path::{Between, Hop},
+    softnet::SoftnetRise,
+};
 use wb_model::{
     Phase, Snapshot,
     snapshot::{CaptureLive, ProbeLive},
     timeline::Recorder,
 };
-use wb_tui::{About, Key, Row, Screen, Section, draw};
+use wb_tui::{About, Key, Reading, Screen, draw};
 
 fn picture(screen: &Screen, (width, height): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -346,13 +357,235 @@ fn ascii_terminals_get_ascii() {
     assert!(text.is_ascii(), "{text}");
 }
 
+/// Counters of `seconds` seconds: two interfaces and one that is idle, of which one loses frames.
+fn counters(reading: Reading, seconds: u64) -> Screen {
+    let mut screen = Screen::new(About {
+        reading: Some(reading),
+        fixed_rate: Some("stat only reads".to_owned()),
+        ..about("stat")
+    });
+    screen.take(&Snapshot::at(0, 1_000_000_000, Phase::Running));
+    let mut series = Series::default();
+    let readings = |second: u64| {
+        let link = |index: u32, name: &str, counters: LinkCounters| LinkReading {
+            id: (0, index),
+            // It gets another name at the end.
+            name: match (index, second) {
+                (4, 12) => "veth9".to_owned(),
+                _ => name.to_owned(),
+            },
+            at_ns: second * 1_000_000_000,
+            facts: Facts {
+                speed_bps: Some(1_000_000_000),
+                ethernet: true,
+                running: index != 4,
+                ..Facts::default()
+            },
+            counters,
+        };
+        let packets = 700_000 * second + 20_000 * (second % 4);
+        let sent = LinkCounters {
+            tx_packets: packets,
+            tx_bytes: packets * 60,
+            ..LinkCounters::default()
+        };
+        let received = LinkCounters {
+            rx_packets: packets - 500 * second,
+            rx_bytes: (packets - 500 * second) * 60,
+            rx_missed_errors: 300 * second,
+            rx_crc_errors: second / 6,
+            ..LinkCounters::default()
+        };
+        vec![
+            link(2, "eth0", sent),
+            link(3, "eth1", received),
+            link(4, "veth0", LinkCounters::default()),
+        ]
+    };
+    series.next(readings(0));
+    for second in 1..=seconds {
+        let intervals = series.next(readings(second));
+        let softnet = |n: u64| {
+            let cpu = |cpu: u32| Cpu {
+                cpu,
+                counted: SoftnetRise {
+                    processed: 350_000 * n,
+                    dropped: u64::from(cpu) * 17 * n,
+                    ..SoftnetRise::default()
+                },
+                shares: (n == 1).then_some(CpuShares {
+                    softirq_percent: 41.0,
+                    system_percent: 9.0,
+                    idle_percent: 50.0,
+                    ..CpuShares::default()
+                }),
+            };
+            let cpus = vec![cpu(0), cpu(1)];
+            let all = cpus[0].counted.plus(cpus[1].counted);
+            Softnet { all, cpus }
+        };
+        let names = |n: u64| -> BTreeMap<Group, BTreeMap<String, u64>> {
+            [
+                (
+                    Group::NoBuffer,
+                    [("rx_missed_errors".to_owned(), 300 * n)].into(),
+                ),
+                (
+                    Group::Queue,
+                    [("rx_queue_0_packets".to_owned(), 700_000 * n)].into(),
+                ),
+            ]
+            .into()
+        };
+        let device = |n: u64| Device {
+            interface: "eth1".to_owned(),
+            groups: names(n),
+            fell: BTreeMap::new(),
+        };
+        let interrupts = DeviceInterrupts {
+            interface: "eth1".to_owned(),
+            queues: vec![QueueInterrupt {
+                irq: 40,
+                name: "eth1-rx-0".to_owned(),
+                per_second: 8_000.0,
+                came_on: vec![0],
+                cpus: vec![0],
+            }],
+            moves: vec![Move {
+                irq: 40,
+                name: "eth1-rx-0".to_owned(),
+                from: vec![0],
+                to: 1,
+                rule: "T1".to_owned(),
+            }],
+        };
+        let probe = |n: u64, missing: bool| Probe {
+            name: "ipvs".to_owned(),
+            missing: missing.then(|| "no answer yet".to_owned()),
+            failures: (n > 1).then_some(1),
+            seconds: n as f64,
+            counted: match missing {
+                true => BTreeMap::new(),
+                false => [("ipvs.conns".to_owned(), Some(40 * n))].into(),
+            },
+            gauges: [("ipvs.open".to_owned(), 3)].into(),
+        };
+        let path = |n: u64| Path {
+            hops: vec![Hop {
+                from: "eth0".to_owned(),
+                to: "eth1".to_owned(),
+                between: Between::Wire,
+                in_packets: 700_000 * n,
+                out_packets: 699_500 * n,
+                lost_packets: 500 * n as i64,
+                explained_packets: 0,
+            }],
+            loss_ratio: Some(0.0007),
+            lost_where: Some("0.07 % lost; most of it between eth0 and eth1".to_owned()),
+        };
+        let line = |kind: Kind, n: u64, interfaces| Line {
+            kind,
+            number: second,
+            seconds: n as f64,
+            interfaces,
+            softnet: softnet(n),
+            devices: if reading.driver {
+                vec![device(n)]
+            } else {
+                Vec::new()
+            },
+            interrupts: if reading.interrupts {
+                vec![interrupts.clone()]
+            } else {
+                Vec::new()
+            },
+            probes: if reading.driver {
+                vec![probe(n, n == 1 && second == 12)]
+            } else {
+                Vec::new()
+            },
+            path: reading.driver.then(|| path(n)),
+            ..Line::default()
+        };
+        screen.count(
+            line(
+                Kind::Interval,
+                1,
+                intervals.iter().map(Interface::from).collect(),
+            ),
+            line(
+                Kind::Average,
+                second,
+                series.totals().into_iter().map(Interface::from).collect(),
+            ),
+        );
+    }
+    screen
+}
+
+const ALL: Reading = Reading {
+    omit_idle: false,
+    driver: true,
+    interrupts: true,
+};
+
 #[test]
-fn sections_of_others_are_shown() {
-    let mut screen = Screen::new(about("stat"));
-    screen.take(&Snapshot::at(1, 1, Phase::Running));
-    screen.show(vec![Section::new(
-        "eth0",
-        vec![Row::of("rxpck/s", ["12.00".to_owned()])],
-    )]);
-    assert!(picture(&screen, (80, 24)).contains("rxpck/s  12.00"));
+fn counters_have_pages_of_their_own() {
+    let few = Reading {
+        omit_idle: true,
+        ..Reading::default()
+    };
+    for (name, screen) in [
+        ("stat-none", counters(few, 0)),
+        ("stat-few", counters(few, 11)),
+        ("stat-all", counters(ALL, 12)),
+    ] {
+        for size in [(80, 24), (200, 50)] {
+            let name = format!("{name}-{}x{}", size.0, size.1);
+            insta::assert_snapshot!(name, picture(&screen, size));
+        }
+    }
+    for (name, mut screen) in [
+        ("stat-few", counters(few, 11)),
+        ("stat-all", counters(ALL, 12)),
+    ] {
+        for page in '2'..='7' {
+            screen.press(Key::Char(page));
+            let name = format!("{name}-page-{page}");
+            insta::assert_snapshot!(name, picture(&screen, (80, 24)));
+        }
+        screen.press(Key::Char('?'));
+        insta::assert_snapshot!("stat-help", picture(&screen, (80, 24)));
+    }
+}
+
+#[test]
+fn no_size_and_no_number_of_interfaces_breaks_counters() {
+    let mut screen = counters(ALL, 12);
+    let many = |second: u64| Line {
+        seconds: 1.0,
+        interfaces: (0..500)
+            .map(|n| Interface {
+                name: format!("wb-many/veth{n}"),
+                index: n,
+                ..Interface::default()
+            })
+            .collect(),
+        number: second,
+        ..Line::default()
+    };
+    for second in 13..15 {
+        for page in '1'..='7' {
+            screen.press(Key::Char(page));
+            for width in (38..44).chain([1, 20, 79, 80, 149, 150, 500]) {
+                for height in [1, 8, 24] {
+                    picture(&screen, (width, height));
+                }
+            }
+        }
+        screen.count(many(second), many(second));
+    }
+    screen.press(Key::Char('1'));
+    (0..100).for_each(|_| assert!(screen.press(Key::PageDown).is_none()));
+    assert!(picture(&screen, (80, 24)).contains("veth499"));
 }
