@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, path::Path};
 
+use crate::commands::wrk::{OURS, OURS_WITH_VALUE};
+
 /// The command line in our own words: as it is, unless the binary was called by another name.
 ///
 /// # Errors
@@ -33,13 +35,17 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
         }
         // It has long options of its own, so ours are known by name.
         Some("wrk") => {
-            let ours = |word: &&OsString| {
-                crate::commands::wrk::OURS
-                    .iter()
-                    .any(|o| *o == word.as_os_str())
-            };
-            let count = words[2..].iter().take_while(ours).count();
-            let (ours, theirs) = words[2..].split_at(count);
+            let mut count = 0;
+            while let Some(word) = words.get(2 + count).and_then(|w| w.to_str()) {
+                let name = word.split('=').next().unwrap_or_default();
+                count += match OURS_WITH_VALUE.contains(&name) {
+                    true if name == word => 2,
+                    true => 1,
+                    false if OURS.contains(&word) => 1,
+                    false => break,
+                };
+            }
+            let (ours, theirs) = words[2..].split_at(count.min(words.len() - 2));
             Ok(socket_tool("wrk", ours, theirs))
         }
         _ => Ok(words.to_vec()),
@@ -166,6 +172,11 @@ mod tests {
             ("wirebench sar -n DEV 1 2", "wirebench sar -- -n DEV 1 2"),
             ("wirebench sar -- --help", "wirebench sar -- --help"),
             ("/x/netserver -D", "wirebench netserver -- -D"),
+            (
+                "wirebench wrk --json --metrics :1 --report=x.md -c 1 --json",
+                "wirebench wrk --json --metrics :1 --report=x.md -- -c 1 --json",
+            ),
+            ("wirebench wrk --metrics", "wirebench wrk --metrics --"),
         ] {
             assert_eq!(line(typed).unwrap(), ours);
         }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output and judgement")]
 pub(crate) struct MetricsArgs {
-    /// Serve the figures of the run at http://ADDR/metrics, in OpenMetrics (Prometheus). Port 0: a free one; it is told.
+    /// Serve the figures of the run at http://ADDR/metrics, for Prometheus (OpenMetrics, or its older text). Port 0: a free one; it is told.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) metrics: Option<Address>,
     /// Go on serving them this long after the end, or until a signal.
@@ -143,6 +143,8 @@ pub(crate) fn run(prepared: Prepared, observer: &mut dyn Observer) -> Result<Fin
     if SERVER.get().is_none() {
         return prepared.run(observer);
     }
+    // Scripts make several runs, one after another: no figure of the last one is this one's.
+    publish(|seen| *seen = Seen::default());
     let finished = prepared.run(&mut Watched { observer })?;
     publish(|seen| {
         seen.figures = finished.report.timeline.last();
@@ -191,6 +193,7 @@ fn accept(listener: &TcpListener, shared: &Shared) {
         };
         if readers.fetch_add(1, Ordering::AcqRel) >= MOST_READERS {
             readers.fetch_sub(1, Ordering::AcqRel);
+            turn_away(stream);
             continue;
         }
         let (shared, counted) = (Arc::clone(shared), Arc::clone(&readers));
@@ -205,6 +208,22 @@ fn accept(listener: &TcpListener, shared: &Shared) {
             readers.fetch_sub(1, Ordering::AcqRel);
         }
     }
+}
+
+/// Tells one reader too many so. The next ones wait meanwhile, so it has a moment for that and no more.
+fn turn_away(mut stream: TcpStream) {
+    let moment = Duration::from_millis(50);
+    let _ = stream.set_read_timeout(Some(moment));
+    // What was not read would be answered with a reset.
+    let _ = stream.read(&mut [0; 1024]);
+    let _ = deliver(
+        &mut stream,
+        Instant::now() + moment,
+        "503 Service Unavailable\r\nRetry-After: 1",
+        "text/plain",
+        "four others are reading; try again\n",
+        true,
+    );
 }
 
 /// What is left of a reader's time.
@@ -275,12 +294,12 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
         Some("/metrics") => {
             let seen = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
             let text = text(env!("CARGO_PKG_VERSION"), &seen);
-            // Prometheus asks for OpenMetrics; what asks for plain text alone may know nothing else.
-            let accepts = request.to_ascii_lowercase();
-            let accepts = accepts.lines().filter(|l| l.starts_with("accept:"));
-            let accepts = accepts.collect::<String>();
-            match accepts.contains("text/plain") && !accepts.contains("openmetrics") {
-                true => deliver(
+            // Prometheus asks for OpenMetrics; who does not may know the older text alone, as promtool.
+            let asked = request.to_ascii_lowercase();
+            let mut asked = asked.lines().filter(|l| l.starts_with("accept:"));
+            match asked.any(|l| l.contains("application/openmetrics-text")) {
+                true => deliver(&mut stream, until, "200 OK", MEDIA_TYPE, &text, body),
+                false => deliver(
                     &mut stream,
                     until,
                     "200 OK",
@@ -288,7 +307,6 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
                     &older(&text),
                     body,
                 ),
-                false => deliver(&mut stream, until, "200 OK", MEDIA_TYPE, &text, body),
             }
         }
         _ => deliver(

@@ -15,7 +15,7 @@ use prometheus_client::{
 use serde_json::{Map, Value};
 use wb_counters::line::Line;
 use wb_model::{
-    Report, Snapshot,
+    Phase, Report, Snapshot,
     timeline::{Distribution, Timeline},
 };
 
@@ -42,6 +42,8 @@ type Labels = Vec<(String, String)>;
 /// All values of one name.
 #[derive(Debug)]
 struct Family {
+    /// Without prefix and unit, which the encoder adds.
+    name: String,
     help: String,
     unit: Option<Unit>,
     samples: Samples,
@@ -56,7 +58,7 @@ enum Samples {
     Histograms(BTreeMap<Labels, (f64, Vec<(f64, u64)>)>),
 }
 
-/// Families by name, without prefix and unit.
+/// Families by the name they have with their unit: requests `sent` and bytes `sent` are two.
 #[derive(Debug, Default)]
 struct Families(BTreeMap<String, Family>);
 
@@ -110,6 +112,7 @@ fn families(version: &str, seen: &Seen) -> Families {
     all.0.insert(
         "build".to_owned(),
         Family {
+            name: "build".to_owned(),
             help: "The program that measures".to_owned(),
             unit: None,
             samples: Samples::Info(build),
@@ -124,11 +127,11 @@ fn families(version: &str, seen: &Seen) -> Families {
     if let Ok(Value::Object(totals)) = totals {
         all.section("", "of the whole run", &Vec::new(), &totals);
     }
-    if let Some(snapshot) = &seen.snapshot {
-        all.snapshot(snapshot);
-    }
     if let Some(report) = &seen.report {
         all.report(report);
+    }
+    if let Some(snapshot) = &seen.snapshot {
+        all.snapshot(snapshot, seen.report.is_some());
     }
     if let Some(line) = &seen.stat {
         all.stat(line);
@@ -157,7 +160,9 @@ impl Families {
             true => Samples::Counters(BTreeMap::new()),
             false => Samples::Gauges(BTreeMap::new()),
         };
-        let family = self.0.entry(name).or_insert_with(|| Family {
+        let whole = with_unit(&name, unit.as_ref());
+        let family = self.0.entry(whole).or_insert_with(|| Family {
+            name,
             help: format!("{help} {of}").trim_end().to_owned(),
             unit,
             samples: empty,
@@ -205,16 +210,18 @@ impl Families {
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn snapshot(&mut self, snapshot: &Snapshot) {
+    fn snapshot(&mut self, snapshot: &Snapshot, ended: bool) {
         let none = Vec::new;
         let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
         let elapsed = snapshot.elapsed_ns as f64;
         self.put("run_elapsed_ns", "", none(), false, elapsed);
-        if let Some(progress) = snapshot.progress {
+        // The last one of some kinds of runs was taken before the end.
+        let stale = ended && snapshot.phase != Phase::Done;
+        if let Some(progress) = snapshot.progress.filter(|_| !stale) {
             self.put("run_progress_ratio", "", none(), false, progress);
         }
         let phase = serde_json::to_value(snapshot.phase);
-        if let Ok(Value::String(phase)) = phase {
+        if let (Ok(Value::String(phase)), false) = (phase, ended) {
             self.put(
                 "run_phase",
                 "(1 for the one it is in)",
@@ -367,7 +374,27 @@ impl Families {
         }
     }
 
+    #[allow(clippy::cast_precision_loss)]
     fn report(&mut self, report: &Report) {
+        let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
+        let elapsed = report.elapsed_ns as f64;
+        self.put("run_elapsed_ns", "", Vec::new(), false, elapsed);
+        let of = "(1 for the one it is in)";
+        self.put("run_phase", of, label("phase", "done"), false, 1.0);
+        for job in report.socket.iter().flat_map(|socket| &socket.jobs) {
+            let result = serde_json::to_value(job.result).unwrap_or_default();
+            for (key, value) in result.as_object().into_iter().flatten() {
+                let key = match key.as_str() {
+                    "elapsed_s" => "elapsed_seconds",
+                    key => key,
+                };
+                if let Some(value) = value.as_f64() {
+                    let name = format!("socket_result_{key}");
+                    let of = "of a socket test that has ended";
+                    self.put(&name, of, label("job", &job.name), false, value);
+                }
+            }
+        }
         if let Ok(Value::String(verdict)) = serde_json::to_value(report.verdict) {
             let labels = vec![("verdict".to_owned(), verdict)];
             self.put("run_verdict", "(1 for the one it has)", labels, false, 1.0);
@@ -394,14 +421,14 @@ impl Families {
         }
         let whole = serde_json::to_value(report).unwrap_or_default();
         for distribution in &report.distributions {
-            self.distribution(distribution, whole[&distribution.name]["mean"].as_f64());
+            self.distribution(distribution, sum_of(&whole, distribution));
         }
     }
 
-    /// A distribution of times as a histogram. Its sum is that of the mean, where it is known, else of the buckets'
-    /// middles. Differences, which are negative too, have no sum and are left out.
+    /// A distribution of times as a histogram. Its sum is what is known of it, else of the buckets' middles.
+    /// Differences, which are negative too, have no sum and are left out.
     #[allow(clippy::cast_precision_loss)]
-    fn distribution(&mut self, distribution: &Distribution, mean: Option<f64>) {
+    fn distribution(&mut self, distribution: &Distribution, sum: Option<f64>) {
         let buckets = &distribution.buckets;
         let Some(base) = distribution.name.strip_suffix("_ns") else {
             return;
@@ -412,11 +439,7 @@ impl Families {
         let middles = buckets
             .iter()
             .map(|(low, high, n)| (*low as f64 / 2.0 + *high as f64 / 2.0) * *n as f64);
-        let count = distribution.count() as f64;
-        let sum = match mean.filter(|_| distribution.of.is_empty()) {
-            Some(mean) => mean * count,
-            None => middles.sum(),
-        };
+        let sum = sum.unwrap_or_else(|| middles.sum());
         let buckets = buckets.iter().map(|(_, high, n)| (*high as f64 / 1e9, *n));
         // All that is above the last: nothing.
         let buckets = buckets.chain([(f64::INFINITY, 0)]).collect();
@@ -424,15 +447,49 @@ impl Families {
             true => Vec::new(),
             false => vec![("job".to_owned(), distribution.of.clone())],
         };
-        let family = self.0.entry(base.to_owned()).or_insert_with(|| Family {
+        let unit = Some(Unit::Seconds);
+        let whole = with_unit(base, unit.as_ref());
+        let family = self.0.entry(whole).or_insert_with(|| Family {
+            name: base.to_owned(),
             help: format!("{} of the run that has ended", base.replace('_', " ")),
-            unit: Some(Unit::Seconds),
+            unit,
             samples: Samples::Histograms(BTreeMap::new()),
         });
         if let Samples::Histograms(samples) = &mut family.samples {
             samples.insert(labels, (sum / 1e9, buckets));
         }
     }
+}
+
+/// The exact sum of a distribution's values: by the mean of the run, or the means of its jobs, where those are of the
+/// same values.
+#[allow(clippy::cast_precision_loss)]
+fn sum_of(report: &Value, distribution: &Distribution) -> Option<f64> {
+    let Distribution { of, name, .. } = distribution;
+    let kinds = [
+        &report["jobs"],
+        &report["load"]["jobs"],
+        &report["http"]["jobs"],
+    ];
+    let jobs = kinds.into_iter().filter_map(Value::as_array).flatten();
+    let jobs = jobs.filter(|job| of.is_empty() || job["name"].as_str() == Some(of));
+    let whole = std::iter::once(report).filter(|_| of.is_empty());
+    let sum = |of: &mut dyn Iterator<Item = &Value>| {
+        of.fold((0, 0.0), |(count, sum), part| {
+            let n = part[name]["samples"].as_u64().unwrap_or(0);
+            let mean = part[name]["mean"].as_f64().unwrap_or(0.0);
+            (count + n, sum + mean * n as f64)
+        })
+    };
+    // Of loads the times of the end that asks are the run's.
+    let asking = jobs.clone().filter(|job| job["end"] != "server");
+    let sums = [
+        sum(&mut { whole }),
+        sum(&mut { jobs }),
+        sum(&mut { asking }),
+    ];
+    let same = sums.into_iter().find(|(n, _)| *n == distribution.count());
+    same.map(|(_, sum)| sum)
 }
 
 /// The first word of whose figure it is, labels, and the end of the help.
@@ -490,9 +547,19 @@ fn unit_of(name: &str) -> (String, Option<Unit>, f64) {
     (name.to_owned(), None, 1.0)
 }
 
+/// The name that is served, but for prefix and end.
+fn with_unit(name: &str, unit: Option<&Unit>) -> String {
+    match unit {
+        Some(Unit::Seconds) => format!("{name}_seconds"),
+        Some(Unit::Bytes) => format!("{name}_bytes"),
+        Some(Unit::Other(unit)) => format!("{name}_{unit}"),
+        _ => name.to_owned(),
+    }
+}
+
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, family) in &self.0 {
+        for family in self.0.values() {
             let kind = match family.samples {
                 Samples::Counters(_) => MetricType::Counter,
                 Samples::Gauges(_) => MetricType::Gauge,
@@ -500,7 +567,7 @@ impl Collector for Families {
                 Samples::Histograms(_) => MetricType::Histogram,
             };
             let unit = family.unit.as_ref();
-            let mut metric = encoder.encode_descriptor(name, &family.help, unit, kind)?;
+            let mut metric = encoder.encode_descriptor(&family.name, &family.help, unit, kind)?;
             match &family.samples {
                 Samples::Counters(samples) => {
                     for (labels, value) in samples {
@@ -554,7 +621,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use wb_model::{Phase, timeline::Recorder};
+    use wb_model::timeline::Recorder;
 
     use super::*;
 
@@ -644,6 +711,8 @@ mod tests {
                 ("port eth2", "rx_packets", "frames", true, 9.0),
                 ("http", "failed_timeout", "requests", true, 2.0),
                 ("http", "failed_reset", "requests", true, 1.0),
+                ("http", "sent", "requests", true, 20.0),
+                ("http", "sent_bytes", "octets", true, 30.0),
                 ("load", "failed_connections", "connections", true, 4.0),
                 ("load", "open_connections", "connections", false, 5.0),
                 ("socket", "throughput_bps", "bit/s", false, 800.0),
@@ -670,6 +739,8 @@ mod tests {
             (r#"wirebench_port_rx_packets_total{port="eth2"}"#, 9.0),
             (r#"wirebench_http_failed_total{cause="timeout"}"#, 2.0),
             (r#"wirebench_http_failed_total{cause="reset"}"#, 1.0),
+            ("wirebench_http_sent_total", 20.0),
+            ("wirebench_http_sent_bytes_total", 30.0),
             ("wirebench_load_failed_connections_total", 4.0),
             ("wirebench_load_open_connections", 5.0),
             ("wirebench_socket_throughput_bytes_per_second", 100.0),
@@ -687,7 +758,7 @@ mod tests {
         let mut all = Families::default();
         let fine = [(0, 0, 2), (900, 950, 3), (5_000_000, 5_000_001, 5)];
         let whole = Distribution::from_buckets("", "latency_ns", fine.into_iter());
-        all.distribution(&whole, Some(1_000_000.0));
+        all.distribution(&whole, Some(10_000_000.0));
         let job = Distribution::from_buckets("a", "latency_ns", fine.into_iter());
         all.distribution(&job, None);
         let signed = [(-5, -5, 1), (5, 5, 1)];

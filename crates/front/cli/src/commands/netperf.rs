@@ -13,6 +13,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends}
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
+    metrics,
     run::{deliver, deliver_document, print, write_page},
     say::{say, say_as_is},
     stdout::stdout,
@@ -165,8 +166,10 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         }
     }
     let live_json = args.output.live_json;
+    let signals = Signals::install_for_test()?;
+    metrics::serve(&args.output.metrics, &signals)?;
     let environment = Environment {
-        signals: Signals::install_for_test()?,
+        signals,
         ..Environment::default()
     };
     let extras = Extras {
@@ -188,7 +191,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
             intervals += 1;
         }
     };
-    let finished = prepared.run(&mut observe)?;
+    let finished = metrics::run(prepared, &mut observe)?;
     write_page(&finished.report, args.output.report.as_deref());
     let report = finished
         .report

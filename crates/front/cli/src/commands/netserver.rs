@@ -15,6 +15,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare};
 use super::netperf::write_all;
 use crate::{
     args::OutputArgs,
+    metrics,
     run::{deliver_report, print, show, write_page},
     say::{say, say_as_is},
 };
@@ -97,7 +98,8 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
             control_connection: Some(control),
             ..Extras::default()
         };
-        let finished = prepare(plan, &environment()?, extras)?.run(&mut |_: &View| {})?;
+        let prepared = prepare(plan, &environment(args)?, extras)?;
+        let finished = metrics::run(prepared, &mut |_: &View| {})?;
         return Ok(finished.exit_code());
     }
     if child {
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     // Who looks for netserver finds it, whatever the file is called.
     let _ = rustix::thread::set_name(c"netserver");
-    let server = match prepare(plan, &environment()?, Extras::default()) {
+    let server = match prepare(plan, &environment(args)?, Extras::default()) {
         Ok(server) => server,
         Err(error) => return cannot(&command, &error),
     };
@@ -134,7 +136,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
             show(&view.snapshot);
         }
     };
-    let finished = server.run(&mut observe)?;
+    let finished = metrics::run(server, &mut observe)?;
     write_page(&finished.report, args.output.report.as_deref());
     if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
@@ -142,9 +144,12 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     Ok(finished.exit_code())
 }
 
-fn environment() -> Result<Environment> {
+/// Signals, and metrics where they are asked for, in the process that serves.
+fn environment(args: &NetserverArgs) -> Result<Environment> {
+    let signals = Signals::install()?;
+    metrics::serve(&args.output.metrics, &signals)?;
     Ok(Environment {
-        signals: Signals::install()?,
+        signals,
         ..Environment::default()
     })
 }

@@ -26,7 +26,7 @@ use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
 use crate::{
     args::OutputArgs,
-    metrics,
+    metrics::{self, MetricsArgs},
     pktgen::{Host, Options, PlanOptions, Service},
     run::{Fault, check_writable, deliver, print, run_plan, show, write_page},
     say::say,
@@ -132,6 +132,8 @@ pub(crate) struct RunArgs {
     /// Write the report of the last run to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// The script or program, and its arguments.
     #[arg(
         value_name = "SCRIPT",
@@ -357,6 +359,7 @@ fn script(args: &RunArgs) -> Result<u8> {
     }
     // Ctrl-C is for the script: it decides what comes then.
     let signals = Signals::install()?;
+    metrics::serve(&args.metrics, &signals)?;
     let service = args.folder.service()?;
     let namespace = args
         .folder

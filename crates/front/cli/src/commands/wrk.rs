@@ -27,6 +27,7 @@ use wb_wrk::{
 use crate::{
     args::OutputArgs,
     commands::netperf::write_all,
+    metrics,
     run::{deliver_report, print, write_page},
     say::{say, say_as_is},
     stdout::stdout,
@@ -34,8 +35,8 @@ use crate::{
 
 /// HTTP load by wrk's command line, with its scripts and its text.
 ///
-/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script. A link named wrk
-/// takes wrk's words only.
+/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script, --report, --metrics,
+/// --metrics-linger. A link named wrk takes wrk's words only.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench wrk -t2 -c100 -d30s --latency http://198.18.1.2/\n  \
@@ -63,6 +64,8 @@ pub(crate) const OURS: [&str; 6] = [
     "--print-plan",
     "--trust-script",
 ];
+/// Those of them that have a value: the next word, or what stands behind `=`.
+pub(crate) const OURS_WITH_VALUE: [&str; 3] = ["--report", "--metrics", "--metrics-linger"];
 
 /// The machine as scripts see it.
 struct Machine;
@@ -260,6 +263,7 @@ fn measure(
 ) -> Result<u8> {
     let output = &args.output;
     let machine = output.json || output.csv || output.live_json;
+    metrics::serve(&output.metrics, &signals)?;
     let environment = Environment {
         signals,
         ..Environment::default()
@@ -279,7 +283,7 @@ fn measure(
         ))?;
     }
     let live_json = output.live_json;
-    let finished = prepared.run(&mut |view: &View| {
+    let finished = metrics::run(prepared, &mut |view: &View| {
         if live_json {
             print(&wb_render::json::snapshot(&view.snapshot));
         }

@@ -29,6 +29,7 @@ use super::{
     receive::{Reception, settle},
     world::Host,
 };
+use crate::metrics;
 
 /// How a folder is set up.
 #[derive(Clone, Debug)]
@@ -266,7 +267,7 @@ impl Service {
             state.order_stop();
         }
         drop(state);
-        let finished = prepared.run(&mut |_: &View| self.look());
+        let finished = metrics::run(prepared, &mut |_: &View| self.look());
         let mut state = self.lock();
         state.catch_up();
         let ended = std::mem::take(&mut state.running);

@@ -70,7 +70,12 @@ fn ask(place: &str, request: &str) -> String {
 }
 
 fn metrics(place: &str) -> String {
-    ask(place, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    let accept =
+        "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3";
+    ask(
+        place,
+        &format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n\r\n"),
+    )
 }
 
 /// What is served when the run has ended.
@@ -107,6 +112,16 @@ fn the_last_figures_are_those_of_the_report() {
         &place,
         "GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n",
     );
+    let unasked = ask(&place, "GET /metrics HTTP/1.1\r\nAccept: */*\r\n\r\n");
+    for text in [&older, &unasked] {
+        assert!(
+            text.starts_with(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+            ),
+            "{text}"
+        );
+        assert!(!text.contains("# EOF"), "{text}");
+    }
     // It waits for a signal as well.
     Command::new("kill")
         .args(["-INT", &child.id().to_string()])
@@ -173,10 +188,12 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
     drop(gone);
     sleep(Duration::from_millis(200));
     let begun = Instant::now();
-    assert!(
-        metrics(&place).contains("# EOF"),
-        "while others say nothing"
-    );
+    let mut text = metrics(&place);
+    // The one that went may be answered still.
+    while text.starts_with("HTTP/1.1 503") && begun.elapsed() < Duration::from_secs(1) {
+        text = metrics(&place);
+    }
+    assert!(text.contains("# EOF"), "while others say nothing: {text}");
     assert!(
         begun.elapsed() < Duration::from_secs(1),
         "{:?}",
@@ -197,11 +214,15 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
         head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
         "{head}"
     );
-    // As many as there may be are here; one more is sent away and does not wait.
+    // As many as there may be are here; one more is told so and does not wait.
     let _fourth = TcpStream::connect(&place).unwrap();
     sleep(Duration::from_millis(100));
     let begun = Instant::now();
-    assert_eq!(metrics(&place), "");
+    assert_eq!(
+        metrics(&place),
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 35\r\n\
+         Connection: close\r\n\r\nfour others are reading; try again\n"
+    );
     assert!(
         begun.elapsed() < Duration::from_secs(1),
         "{:?}",
@@ -322,4 +343,233 @@ fn stat_serves_what_its_average_says() {
         "{text}"
     );
     assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+/// Runs this to its end and serves a while longer: what is served then, and the report.
+fn ended(words: &[&str]) -> (String, Value) {
+    let ours = [
+        "--json",
+        "--metrics",
+        "127.0.0.1:0",
+        "--metrics-linger",
+        "60s",
+    ];
+    let mut child = wirebench(&[&words[..1], &ours, &words[1..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let place = told(&mut child);
+    let text = last(&place);
+    end(&child);
+    let mut document = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut document)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{document}");
+    (text, serde_json::from_str(&document).unwrap())
+}
+
+fn end(child: &Child) {
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+}
+
+/// Each number of this part of the report under its name, and that there are some.
+fn same(text: &str, part: &Value, begins: &str) {
+    let numbers = part.as_object().unwrap().iter();
+    let numbers: Vec<_> = numbers
+        .filter_map(|(name, n)| Some((name.replace("_octets", "_bytes"), n.as_f64()?)))
+        .collect();
+    assert!(!numbers.is_empty(), "{part}");
+    for (name, n) in numbers {
+        let open = ["open", "in_flight", "connecting"];
+        let end = match open.iter().any(|w| name.starts_with(w)) {
+            true => "",
+            false => "_total",
+        };
+        let id = format!("{begins}{name}{end}");
+        assert_eq!(value(text, &id), Some(n), "{id}: {text}");
+    }
+}
+
+/// The sum of a histogram is that of the report's mean, and it holds all samples.
+fn same_times(text: &str, id: &str, summary: &Value) {
+    let samples = summary["samples"].as_f64().unwrap();
+    assert!(samples > 0.0, "{id}: {summary}");
+    assert_eq!(
+        value(text, &format!("wirebench_{id}_seconds_count")),
+        Some(samples)
+    );
+    let sum = value(text, &format!("wirebench_{id}_seconds_sum")).unwrap();
+    let expected = summary["mean"].as_f64().unwrap() * samples / 1e9;
+    assert!(
+        (sum / expected - 1.0).abs() < 1e-9,
+        "{id}: {sum} {expected}"
+    );
+}
+
+#[test]
+fn the_last_figures_of_a_load_are_those_of_its_report() {
+    let words = "load -q --client memory:ml --server memory:ml --cps 300 --duration 1s";
+    let (text, report) = ended(&words.split(' ').collect::<Vec<_>>());
+    same(&text, &report["totals"], "wirebench_");
+    let client = &report["load"]["jobs"][0];
+    assert!(
+        client["totals"]["completed_connections"].as_u64() > Some(200),
+        "{client}"
+    );
+    for name in [
+        "attempted_connections",
+        "completed_connections",
+        "requests",
+        "responses",
+    ] {
+        let id = format!("wirebench_load_{name}_total");
+        assert_eq!(value(&text, &id), client["totals"][name].as_f64(), "{id}");
+    }
+    same_times(&text, "connect", &client["connect_ns"]);
+    same_times(&text, "first_byte", &client["first_byte_ns"]);
+}
+
+#[test]
+fn the_last_figures_of_a_capture_are_those_of_its_report() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let frames = format!("file:{}", folder.path().join("frames.pcap").display());
+    let kept = folder.path().join("kept.pcap").display().to_string();
+    let made = wirebench(&["tx", "-i", &frames, "--count", "321", "-q"]);
+    assert!({ made }.output().unwrap().status.success());
+    let (text, report) = ended(&["capture", "-q", "-i", &frames, "-w", &kept]);
+    same(&text, &report["totals"], "wirebench_");
+    let capture = &report["capture"];
+    for (id, name) in [
+        ("read_frames_total", "captured_frames"),
+        ("written_frames_total", "captured_frames"),
+        ("kernel_drop_frames_total", "kernel_drop_frames"),
+        ("file_bytes_total", "file_octets"),
+    ] {
+        let id = format!("wirebench_capture_{id}");
+        assert_eq!(value(&text, &id), capture[name].as_f64(), "{id}: {text}");
+    }
+    assert_eq!(capture["captured_frames"], 321, "{capture}");
+}
+
+/// Answers every request on every connection, until the test ends.
+fn answering() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let mut stream = stream;
+                while let Some(Ok(line)) = lines.next() {
+                    if line.is_empty() {
+                        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+                    }
+                }
+            });
+        }
+    });
+    place
+}
+
+#[test]
+fn the_last_figures_of_http_and_of_wrk_are_those_of_their_reports() {
+    let url = format!("http://{}/", answering());
+    for words in [
+        ["http", "-q", "-c", "2", "--rate", "200", "-d", "1s", &url].as_slice(),
+        // Its own words stand behind ours.
+        &["wrk", "-t1", "-c2", "-d1s", &url],
+    ] {
+        let (text, report) = ended(words);
+        let job = &report["http"]["jobs"][0];
+        assert!(job["totals"]["completed"].as_u64() > Some(50), "{job}");
+        same(&text, &job["totals"], "wirebench_http_");
+        for (cause, n) in job["totals"]["failed"].as_object().unwrap() {
+            let id = format!("wirebench_http_failed_total{{cause=\"{cause}\"}}");
+            assert_eq!(value(&text, &id), n.as_f64(), "{id}: {text}");
+        }
+        same_times(&text, "latency", &job["latency_ns"]);
+        let elapsed = report["elapsed_ns"].as_f64().unwrap() / 1e9;
+        let told = value(&text, "wirebench_run_elapsed_seconds").unwrap();
+        assert!((told - elapsed).abs() < 1e-6, "{told} {elapsed}");
+    }
+}
+
+#[test]
+fn the_last_figures_of_a_socket_test_and_its_server_are_those_of_their_reports() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let mut server = wirebench(&[
+        "netserver",
+        "--metrics",
+        "127.0.0.1:0",
+        "--metrics-linger",
+        "60s",
+    ])
+    .args(["--json", "--", "-D", "-4", "-L", "127.0.0.1", "-p", &port])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let serves = told(&mut server);
+    let begun = Instant::now();
+    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        sleep(Duration::from_millis(20));
+    }
+    let words = [
+        "--",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-t",
+        "TCP_RR",
+        "-l",
+        "1",
+    ];
+    let (text, report) = ended(&[&["netperf", "-q"], words.as_slice()].concat());
+    let during = metrics(&serves);
+    end(&server);
+    assert!(
+        during.contains("wirebench_run_phase{phase=\"running\"} 1"),
+        "{during}"
+    );
+    assert_eq!(server.wait().unwrap().code(), Some(130));
+    let job = &report["socket"]["jobs"][0];
+    let (name, result) = (job["name"].as_str().unwrap(), &job["result"]);
+    assert!(result["transactions"].as_u64() > Some(10), "{job}");
+    for (id, expected) in [
+        ("transactions", result["transactions"].as_f64().unwrap()),
+        (
+            "transactions_per_second",
+            result["transactions_per_second"].as_f64().unwrap(),
+        ),
+        (
+            "throughput_bytes_per_second",
+            result["throughput_bps"].as_f64().unwrap() / 8.0,
+        ),
+        ("elapsed_seconds", result["elapsed_s"].as_f64().unwrap()),
+    ] {
+        let id = format!("wirebench_socket_result_{id}{{job=\"{name}\"}}");
+        // Reading the report's digits may cost the last of them.
+        let told = value(&text, &id).unwrap_or_else(|| panic!("{id}: {text}"));
+        assert!(
+            (told - expected).abs() <= 1e-12 * expected,
+            "{id}: {told} {expected}"
+        );
+    }
+    assert!(
+        text.contains("wirebench_run_phase{phase=\"done\"} 1"),
+        "{text}"
+    );
+    assert!(!text.contains("phase=\"running\""), "{text}");
 }
