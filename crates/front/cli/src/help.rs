@@ -228,7 +228,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("ROUTE", "", "/a 200 1000 10ms"),
     ("PCI=IF", "", "0000:1b:00.0=eth3"),
     ("TIME:SHARE", "", "0s:0.1,5s:1"),
-    ("FILE.html", "a path", "sweep.html"),
+    ("FILE.html", "a path", "results.html"),
     ("1.2|1.3", "", "1.3"),
     ("DRIVER", "", "packet"),
     ("DIALECT", "", "osta"),
@@ -246,6 +246,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("--linktype", "", "EN10MB"),
     ("--reading", "", "bytes:100"),
     ("IP:PORT", "", "127.0.0.1:9464"),
+    ("--link-speed", "bits per second", "10g"),
     ("--vlan", "0 to 4095", "100"),
 ];
 

@@ -63,7 +63,7 @@
         dash: s.form === "dashes" ? [6, 4] : undefined,
         fill: s.form === "area" ? color + "40" : undefined,
         paths: s.form === "area" ? steps : undefined,
-        points: s.form === "marks" ? { show: true, size: 7, fill: color } : s.form === "line" ? {} : { show: false },
+        points: s.form === "marks" ? { show: true, size: 7, fill: color } : s.form === "line" ? { fill: ink("--paper") } : { show: false },
         value: (u, v) => v == null ? "–" : figure(v) + (p.y.unit ? " " + p.y.unit : ""),
       };
     });

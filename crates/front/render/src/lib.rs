@@ -9,7 +9,6 @@ pub mod chart;
 pub mod csv;
 pub mod figures;
 pub mod findings;
-pub mod html;
 pub mod json;
 mod lb;
 pub mod linerate;

@@ -5,6 +5,7 @@ use wb_measure::rates::{LAYER1_OVERHEAD, line_rate_pps};
 
 use crate::{
     figures::{count, group, trimmed},
+    report::{self, Document, Form, Plot, Scale, Series, X, Y},
     table::Table,
 };
 
@@ -73,6 +74,65 @@ pub fn table(speeds: &[u64], sizes: &[u32], options: &Options) -> String {
         "\n{FORMULA}\nX = frame size in bytes with FCS; 20 = 8 preamble + 12 gap\n"
     ));
     text
+}
+
+/// The same figures as a page: by frame size, a line for each speed.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let plot = |name: &str, title: &str, y: Y, figure: fn(u64, u32) -> f64| {
+        let names = sizes.iter().map(|size| format!("{size} B")).collect();
+        let xs = (0..sizes.len()).map(|i| i as f64).collect();
+        let series = speeds.iter().map(|speed| {
+            let values = sizes.iter().map(|size| Some(figure(*speed, *size)));
+            Series::line(&speed_name(*speed), values.collect()).as_form(Form::Marks)
+        });
+        let x = X::scaled("frame size with FCS", Scale::Names(names));
+        Plot::new(name, title, x, y.log(), xs, series.collect())
+    };
+    let mut head = vec![">frame size".to_owned()];
+    head.extend(
+        speeds
+            .iter()
+            .map(|speed| format!(">{}", speed_name(*speed))),
+    );
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut table = report::Table::new(
+        "Frames a second, by frame size and line rate (bit/s)",
+        &head,
+    );
+    for size in &sizes {
+        let cells = speeds
+            .iter()
+            .map(|speed| count(line_rate_pps(*speed, *size)));
+        table.row([size.to_string()].into_iter().chain(cells));
+    }
+    let mut section = report::Section::new("What a link can carry");
+    section.text(format!(
+        "{FORMULA}; X is the frame size in bytes with FCS, 20 are 8 of preamble and 12 of gap (RFC 2544, RFC 5180)."
+    ));
+    section.plot(plot(
+        "frames",
+        "Frames a second",
+        Y::new("rate", "pps"),
+        |speed, size| line_rate_pps(speed, size) as f64,
+    ));
+    section.plot(plot(
+        "throughput",
+        "Throughput, layer 2 with FCS",
+        Y::new("throughput", "bit/s"),
+        |speed, size| speed as f64 * f64::from(size) / f64::from(size + LAYER1_OVERHEAD),
+    ));
+    section.table(table);
+    let mut document = Document {
+        title: "Theoretical frame rates of Ethernet".to_owned(),
+        ..Document::default()
+    };
+    document.section(section);
+    document
 }
 
 /// The same figures as one JSON document.

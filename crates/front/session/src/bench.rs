@@ -23,7 +23,7 @@ use wb_model::{
     Criterion, JobKind, Phase, Plan, Snapshot, Verdict,
     bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult},
     criteria::{Bound, Metric},
-    report::CriterionReport,
+    report::{CriterionReport, PortReport},
     timeline::Row,
 };
 
@@ -62,6 +62,8 @@ struct Ports {
     probes: Arc<Vec<Watched>>,
     every: Duration,
     warnings: BTreeSet<String>,
+    /// How the trials have them open; what each counted is its own.
+    ports: Vec<PortReport>,
     /// Told once, when the first trial could be prepared.
     ready: Option<Sender<()>>,
     news: Sender<Snapshot>,
@@ -145,6 +147,14 @@ impl Bench for Ports {
             finished
         })?;
         readings.push(read_all(&self.probes));
+        let of_trial = finished.report.ports.iter();
+        self.ports = of_trial
+            .map(|port| PortReport {
+                before: Default::default(),
+                after: Default::default(),
+                ..port.clone()
+            })
+            .collect();
         Ok(Ran {
             report: finished.report,
             readings,
@@ -219,6 +229,7 @@ pub(crate) struct Benchmark {
 struct Outcome {
     run: LbRun<StartError>,
     warnings: BTreeSet<String>,
+    ports: Vec<PortReport>,
 }
 
 impl Benchmark {
@@ -279,6 +290,7 @@ impl Engine for Benchmark {
             probes: Arc::clone(&self.probes),
             every: self.plan.device.every.0,
             warnings: BTreeSet::new(),
+            ports: Vec::new(),
             ready: Some(ready),
             news,
             start_ns: self.start_ns,
@@ -291,6 +303,7 @@ impl Engine for Benchmark {
             Outcome {
                 run,
                 warnings: ports.warnings,
+                ports: ports.ports,
             }
         };
         self.worker.spawn_plain("wb-bench".to_owned(), work)?;
@@ -365,12 +378,16 @@ impl Engine for Benchmark {
     }
 
     fn settle(&mut self, ended: &Ended) -> Settled {
-        let (results, warnings) = match self.outcome.take() {
-            Some(Outcome { run, warnings }) => {
+        let (results, warnings, ports) = match self.outcome.take() {
+            Some(Outcome {
+                run,
+                warnings,
+                ports,
+            }) => {
                 let warnings = warnings.into_iter().chain(run.warnings).collect();
-                (run.results, warnings)
+                (run.results, warnings, ports)
             }
-            None => (Vec::new(), Vec::new()),
+            None => (Vec::new(), Vec::new(), Vec::new()),
         };
         let criteria = judge(&self.base.criteria, &results);
         let (own, reason) = own_verdict(&self.plan, &results, &ended.end);
@@ -393,6 +410,7 @@ impl Engine for Benchmark {
             probes: self.probes.iter().map(Watched::report).collect(),
             results,
             warnings,
+            ports,
             ..Settled::default()
         }
     }

@@ -1,6 +1,8 @@
 //! `wirebench linerate`: what a link can carry.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::run::{print, width};
@@ -10,7 +12,8 @@ use crate::run::{print, width};
 #[command(after_help = "Examples:\n  \
     wirebench linerate\n  \
     wirebench linerate 10g 25g 100g --size 64,1518,9216 --times\n  \
-    wirebench linerate 2.5g --json")]
+    wirebench linerate 2.5g --json\n  \
+    wirebench linerate 10g 25g --html linerate.html")]
 pub(crate) struct LinerateArgs {
     /// Link speeds: 100m, 2.5g, 10gbps, 400G.
     #[arg(value_name = "SPEED", value_parser = wb_render::linerate::parse_speed)]
@@ -27,10 +30,13 @@ pub(crate) struct LinerateArgs {
     /// CSV instead of a table.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Also a page with plots.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &LinerateArgs) -> Result<u8> {
-    use wb_render::linerate::{Options, SIZES, SPEEDS, csv, json, table};
+    use wb_render::linerate::{Options, SIZES, SPEEDS, csv, json, page, table};
     let speeds = if args.speeds.is_empty() {
         SPEEDS.to_vec()
     } else {
@@ -41,6 +47,10 @@ pub(crate) fn run(args: &LinerateArgs) -> Result<u8> {
     } else {
         args.size.clone()
     };
+    if let Some(path) = &args.html {
+        let page = wb_render::report::html(&page(&speeds, &sizes));
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     print(&if args.json {
         json(&speeds, &sizes)
     } else if args.csv {

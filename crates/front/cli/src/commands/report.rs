@@ -39,6 +39,9 @@ pub(crate) struct ReportArgs {
     /// Also draw each plot as a file of its own (SVG) in this folder, which is made.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// Speed of the links, where ports tell none: for the theoretical maximum.
+    #[arg(long, value_name = "SPEED", value_parser = wb_render::linerate::parse_speed)]
+    link_speed: Option<u64>,
 }
 
 /// What a file of a report holds.
@@ -111,9 +114,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
     }
     let mut runs = Vec::new();
     for path in &args.runs {
+        let mut report = read(path)?;
+        if let Some(speed) = args.link_speed {
+            assume(&mut report, speed);
+        }
         runs.push(Run {
             name: name_of(path, &runs),
-            report: read(path)?,
+            report,
         });
     }
     if let Some(folder) = &args.plots {
@@ -127,6 +134,24 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
         .with_context(|| format!("cannot write {}", output.display()))?;
     say(format_args!("written: {}", output.display()));
     Ok(0)
+}
+
+/// Takes this for the speed of links that tell none, or one in name only.
+#[allow(clippy::cast_precision_loss)]
+fn assume(report: &mut Report, speed: u64) {
+    for port in &mut report.ports {
+        if port.speed_bps.is_none() || port.speed_nominal {
+            (port.speed_bps, port.speed_nominal) = (Some(speed), false);
+        }
+    }
+    let rates = &mut report.rates;
+    if let (None, Some(bps), Some(pps)) =
+        (rates.line_rate_pps, rates.offered_l2_bps, rates.offered_pps)
+        && pps > 0.0
+    {
+        // Bits of a frame on the wire, with preamble and gap.
+        rates.line_rate_pps = Some(speed as f64 / (bps / pps + 160.0));
+    }
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

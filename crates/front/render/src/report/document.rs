@@ -46,6 +46,8 @@ pub enum Block {
     Table(Table),
     /// A picture.
     Plot(Plot),
+    /// A picture that is drawn already, as SVG.
+    Picture(String),
     /// Text whose blanks and line ends count, below a word to open it by.
     Code(String, String),
 }

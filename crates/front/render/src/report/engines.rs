@@ -441,6 +441,14 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
                 .push(Block::Warning(format!("{}: {}", job.name, failure.what)));
         }
     }
+    if let Some(job) = socket.jobs.first().filter(|job| !job.server.is_empty()) {
+        let link = match job.link.as_str() {
+            "" => "the link is not known".to_owned(),
+            link if link.contains("bit/s") => format!("by {link}"),
+            link => format!("by {link}, whose speed is not known"),
+        };
+        section.text(format!("From {} to {}, {link}.", job.client, job.server));
+    }
     section.table(tests);
     section.table(datagrams);
     section.table(times::table("Times", rows));
@@ -796,7 +804,7 @@ fn lost(t: &LbTrial) -> u64 {
     t.ours.lost_frames.saturating_add(t.ours.lost_answer_frames)
 }
 
-/// Throughput by size, beside what the link carries where its speed is known.
+/// Throughput by size, beside what the link carries (RFC 2544, 26.1) where its speed is known.
 fn by_size(report: &Report) -> Option<Plot> {
     let of_size = report
         .results
@@ -836,26 +844,39 @@ fn by_size(report: &Report) -> Option<Plot> {
         .iter()
         .filter(|p| !p.speed_nominal)
         .filter_map(|p| p.speed_bps);
-    if let Some(speed) = speeds.min() {
+    let slowest = speeds.min();
+    if let Some(speed) = slowest {
         let most = |size: &f64| Some(speed as f64 * size / (size + 20.0));
         series.push(
             Series::line(
                 "theoretical maximum of the link",
                 sizes.iter().map(most).collect(),
             )
-            .as_form(Form::Dashes),
+            // A line through one point is not seen.
+            .as_form(match sizes.len() {
+                1 => Form::Marks,
+                _ => Form::Dashes,
+            }),
         );
     }
     let xs = (0..names.len()).map(|i| i as f64).collect();
     let x = X::scaled("frame size with FCS", Scale::Names(names));
-    Plot::new(
+    let plot = Plot::new(
         "throughput-by-size",
         "Throughput by frame size",
         x,
         Y::new("layer 2, with FCS", "bit/s"),
         xs,
         series,
-    )
+    )?;
+    Some(plot.note(match slowest {
+        Some(_) => "The theoretical maximum: as many frames of that size as the slowest link carries, each with 20 bytes \
+                    of preamble and gap."
+            .to_owned(),
+        None => "What the link can carry is not known: no port has a speed that a wire sets. `wirebench report \
+                 --link-speed` takes it."
+            .to_owned(),
+    }))
 }
 
 /// The loads that were tried, in order.

@@ -20,6 +20,8 @@ const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("../../assets/report.js");
+/// Texts of tables that are no longer than this stay in one line.
+const KEPT: usize = 24;
 const STYLE: &str = include_str!("../../assets/report.css");
 
 /// The page.
@@ -62,6 +64,9 @@ pub fn html(document: &Document) -> String {
                 }
                 Block::Table(one) => table(&mut out, one),
                 Block::Plot(plot) => figure(&mut out, plot, plots.add(plot)),
+                Block::Picture(svg) => {
+                    let _ = writeln!(out, "<figure class=\"wide\">{svg}</figure>");
+                }
                 Block::Code(summary, text) => {
                     // The first line feed inside the element is not part of it (HTML, 13.1.2.5).
                     let (summary, text) = (escaped(summary), escaped(text));
@@ -140,7 +145,12 @@ fn table(out: &mut String, table: &Table) {
     for row in &table.rows {
         out.push_str("<tr>");
         for (cell, (_, at)) in row.iter().zip(&table.head) {
-            let attribute = attribute([side(*at), class(cell.mark)]);
+            // A word that is broken to make room for a long text elsewhere is hard to read.
+            let kept = match at {
+                Side::Left if cell.text.chars().count() <= KEPT => "k",
+                at => side(*at),
+            };
+            let attribute = attribute([kept, class(cell.mark)]);
             let _ = write!(out, "<td{attribute}>{}</td>", escaped(&cell.text));
         }
         out.push_str("</tr>\n");

@@ -31,7 +31,7 @@ pub fn markdown(document: &Document) -> String {
                     let _ = writeln!(out, "\n> **Warning:** {}", text(one));
                 }
                 Block::Table(one) => table(&mut out, one),
-                Block::Plot(_) => {}
+                Block::Plot(_) | Block::Picture(_) => {}
                 Block::Code(summary, code) => {
                     // Longer than any fence inside.
                     let fence = "`".repeat(longest_run(code, '`').max(2) + 1);

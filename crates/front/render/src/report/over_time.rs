@@ -54,19 +54,26 @@ impl<'a> Course<'a> {
 
     /// By how much a count rose in each second, times `factor`.
     fn rate(&self, column: &Column, factor: f64) -> Vec<Option<f64>> {
-        let mut last: Option<(f64, f64)> = None;
-        let rise = |(at, value): (&f64, &Option<f64>)| {
-            let now = (*at, (*value)?);
-            let short = |before: (f64, f64)| now.0 - before.0 < self.least;
-            if last.is_some_and(short) {
-                return None;
+        let mut rates = vec![None; self.seconds.len()];
+        let mut last: Option<(usize, f64, f64)> = None;
+        for (i, (at, value)) in self.seconds.iter().zip(&column.values).enumerate() {
+            let Some(value) = value else { continue };
+            if last.is_some_and(|(_, before, _)| at - before < self.least) {
+                continue;
             }
-            let before = last.replace(now)?;
-            let (time, rise) = (now.0 - before.0, now.1 - before.1);
+            let Some((first, before, less)) = last.replace((i, *at, *value)) else {
+                continue;
+            };
+            let (time, rise) = (at - before, value - less);
             // One that fell began anew.
-            (time > 0.0 && rise >= 0.0).then(|| factor * rise / time)
-        };
-        self.seconds.iter().zip(&column.values).map(rise).collect()
+            if time > 0.0 && rise >= 0.0 {
+                // A moment just behind the one before lies in this interval: no gap is there.
+                for j in (first + 1..=i).filter(|j| column.values[*j].is_some()) {
+                    rates[j] = Some(factor * rise / time);
+                }
+            }
+        }
+        rates
     }
 
     fn rate_of(&self, of: &str, name: &str, called: &str, factor: f64) -> Option<Series> {

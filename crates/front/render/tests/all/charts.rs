@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use wb_render::{
     chart::{Chart, Point, Series, XAxis, YAxis, png, svg},
-    html::Document,
+    report::{Block, Document, Section, html},
 };
 
 /// Throughput by message size for three numbers of streams, with whiskers.
@@ -62,17 +62,24 @@ fn svg_of_bars() {
 
 #[test]
 fn page_of_all_blocks() {
-    let mut page = Document::new("Sweep");
-    page.heading("Setup");
-    page.paragraph("Two hosts.");
-    page.preformatted("MIGRATED TCP STREAM TEST\n  10 ");
-    let html = page.clone().finish();
-    assert_snapshot!(html);
-    page.chart(&bars());
-    page.chart(&bars());
-    let html = page.finish();
-    assert_eq!(html.matches("<svg").count(), 2);
-    assert_eq!(html.matches("</figure>").count(), 2);
+    let mut setup = Section::new("<Setup>");
+    setup.text("Two hosts.");
+    let code = "MIGRATED TCP STREAM TEST\n  10 ".to_owned();
+    setup.blocks.push(Block::Code("text".to_owned(), code));
+    for _ in 0..2 {
+        setup.blocks.push(Block::Picture(svg(&bars())));
+    }
+    let mut page = Document::default();
+    page.section(setup);
+    let text = html(&page);
+    assert!(text.contains(">&lt;Setup&gt;</h2>"), "{text}");
+    assert!(text.contains("<p>Two hosts.</p>"), "{text}");
+    assert!(
+        text.contains("<pre>\nMIGRATED TCP STREAM TEST\n  10 </pre>"),
+        "{text}"
+    );
+    assert_eq!(text.matches("<svg").count(), 2);
+    assert_eq!(text.matches("</figure>").count(), 2);
 }
 
 #[test]
@@ -143,13 +150,19 @@ fn texts_stay_texts() {
         series: vec![of_values(evil, [1.0])],
         note: evil.to_owned(),
     };
-    let mut page = Document::new(evil);
-    page.heading(evil);
-    page.paragraph(evil);
-    page.preformatted(evil);
-    page.chart(&chart);
-    for text in [svg(&chart), page.finish()] {
-        assert!(!text.contains("<script"), "{text}");
+    let mut section = Section::new(evil);
+    section.text(evil);
+    let code = Block::Code(evil.to_owned(), evil.to_owned());
+    section.blocks.push(code);
+    section.blocks.push(Block::Picture(svg(&chart)));
+    let mut page = Document {
+        title: evil.to_owned(),
+        ..Document::default()
+    };
+    page.section(section);
+    let own = html(&Document::default()).matches("<script").count();
+    for (text, scripts) in [(svg(&chart), 0), (html(&page), own)] {
+        assert_eq!(text.matches("<script").count(), scripts, "{text}");
         assert!(!text.contains(['\x1b', '\0']));
         assert!(text.contains("&lt;script&gt;"));
     }

@@ -260,6 +260,59 @@ fn a_blink_has_no_rate() {
     assert!((most - 1000.0).abs() < 1e-6, "{most}");
 }
 
+/// Nor is there a gap where one moment came late and the next in time.
+#[test]
+fn moments_close_together_leave_no_gap() {
+    let mut report = samples::lossy();
+    report.timeline = course(20);
+    report.timeline.at_ns[9] = report.timeline.at_ns[10] - 1_000_000;
+    let document = document(&[run("", report)]);
+    let plot = document.plots().find(|p| p.name == "traffic-rate").unwrap();
+    let rates = &plot.series[0].values;
+    assert_eq!(rates.iter().position(Option::is_none), Some(0));
+    assert_eq!(
+        rates.iter().rposition(Option::is_none),
+        Some(0),
+        "{rates:?}"
+    );
+    // 100 frames in 199 ms, and 200 in 101 ms, of which 1 ms has no rate of its own.
+    let near = |i: usize, rate: f64| {
+        let is = rates[i].unwrap();
+        assert!((is - rate).abs() < 0.1, "{i}: {is} {rate}");
+    };
+    near(9, 100.0 / 0.199);
+    near(10, 200.0 / 0.101);
+    near(11, 200.0 / 0.101);
+    near(12, 1000.0);
+}
+
+/// RFC 2544, 26.1: by frame size, beside the theoretical maximum of the medium.
+#[test]
+fn throughput_by_size_stands_beside_what_the_link_carries() {
+    let mut report = full();
+    report.results = vec![limit("oneway-pps", 1518), limit("oneway-pps", 64)];
+    for port in &mut report.ports {
+        (port.speed_bps, port.speed_nominal) = (Some(1_000_000_000), false);
+    }
+    report.ports[0].speed_bps = Some(10_000_000_000);
+    let by_size = |report: &Report| {
+        let document = document(&[run("", report.clone())]);
+        let mut plots = document.plots().cloned();
+        plots.find(|p| p.name == "throughput-by-size").unwrap()
+    };
+    let plot = by_size(&report);
+    assert_eq!(plot.series.len(), 2, "{plot:?}");
+    let most: Vec<f64> = plot.series[1].values.iter().flatten().copied().collect();
+    assert!((most[0] - 64e9 / 84.0).abs() < 1.0, "{most:?}");
+    assert!((most[1] - 1518e9 / 1538.0).abs() < 1.0, "{most:?}");
+    for port in &mut report.ports {
+        port.speed_nominal = true;
+    }
+    let plot = by_size(&report);
+    assert_eq!(plot.series.len(), 1);
+    assert!(plot.note.contains("is not known"), "{}", plot.note);
+}
+
 #[test]
 fn percentiles_are_those_of_the_distribution() {
     let mut report = samples::lossy();

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use wb_model::{Report, socket::SocketJobReport};
 use wb_render::{
     chart::{Chart, Point, Series, XAxis, YAxis, png, svg},
-    html::Document,
-    text::socket::{result, sweep},
+    report::{Block, Run, Section, document, html},
 };
 
 /// Kind of file by its name.
@@ -146,38 +145,16 @@ pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A page with what was asked, the table, the pictures.
+/// The page of a report, with the pictures in front.
 pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
-    let mut page = Document::new("Socket tests");
-    page.paragraph(&format!(
-        "{}; started {}. {}",
-        report.plan.kind, report.started, report.reason
-    ));
-    let Some(socket) = &report.socket else {
-        return page.finish();
-    };
-    if let Some(job) = socket.jobs.first() {
-        let link = match job.link.is_empty() {
-            true => String::new(),
-            false => format!(", by {}", job.link),
-        };
-        page.paragraph(&format!("From {} to {}{link}.", job.client, job.server));
+    let mut page = document(&[Run {
+        name: String::new(),
+        report: report.clone(),
+    }]);
+    let mut pictures = Section::new("Sweep");
+    pictures.blocks = charts.iter().map(|c| Block::Picture(svg(c))).collect();
+    if !charts.is_empty() {
+        page.sections.insert(page.sections.len().min(1), pictures);
     }
-    for chart in charts {
-        page.chart(chart);
-    }
-    page.heading("All tests");
-    page.preformatted(&sweep(&socket.jobs, &report.plan.sockets).text(0));
-    for job in &socket.jobs {
-        if let Some(failure) = &job.failure {
-            page.paragraph(&format!("{}: {}", job.name, failure.what));
-        }
-    }
-    for warning in &report.warnings {
-        page.paragraph(&format!("Note: {warning}."));
-    }
-    if let [job] = socket.jobs.as_slice() {
-        page.paragraph(&format!("Result: {}.", result(job.test, &job.result)));
-    }
-    page.finish()
+    html(&page)
 }
