@@ -135,6 +135,33 @@ fn line_rates_after_the_formula() {
     }
 }
 
+/// What a link carries, as a page, and beside a run whose ports tell no speed.
+#[test]
+fn line_rates_are_on_pages_too() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    wirebench(&[
+        "linerate",
+        "1g",
+        "10g",
+        "--size",
+        "64,1518",
+        "--html",
+        &file("a.html"),
+    ]);
+    let page = std::fs::read_to_string(file("a.html")).unwrap();
+    for part in ["1,488,095", "812,743", "id=\"plot-1\"", "\"1518 B\""] {
+        assert!(page.contains(part), "{part}");
+    }
+    let trial = "trial --tx memory:ls --rx memory:ls --rate 1kpps --duration 200ms --json -q";
+    let run = wirebench(&trial.split(' ').collect::<Vec<_>>());
+    std::fs::write(file("a.json"), run).unwrap();
+    let kept = file("a.json");
+    let told = |more: &[&str]| wirebench(&[&["report", "--markdown", &kept], more].concat());
+    assert!(told(&["--link-speed", "1g"]).contains("| line rate at this size | 1,488,095 pps |"));
+    assert!(!told(&[]).contains("line rate"));
+}
+
 /// That what is printed is what they say is seen wherever JSON is printed, while the program is tested.
 #[test]
 fn documents_have_schemas() {
