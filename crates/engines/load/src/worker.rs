@@ -30,6 +30,9 @@ const FULL_NS: u64 = 10_000;
 /// Whoever is away for so long may have cost a connection, whatever it waits for, in ns: nobody knows how
 /// little patience the far end has.
 const LONG_AWAY_NS: u64 = 100_000_000;
+/// Connections of an HTTP job that a worker makes at a time: as many as rings have frames, so that a million of them
+/// neither overrun the other end nor leave no room for requests.
+const MOST_BEING_MADE: u64 = 4096;
 /// Looks at a full device, at the very end, after which it is taken for stuck.
 const MOST_IDLE: u32 = 10_000;
 
@@ -583,7 +586,10 @@ impl LoadWorker {
         }
         let wanted = match self.http {
             // Each that is being made will take one of the requests that are left.
-            Some(_) => wanted.min(self.machine.left().saturating_sub(self.being_made())),
+            Some(_) => {
+                let most = self.machine.left().min(MOST_BEING_MADE);
+                wanted.min(most.saturating_sub(self.being_made()))
+            }
             None => wanted,
         };
         let n = u32::try_from(wanted).unwrap_or(u32::MAX);

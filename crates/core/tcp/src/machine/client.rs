@@ -533,10 +533,6 @@ impl<O: Observer> Machine<O> {
                 if self.slides {
                     self.ask_beside(now, id);
                 }
-                if self.config.first_byte_timeout < self.config.response_timeout {
-                    // What was awaited may have been the rest of an answer, which has longer.
-                    self.restart_timer(now, id);
-                }
                 return;
             }
             self.lose_requests(now, id, Cause::Short);

@@ -236,6 +236,23 @@ fn nobody_there_is_told_and_not_flooded() {
     assert!((8..=100).contains(&t.attempted_connections), "{t:?}");
 }
 
+/// However many were asked for: they would overrun any ring.
+#[test]
+fn few_are_made_at_a_time() {
+    let job = HttpJob {
+        connections: 20_000,
+        ..http()
+    };
+    // Of those that are asked for in the first 300 ms none is there before they are over.
+    let mut lab = Lab::new(|options| options.backward.delay_ns = 300 * MS);
+    let t = run(&mut lab, &job, &server()).0.totals;
+    assert!(
+        (4096..=2 * 4096).contains(&t.attempted_connections),
+        "{t:?}"
+    );
+    assert_eq!(t.failed.sum(), 0, "{t:?}");
+}
+
 #[test]
 fn a_path_that_loses_costs_no_request_its_place() {
     for (loss, pipeline, per_connection) in [(0.01, 1, 0), (0.05, 4, 9), (0.2, 2, 3)] {
