@@ -434,7 +434,7 @@ fn path(text: &mut String, line: &Line) {
         .lost_where
         .as_deref()
         .unwrap_or(match path.hops.is_empty() {
-            true => "unknown, as an interface of the path was not there all the time",
+            true => "unknown, as an interface of the path was not there all the time, or was reset",
             false => "nothing lost",
         });
     let _ = writeln!(text, "{:8}  path: {said}", "");

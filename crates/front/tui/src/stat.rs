@@ -319,7 +319,8 @@ impl Counted {
         }
         let said = whole.lost_where.clone();
         let said = said.unwrap_or_else(|| match whole.hops.is_empty() {
-            true => "unknown, as an interface of the path was not there all the time".to_owned(),
+            true => "unknown, as an interface of the path was not there all the time, or was reset"
+                .to_owned(),
             false => "nothing lost".to_owned(),
         });
         rows.push(Row::Text(said, Tone::Plain));

@@ -191,7 +191,8 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     let omit_idle = wanted.is_empty();
     wanted.extend(args.nodes.iter().map(|node| (Some(node.clone()), None)));
     let mut collector = Collector::open(&wanted, args.driver)?;
-    collector.path = args.path.iter().map(Locator::place).collect();
+    let points = args.path.iter().map(Locator::place);
+    collector.path = points.map(path::Point::new).collect();
     let probes = probes::plans(&args.probes)?;
     collector.probes = probes::Probes::open(&probes, interval)?;
 

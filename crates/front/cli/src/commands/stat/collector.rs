@@ -36,8 +36,8 @@ pub(crate) struct Collector {
     begin_ns: u64,
     last_ns: u64,
     intervals: u64,
-    /// Interfaces along a path, by name as they were asked for.
-    pub(super) path: Vec<String>,
+    /// Interfaces along a path.
+    pub(super) path: Vec<path::Point>,
     /// Probes of devices under test.
     pub(super) probes: Probes,
     /// Interrupts of devices, where they are looked at.
@@ -134,6 +134,7 @@ impl Collector {
     pub(crate) fn next(&mut self) -> Result<Line, HostError> {
         self.probes.ask();
         let intervals = self.series.next(self.interfaces.read()?);
+        path::follow(&mut self.path, &intervals);
         let at_ns = monotonic_ns();
         let (softnet, ticks) = (softnet(), ticks());
         let rises = softnet_rises(&self.softnet, &softnet);
@@ -182,7 +183,7 @@ impl Collector {
                 .as_ref()
                 .map_or_else(Vec::new, |i| i.totals(whole)),
             devices: self.statistics_total.values().cloned().collect(),
-            path: path::line(&self.path, totals.iter().map(|total| &total.whole)),
+            path: path::whole(&self.path, &totals, self.intervals),
             interfaces: totals.into_iter().map(Interface::from).collect(),
             probes: self.probes.totals(),
         }

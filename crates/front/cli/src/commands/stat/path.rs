@@ -1,23 +1,54 @@
 //! Interfaces along a path, side by side.
 
-use wb_counters::{LinkInterval, line::Path, path};
+use wb_counters::{LinkInterval, line::Path, path, series::LinkTotal};
 
-/// What was lost between the interfaces called `names` in an interval; nothing where no path was given.
+/// An interface of a path: as it was asked for, and what it is called now.
+#[derive(Debug)]
+pub(super) struct Point {
+    asked: String,
+    now: String,
+}
+
+impl Point {
+    pub(super) fn new(asked: String) -> Self {
+        Self {
+            now: asked.clone(),
+            asked,
+        }
+    }
+}
+
+/// Takes up the names that interfaces got in an interval.
+pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
+    for point in points {
+        let renamed = |i: &&LinkInterval| i.renamed_from.as_ref() == Some(&point.now);
+        if let Some(interval) = intervals.iter().find(renamed) {
+            point.now.clone_from(&interval.name);
+        }
+    }
+}
+
+/// The same of all intervals, of which there were so many: whoever was not there in one of them, or was reset, has not
+/// counted what the others have.
+pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<Path> {
+    let there = totals.iter().filter(|total| total.intervals == intervals);
+    line(points, there.map(|total| &total.whole))
+}
+
+/// What was lost between these interfaces in an interval; nothing where no path was given.
 pub(super) fn line<'a>(
-    names: &[String],
+    points: &[Point],
     intervals: impl Iterator<Item = &'a LinkInterval>,
 ) -> Option<Path> {
-    if names.is_empty() {
+    if points.is_empty() {
         return None;
     }
     let known: Vec<&LinkInterval> = intervals.collect();
-    let counted = |name: &String| {
-        let interval = known.iter().find(|interval| {
-            interval.name == *name || interval.renamed_from.as_ref() == Some(name)
-        })?;
-        Some((name.clone(), interval.counted?))
+    let counted = |point: &Point| {
+        let interval = known.iter().find(|interval| interval.name == point.now)?;
+        Some((point.asked.clone(), interval.counted?))
     };
-    let Some(points) = names.iter().map(counted).collect::<Option<Vec<_>>>() else {
+    let Some(points) = points.iter().map(counted).collect::<Option<Vec<_>>>() else {
         return Some(Path::default());
     };
     let hops = path::hops(&points);
@@ -42,4 +73,52 @@ pub(super) fn line<'a>(
         loss_ratio,
         lost_where,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_counters::{LinkCounters, LinkReading, Series};
+
+    use super::*;
+
+    /// Readings of a path from `a` to the second interface, by index, name and packets.
+    fn readings(at_s: u64, links: &[(u32, &str, u64)]) -> Vec<LinkReading> {
+        let reading = |(index, name, packets): &(u32, &str, u64)| LinkReading {
+            id: (0, *index),
+            name: (*name).to_owned(),
+            at_ns: at_s * 1_000_000_000,
+            counters: LinkCounters {
+                tx_packets: *packets,
+                rx_packets: *packets,
+                ..LinkCounters::default()
+            },
+            ..LinkReading::default()
+        };
+        links.iter().map(reading).collect()
+    }
+
+    fn missing(path: Option<Path>) -> Option<i64> {
+        path.unwrap().hops.first().map(|hop| hop.lost_packets)
+    }
+
+    #[test]
+    fn a_path_follows_names_and_knows_nothing_of_what_was_away() {
+        let mut series = Series::default();
+        let mut points = ["a", "b"].map(|name| Point::new(name.to_owned()));
+        series.next(readings(0, &[(1, "a", 0), (2, "b", 0)]));
+        let mut next = |at_s, links: &[(u32, &str, u64)]| {
+            let intervals = series.next(readings(at_s, links));
+            follow(&mut points, &intervals);
+            let now = missing(line(&points, intervals.iter()));
+            (now, missing(whole(&points, &series.totals(), at_s)))
+        };
+        assert_eq!(next(1, &[(1, "a", 10), (2, "b", 8)]), (Some(2), Some(2)));
+        assert_eq!(next(2, &[(1, "a", 20), (2, "c", 17)]), (Some(1), Some(3)));
+        // Both change their names, with each other too.
+        assert_eq!(next(3, &[(1, "c", 30), (2, "a", 26)]), (Some(1), Some(4)));
+        assert_eq!(next(4, &[(1, "c", 40), (2, "a", 36)]), (Some(0), Some(4)));
+        // Another one with its name has counted only a part.
+        assert_eq!(next(5, &[(1, "c", 50), (3, "a", 5)]), (None, None));
+        assert_eq!(next(6, &[(1, "c", 60), (3, "a", 15)]), (Some(0), None));
+    }
 }
