@@ -188,6 +188,7 @@ fn every_form_of_sar_looks_like_the_original() {
         "-n EDEV --dec=1 -h 1 1",
         "-n DEV --iface=b0 1 2",
         "-n DEV --iface=none 1 1",
+        "-n ,DEV --iface= 1 1",
         "-n SOFT 1 3",
         "-n SOFT -P ALL --dec=0 1 1",
         "-n SOFT -P 0 1 1",
@@ -206,6 +207,7 @@ fn every_form_of_sar_looks_like_the_original() {
     for (words, part) in [
         ("-u 1 1", "-u (CPU times) is not done here"),
         ("-n TCP 1", "-n TCP is not done here"),
+        ("-hn DEV 0", "-hn: -n and -P stand alone"),
     ] {
         let output = start(ours, words).finish(Duration::from_secs(10));
         let said = String::from_utf8_lossy(&output.stderr);
