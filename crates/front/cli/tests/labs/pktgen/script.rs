@@ -119,3 +119,40 @@ fn what_cannot_be_run_is_said() {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     assert_eq!(report["totals"]["offered_frames"], 10);
 }
+
+/// What is served at this address; none while nobody listens.
+fn metrics(address: &str) -> Option<String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[test]
+fn metrics_are_those_of_the_last_run_of_a_script() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let simple = script("simple.sh");
+    let twice = format!("for n in 30 20; do bash {simple} a0 {DST_MAC} $n 0; done");
+    let (node, linger) = (lab.node("a"), "--metrics-linger");
+    let options = ["pktgen", "run", "--netns", &node, "--metrics", &address];
+    let script = [linger, "60s", "bash", "-c", &twice];
+    let running = Running::start(&[&options[..], &script].concat());
+    crate::kit::eventually("the figures of the second run", || {
+        let text = metrics(&address).unwrap_or_default();
+        let ended = text.contains("\nwirebench_run_verdict{verdict=\"pass\"} 1");
+        ended
+            && text.contains("\nwirebench_offered_frames_total 20\n")
+            && text.contains("\nwirebench_devices_offered_frames_total 20\n")
+    });
+    running.signal(rustix::process::Signal::INT);
+    let output = running.finish(super::PATIENCE);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
