@@ -129,6 +129,7 @@ pub(crate) struct HttpPace {
     held_until: u64,
     pause: u64,
     failed_seen: u64,
+    refused_seen: u64,
     answers_seen: u64,
 }
 
@@ -146,6 +147,7 @@ impl HttpPace {
             held_until: 0,
             pause: 0,
             failed_seen: 0,
+            refused_seen: 0,
             answers_seen: 0,
         }
     }
@@ -204,20 +206,23 @@ impl HttpPace {
         unsent
     }
 
-    /// Whether connections may be opened now: not for a while after none could be made, or none was of use.
+    /// Whether connections may be opened now: not for a while after some could not be made, longer each time, nor for
+    /// a moment after those that were made have had no answer.
     pub(crate) fn may_open(&mut self, now: u64, counters: &Counters) -> bool {
         if now < self.held_until {
             return false;
         }
         let (failed, answers) = (counters.failed(), counters.responses);
+        let refused = counters.failed_connect_timeout + counters.failed_refused;
         if failed > self.failed_seen {
-            self.pause = match answers > self.answers_seen {
-                true => 0,
-                false => (2 * self.pause).clamp(FIRST_PAUSE_NS, LONGEST_PAUSE_NS),
+            self.pause = match (answers > self.answers_seen, refused > self.refused_seen) {
+                (true, _) => 0,
+                (false, true) => (2 * self.pause).clamp(FIRST_PAUSE_NS, LONGEST_PAUSE_NS),
+                (false, false) => FIRST_PAUSE_NS,
             };
             self.held_until = now + self.pause;
         }
-        (self.failed_seen, self.answers_seen) = (failed, answers);
+        (self.failed_seen, self.refused_seen, self.answers_seen) = (failed, refused, answers);
         now >= self.held_until
     }
 }
@@ -629,6 +634,14 @@ mod tests {
             assert!(pace.may_open(now, &counters));
         }
         assert_eq!(waits, [1_000_000, 2_000_000, 4_000_000]);
+        // A server that is there and says nothing is asked again as soon as by sockets.
+        for _ in 0..3 {
+            counters.failed_response_timeout += 5;
+            assert!(!pace.may_open(now, &counters));
+            assert_eq!(pace.held_until - now, FIRST_PAUSE_NS);
+            now = pace.held_until;
+            assert!(pace.may_open(now, &counters));
+        }
         (counters.failed_reset, counters.responses) = (1, 1);
         assert!(pace.may_open(now, &counters));
     }
