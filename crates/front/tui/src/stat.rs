@@ -68,7 +68,10 @@ impl Screen {
     pub fn count(&mut self, interval: Line, whole: Line) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let ns = |seconds: f64| (seconds * 1e9) as u64;
-        let moment = Snapshot::at(ns(whole.seconds), ns(interval.seconds), Phase::Running);
+        // Probes may be waited for after the reading, and the clock has gone on meanwhile: it does not go back.
+        let shown = self.elapsed_ns().saturating_add(self.since_ns);
+        let at_ns = ns(whole.seconds).max(shown);
+        let moment = Snapshot::at(at_ns, ns(interval.seconds), Phase::Running);
         (self.now, self.since_ns) = (Some(moment), 0);
         let counted = self.counted.get_or_insert_default();
         let mut before = std::mem::take(&mut counted.past);

@@ -554,9 +554,24 @@ fn counters_have_pages_of_their_own() {
             let name = format!("{name}-page-{page}");
             insta::assert_snapshot!(name, picture(&screen, (80, 24)));
         }
-        screen.press(Key::Char('?'));
-        insta::assert_snapshot!("stat-help", picture(&screen, (80, 24)));
     }
+    let mut screen = counters(ALL, 12);
+    screen.press(Key::Char('?'));
+    insta::assert_snapshot!("stat-help", picture(&screen, (80, 24)));
+}
+
+#[test]
+fn the_clock_of_counters_does_not_go_back() {
+    let mut screen = counters(ALL, 2);
+    screen.set_since(900_000_000);
+    let line = |seconds| Line {
+        seconds,
+        ..Line::default()
+    };
+    screen.count(line(0.5), line(2.5));
+    assert_eq!(screen.elapsed_ns(), 2_900_000_000);
+    screen.count(line(0.5), line(3.0));
+    assert_eq!(screen.elapsed_ns(), 3_000_000_000);
 }
 
 #[test]
