@@ -10,19 +10,29 @@ use crate::summary::{Summary, moments};
 
 /// Slots per power of two, as a power of two.
 const PRECISION: u32 = 9;
-/// Values of fewer bits than this have a slot each.
-const EXACT: u64 = 1 << (PRECISION + 1);
 const SLOTS: usize = slot_of(Histogram::MAX_VALUE) + 1;
 
 const fn slot_of(value: u64) -> usize {
-    let shift = (value | (EXACT - 1)).ilog2() - PRECISION;
-    ((shift << PRECISION) as u64 + (value >> shift)) as usize
+    slot_at(value, PRECISION)
+}
+
+const fn extent_of(slot: usize) -> (u64, u64) {
+    extent_at(slot, PRECISION)
+}
+
+/// Where a value falls if there are so many slots per power of two, as a power of two.
+#[inline]
+pub(crate) const fn slot_at(value: u64, precision: u32) -> usize {
+    // Values of fewer bits than this have a slot each.
+    let exact = 1 << (precision + 1);
+    let shift = (value | (exact - 1)).ilog2() - precision;
+    ((shift << precision) as u64 + (value >> shift)) as usize
 }
 
 /// The smallest value of a slot, and how many values it holds.
-const fn extent_of(slot: usize) -> (u64, u64) {
-    let shift = (slot >> PRECISION).saturating_sub(1);
-    (((slot - (shift << PRECISION)) as u64) << shift, 1 << shift)
+pub(crate) const fn extent_at(slot: usize, precision: u32) -> (u64, u64) {
+    let shift = (slot >> precision).saturating_sub(1);
+    (((slot - (shift << precision)) as u64) << shift, 1 << shift)
 }
 
 /// A distribution of values of 0 ns and more.
@@ -169,6 +179,11 @@ impl Histogram {
             })
     }
 
+    /// How many values are in the slots from that of `low` to that of `high`.
+    pub(crate) fn count_between(&self, low: u64, high: u64) -> u64 {
+        self.slots[slot_of(low)..=slot_of(high)].iter().sum()
+    }
+
     /// The figures for a report.
     pub fn summary(&self) -> Summary {
         summary_of(self.count, self.sum as i128, self.squares, |rank| {
@@ -273,7 +288,7 @@ impl SignedHistogram {
 }
 
 /// The rank, from 1, of the value that `millionths` of `count` values are not above.
-fn nearest_rank(count: u64, millionths: u64) -> u64 {
+pub(crate) fn nearest_rank(count: u64, millionths: u64) -> u64 {
     let rank = (u128::from(count) * u128::from(millionths)).div_ceil(1_000_000);
     (rank as u64).max(1)
 }

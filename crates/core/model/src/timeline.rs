@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_measure::{Outline, outline};
 
 /// No more moments than these are kept: from then on every other one is left out, and those to come are twice as
 /// far apart. So a run of any length has from half as many to as many.
@@ -17,7 +18,24 @@ pub struct Timeline {
     pub at_ns: Vec<u64>,
     /// What was seen then.
     pub columns: Vec<Column>,
+    /// How the times of the run so far are distributed, while it goes on. The report has more of them.
+    #[serde(skip)]
+    pub spreads: Vec<Spread>,
 }
+
+/// Times so far, of which a timeline has percentiles of each interval as columns: `NAME_p50_ns` and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// Whose, as in [`Column::of`].
+    pub of: String,
+    /// Which: `latency`.
+    pub name: String,
+    /// How many took how long, in ns.
+    pub so_far: Outline,
+}
+
+/// The percentiles of each interval that a timeline has, and how their columns' names end.
+pub const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50_ns"), (99.0, "p99_ns"), (99.9, "p999_ns")];
 
 /// One figure at all moments of a timeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +85,35 @@ impl Timeline {
         Self {
             at_ns: self.at_ns.last().copied().into_iter().collect(),
             columns: columns.collect(),
+            spreads: self.spreads.clone(),
         }
+    }
+
+    /// Where a column is; adds it where there is none. It is probably at `likely`.
+    fn place(&mut self, of: &str, name: &str, unit: &str, counter: bool, likely: usize) -> usize {
+        let is = |c: &Column| c.of == of && c.name == name;
+        if self.columns.get(likely).is_some_and(is) {
+            return likely;
+        }
+        let place = self.columns.iter().position(is);
+        place.unwrap_or_else(|| {
+            self.columns.push(Column {
+                of: of.to_owned(),
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                counter,
+                values: Vec::new(),
+            });
+            self.columns.len() - 1
+        })
+    }
+
+    /// The value of a column at the last moment.
+    fn now(&mut self, column: usize) -> &mut Option<f64> {
+        let row = self.at_ns.len() - 1;
+        let values = &mut self.columns[column].values;
+        values.resize((row + 1).max(values.len()), None);
+        &mut values[row]
     }
 
     /// Leaves out every other moment; the last one stays.
@@ -93,8 +139,51 @@ fn keep<T>(list: &mut Vec<T>, stays: impl Fn(&usize) -> bool) {
 #[derive(Debug)]
 pub struct Recorder {
     timeline: Timeline,
+    times: Vec<Times>,
     spacing_ns: u64,
     next_ns: u64,
+}
+
+/// How the times of one kind are distributed, moment by moment.
+#[derive(Debug, Default)]
+struct Times {
+    /// Up to the last moment.
+    before: Outline,
+    /// Up to the moment that is being filled.
+    now: Outline,
+    /// Slots that got more in each moment, and how much.
+    grew: Vec<Vec<(u16, u64)>>,
+    /// Where the percentiles are.
+    columns: Vec<usize>,
+}
+
+impl Times {
+    /// What came since the moment before belongs to this one.
+    fn settle(&mut self, row: usize, mut carried: Vec<(u16, u64)>) {
+        self.grew.resize(row, Vec::new());
+        let slots = self.now.since(&self.before);
+        let more = slots.map(|(slot, n)| (u16::try_from(slot).expect("few slots"), n));
+        add(&mut carried, more);
+        self.grew.push(carried);
+        self.before.clone_from(&self.now);
+    }
+
+    fn percentile(&self, row: usize, percent: f64) -> Option<f64> {
+        let slots = self.grew[row].iter();
+        #[allow(clippy::cast_precision_loss)]
+        outline::percentile(slots.map(|(slot, n)| (usize::from(*slot), *n)), percent)
+            .map(|ns| ns as f64)
+    }
+}
+
+/// Adds slots to slots, both in ascending order.
+fn add(slots: &mut Vec<(u16, u64)>, more: impl Iterator<Item = (u16, u64)>) {
+    for (slot, n) in more {
+        match slots.binary_search_by_key(&slot, |(slot, _)| *slot) {
+            Ok(at) => slots[at].1 += n,
+            Err(at) => slots.insert(at, (slot, n)),
+        }
+    }
 }
 
 impl Recorder {
@@ -103,6 +192,7 @@ impl Recorder {
     pub fn new(spacing_ns: u64) -> Self {
         Self {
             timeline: Timeline::default(),
+            times: Vec::new(),
             spacing_ns: spacing_ns.max(1),
             next_ns: 0,
         }
@@ -117,6 +207,7 @@ impl Recorder {
     /// Begins the next moment. A time that is not after that of the last one takes its place.
     pub fn row(&mut self, elapsed_ns: u64) -> Row<'_> {
         let timeline = &mut self.timeline;
+        let mut carried = Vec::new();
         if timeline
             .at_ns
             .last()
@@ -128,14 +219,48 @@ impl Recorder {
                 .columns
                 .iter_mut()
                 .for_each(|c| c.values.truncate(rows));
+            let times = self.times.iter_mut();
+            carried = times
+                .map(|t| t.grew.drain(rows.min(t.grew.len())..).flatten().collect())
+                .collect();
         }
         if timeline.at_ns.len() >= MOST_SAMPLES {
-            timeline.thin();
+            self.thin();
             self.spacing_ns = self.spacing_ns.saturating_mul(2);
         }
-        timeline.at_ns.push(elapsed_ns);
+        self.timeline.at_ns.push(elapsed_ns);
         self.next_ns = (elapsed_ns / self.spacing_ns + 1).saturating_mul(self.spacing_ns);
-        Row { timeline, next: 0 }
+        Row {
+            recorder: self,
+            next: 0,
+            carried,
+        }
+    }
+
+    /// Leaves out every other moment. What took how long in it belongs to the next one.
+    fn thin(&mut self) {
+        let even = self.timeline.at_ns.len() % 2;
+        self.timeline.thin();
+        for times in &mut self.times {
+            let mut left = Vec::new();
+            let mut i = 0;
+            times.grew.retain_mut(|grew| {
+                i += 1;
+                let stays = (i - 1) % 2 != even;
+                match stays {
+                    true => add(grew, std::mem::take(&mut left).into_iter()),
+                    false => left = std::mem::take(grew),
+                }
+                stays
+            });
+            let columns = times.columns.iter().zip(PERCENTILES);
+            for (&column, (percent, _)) in columns {
+                let values = &mut self.timeline.columns[column].values;
+                for (row, value) in values.iter_mut().enumerate().take(times.grew.len()) {
+                    *value = times.percentile(row, percent);
+                }
+            }
+        }
     }
 
     /// What was recorded so far. Columns may be shorter than there are moments, where nothing more was known.
@@ -148,6 +273,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(self) -> Timeline {
         let mut timeline = self.timeline;
+        timeline.spreads.clear();
         let rows = timeline.at_ns.len();
         timeline
             .columns
@@ -160,15 +286,34 @@ impl Recorder {
     }
 }
 
-/// One moment of a timeline, being filled.
+/// One moment of a timeline, being filled until it is dropped.
 #[derive(Debug)]
 pub struct Row<'a> {
-    timeline: &'a mut Timeline,
+    recorder: &'a mut Recorder,
     /// Figures come in the same order each time.
     next: usize,
+    /// Of each kind of times, what belonged to a moment whose place this one takes.
+    carried: Vec<Vec<(u16, u64)>>,
 }
 
 impl Row<'_> {
+    /// Takes down how the times so far are distributed; adds them where the same was taken down already. The
+    /// timeline has percentiles of what came since the moment before, within [`Outline::RELATIVE_ERROR`].
+    pub fn times(&mut self, of: &str, name: &str, so_far: &Outline) {
+        let spreads = &mut self.recorder.timeline.spreads;
+        let place = spreads.iter().position(|s| s.of == of && s.name == name);
+        let place = place.unwrap_or_else(|| {
+            spreads.push(Spread {
+                of: of.to_owned(),
+                name: name.to_owned(),
+                so_far: Outline::default(),
+            });
+            self.recorder.times.push(Times::default());
+            spreads.len() - 1
+        });
+        self.recorder.times[place].now.merge(so_far);
+    }
+
     /// Takes down a number that only rises; adds it where the same was taken down already.
     #[allow(clippy::cast_precision_loss)]
     pub fn counter(&mut self, of: &str, name: &str, unit: &str, value: u64) {
@@ -181,29 +326,45 @@ impl Row<'_> {
     }
 
     fn put(&mut self, of: &str, name: &str, unit: &str, counter: bool, value: f64) {
-        let is = |c: &Column| c.of == of && c.name == name;
-        let columns = &mut self.timeline.columns;
-        let place = match columns.get(self.next).is_some_and(is) {
-            true => self.next,
-            false => columns.iter().position(is).unwrap_or(columns.len()),
-        };
-        if place == columns.len() {
-            columns.push(Column {
-                of: of.to_owned(),
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                counter,
-                values: Vec::new(),
-            });
-        }
+        let place = self
+            .recorder
+            .timeline
+            .place(of, name, unit, counter, self.next);
         self.next = place + 1;
-        let row = self.timeline.at_ns.len() - 1;
-        let values = &mut columns[place].values;
-        values.resize(row.max(values.len()), None);
-        let seen = Some(value).filter(|v| v.is_finite());
-        match values.get_mut(row) {
-            Some(known) => *known = known.zip(seen).map(|(a, b)| a + b).or(seen),
-            None => values.push(seen),
+        let value = Some(value).filter(|v| v.is_finite());
+        let slot = self.recorder.timeline.now(place);
+        *slot = slot.zip(value).map(|(a, b)| a + b).or(value);
+    }
+}
+
+impl Drop for Row<'_> {
+    fn drop(&mut self) {
+        let Recorder {
+            timeline, times, ..
+        } = &mut *self.recorder;
+        let row = timeline.at_ns.len() - 1;
+        let mut carried = std::mem::take(&mut self.carried).into_iter();
+        for (i, times) in times.iter_mut().enumerate() {
+            let now = std::mem::take(&mut times.now);
+            // Nobody tells the times of what is over.
+            times.now = if now.count() > 0 {
+                now
+            } else {
+                times.before.clone()
+            };
+            times.settle(row, carried.next().unwrap_or_default());
+            let Spread { of, name, so_far } = &mut timeline.spreads[i];
+            so_far.clone_from(&times.now);
+            let (of, name) = (of.clone(), name.clone());
+            times.now = Outline::default();
+            times.columns.resize(PERCENTILES.len(), usize::MAX);
+            for ((_, ends), column) in PERCENTILES.iter().zip(&mut times.columns) {
+                let name = format!("{name}_{ends}");
+                *column = timeline.place(&of, &name, "ns", false, *column);
+            }
+            for ((percent, _), column) in PERCENTILES.iter().zip(&times.columns) {
+                *timeline.now(*column) = times.percentile(row, *percent);
+            }
         }
     }
 }
@@ -295,6 +456,70 @@ mod tests {
         }
     }
 
+    /// The percentiles of a moment are of all times since the moment before, also where moments were left out.
+    #[test]
+    fn percentiles_of_intervals_leave_out_no_time() {
+        let mut recorder = Recorder::new(10);
+        // Two workers, one of which falls silent.
+        let mut so_far = [Outline::default(), Outline::default()];
+        let mut came: Vec<(u64, usize)> = Vec::new();
+        let mut seed = 1_u64;
+        for now in 0..70_000_u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let slot = Outline::slot(seed >> 40);
+            let worker = usize::from(now % 3 == 0);
+            if worker == 0 || now < 30_000 {
+                so_far[worker].add_to_slot(slot, 1);
+                came.push((now, slot));
+            }
+            // Now and then a moment takes the place of the last one.
+            let again = now % 1_000 == 7 && !recorder.is_due(now);
+            if recorder.is_due(now) || again {
+                let last = recorder.so_far().at_ns.last().copied();
+                let at = last.filter(|_| again).unwrap_or(now);
+                let mut row = recorder.row(at);
+                row.counter("traffic", "n", "", now);
+                for worker in &so_far {
+                    row.times("traffic", "latency", worker);
+                }
+                // What came up to now is told of the moment before it, then.
+                came.iter_mut()
+                    .filter(|(then, _)| *then > at)
+                    .for_each(|(then, _)| *then = at);
+            }
+        }
+        let mut row = recorder.row(70_000);
+        so_far
+            .iter()
+            .for_each(|w| row.times("traffic", "latency", w));
+        drop(row);
+        // Nobody tells times any more.
+        recorder.row(70_010).counter("traffic", "n", "", 70_000);
+        let total = came.len() as u64;
+        assert_eq!(recorder.so_far().spreads[0].so_far.count(), total);
+        let timeline = recorder.finish();
+        assert!(timeline.spreads.is_empty());
+        let mut last = None;
+        for (row, &at) in timeline.at_ns.iter().enumerate() {
+            let mut interval = Outline::default();
+            for (then, slot) in &came {
+                if *then <= at && last.is_none_or(|last| *then > last) {
+                    interval.add_to_slot(*slot, 1);
+                }
+            }
+            for (percent, ends) in PERCENTILES {
+                let column = timeline.column("traffic", &format!("latency_{ends}"));
+                let told = column.unwrap().values[row];
+                assert_eq!(
+                    told,
+                    interval.percentile(percent).map(|p| p as f64),
+                    "{row}"
+                );
+            }
+            last = Some(at);
+        }
+    }
+
     #[test]
     fn what_was_not_known_at_a_moment_is_missing() {
         let mut recorder = Recorder::new(10);
@@ -303,6 +528,7 @@ mod tests {
         row.level("p", "b", "", 2.0);
         row.level("p", "b", "", 3.0);
         row.level("p", "never", "", f64::NAN);
+        drop(row);
         recorder.row(20).counter("", "a", "frames", 5);
         // The same moment again.
         recorder.row(20).counter("", "a", "frames", 6);

@@ -323,6 +323,11 @@ impl Account {
         }
     }
 
+    /// From due to the last byte so far, without the warm-up, in parts.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = &Histogram> {
+        self.classes.iter().flatten()
+    }
+
     /// Whether what was sent so long ago was sent in the warm-up.
     #[inline]
     fn is_warm_up(&self, ns: u64) -> bool {

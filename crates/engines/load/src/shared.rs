@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
+use wb_measure::ShownOutline;
 use wb_model::http::HttpTotals;
 use wb_model::load::LoadStage;
 use wb_port::{RxCounters, TxCounters};
@@ -121,13 +122,19 @@ pub(crate) fn add_rx(sum: &mut RxCounters, other: &RxCounters) {
 /// It is a lock, but never one that a worker waits for: it tries once a tick, and shows its numbers
 /// a turn later if somebody was just reading. So all numbers read belong together.
 #[derive(Debug, Default)]
-pub struct LoadSlot(CachePadded<Mutex<LoadSnapshot>>);
+pub struct LoadSlot {
+    snapshot: CachePadded<Mutex<LoadSnapshot>>,
+    /// From SYN to SYN-ACK so far, for who asks.
+    pub connect: ShownOutline,
+    /// As [`LoadSnapshot::request`], so far, for who asks. Of an HTTP job without the warm-up.
+    pub request: ShownOutline,
+}
 
 impl LoadSlot {
     /// Shows a snapshot, unless somebody is reading at this very moment. Says whether it did. The
     /// largest times are kept until they were read.
     pub(crate) fn publish(&self, snapshot: &LoadSnapshot) -> bool {
-        let mut place = match self.0.try_lock() {
+        let mut place = match self.snapshot.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
@@ -143,7 +150,7 @@ impl LoadSlot {
     /// What was shown last. The largest times begin anew.
     #[must_use]
     pub fn read(&self) -> LoadSnapshot {
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = *place;
         (place.connect.max, place.first_byte.max, place.request.max) = (0, 0, 0);
         snapshot

@@ -810,7 +810,33 @@ impl LoadWorker {
                 http.live.max = 0;
             }
             (times.connect.max, times.first_byte.max, times.request.max) = (0, 0, 0);
+            if slot.connect.is_wanted() {
+                self.show_connect(slot);
+            }
+            if slot.request.is_wanted() {
+                self.show_request(slot);
+            }
         }
+    }
+
+    /// The times so far, phase by phase.
+    fn latencies(&self) -> impl Iterator<Item = &Latencies> {
+        let before = self.phases.iter().map(|phase| &phase.latencies);
+        before.chain([&self.machine.observer().all])
+    }
+
+    /// Whether nobody was just reading.
+    fn show_connect(&self, slot: &LoadSlot) -> bool {
+        slot.connect
+            .show(|outline| self.latencies().for_each(|l| outline.add(&l.connect)))
+    }
+
+    fn show_request(&self, slot: &LoadSlot) -> bool {
+        slot.request
+            .show(|outline| match &self.machine.observer().http {
+                Some(http) => http.latencies().for_each(|l| outline.add(l)),
+                None => self.latencies().for_each(|l| outline.add(&l.answer)),
+            })
     }
 
     #[cold]
@@ -901,6 +927,9 @@ impl LoadWorker {
         }
         // Nobody holds it for longer than a copy takes.
         while !slot.publish(&self.snapshot(tx, rx)) {
+            std::hint::spin_loop();
+        }
+        while !self.show_connect(slot) || !self.show_request(slot) {
             std::hint::spin_loop();
         }
         let http = self.conclude_http();

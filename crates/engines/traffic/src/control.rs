@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+use wb_measure::ShownOutline;
 
 /// The signals between the session and the workers of a run.
 ///
@@ -90,14 +91,14 @@ macro_rules! counters {
             /// Shows new values to the readers. For the one worker that owns the counters.
             #[inline]
             pub fn publish(&self, values: &CounterValues) {
-                $(self.0.$name.store(values.$name, Ordering::Relaxed);)*
+                $(self.counters.$name.store(values.$name, Ordering::Relaxed);)*
             }
 
             /// The values that were published last. Each is exact; together they may be from two
             /// moments close by.
             #[must_use]
             pub fn read(&self) -> CounterValues {
-                CounterValues { $($name: self.0.$name.load(Ordering::Relaxed),)* }
+                CounterValues { $($name: self.counters.$name.load(Ordering::Relaxed),)* }
             }
         }
     };
@@ -134,7 +135,11 @@ counters! {
 
 /// A worker's counters for others to read, alone on their cache lines.
 #[derive(Debug, Default)]
-pub struct SharedCounters(CachePadded<Slots>);
+pub struct SharedCounters {
+    counters: CachePadded<Slots>,
+    /// Latencies so far, for who asks.
+    pub latency: CachePadded<ShownOutline>,
+}
 
 #[cfg(test)]
 mod tests {

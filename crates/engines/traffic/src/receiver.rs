@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use wb_measure::{Analyser, Counters, Measurement};
+use wb_measure::{Analyser, Counters, Histogram, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
 use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol};
 
@@ -216,10 +216,14 @@ impl Receiver {
     /// Number and sum of the latencies so far.
     #[must_use]
     pub fn latency(&self) -> (u64, u128) {
-        self.sorters.iter().fold((0, 0), |(count, sum), sorter| {
-            let latency = sorter.analyser.latency();
+        self.latencies().fold((0, 0), |(count, sum), latency| {
             (count + latency.count(), sum + latency.sum())
         })
+    }
+
+    /// The latencies so far, lane by lane.
+    pub fn latencies(&self) -> impl Iterator<Item = &Histogram> {
+        self.sorters.iter().map(|sorter| sorter.analyser.latency())
     }
 
     /// Everything that was measured.

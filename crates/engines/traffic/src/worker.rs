@@ -379,7 +379,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             }
             Wish::Until(until) => until,
         };
-        if self.unpublished > 0 {
+        if self.unpublished > 0 || self.shared.latency.is_wanted() {
             self.publish();
         }
         let now_ns = self.clock.monotonic_ns();
@@ -440,11 +440,27 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             values.latency_sum_ns = sum as u64;
         }
         self.shared.publish(&values);
+        if self.shared.latency.is_wanted() {
+            self.show_latency();
+        }
+    }
+
+    /// Whether nobody was just reading.
+    fn show_latency(&self) -> bool {
+        let Some(receiver) = &self.receiver else {
+            return true;
+        };
+        let shown = &self.shared.latency;
+        shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
     }
 
     fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {
         self.end_sender();
         self.publish();
+        // Nobody holds it for longer than a copy takes.
+        while !self.show_latency() {
+            std::hint::spin_loop();
+        }
         let now_ns = self.clock.monotonic_ns();
         self.link_is_up(now_ns);
         WorkerOutcome {

@@ -636,6 +636,7 @@ mod tests {
                 false => row.level(of, name, unit, *value),
             }
         }
+        drop(row);
         recorder.so_far().last()
     }
 

@@ -28,7 +28,7 @@ use crate::{
     },
     prepare::Opening,
     traffic::checks::Recordings,
-    workers::{OnQueue, Workers},
+    workers::{Asked, OnQueue, Workers},
 };
 
 mod checks;
@@ -159,6 +159,7 @@ pub(crate) struct Traffic {
     control: Arc<Control>,
     workers: Workers<WorkerOutcome>,
     live: Live,
+    asked: Asked,
     stopping: bool,
     /// When the residual frames have been awaited.
     drain_until: Option<u64>,
@@ -183,6 +184,7 @@ impl Traffic {
             control: Arc::new(Control::new()),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
             live: Live::default(),
+            asked: Asked::default(),
             stopping: false,
             drain_until: None,
         })
@@ -437,6 +439,10 @@ impl Engine for Traffic {
     }
 
     fn state(&mut self, now: u64) -> State {
+        if self.asked.is_due(now) {
+            let receivers = self.slots.iter().filter(|s| s.receives.is_some());
+            receivers.for_each(|slot| slot.shared.latency.ask());
+        }
         self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
         if self.drain_until.is_some_and(|t| now >= t) {
             self.finish();
@@ -474,9 +480,12 @@ impl Engine for Traffic {
                 }
             }
             if let Some(way) = slot.receives {
+                let latency = slot.shared.latency.read();
                 seen_received(row, "traffic", &seen);
+                row.times("traffic", "latency", &latency);
                 if several {
                     seen_received(row, &of_way(way), &seen);
+                    row.times(&of_way(way), "latency", &latency);
                 }
             }
         }

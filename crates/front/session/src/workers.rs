@@ -16,6 +16,25 @@ use crate::{StartError, ports::AnyQueue};
 /// Priority of workers: their rings overflow when a compiler has the CPU.
 const WORKER_NICE: i32 = -15;
 
+/// How often workers are asked for the outlines of their times, which takes them some microseconds: more often than
+/// timelines have moments.
+const ASK_NS: u64 = 40_000_000;
+
+/// When workers were last asked for the outlines of their times.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(u64);
+
+impl Asked {
+    /// Whether they are to be asked now, and are then taken to be.
+    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.0) >= ASK_NS;
+        if is_due {
+            self.0 = now_ns;
+        }
+        is_due
+    }
+}
+
 /// What is done with a queue pair: compiled once for each driver.
 pub(crate) trait OnQueue {
     /// What comes of it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use wb_model::timeline::Timeline;
+use wb_model::timeline::{Spread, Timeline};
 
 /// Moments that are kept of each figure.
 const KEPT: usize = 256;
@@ -22,6 +22,7 @@ struct Figure {
 pub(crate) struct Figures {
     figures: BTreeMap<(String, String), Figure>,
     order: Vec<(String, String)>,
+    spreads: Vec<Spread>,
     last_ns: Option<u64>,
 }
 
@@ -52,7 +53,19 @@ impl Figures {
                 figure.seen.push_back((*at, *value));
             }
         }
+        self.spreads.clone_from(&timeline.spreads);
         self.last_ns = last;
+    }
+
+    /// How times so far are distributed.
+    pub(crate) fn spread(&self, of: &str, name: &str) -> Option<&Spread> {
+        self.spreads.iter().find(|s| s.of == of && s.name == name)
+    }
+
+    /// What it was at the moments that are kept.
+    pub(crate) fn past(&self, of: &str, name: &str) -> Vec<Option<f64>> {
+        let seen = self.get(of, name).into_iter().flat_map(|f| &f.seen);
+        seen.map(|(_, value)| Some(*value)).collect()
     }
 
     fn get(&self, of: &str, name: &str) -> Option<&Figure> {
@@ -151,6 +164,7 @@ mod tests {
             row.counter("port 1", "rx_packets", "frames", 1_000 + tenth * tenth);
             row.counter("job a", "n", "", tenth);
             row.counter("job a", "sum", "ns", tenth * 50);
+            drop(row);
             if tenth % 3 == 0 {
                 figures.take(recorder.so_far());
             }

@@ -7,6 +7,7 @@ use wb_model::{
     load::LoadLive,
     snapshot::{CaptureLive, ProbeLive},
     socket::SocketLive,
+    timeline::PERCENTILES,
 };
 use wb_render::figures::{count, rate_bps, rate_pps, share, time_ns};
 
@@ -525,13 +526,59 @@ impl Screen {
         let head = ["now", "whole run", "lowest", "highest", "measured"];
         means.insert(0, Row::toned("", head.map(str::to_owned), Tone::Label));
         sections.push(Section::new("Mean of each interval", means));
-        sections.push(Section::new(
-            "Percentiles and histogram",
-            vec![text(
-                "not measured while it runs: each worker keeps its own distribution until its end; the report has them",
-            )],
-        ));
+        sections.extend(self.percentiles());
         sections
+    }
+
+    /// Of each interval, and of all times so far with their histogram.
+    fn percentiles(&self) -> Vec<Section> {
+        let write = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), time_ns);
+        let (mut intervals, mut all, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, of, key) in [
+            ("latency of frames", "traffic", "latency"),
+            ("requests of connections", "load", "request"),
+            ("connecting", "load", "connect"),
+            ("HTTP answers", "http", "latency"),
+        ] {
+            let Some(spread) = self.figures.spread(of, key) else {
+                continue;
+            };
+            let columns = PERCENTILES.map(|(_, ends)| format!("{key}_{ends}"));
+            let now = columns.clone().map(|c| write(self.figures.last(of, &c)));
+            let [_, p99, _] = &columns;
+            intervals.push(Row::of(name, now).over(self.figures.past(of, p99)));
+
+            let so_far = &spread.so_far;
+            let ends = so_far.buckets().fold(None, |ends, bucket| {
+                let (low, _) = ends.unwrap_or((bucket.low, 0));
+                Some((low, bucket.high))
+            });
+            #[allow(clippy::cast_precision_loss)]
+            let of_ns = |ns: u64| ns as f64;
+            let of_all = PERCENTILES.map(|(percent, _)| so_far.percentile(percent).map(of_ns));
+            all.push(Row::of(name, of_all.map(write)));
+            let ends = [ends.map(|e| of_ns(e.0)), ends.map(|e| of_ns(e.1))];
+            #[allow(clippy::cast_precision_loss)]
+            let counts = so_far.counts().map(|n| Some(n as f64)).collect();
+            histograms.push(Row::of(name, ends.map(write)).over(counts));
+        }
+        if all.is_empty() {
+            let none = "not measured while it runs: the report has them";
+            return vec![Section::new("Percentiles and histogram", vec![text(none)])];
+        }
+        let head =
+            |names: &[&str]| Row::toned("", names.iter().map(|n| (*n).to_owned()), Tone::Label);
+        intervals.insert(0, head(&["p50", "p99", "p99.9", "p99 over time"]));
+        all.insert(0, head(&["p50", "p99", "p99.9"]));
+        histograms.insert(0, head(&["from", "to", "how many took how long"]));
+        vec![
+            Section::new("Percentiles of the last interval, to 3 %", intervals),
+            Section::new("Percentiles of the whole run, to 3 %", all),
+            Section::new(
+                "Histogram of the whole run, 16 steps to each doubling",
+                histograms,
+            ),
+        ]
     }
 
     fn jobs(&self) -> Vec<Section> {
@@ -567,6 +614,12 @@ impl Screen {
             .filter(|name| !name.ends_with("_sum_ns"))
             .filter_map(|name| {
                 let value = self.figures.last(of, name)?;
+                let percentile = PERCENTILES.iter().any(|(_, ends)| name.ends_with(ends));
+                if let Some(name) = name.strip_suffix("_ns").filter(|_| percentile) {
+                    let past = self.figures.past(of, &format!("{name}_ns"));
+                    let row = Row::of(&name.replace('_', " "), [time_ns(value), String::new()]);
+                    return Some(row.over(past));
+                }
                 let shown = name.replace('_', " ");
                 Some(match self.figures.rate(of, name) {
                     Some(rate) => Row::of(&shown, [whole(value), per_second(rate)])

@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    timeline::{Column, Timeline},
+    timeline::{Column, PERCENTILES, Timeline},
 };
 
 use super::{
@@ -94,6 +94,18 @@ impl<'a> Course<'a> {
         };
         let values = sum.values.iter().zip(&number.values).map(mean).collect();
         Some(Series::line(called, values))
+    }
+
+    /// The percentiles of what was measured between two moments.
+    fn percentiles_of(&self, of: &str, stem: &str, called: &str) -> impl Iterator<Item = Series> {
+        PERCENTILES.iter().filter_map(move |(percent, ends)| {
+            let column = self.column(of, &format!("{stem}_{ends}"))?;
+            let values = column.values.iter().map(|ns| ns.map(|ns| ns / 1e9));
+            Some(Series::line(
+                &format!("{called}p{percent}"),
+                values.collect(),
+            ))
+        })
     }
 
     fn level_of(&self, of: &str, name: &str, called: &str) -> Option<Series> {
@@ -204,7 +216,8 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
             jobs.iter()
                 .filter_map(|of| course.mean_of(of, "latency", short(of))),
         );
-        let heading = title("Latency, mean of each interval");
+        times.extend(course.percentiles_of(kind, "latency", ""));
+        let heading = title("Latency of each interval: mean, and percentiles to 3 %");
         section.plot(course.plot(&name("latency-course"), &heading, y("latency", "s"), times));
     }
 }
@@ -396,12 +409,15 @@ pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
             ("request", "request to its answer"),
             ("connect", "SYN to SYN-ACK"),
         ];
-        let times = times
-            .iter()
-            .filter_map(|(column, called)| course.mean_of(of, column, called));
+        let times = times.iter().flat_map(|(column, called)| {
+            let mean = course.mean_of(of, column, &format!("{called}, mean"));
+            let called = format!("{called}, ");
+            let percentiles: Vec<_> = course.percentiles_of(of, column, &called).collect();
+            mean.into_iter().chain(percentiles)
+        });
         section.plot(course.plot(
             &id("latency-course"),
-            &format!("Times, mean of each interval{name}"),
+            &format!("Times of each interval: mean, and percentiles to 3 %{name}"),
             Y::new("time", "s"),
             times,
         ));
@@ -437,12 +453,16 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
         rates,
     ));
     let latency = course.mean_of("http", "latency", "mean");
-    section.plot(course.plot(
-        "http-latency-course",
-        "Latency, mean of each interval",
-        Y::new("latency", "s"),
-        latency,
-    ));
+    section.plot(
+        course.plot(
+            "http-latency-course",
+            "Latency of each interval: mean, and percentiles to 3 %",
+            Y::new("latency", "s"),
+            latency
+                .into_iter()
+                .chain(course.percentiles_of("http", "latency", "")),
+        ),
+    );
     let causes = course.timeline.columns.iter().filter(|c| c.of == "http");
     let failures = causes.filter_map(|column| {
         let of_request = column.name.strip_prefix("failed_").map(str::to_owned);

@@ -34,7 +34,7 @@ fn page(report: &Report) -> String {
 fn course(samples: u64) -> Timeline {
     let mut timeline = Timeline {
         at_ns: (0..samples).map(|i| i * 100_000_000).collect(),
-        columns: Vec::new(),
+        ..Timeline::default()
     };
     let mut column = |of: &str, name: &str, each: u64| {
         timeline.columns.push(Column {
@@ -188,7 +188,7 @@ fn every_part_of_a_run_has_its_place() {
     for title in [
         "Frames a second",
         "Sent and not received: under way, or lost",
-        "Latency, mean of each interval",
+        "Latency of each interval: mean, and percentiles to 3 %",
         "Percentiles of times",
         "How often which time came: latency",
         "Delay variation from one frame to the next (IPDV)",
@@ -356,6 +356,7 @@ fn a_run_without_a_frame_has_no_plots() {
         timeline: Timeline {
             at_ns: vec![0],
             columns: vec![Column::default()],
+            ..Timeline::default()
         },
         distributions: vec![Distribution::default()],
         ..Report::default()

@@ -192,6 +192,9 @@ impl Engine for PortHttps {
         self.loads.record(row);
         let sum = self.loads.seen();
         record(row, &sum.http, (sum.request.count, sum.request.sum));
+        for slot in &self.loads.slots {
+            slot.record_requests(row, "http", "latency");
+        }
     }
 
     fn join(&mut self) -> Option<String> {

@@ -28,7 +28,7 @@ use crate::{
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
     steering::steered,
-    workers::{OnQueue, Workers},
+    workers::{Asked, OnQueue, Workers},
 };
 
 /// Time between the start order and the first connection, for all workers to be ready.
@@ -69,6 +69,7 @@ pub(crate) struct Loads {
     pub(crate) slots: Vec<WorkerSlot>,
     workers: Workers<Outcome>,
     live: Live,
+    asked: Asked,
     point: Option<ControlPoint>,
     steering: Steering,
     /// When the last client had ended.
@@ -105,6 +106,13 @@ fn broke((result, ..): &Outcome) -> bool {
         .map_or(true, |outcome| outcome.fault.is_some())
 }
 
+impl WorkerSlot {
+    /// Takes down how long requests took, under this name.
+    pub(crate) fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
+        row.times(of, name, &self.slot.request.read());
+    }
+}
+
 impl Loads {
     /// What all clients or, without clients, all servers have counted so far.
     pub(crate) fn seen(&self) -> LoadSnapshot {
@@ -122,6 +130,7 @@ impl Loads {
     ) -> Result<Self, StartError> {
         Ok(Self {
             live: Live::new(&plan, 0),
+            asked: Asked::default(),
             plan,
             ports,
             jobs,
@@ -262,6 +271,12 @@ impl Engine for Loads {
     }
 
     fn state(&mut self, now: u64) -> State {
+        if self.asked.is_due(now) {
+            for slot in &self.slots {
+                slot.slot.connect.ask();
+                slot.slot.request.ask();
+            }
+        }
         if let Some(mut point) = self.point.take() {
             if point.serve(self, || self.live.peek(&self.slots, now)) {
                 self.stop(Stop::Drain);
@@ -297,10 +312,12 @@ impl Engine for Loads {
             > 1;
         for slot in self.slots.iter().filter(shown) {
             let seen = slot.slot.read();
-            record(row, "load", &seen);
             let job = &self.plan.loads[slot.job];
-            if several {
-                record(row, &format!("job {}", job.name), &seen);
+            let own = several.then(|| format!("job {}", job.name));
+            for of in ["load"].into_iter().chain(own.as_deref()) {
+                record(row, of, &seen);
+                row.times(of, "connect", &slot.slot.connect.read());
+                slot.record_requests(row, of, "request");
             }
             let of = format!("worker {} {}", job.port, slot.queue);
             row.counter(&of, "busy_ns", "ns", seen.busy_ns);
