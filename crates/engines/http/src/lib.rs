@@ -20,11 +20,12 @@ mod tls;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, TryLockError,
         atomic::{AtomicU8, Ordering},
     },
 };
 
+use wb_measure::ShownOutline;
 use wb_model::http::{HttpJob, HttpTotals, HttpUrl, Scheme};
 
 pub use account::{CallOutcome, Exact, Outcome};
@@ -97,6 +98,8 @@ impl Load {
 pub struct Control {
     stop: AtomicU8,
     live: Mutex<Live>,
+    /// As [`Outcome::latency`] so far, for who asks.
+    pub latency: ShownOutline,
 }
 
 /// A thread at an instant.
@@ -136,10 +139,15 @@ impl Control {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) fn tell(&self, live: Live) {
-        if let Ok(mut place) = self.live.try_lock() {
-            *place = live;
-        }
+    /// Whether nobody was just reading.
+    pub(crate) fn tell(&self, live: Live) -> bool {
+        let mut place = match self.live.try_lock() {
+            Ok(place) => place,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        *place = live;
+        true
     }
 }
 

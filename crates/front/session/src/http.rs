@@ -21,7 +21,7 @@ use crate::{
     Environment, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
-    workers::Workers,
+    workers::{Asked, Workers},
 };
 
 mod over_port;
@@ -52,6 +52,7 @@ pub(crate) struct Https {
     starts: Vec<Sender<u64>>,
     start_ns: u64,
     last: (u64, Live),
+    asked: Asked,
     outcomes: Vec<Option<Outcome>>,
 }
 
@@ -195,6 +196,7 @@ impl Https {
             starts: Vec::new(),
             start_ns: 0,
             last: (0, Live::default()),
+            asked: Asked::default(),
             outcomes: Vec::new(),
         })
     }
@@ -338,7 +340,10 @@ impl Engine for Https {
         }
     }
 
-    fn state(&mut self, _now: u64) -> State {
+    fn state(&mut self, now: u64) -> State {
+        if self.asked.is_due(now) {
+            self.controls().for_each(|c| c.latency.ask());
+        }
         match self.workers.all_over() {
             true => State::Over,
             false if self.controls().all(|c| c.live().draining) => State::Draining,
@@ -367,6 +372,9 @@ impl Engine for Https {
     fn record(&self, row: &mut Row<'_>) {
         let live = self.live();
         record(row, &live.totals, (live.answers, live.latency_ns));
+        for control in self.controls() {
+            row.times("http", "latency", &control.latency.read());
+        }
     }
 
     fn join(&mut self) -> Option<String> {

@@ -12,12 +12,26 @@ use crate::{
 
 impl Thread<'_> {
     pub(super) fn tell(&self) {
+        self.tell_counts();
+        if self.task.control.latency.is_wanted() {
+            self.show_latency();
+        }
+    }
+
+    /// Whether nobody was just reading.
+    fn tell_counts(&self) -> bool {
         self.task.control.tell(Live {
             totals: self.out.totals,
             latency_ns: self.latency_ns,
             answers: self.answers,
             draining: self.closing,
-        });
+        })
+    }
+
+    /// Whether nobody was just reading.
+    fn show_latency(&self) -> bool {
+        let shown = &self.task.control.latency;
+        shown.show(|outline| outline.add(&self.out.latency))
     }
 
     /// As wrk does: no sample while nothing comes.
@@ -262,7 +276,10 @@ impl Thread<'_> {
         let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();
         self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
-        self.tell();
+        // Nobody holds them for longer than a copy takes.
+        while !self.tell_counts() || !self.show_latency() {
+            std::hint::spin_loop();
+        }
         self.out
     }
 }

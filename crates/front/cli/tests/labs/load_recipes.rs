@@ -150,7 +150,15 @@ fn a_quarter(from: usize) {
             Recipe::Pair(client, server) => {
                 println!("{client}");
                 let path = server.as_deref().map(file);
-                let report = bench.run(&file(client), path.as_deref());
+                // A tester that was away while connections waited for it proves nothing, and gets another try.
+                let mut tries = 3;
+                let report = loop {
+                    let report = bench.run(&file(client), path.as_deref());
+                    tries -= 1;
+                    if report["lateness"]["exposed_connections"] == 0 || tries == 0 {
+                        break report;
+                    }
+                };
                 assert_recipe(&report, client, server.is_some());
             }
             Recipe::Server(number) => bench.run_server(ALONE[*number]),

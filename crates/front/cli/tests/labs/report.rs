@@ -49,9 +49,49 @@ pub(crate) fn holds(report: &Value, page: &Path) {
     let plots = fs::read_dir(file("plots")).unwrap().count();
     assert_eq!(again.matches("<figure>").count(), plots);
     assert!(plots > 0 || !has_course, "{}", report["timeline"]);
+    percentiles_lie_within(report);
     made(&[&file("a.json"), &file("a.json"), "-o", &file("both.html")]);
     made(&[&file("a.json"), "-o", &file("a.csv")]);
     assert!(made(&[&file("a.json"), "--markdown"]).contains("**PASS**"));
+}
+
+/// Percentiles of intervals are those of the times that the run measured, to 3 %.
+fn percentiles_lie_within(report: &Value) {
+    let columns = report["timeline"]["columns"].as_array();
+    let columns = columns.map_or(&[][..], Vec::as_slice);
+    let values = |of: &str, name: &str| -> Option<Vec<f64>> {
+        let column = columns.iter().find(|c| c["of"] == of && c["name"] == name);
+        let values = column?["values"].as_array().unwrap().iter();
+        Some(values.filter_map(Value::as_f64).collect())
+    };
+    let kinds = [
+        ("traffic", "latency"),
+        ("load", "request"),
+        ("http", "latency"),
+    ];
+    let mut measured = kinds.iter().filter(|(of, name)| {
+        let samples = values(of, &format!("{name}_samples"));
+        samples.is_some_and(|s| s.last() > Some(&0.0))
+    });
+    // Where there are several, the latency of the report is of one of them.
+    let (Some((of, name)), None) = (measured.next(), measured.next()) else {
+        return;
+    };
+    let latency = |key: &str| report["latency_ns"][key].as_f64().unwrap();
+    let (least, most) = (
+        latency("min") * 31.0 / 32.0 - 1.0,
+        latency("max") * 33.0 / 32.0 + 1.0,
+    );
+    for percentile in ["p50", "p99", "p999"] {
+        let known = values(of, &format!("{name}_{percentile}_ns")).unwrap_or_default();
+        assert!(!known.is_empty(), "{of} {name} {percentile}: {report}");
+        for ns in known {
+            assert!(
+                (least..=most).contains(&ns),
+                "{of} {percentile} {ns}: {report}"
+            );
+        }
+    }
 }
 
 /// What was recorded in the course of a run ends with its totals.
@@ -73,6 +113,7 @@ fn the_course_of_a_run_ends_with_its_totals() {
         let last = column["values"].as_array().unwrap().last().unwrap();
         assert_eq!(last.as_f64(), report["totals"][name].as_f64(), "{name}");
     }
+    percentiles_lie_within(&report);
     let moments = report["timeline"]["at_ns"].as_array().unwrap().len();
     assert!((8..=30).contains(&moments), "{moments}");
     let latency = &report["distributions"][0];

@@ -200,7 +200,7 @@ fn a_trial_is_shown_page_by_page_and_reported_at_its_end() {
             assert!(text.contains(word), "no {word:?} in:\n{text}");
         }
         for (key, word) in [
-            ("2", "not measured while it runs"),
+            ("2", "how many took how long"),
             ("3", "offered frames"),
             ("4", "tx, 0"),
             ("5", "tx_packets"),

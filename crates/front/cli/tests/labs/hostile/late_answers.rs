@@ -111,7 +111,10 @@ fn late_and_repeated_answers_have_their_own_names() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("impair", &words("--all --both --delay 30ms --duplicate 5%"));
+    let lab = Lab::up(
+        "impair",
+        &words("--all --both --delay 200ms --duplicate 5%"),
+    );
     for (timeout, answer) in [("10ms", "echo"), ("1s", "bytes:40")] {
         let line = format!(
             "--client packet:{} --server packet:{} --udp --cc 5 --every 5ms --duration 1s --response-timeout {timeout} --answer {answer}",
