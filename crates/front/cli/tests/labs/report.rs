@@ -10,7 +10,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{run, wirebench};
+use crate::{
+    kit::{run, wirebench},
+    turns::Turn,
+};
 
 /// Looks at the page of a run, and makes another of its JSON, with all else that can be made of it.
 pub(crate) fn holds(report: &Value, page: &Path) {
@@ -163,6 +166,7 @@ fn shown(chromium: &Path, page: &Path, folder: &Path) -> (String, Duration) {
 #[test]
 fn a_browser_draws_every_plot() {
     let Some(chromium) = chromium() else { return };
+    let _turn = Turn::beside_others();
     let folder = TempDir::new().unwrap();
     let file = |name: &str| folder.path().join(name);
     let trial = "trial --tx memory:x --rx memory:x --rate 5kpps --duration 500ms --catch-up 10s --json -q --report";

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Labs at a time. Most of what they do is to wait.
-const SIDE_BY_SIDE: usize = 6;
+const SIDE_BY_SIDE: usize = 4;
 
 static TURNS: Turns = Turns {
     now: Mutex::new(Now {
