@@ -88,7 +88,15 @@ fn lost_datagrams_are_told_and_hold_nobody_up() {
     let line = format!(
         "netperf --track --rate 1000 --criteria loss<=1% -- -H {SERVER_V4} -t UDP_STREAM -l 1 -- -m 100"
     );
-    let (code, text, error) = said(&lab, &line);
+    // A sender that was too slow for its rate proves nothing, and gets another try.
+    let mut tries = 3;
+    let (code, text, error) = loop {
+        let said = said(&lab, &line);
+        tries -= 1;
+        if said.0 != Some(3) || tries == 0 {
+            break said;
+        }
+    };
     assert_eq!(code, Some(1), "{text}{error}");
     assert!(error.contains("loss<=1%"), "{text}{error}");
     drop(server);
