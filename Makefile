@@ -2,6 +2,7 @@
 .PHONY: demo test install uninstall deb build lint tools test-tools bench clean
 
 SKIPPED = $(CURDIR)/target/skipped
+PACKAGES = --workspace
 CARGO = PATH="$$HOME/.cargo/bin:$$PATH" cargo
 
 # Built with a profile and of packages of its own: quickly. For figures of a machine `make build`.
@@ -10,10 +11,11 @@ demo: tools
 	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli
 	./target/demo/wirebench demo
 
-# Ends with what could not be tested here, and why.
+# Ends with what could not be tested here, and why. PACKAGES="-p wb-pcapng": of some packages. TESTED=wb-cli: without
+# the tests of that package, which are built as all are.
 test: test-tools
 	@mkdir -p target && : > $(SKIPPED)
-	WB_SKIPPED=$(SKIPPED) $(CARGO) --config "target.'cfg(unix)'.runner='$(CURDIR)/scripts/run-test'" test --workspace --locked --no-fail-fast
+	WB_SKIPPED=$(SKIPPED) WB_TESTED=$(TESTED) $(CARGO) --config "target.'cfg(unix)'.runner='$(CURDIR)/scripts/run-test'" test $(PACKAGES) --locked --no-fail-fast
 	@scripts/skipped $(SKIPPED)
 
 # PREFIX=/usr/local, DESTDIR, LINKS=1: docs/install.md. Built before, so that root needs no compiler.
