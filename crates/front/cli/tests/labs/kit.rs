@@ -269,11 +269,15 @@ fn threads_of(process: u32) -> String {
     let of_one = |task: fs::DirEntry| {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let status = read("status");
-        let state = status.lines().find(|l| l.starts_with("State:"));
+        let told = [
+            "State:", "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:",
+        ];
+        let told = |line: &&str| told.iter().any(|label| line.starts_with(label));
+        let state: Vec<&str> = status.lines().filter(told).collect();
         format!(
             "{} {} {} [{}] stack: {}",
             read("comm").trim(),
-            state.unwrap_or_default(),
+            state.join(" "),
             read("wchan"),
             read("syscall").trim(),
             read("stack").replace('\n', " "),

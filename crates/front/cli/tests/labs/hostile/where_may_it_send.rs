@@ -719,7 +719,7 @@ fn a_device_that_runs_is_not_told_to_send_elsewhere() {
     let script = "set -e; P=/proc/net/pktgen; say() { echo \"$1\" > $P/$2; }
 say 'add_device a0' kpktgend_0
 for s in 'count 0' 'delay 1000000' 'dst_mac 02:00:00:00:00:0b' 'src_min 198.18.1.2' 'dst 198.19.1.2'; do say \"$s\" a0; done
-(echo start > $P/pgctrl) & sleep 0.3
+(echo start > $P/pgctrl) & until grep -q 'pkts-sofar: [1-9]' $P/a0; do sleep 0.05; done
 say 'dst 8.8.8.8' a0; sleep 0.3; say 'src_max 8.8.4.4' a0; sleep 0.3
 say 'src_max 198.18.1.9' a0; say 'dst 198.19.1.3' a0; sleep 1
 say stop pgctrl; wait";

@@ -89,6 +89,9 @@ fn printed(node: &str, lines: &[String]) -> Vec<String> {
 }
 
 /// The same words for the original and for ours at once; what both printed.
+///
+/// The original, when it gets no processor at its end, says that its timer came again, and some lines twice: such a
+/// text is no measure, and it gets three tries.
 fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     let mut all: Vec<String> = lines.iter().map(|l| format!("netperf {l}")).collect();
     all.extend(
@@ -98,6 +101,13 @@ fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     );
     let mut texts = printed(node, &all);
     let ours = texts.split_off(lines.len());
+    for (text, line) in texts.iter_mut().zip(&all) {
+        for _ in 0..2 {
+            if text.contains("catcher: timer popped") {
+                *text = printed(node, std::slice::from_ref(line)).remove(0);
+            }
+        }
+    }
     texts.into_iter().zip(ours).collect()
 }
 

@@ -183,7 +183,7 @@ fn a_sweep_keeps_its_rows_when_the_server_fails() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.html");
     let line = format!(
-        "sweep -q --json -H {SERVER_V4} --test tcp_rr --request 1,2,3 --duration 1s --html {}",
+        "sweep -q --json -H {SERVER_V4} --test tcp_rr --request 1,2,3,4,5,6 --duration 1s --html {}",
         page.display()
     );
     let sweep = ours_going_on(&a, &words(&line));
