@@ -10,8 +10,8 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-SEND_BUDGET=350
-RECEIVE_BUDGET=500
+SEND_BUDGET=270
+RECEIVE_BUDGET=333
 # Of it some 600 are the round trip, the timers that follow it, and what is offered in each SYN.
 CONNECTION_BUDGET=4990
 UDP_BUDGET=910

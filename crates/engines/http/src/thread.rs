@@ -2,6 +2,7 @@
 
 mod accounts;
 mod connecting;
+mod nap;
 mod quic;
 mod reading;
 mod sending;
@@ -35,6 +36,7 @@ use crate::{
     connection::{Connection, Kept, State},
     quic::Quic,
     set::only_fixed,
+    thread::nap::Nap,
 };
 
 /// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
@@ -117,6 +119,7 @@ struct Thread<'a> {
     rate_responses: u64,
     latency_ns: u64,
     answers: u64,
+    nap: Nap,
     turns: Turns,
     statuses: Box<[u64; STATUSES]>,
     out: Outcome,
@@ -204,6 +207,7 @@ impl<'a> Thread<'a> {
             rate_responses: 0,
             latency_ns: 0,
             answers: 0,
+            nap: Nap::default(),
             turns: Turns::default(),
             statuses: Box::new([0; STATUSES]),
             out: Outcome::new(load),
@@ -245,23 +249,43 @@ impl<'a> Thread<'a> {
                 self.scan(now);
             }
             let until = self.next_look(now);
-            let wait = Timespec {
-                tv_sec: 0,
-                tv_nsec: until.saturating_sub(now).min(999_999_999) as _,
-            };
             self.turns.sleep_until(until);
-            events.clear();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(why) => {
-                    self.out.error = Some(format!("epoll: {why}"));
-                    return;
-                }
+            if let Err(why) = self.wait_for_events(&mut events, until.saturating_sub(now)) {
+                self.out.error = Some(format!("epoll: {why}"));
+                return;
             }
             for event in &events {
                 let index = event.data.u64() as usize;
                 self.handle(index, event.flags, &mut buffer, &mut plain);
             }
+        }
+    }
+
+    /// Takes what is there, or waits for it.
+    fn wait_for_events(&self, events: &mut Vec<Event>, most_ns: u64) -> Result<(), Errno> {
+        events.clear();
+        let mut wait_ns = most_ns;
+        // At a set rate, the time of an answer is what is asked for.
+        if self.nap.ns() > 0 && self.schedule.is_none() {
+            self.poll(events, 0)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            let nap_ns = self.nap.ns().min(wait_ns);
+            std::thread::sleep(std::time::Duration::from_nanos(nap_ns));
+            wait_ns -= nap_ns;
+        }
+        self.poll(events, wait_ns)
+    }
+
+    fn poll(&self, events: &mut Vec<Event>, wait_ns: u64) -> Result<(), Errno> {
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait_ns.min(999_999_999) as _,
+        };
+        match epoll::wait(&self.epoll, spare_capacity(events), Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(why) => Err(why),
         }
     }
 
@@ -322,6 +346,8 @@ impl<'a> Thread<'a> {
         }
         if now >= self.next_tell {
             self.next_tell = now + TELL_NS;
+            self.nap
+                .adapt(self.in_flight, self.latency_ns, self.answers);
             self.tell();
         }
     }
