@@ -122,6 +122,17 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
+/// AES with 128 bits first, as browsers have it: most servers take what the client prefers, and what they spend on it is
+/// part of what is measured.
+fn provider() -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| {
+        let name = suite.suite().as_str().unwrap_or_default();
+        !name.contains("AES_128")
+    });
+    provider
+}
+
 impl Tls {
     /// # Errors
     /// Certificates that cannot be used, a name that is none.
@@ -131,7 +142,7 @@ impl Tls {
         host: &str,
         files: &dyn Files,
     ) -> Result<Self, String> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(provider());
         let versions = match job.version {
             _ if version == HttpVersion::V3 => &[&TLS13][..],
             None => &[&TLS13, &TLS12],
@@ -221,3 +232,18 @@ impl Tls {
 
 /// Where Debian, and most others, keep the authorities of the system.
 const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+#[cfg(test)]
+mod tests {
+    use rustls::CipherSuite::{self, *};
+
+    #[test]
+    fn short_keys_are_preferred_and_nothing_is_left_out() {
+        let suites = super::provider().cipher_suites;
+        let names: Vec<CipherSuite> = suites.iter().map(|s| s.suite()).collect();
+        let place = |suite| names.iter().position(|name| *name == suite);
+        assert!(place(TLS13_AES_128_GCM_SHA256) < place(TLS13_AES_256_GCM_SHA384));
+        assert!(place(TLS13_AES_128_GCM_SHA256).is_some());
+        assert_eq!(names.len(), super::ring::DEFAULT_CIPHER_SUITES.len());
+    }
+}
