@@ -1,10 +1,11 @@
 //! Probes of the device: commands that show its counters, read before the first frame, at each interval,
-//! and after the last. A reading that fails is counted and ends nothing.
+//! and after the last, each by a thread of its own. A reading that fails is counted and ends nothing; those that
+//! hang hold the end up for the time of one.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -71,7 +72,12 @@ impl Watched {
 
     /// Reads it once more; none where that fails.
     pub(crate) fn read(&self) -> Option<Reading> {
-        let read = self.probe.read();
+        self.read_within(self.probe.timeout())
+    }
+
+    /// The same, given up after this time.
+    fn read_within(&self, limit: Duration) -> Option<Reading> {
+        let read = self.probe.read_within(limit);
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.note(read.as_ref().map_err(ToString::to_string));
         read.ok()
@@ -194,8 +200,9 @@ pub(crate) struct Probes {
     plan: Plan,
     every: Duration,
     watched: Arc<Vec<Watched>>,
-    worker: Workers<()>,
-    stop: Arc<AtomicBool>,
+    workers: Workers<()>,
+    /// When it was told to stop.
+    stop: Arc<OnceLock<Instant>>,
     /// Without a last reading.
     hurry: Arc<AtomicBool>,
     start_ns: u64,
@@ -208,17 +215,19 @@ impl Probes {
     /// With the first that cannot be.
     pub(crate) fn open(plan: &Plan) -> Result<Self, StartError> {
         let watched = Watched::open(&plan.probes, "probe")?;
-        for probe in &watched {
-            probe.read();
-        }
+        std::thread::scope(|threads| {
+            for probe in &watched {
+                threads.spawn(|| probe.read());
+            }
+        });
         let plan = plan.part(JobKind::Probe);
         check_counters(&plan, &watched)?;
         Ok(Self {
             every: Duration::from_nanos(plan.interval.as_nanos()),
             plan,
             watched: Arc::new(watched),
-            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
-            stop: Arc::new(AtomicBool::new(false)),
+            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            stop: Arc::default(),
             hurry: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
         })
@@ -268,18 +277,23 @@ fn shared(one: &str, other: &str) -> usize {
     begin.take_while(|(a, b)| a == b).count() + end.take_while(|(a, b)| a == b).count()
 }
 
-/// Reads all at an interval until it is to stop, and then once more.
-fn follow(probes: &[Watched], every: Duration, stop: &AtomicBool, hurry: &AtomicBool) {
+/// Reads at an interval until it is to stop, and then once more, in what is left of the time of one reading from then
+/// on. A reading that was under way when all ended and has failed is the last.
+fn follow(probe: &Watched, every: Duration, stop: &OnceLock<Instant>, hurry: &AtomicBool) {
     let mut next = Instant::now() + every;
-    while !stop.load(Ordering::Acquire) {
+    let mut hangs = false;
+    while stop.get().is_none() {
         if Instant::now() >= next {
             next = Instant::now() + every;
-            probes.iter().for_each(|probe| drop(probe.read()));
+            hangs = probe.read().is_none() && stop.get().is_some();
+        } else {
+            std::thread::sleep(POLL_INTERVAL);
         }
-        std::thread::sleep(POLL_INTERVAL);
     }
-    if !hurry.load(Ordering::Acquire) {
-        probes.iter().for_each(|probe| drop(probe.read()));
+    let since = stop.get().map_or(Duration::ZERO, Instant::elapsed);
+    let left = probe.probe.timeout().saturating_sub(since);
+    if !hangs && !hurry.load(Ordering::Acquire) {
+        probe.read_within(left);
     }
 }
 
@@ -297,11 +311,14 @@ impl Engine for Probes {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.worker = Workers::new(launch.faulted);
-        let (probes, every) = (Arc::clone(&self.watched), self.every);
-        let (stop, hurry) = (Arc::clone(&self.stop), Arc::clone(&self.hurry));
-        let work = move || follow(&probes, every, &stop, &hurry);
-        self.worker.spawn_plain("wb-probes".to_owned(), work)
+        self.workers = Workers::new(launch.faulted);
+        for n in 0..self.watched.len() {
+            let (watched, every) = (Arc::clone(&self.watched), self.every);
+            let (stop, hurry) = (Arc::clone(&self.stop), Arc::clone(&self.hurry));
+            let work = move || follow(&watched[n], every, &stop, &hurry);
+            self.workers.spawn_plain("wb-probes".to_owned(), work)?;
+        }
+        Ok(())
     }
 
     fn begin(&mut self, start_ns: u64) {
@@ -310,11 +327,11 @@ impl Engine for Probes {
 
     fn stop(&mut self, how: Stop) {
         self.hurry.fetch_or(how == Stop::Now, Ordering::AcqRel);
-        self.stop.store(true, Ordering::Release);
+        let _ = self.stop.set(Instant::now());
     }
 
     fn state(&mut self, _now: u64) -> State {
-        match self.worker.all_over() {
+        match self.workers.all_over() {
             true => State::Over,
             false => State::Running,
         }
@@ -334,10 +351,10 @@ impl Engine for Probes {
     }
 
     fn join(&mut self) -> Option<String> {
-        let ended = self.worker.join();
+        let ended = self.workers.join();
         ended
             .contains(&None)
-            .then(|| "the thread that reads the probes panicked".to_owned())
+            .then(|| "a thread that reads a probe panicked".to_owned())
     }
 
     fn settle(&mut self, _ended: &Ended) -> Settled {
@@ -385,5 +402,49 @@ mod tests {
             said.contains("p.a fell from 900 to 3: it was reset"),
             "{said}"
         );
+    }
+
+    fn watched(command: &str) -> Watched {
+        let plan = ProbePlan {
+            kind: wb_model::bench::ProbeKind::Command,
+            command: Some(command.to_owned()),
+            counters: [("n".to_owned(), r"(\d+)".to_owned())].into(),
+            timeout: wb_model::units::Span::from_secs(10),
+            ..ProbePlan::default()
+        };
+        Watched::open(&[plan], "probe").unwrap().remove(0)
+    }
+
+    /// After a reading that failed when all had ended there is no other, which would take its time as well.
+    #[test]
+    fn a_reading_that_was_under_way_and_failed_is_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let [begun, over] = ["begun", "over"].map(|name| folder.path().join(name));
+        let probe = watched(&format!(
+            "touch {}; until [ -e {} ]; do sleep 0.02; done; exit 1",
+            begun.display(),
+            over.display()
+        ));
+        let (stop, hurry) = (OnceLock::new(), AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            threads.spawn(|| follow(&probe, Duration::ZERO, &stop, &hurry));
+            while !begun.exists() {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            stop.set(Instant::now()).unwrap();
+            std::fs::write(&over, "").unwrap();
+        });
+        assert_eq!(probe.report().readings, 1);
+    }
+
+    #[test]
+    fn the_last_reading_has_what_is_left_of_its_time() {
+        let probe = watched("echo 7; sleep 60");
+        let (stop, hurry) = (OnceLock::new(), AtomicBool::new(false));
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        stop.set(long_ago).unwrap();
+        follow(&probe, Duration::ZERO, &stop, &hurry);
+        let said = probe.report().last_failure.expect("a failure");
+        assert!(said.contains("no end within 0 ms"), "{said}");
     }
 }

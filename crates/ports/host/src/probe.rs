@@ -139,12 +139,26 @@ impl Probe {
         }
     }
 
+    /// How long a reading may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.plan.timeout.0
+    }
+
     /// The counters now.
     ///
     /// # Errors
     /// When the command cannot be run, fails, takes too long, or prints something else.
     pub fn read(&self) -> Result<Sample, ProbeError> {
-        let text = self.run()?;
+        self.read_within(self.timeout())
+    }
+
+    /// The counters now, given up after this time.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_within(&self, limit: Duration) -> Result<Sample, ProbeError> {
+        let text = self.run(limit)?;
         let prefix = self.name();
         let values = match self.plan.kind {
             ProbeKind::Ipvs => parse::ipvs(&text),
@@ -220,8 +234,7 @@ impl Probe {
         }
     }
 
-    fn run(&self) -> Result<String, ProbeError> {
-        let timeout = self.plan.timeout.0;
+    fn run(&self, timeout: Duration) -> Result<String, ProbeError> {
         let begin = Instant::now();
         let mut child = self.spawn()?;
         let output = read_aside(child.stdout.take());
