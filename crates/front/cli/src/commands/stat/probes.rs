@@ -7,13 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use wb_counters::line::Probe as ProbeLine;
 use wb_host::{
     clock::monotonic_ns,
     probe::{Probe, Sample},
 };
-use wb_model::{bench::ProbePlan, text::plan_from_toml};
+use wb_model::{PlanError, bench::ProbePlan, text::plan_from_toml};
+
+/// What is said of a reading that is under way.
+const NO_ANSWER: &str = "no answer yet";
 
 /// What was typed, as plans say it: keys of a `[[probe]]` in one line, or only its kind.
 ///
@@ -29,10 +32,13 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
         // Of an error of TOML the last line says what is wrong; the others are for files.
         let plan = plan_from_toml("", &format!("probe = [{{ {keys} }}]")).map_err(|e| {
             let what = e.message.lines().next_back().unwrap_or_default().to_owned();
-            anyhow::anyhow!("--probe {text:?}: {}", in_our_words(&what))
+            anyhow!("--probe {text:?}: {}", in_our_words(&what))
         })?;
         for probe in &plan.probes {
-            probe.check().with_context(|| format!("--probe {text:?}"))?;
+            probe.check().map_err(|PlanError(problems)| {
+                let said: Vec<String> = problems.into_iter().map(|p| p.what).collect();
+                anyhow!("--probe {text:?}: {}", said.join("; "))
+            })?;
         }
         plans.extend(plan.probes);
     }
@@ -57,8 +63,15 @@ fn in_our_words(said: &str) -> String {
     }
 }
 
-/// A reading: when it was asked for, how it ended.
-type Reading = (u64, Result<Sample, String>);
+/// A reading.
+struct Reading {
+    /// When it began: what it says is of then.
+    at_ns: u64,
+    /// How long it took.
+    took: Duration,
+    /// How it ended.
+    read: Result<Sample, String>,
+}
 
 struct Watched {
     name: String,
@@ -68,9 +81,13 @@ struct Watched {
     asked: bool,
     /// By then there is one, as the reading is given up.
     timeout: Duration,
+    /// What was asked for in the interval before, and came after its end.
+    late: Option<Reading>,
+    /// It takes longer than anybody waits for it, so nobody does.
+    slow: bool,
     /// The last reading that went well, and the first.
     last: Option<(u64, Sample)>,
-    /// The last reading was the one of the interval before.
+    /// The last reading went well.
     fresh: bool,
     total: ProbeLine,
 }
@@ -100,9 +117,10 @@ impl Probes {
                 .name("probe".to_owned())
                 .spawn(move || {
                     while asked.recv().is_ok() {
-                        let at_ns = monotonic_ns();
+                        let (at_ns, begin) = (monotonic_ns(), Instant::now());
                         let read = probe.read().map_err(|e| e.to_string());
-                        if answer.send((at_ns, read)).is_err() {
+                        let took = begin.elapsed();
+                        if answer.send(Reading { at_ns, took, read }).is_err() {
                             return;
                         }
                     }
@@ -117,6 +135,8 @@ impl Probes {
                 ask,
                 answers,
                 asked: false,
+                late: None,
+                slow: false,
                 timeout: Duration::from_nanos(plan.timeout.as_nanos()),
                 last: None,
                 fresh: false,
@@ -131,37 +151,40 @@ impl Probes {
     /// What is there before the first interval.
     pub(super) fn begin(&mut self) {
         self.ask();
-        let until = Instant::now() + self.patience;
-        for watched in &mut self.watched {
-            let _ = watched.next(until);
-        }
+        let _ = self.lines();
     }
 
     /// Asks all of them; one that has not answered yet is not asked again.
     pub(super) fn ask(&mut self) {
-        for watched in self.watched.iter_mut().filter(|watched| !watched.asked) {
-            watched.asked = !matches!(
-                watched.ask.try_send(()),
-                Err(TrySendError::Disconnected(()))
-            );
+        for watched in &mut self.watched {
+            watched.late = watched.answers.try_recv().ok();
+            watched.asked &= watched.late.is_none();
+            if !watched.asked {
+                let asked = watched.ask.try_send(());
+                watched.asked = !matches!(asked, Err(TrySendError::Disconnected(())));
+            }
         }
     }
 
-    /// What they counted in the interval that ends now.
+    /// What they counted in the interval that ends now: a reading belongs to that in which it ended.
     pub(super) fn lines(&mut self) -> Vec<ProbeLine> {
-        let until = Instant::now() + self.patience;
-        self.watched
-            .iter_mut()
-            .map(|watched| watched.next(until))
-            .collect()
+        let patience = self.patience;
+        let until = Instant::now() + patience;
+        let next = |watched: &mut Watched| watched.next(until, patience);
+        self.watched.iter_mut().map(next).collect()
     }
 
     /// What they counted in all.
     pub(super) fn totals(&self) -> Vec<ProbeLine> {
-        self.watched
-            .iter()
-            .map(|watched| watched.total.clone())
-            .collect()
+        let total = |watched: &Watched| ProbeLine {
+            missing: match &watched.last {
+                // None has ended yet, well or not.
+                None if watched.total.missing.is_none() => Some(NO_ANSWER.to_owned()),
+                _ => watched.total.missing.clone(),
+            },
+            ..watched.total.clone()
+        };
+        self.watched.iter().map(total).collect()
     }
 }
 
@@ -178,63 +201,80 @@ impl Drop for Watched {
 }
 
 impl Watched {
-    fn next(&mut self, until: Instant) -> ProbeLine {
-        let line = ProbeLine {
+    fn next(&mut self, until: Instant, patience: Duration) -> ProbeLine {
+        let mut line = ProbeLine {
             name: self.name.clone(),
             ..ProbeLine::default()
         };
-        let patience = until.saturating_duration_since(Instant::now());
-        let read = match self.answers.recv_timeout(patience) {
-            Ok((at_ns, read)) => {
-                self.asked = false;
-                read.map(|sample| (at_ns, sample))
-            }
-            Err(RecvTimeoutError::Timeout) => Err("no answer yet".to_owned()),
-            Err(RecvTimeoutError::Disconnected) => Err("its thread has ended".to_owned()),
+        let late = self.late.take();
+        let was_late = late.is_some();
+        if let Some(reading) = late {
+            self.slow = reading.took > patience;
+            self.take(reading, &mut line);
+        }
+        let left = match self.slow {
+            true => Duration::ZERO,
+            false => until.saturating_duration_since(Instant::now()),
         };
-        let (at_ns, sample) = match read {
-            Ok(read) => read,
+        match self.answers.recv_timeout(left) {
+            Ok(reading) => {
+                self.asked = false;
+                self.take(reading, &mut line);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.slow = true;
+                if !was_late {
+                    line.missing = Some(NO_ANSWER.to_owned());
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                line.missing = Some("its thread has ended".to_owned());
+                self.total.missing.clone_from(&line.missing);
+            }
+        }
+        line
+    }
+
+    /// Adds a reading to the line of its interval, and to the whole.
+    fn take(&mut self, reading: Reading, line: &mut ProbeLine) {
+        let sample = match reading.read {
+            Ok(sample) => sample,
             Err(why) => {
                 self.fresh = false;
                 *self.total.failures.get_or_insert(0) += 1;
                 self.total.missing = Some(why.clone());
-                return ProbeLine {
-                    missing: Some(why),
-                    ..line
-                };
+                line.missing = Some(why);
+                return;
             }
         };
+        let at_ns = reading.at_ns;
         let before = self.last.replace((at_ns, sample.clone()));
         let was_fresh = std::mem::replace(&mut self.fresh, true);
+        line.gauges.clone_from(&sample.gauges);
         let Some((then_ns, before)) = before else {
-            return ProbeLine {
-                missing: Some("this is its first reading".to_owned()),
-                gauges: sample.gauges,
-                ..line
-            };
+            line.missing = Some("this is its first reading".to_owned());
+            return;
         };
-        let seconds = std::time::Duration::from_nanos(at_ns.saturating_sub(then_ns)).as_secs_f64();
+        let seconds = Duration::from_nanos(at_ns.saturating_sub(then_ns)).as_secs_f64();
         let counted = rises(&before.counters, &sample.counters);
-        self.add(&counted, &sample, seconds);
-        let missing = (!was_fresh).then(|| "the reading before failed".to_owned());
-        ProbeLine {
+        add(&mut self.total, &counted, seconds);
+        self.total.gauges = sample.gauges;
+        if was_fresh {
+            line.missing = None;
+            add(line, &counted, seconds);
+        } else {
             // What it rose by since the last reading is that of several intervals: it is in the whole only.
-            counted: if was_fresh { counted } else { BTreeMap::new() },
-            seconds,
-            gauges: sample.gauges,
-            missing,
-            ..line
+            line.missing = Some("the reading before failed".to_owned());
         }
     }
+}
 
-    fn add(&mut self, counted: &BTreeMap<String, Option<u64>>, sample: &Sample, seconds: f64) {
-        self.total.seconds += seconds;
-        for (name, rise) in counted {
-            let sum = self.total.counted.entry(name.clone()).or_insert(Some(0));
-            // One that was reset is not known for good.
-            *sum = sum.zip(*rise).map(|(sum, rise)| sum + rise);
-        }
-        self.total.gauges.clone_from(&sample.gauges);
+fn add(to: &mut ProbeLine, counted: &BTreeMap<String, Option<u64>>, seconds: f64) {
+    to.seconds += seconds;
+    for (name, rise) in counted {
+        let sum = to.counted.entry(name.clone()).or_insert(Some(0));
+        // One that was reset is not known for good.
+        *sum = sum.zip(*rise).map(|(sum, rise)| sum + rise);
     }
 }
 
