@@ -107,6 +107,8 @@ pub(crate) struct MountArgs {
     daemon_of: Option<PathBuf>,
     #[command(flatten)]
     folder: FolderArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// Take the control files away, of a living daemon or a dead one.
@@ -266,14 +268,21 @@ fn mount(args: &MountArgs) -> Result<u8> {
     let signals = Signals::install()?;
     let service = args.folder.service()?;
     let mounted = wb_fuse::mount(&args.dir, service.clone(), &MountOptions::default())?;
-    if let Some(log) = &args.daemon_of {
+    let log = match &args.daemon_of {
+        Some(log) => Some(
+            std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(log)
+                .with_context(|| format!("cannot write {}", log.display()))?,
+        ),
+        None => None,
+    };
+    // Behind all else that can fail: a daemon that did not come up has one line to say why.
+    metrics::serve(&args.metrics, &signals)?;
+    if let Some(log) = &log {
         // Whoever started it goes away now, and its end of the pipe with it.
-        let log = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log)
-            .with_context(|| format!("cannot write {}", log.display()))?;
-        rustix::stdio::dup2_stderr(&log).context("cannot say anything any more")?;
+        rustix::stdio::dup2_stderr(log).context("cannot say anything any more")?;
     }
     say(format_args!(
         "the control files are in {}; Ctrl-C or `wirebench pktgen umount {}` takes them away",
@@ -344,6 +353,8 @@ fn daemon(args: &MountArgs) -> Result<u8> {
             dir.display(),
             child.id()
         ));
+        // Where it serves metrics.
+        said.lines().for_each(say);
         return Ok(0);
     }
     let status = child.wait()?;
