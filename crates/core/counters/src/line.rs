@@ -65,6 +65,9 @@ pub struct Line {
 pub struct Interface {
     /// `IF` or `NODE/IF`.
     pub name: String,
+    /// It was asked for by its name.
+    #[serde(skip)]
+    pub named: bool,
     /// Its index in its namespace.
     pub index: u32,
     /// What the interval was to it.
@@ -104,6 +107,7 @@ impl From<&LinkInterval> for Interface {
         });
         Self {
             name: interval.name.clone(),
+            named: false,
             index: interval.index,
             state: interval.state,
             renamed_from: interval.renamed_from.clone(),
@@ -181,15 +185,15 @@ pub struct DeviceInterrupts {
 pub struct Probe {
     /// Its name.
     pub name: String,
-    /// Why there is nothing of this interval; of the whole, of the last that failed.
+    /// Why there is nothing, or not all, of this interval; of the whole, of the last that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Of the whole: readings that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<u64>,
-    /// Time between its readings.
+    /// Time between its readings: more than the interval where a reading took longer.
     pub seconds: f64,
-    /// What its counters rose by; `null` if one fell, as it was reset.
+    /// What its counters rose by between them; `null` if one fell, as it was reset.
     pub counted: BTreeMap<String, Option<u64>>,
     /// Values that rise and fall.
     pub gauges: BTreeMap<String, u64>,

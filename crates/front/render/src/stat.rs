@@ -59,7 +59,7 @@ fn size(bytes: Option<f64>) -> String {
 }
 
 impl Text {
-    /// `omit_idle` leaves out interfaces that counted nothing; `cpus` has a line of each CPU, not only of those that
+    /// `omit_idle` leaves out interfaces that counted nothing and were not asked for by name; `cpus` has a line of each CPU, not only of those that
     /// dropped packets.
     #[must_use]
     pub fn new(omit_idle: bool, cpus: bool) -> Self {
@@ -227,10 +227,12 @@ fn per_second(n: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Whether it counted nothing, and nothing became of it.
+/// Whether it counted nothing, nothing became of it, and nobody asked for it by its name.
 #[must_use]
 pub fn is_idle(interface: &Interface) -> bool {
-    interface.counted.as_ref().is_some_and(|c| c.is_empty()) && interface.renamed_from.is_none()
+    interface.counted.as_ref().is_some_and(|c| c.is_empty())
+        && interface.renamed_from.is_none()
+        && !interface.named
 }
 
 /// What is to be said of an interface under its line: errors and drops that moved, and what became of it.
@@ -362,7 +364,8 @@ fn probe(text: &mut String, probe: &Probe) {
         let _ = write!(text, " missing: {why}");
     }
     if let Some(failures) = probe.failures.filter(|n| *n > 0) {
-        let _ = write!(text, " ({failures} readings failed)");
+        let s = if failures == 1 { "" } else { "s" };
+        let _ = write!(text, " ({failures} reading{s} failed)");
     }
     let short = |name: &str| {
         name.strip_prefix(&format!("{}.", probe.name))

@@ -235,9 +235,12 @@ impl Place {
 #[must_use]
 pub fn softnet() -> Vec<Softnet> {
     let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
-    let online =
-        cpu::online().map_or_else(|_| Vec::new(), |cpus| cpus.iter().map(|c| c.id).collect());
-    softnet::parse(&text, &online)
+    let online = || fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    softnet::parse(&text, || {
+        online()
+            .and_then(|text| cpu::parse_list(&text))
+            .unwrap_or_default()
+    })
 }
 
 /// All interrupts and how often each has come on each CPU; nothing where the kernel does not tell.

@@ -135,7 +135,8 @@ impl Form {
 
 /// Waits until it is time, or a signal comes.
 pub(crate) fn wait_until(due: Instant, signals: &Signals) -> bool {
-    const LOOK: Duration = Duration::from_millis(20);
+    // Looks cost more than readings where these are a second apart.
+    const LOOK: Duration = Duration::from_millis(100);
     while signals.received().is_none() {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -188,11 +189,14 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     let mut wanted = named.collect::<Result<Vec<_>>>()?;
     // All of a namespace leaves no room for some of it.
     wanted.retain(|(node, _)| node.as_ref().is_none_or(|node| !args.nodes.contains(node)));
-    let omit_idle = wanted.is_empty();
+    // Whoever asks for all, or for nothing, wants those that count something.
+    let omit_idle = wanted.is_empty() || !args.nodes.is_empty();
     wanted.extend(args.nodes.iter().map(|node| (Some(node.clone()), None)));
     let mut collector = Collector::open(&wanted, args.driver)?;
     let points = args.path.iter().map(Locator::place);
     collector.path = points.map(path::Point::new).collect();
+    let named = args.interfaces.iter().chain(&args.path).map(Locator::place);
+    collector.named = named.map(path::Point::new).collect();
     let probes = probes::plans(&args.probes)?;
     collector.probes = probes::Probes::open(&probes, interval)?;
 

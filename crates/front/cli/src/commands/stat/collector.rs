@@ -38,6 +38,8 @@ pub(crate) struct Collector {
     intervals: u64,
     /// Interfaces along a path.
     pub(super) path: Vec<path::Point>,
+    /// Interfaces that were asked for by name.
+    pub(super) named: Vec<path::Point>,
     /// Probes of devices under test.
     pub(super) probes: Probes,
     /// Interrupts of devices, where they are looked at.
@@ -89,6 +91,7 @@ impl Collector {
             last_ns: 0,
             intervals: 0,
             path: Vec::new(),
+            named: Vec::new(),
             probes: Probes::default(),
             interrupts: None,
         })
@@ -135,6 +138,7 @@ impl Collector {
         self.probes.ask();
         let intervals = self.series.next(self.interfaces.read()?);
         path::follow(&mut self.path, &intervals);
+        path::follow(&mut self.named, &intervals);
         let at_ns = monotonic_ns();
         let (softnet, ticks) = (softnet(), ticks());
         let rises = softnet_rises(&self.softnet, &softnet);
@@ -160,7 +164,7 @@ impl Collector {
             softnet: softnet_line(&rises, &self.ticks, &ticks),
             devices: self.devices(),
             path: path::line(&self.path, intervals.iter()),
-            interfaces: intervals.iter().map(Interface::from).collect(),
+            interfaces: self.told(intervals.iter().map(Interface::from)),
             probes: self.probes.lines(),
         };
         (self.softnet, self.ticks, self.last_ns) = (softnet, ticks, at_ns);
@@ -184,9 +188,17 @@ impl Collector {
                 .map_or_else(Vec::new, |i| i.totals(whole)),
             devices: self.statistics_total.values().cloned().collect(),
             path: path::whole(&self.path, &totals, self.intervals),
-            interfaces: totals.into_iter().map(Interface::from).collect(),
+            interfaces: self.told(totals.into_iter().map(Interface::from)),
             probes: self.probes.totals(),
         }
+    }
+
+    fn told(&self, all: impl Iterator<Item = Interface>) -> Vec<Interface> {
+        all.map(|interface| Interface {
+            named: path::names(&self.named, &interface.name),
+            ..interface
+        })
+        .collect()
     }
 
     fn read_statistics(&mut self) -> Statistics {

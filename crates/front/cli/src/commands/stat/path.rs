@@ -28,6 +28,11 @@ pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
     }
 }
 
+/// Whether this is the name of one of them now.
+pub(super) fn names(points: &[Point], name: &str) -> bool {
+    points.iter().any(|point| point.now == name)
+}
+
 /// The same of all intervals, of which there were so many: whoever was not there in one of them, or was reset, has not
 /// counted what the others have.
 pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<Path> {
