@@ -44,6 +44,7 @@ impl Group {
             "alloc_fail",
             "alloc_rx",
             "fifo_error",
+            "hw_drop_overruns",
         ]) {
             Self::NoBuffer
         } else if has(&[
@@ -134,6 +135,10 @@ mod tests {
             ("rx-7.packets", Group::Queue),
             ("queue_5_rx_cnt", Group::Queue),
             ("rx_queue_0_drops", Group::Queue),
+            ("netdev_tx_3_packets", Group::Queue),
+            ("netdev_rx_0_hw_gro_packets", Group::Queue),
+            ("netdev_rx_0_alloc_fail", Group::NoBuffer),
+            ("netdev_rx_12_hw_drop_overruns", Group::NoBuffer),
             ("rx_queue_0_xdp_packets", Group::Xdp),
             ("tx_queue_1_xdp_xmit", Group::Xdp),
             ("tx_tso_packets", Group::Offload),

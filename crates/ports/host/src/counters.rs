@@ -15,6 +15,7 @@ use crate::ethtool::Ethtool;
 use crate::link::{Link, LinkKind};
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
+use crate::queues::QueueStatistics;
 
 /// Up to so many interfaces of a namespace are asked for one by one; beyond it, all are listed at once.
 const ONE_BY_ONE: usize = 4;
@@ -38,6 +39,8 @@ struct Place {
     /// By index: for which name and carrier they hold.
     facts: HashMap<u32, (String, Facts)>,
     statistics: HashMap<u32, Vec<String>>,
+    /// The kernel's own statistics of queues, once they were asked for, where it has them.
+    queues: Option<Option<QueueStatistics>>,
 }
 
 impl Interfaces {
@@ -66,6 +69,7 @@ impl Interfaces {
                         wanted: Vec::new(),
                         facts: HashMap::new(),
                         statistics: HashMap::new(),
+                        queues: None,
                     });
                     places.len() - 1
                 }
@@ -103,7 +107,7 @@ impl Interfaces {
         Ok(readings)
     }
 
-    /// The statistics that drivers name themselves, by interface as [`read`](Self::read) calls it. One that is gone,
+    /// The statistics that drivers name themselves, and those of queues that the kernel names (`netdev_rx_0_packets`), by interface as [`read`](Self::read) calls it. One that is gone,
     /// or has none, is left out.
     pub fn statistics(&mut self) -> Vec<(String, Vec<(String, u64)>)> {
         let mut all = Vec::new();
@@ -113,8 +117,11 @@ impl Interfaces {
                 .iter()
                 .map(|(index, (name, _))| (*index, name.clone()))
                 .collect();
+            let mut of_queues = place.queue_statistics();
             for (index, name) in known {
-                if let Some(values) = place.statistics_of(index, &name) {
+                let mut values = place.statistics_of(index, &name).unwrap_or_default();
+                values.extend(of_queues.remove(&index).unwrap_or_default());
+                if !values.is_empty() {
                     all.push((format!("{}{name}", place.prefix), values));
                 }
             }
@@ -209,6 +216,19 @@ impl Place {
         self.facts.insert(link.index, (link.name.clone(), facts));
         self.statistics.remove(&link.index);
         facts
+    }
+
+    fn queue_statistics(&mut self) -> HashMap<u32, Vec<(String, u64)>> {
+        let namespace = self.netlink.namespace();
+        let queues = self
+            .queues
+            .get_or_insert_with(|| QueueStatistics::open(namespace));
+        let read = queues.as_mut().map(QueueStatistics::read);
+        let mut all: HashMap<u32, Vec<(String, u64)>> = HashMap::new();
+        for (index, name, value) in read.into_iter().flatten().flatten() {
+            all.entry(index).or_default().push((name, value));
+        }
+        all
     }
 
     fn statistics_of(&mut self, index: u32, name: &str) -> Option<Vec<(String, u64)>> {

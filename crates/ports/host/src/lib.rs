@@ -39,6 +39,7 @@ pub mod writer;
 mod error;
 mod folder;
 mod netlink;
+mod queues;
 mod sysfs;
 
 pub use error::{HostError, Result};

@@ -23,7 +23,7 @@ use crate::netns::{Namespace, in_namespace};
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// The kernel answers while it is asked, but waits for other changes to links before.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the network configuration of one namespace.
 ///
@@ -238,7 +238,7 @@ impl Netlink {
 }
 
 /// The first message of a datagram and what follows it.
-fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = NetlinkBuffer::new_checked(datagram).ok()?.length() as usize;
     if length < NetlinkHeader::default().buffer_len() {
         return None;
