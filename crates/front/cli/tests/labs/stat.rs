@@ -461,6 +461,15 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         "{text}"
     );
 
+    // Beside all of a namespace, those that are named are shown even so.
+    let named = format!("{node}/v7");
+    let text = run(&["stat", "--node", &node, "-i", &named, "0.5", "1"]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(
+        text.lines().count() < 30 && text.contains(&named) && text.contains("counted nothing"),
+        "{text}"
+    );
+
     // Those asked for, in that order, out of one list.
     let names: Vec<String> = (0..6).rev().map(|n| format!("{node}/v{n}")).collect();
     let some = lines_of_some(&names);

@@ -323,6 +323,10 @@ mod tests {
             ),
             ("command = 'x'", "a kind is missing"),
             ("kind = ", "keys are those of [[probe]]"),
+            (
+                "kind = 'command'",
+                "kind command needs a command; kind command needs counters",
+            ),
         ] {
             let error = plans(&[typed.to_owned()]).unwrap_err().to_string();
             assert!(error.contains(said) && !error.contains('`'), "{error}");
@@ -366,5 +370,50 @@ mod tests {
         let line = probes.lines().remove(0);
         assert!(line.missing.is_some());
         assert!(begin.elapsed() < Duration::from_secs(1));
+    }
+
+    /// One that takes two intervals is told in that in which it ended, and is no failure in the other.
+    #[test]
+    fn a_reading_belongs_to_the_interval_in_which_it_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let (value, ready) = (folder.path().join("value"), folder.path().join("ready"));
+        let mut plan = plan(&format!(
+            "until [ -e {ready} ]; do sleep 0.01; done; rm {ready}; cat {}",
+            value.display(),
+            ready = ready.display()
+        ));
+        plan[0].timeout = wb_model::units::Span::from_secs(10);
+        let mut probes = Probes::open(&plan, Duration::from_millis(2)).unwrap();
+        let mut next = || {
+            probes.ask();
+            probes.lines().remove(0)
+        };
+        let no_answer = |line: &ProbeLine| {
+            assert_eq!(line.missing.as_deref(), Some(NO_ANSWER));
+        };
+        no_answer(&next());
+        let mut end_of = |text: &str| {
+            std::fs::write(&value, text).unwrap();
+            std::fs::write(&ready, "").unwrap();
+            loop {
+                let line = next();
+                if line.missing.as_deref() != Some(NO_ANSWER) {
+                    return line;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let first = end_of("n 10\n");
+        assert_eq!(first.missing.as_deref(), Some("this is its first reading"));
+        let second = end_of("n 17\n");
+        assert_eq!((second.missing, second.counted["x.n"]), (None, Some(7)));
+        let third = end_of("n 27\n");
+        assert_eq!((third.missing, third.counted["x.n"]), (None, Some(10)));
+        // The one that was asked for meanwhile is under way.
+        no_answer(&next());
+        let total = probes.totals().remove(0);
+        assert_eq!((total.counted["x.n"], total.failures), (Some(17), Some(0)));
+        assert_eq!(total.missing, None);
+        std::fs::write(&ready, "").unwrap();
     }
 }

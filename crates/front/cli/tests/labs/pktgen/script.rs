@@ -156,3 +156,51 @@ fn metrics_are_those_of_the_last_run_of_a_script() {
     let output = running.finish(super::PATIENCE);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_mounted_folder_serves_metrics_and_says_in_a_line_where_it_cannot() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let (path, node) = (dir.path().to_str().unwrap(), lab.node("a"));
+    let mount = ["pktgen", "mount", path, "--daemon", "--netns", &node];
+    let metrics_at = |address| [&mount[..], &["--metrics", address]].concat();
+    let refused = crate::kit::run(&metrics_at(&address));
+    let said = text(&refused.stderr);
+    assert_eq!(
+        (refused.status.code(), said.lines().count()),
+        (Some(2), 1),
+        "{said}"
+    );
+    assert!(said.contains("cannot listen there"), "{said}");
+    assert!(!dir.path().join("pgctrl").exists());
+    drop(taken);
+
+    let mounted = crate::kit::run(&metrics_at("127.0.0.1:0"));
+    let said = text(&mounted.stderr);
+    assert_eq!(mounted.status.code(), Some(0), "{said}");
+    let address = said
+        .trim()
+        .strip_prefix("metrics at http://")
+        .expect("an address");
+    let address = address.strip_suffix("/metrics").expect("a path");
+    let write = |file: &str, command: &str| std::fs::write(dir.path().join(file), command).unwrap();
+    write("kpktgend_0", "add_device a0");
+    for command in ["count 30", "dst 198.18.0.42"] {
+        write("a0", command);
+    }
+    write("pgctrl", "start");
+    let served = metrics(address).unwrap_or_default();
+    assert!(
+        served.contains("\nwirebench_offered_frames_total 30\n"),
+        "{served}"
+    );
+    assert_eq!(
+        crate::kit::run(&["pktgen", "umount", path]).status.code(),
+        Some(0)
+    );
+}
