@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod cpu;
 pub mod device;
 pub mod interrupts;

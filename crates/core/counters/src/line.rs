@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     LinkInterval, LinkRates, LinkState,
+    advice::Advice,
     cpu::CpuShares,
     device::Group,
     interrupts::{Move, QueueInterrupt},
@@ -52,6 +53,9 @@ pub struct Line {
     /// Interrupts of devices and where they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<DeviceInterrupts>,
+    /// What spoils a test, and what changes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     /// Probes of devices under test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Probe>,

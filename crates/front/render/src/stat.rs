@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use wb_counters::{
     LinkCounters, LinkRates, LinkState,
+    advice::Advice,
     interrupts::Move,
     line::{Interface, Kind, Line, Probe},
     path::Between,
@@ -32,6 +33,8 @@ pub struct Text {
     width: usize,
     /// Lines since the last header.
     lines: Option<usize>,
+    /// Advice that was given.
+    told: Vec<Advice>,
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -110,6 +113,7 @@ impl Text {
         self.softnet(&mut text, line);
         devices(&mut text, line);
         interrupts(&mut text, line);
+        self.advice(&mut text, line);
         for probe in &line.probes {
             self::probe(&mut text, probe);
         }
@@ -117,6 +121,19 @@ impl Text {
         let added = text[begin..].lines().count();
         self.lines = self.lines.map(|lines| lines + added);
         text
+    }
+
+    /// Each advice once, and all again at the end.
+    fn advice(&mut self, text: &mut String, line: &Line) {
+        for advice in &line.advice {
+            let told = self.told.iter().any(|told| told.is_like(advice));
+            if !told || line.kind == Kind::Average {
+                let _ = writeln!(text, "{:8}  {}", "", advice_text(advice));
+            }
+            if !told {
+                self.told.push(advice.clone());
+            }
+        }
     }
 
     fn header(&self, text: &mut String) {
@@ -335,6 +352,21 @@ pub fn advice(step: &Move) -> String {
         "{} advice: interrupt {} is on {why}; echo {} > /proc/irq/{}/smp_affinity_list, or --apply",
         step.rule, step.irq, step.to, step.irq,
     )
+}
+
+/// An advice: why, how, and at what cost.
+#[must_use]
+pub fn advice_text(advice: &Advice) -> String {
+    let interface = advice
+        .interface
+        .as_ref()
+        .map_or(String::new(), |i| format!("{i}: "));
+    let command = advice
+        .command
+        .as_ref()
+        .map_or(String::new(), |c| format!("; {c}"));
+    let (rule, evidence, risk) = (&advice.rule, &advice.evidence, &advice.risk);
+    format!("{rule} advice: {interface}{evidence}{command} ({risk})")
 }
 
 fn interrupts(text: &mut String, line: &Line) {
@@ -621,6 +653,32 @@ average   eth0        1,488,095           0    1000.000       0.000      64     
             rx pkt/s from 1,488,095 to 1,488,095
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn an_advice_is_given_once_and_at_the_end() {
+        let advice = |evidence: &str| Advice {
+            rule: "T9".to_owned(),
+            interface: Some("eth0".to_owned()),
+            evidence: evidence.to_owned(),
+            command: Some("command".to_owned()),
+            risk: "risk".to_owned(),
+        };
+        let line = |kind, evidence| Line {
+            kind,
+            advice: vec![advice(evidence)],
+            ..Line::default()
+        };
+        let mut text = Text::default();
+        let said = text.line(&line(Kind::Interval, "one"), "12:00:00");
+        assert!(
+            said.contains("T9 advice: eth0: one; command (risk)"),
+            "{said}"
+        );
+        let again = text.line(&line(Kind::Interval, "two"), "12:00:01");
+        assert!(!again.contains("T9"), "{again}");
+        let average = text.line(&line(Kind::Average, "two"), "average");
+        assert!(average.contains("T9 advice: eth0: two"), "{average}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Opens the ports of a plan: finds the interface, chooses the driver, says why.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use wb_filter::Program;
 use wb_host::{
     Namespace, Netlink,
-    cpu::Cpu,
+    cpu::{Cpu, Irq},
     ethtool::Ethtool,
     link::{Link, LinkCounters},
     locks::{Direction, QueueLock},
@@ -940,6 +943,40 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
     (lists, placement.warning)
 }
 
+/// T5: workers on CPUs that serve interrupts of their own ports, where others could have them.
+pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) -> Vec<String> {
+    let used: BTreeSet<u32> = lists.iter().flatten().copied().collect();
+    if cpus
+        .iter()
+        .filter(|c| c.allowed)
+        .all(|c| used.contains(&c.id))
+    {
+        return Vec::new();
+    }
+    let said = |(port, own): (&&OpenPort, &Vec<u32>)| {
+        let wire = port.wire.as_ref()?;
+        let irqs = wb_host::cpu::irqs(&wire.namespace, &wire.interface.name).ok()?;
+        let (irq, cpu) = shared(&irqs, own)?;
+        Some(format!(
+            "T5: {}: a worker is on CPU {cpu}, which serves interrupt {} ({}); echo CPU > /proc/irq/{}/smp_affinity_list \
+             sends it to one that is free; a busy poll may want both on one CPU",
+            port.facts.locator, irq.number, irq.name, irq.number
+        ))
+    };
+    let said: BTreeSet<String> = ports.iter().zip(lists).filter_map(said).collect();
+    said.into_iter().collect()
+}
+
+/// The first interrupt that has come and goes to one of these CPUs alone.
+fn shared<'a>(irqs: &'a [Irq], cpus: &[u32]) -> Option<(&'a Irq, u32)> {
+    irqs.iter()
+        .filter(|irq| irq.count > 0)
+        .find_map(|irq| match irq.cpus[..] {
+            [cpu] if cpus.contains(&cpu) => Some((irq, cpu)),
+            _ => None,
+        })
+}
+
 /// Most frames that are thrown away before a run.
 const MAX_STALE: usize = 1 << 16;
 
@@ -992,6 +1029,26 @@ impl AnyQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_shares_its_cpu_with_an_interrupt_that_comes_there_alone() {
+        let irq = |number, cpus: &[u32], count| Irq {
+            number,
+            name: String::new(),
+            cpus: cpus.to_vec(),
+            count,
+        };
+        let irqs = [
+            irq(40, &[3], 0),
+            irq(41, &[2, 3], 9),
+            irq(42, &[1], 9),
+            irq(43, &[3], 9),
+        ];
+        let found = |cpus: &[u32]| shared(&irqs, cpus).map(|(irq, cpu)| (irq.number, cpu));
+        assert_eq!(found(&[2, 3]), Some((43, 3)));
+        assert_eq!(found(&[0, 1]), Some((42, 1)));
+        assert_eq!(found(&[0, 2]), None);
+    }
 
     fn port(locator: &str) -> PortPlan {
         PortPlan::new("p", locator.parse().unwrap())

@@ -197,6 +197,8 @@ impl Prepared {
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
         let (lists, crowded) = ports::place(&placed, &cpus);
         self.warnings.extend(crowded);
+        self.warnings
+            .extend(ports::in_the_way(&placed, &lists, &cpus));
         let mut rest = lists.as_slice();
         for number in (0..self.engines.len()).rev() {
             let (before, own) = rest.split_at(rest.len() - self.engines[number].placed().len());

@@ -11,7 +11,7 @@ use wb_counters::{
 use wb_model::{Phase, Snapshot};
 use wb_render::{
     figures::{UNKNOWN, count, rate_bps, rate_pps},
-    stat::{advice, cpu_list, is_idle, notes, percent},
+    stat::{advice, advice_text, cpu_list, is_idle, notes, percent},
 };
 
 use crate::{
@@ -461,9 +461,9 @@ impl Counted {
             .interrupts
             .iter()
             .flat_map(|device| &device.moves);
-        steps
-            .map(|step| Row::Text(advice(step), Tone::Warn))
-            .collect()
+        let others = self.interval.advice.iter().map(advice_text);
+        let all = steps.map(advice).chain(others);
+        all.map(|said| Row::Text(said, Tone::Warn)).collect()
     }
 
     fn interrupts(&self) -> Vec<Section> {
@@ -485,7 +485,7 @@ impl Counted {
         };
         let mut sections: Vec<Section> = self.interval.interrupts.iter().map(section).collect();
         if sections.is_empty() {
-            return none(
+            sections = none(
                 "Interrupts",
                 "none of these interfaces has an interrupt of its own",
             );

@@ -32,6 +32,7 @@ pub mod process;
 pub mod realtime;
 pub mod resolve;
 pub mod route;
+pub mod steering;
 pub mod sysctl;
 pub mod user;
 pub mod writer;

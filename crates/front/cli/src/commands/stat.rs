@@ -1,5 +1,6 @@
 //! `wirebench stat`: what interfaces, CPUs and devices count, interval by interval.
 
+mod advice;
 mod collector;
 mod interrupts;
 mod path;
@@ -61,7 +62,8 @@ pub(crate) struct StatArgs {
     /// A line for each CPU: packets it took in, and its time. Otherwise only where packets were dropped.
     #[arg(long)]
     cpus: bool,
-    /// Interrupts of the interfaces' queues: how often, on which CPUs, and advice where they should rather go.
+    /// Interrupts of the interfaces' queues: how often, on which CPUs, and advice where they should rather go; also what else
+    /// about the machine spoils a test.
     #[arg(long)]
     interrupts: bool,
     /// Send interrupts where the advice says, and back at the end.

@@ -16,7 +16,7 @@ use wb_host::{
 
 use crate::say::say;
 
-use super::{interrupts::Interrupts, path, probes::Probes};
+use super::{advice::Advisor, interrupts::Interrupts, path, probes::Probes};
 
 type Ticks = BTreeMap<u32, [u64; 10]>;
 type Statistics = BTreeMap<(String, String), u64>;
@@ -44,6 +44,8 @@ pub(crate) struct Collector {
     pub(super) probes: Probes,
     /// Interrupts of devices, where they are looked at.
     interrupts: Option<Interrupts>,
+    /// And whoever gives advice.
+    advisor: Option<Advisor>,
 }
 
 fn ticks() -> Ticks {
@@ -94,6 +96,7 @@ impl Collector {
             named: Vec::new(),
             probes: Probes::default(),
             interrupts: None,
+            advisor: None,
         })
     }
 
@@ -120,7 +123,8 @@ impl Collector {
     /// Looks at interrupts too, from now on, and sends them where they should go if `apply` says so. Behind the first
     /// reading, which says which interfaces there are.
     pub(super) fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {
-        let interrupts = Interrupts::of(&self.interfaces.known(), apply)?;
+        let known = self.interfaces.known();
+        let interrupts = Interrupts::of(&known, apply)?;
         if interrupts.is_empty() {
             say("wirebench: none of these interfaces has an interrupt of its own");
         }
@@ -130,6 +134,7 @@ impl Collector {
             );
         }
         self.interrupts = Some(interrupts);
+        self.advisor = Some(Advisor::of(&known));
         Ok(())
     }
 
@@ -151,7 +156,7 @@ impl Collector {
         }
         self.intervals += 1;
         let interval = seconds(self.last_ns, at_ns);
-        let line = Line {
+        let mut line = Line {
             schema: SCHEMA.to_owned(),
             kind: Kind::Interval,
             number: self.intervals,
@@ -165,8 +170,12 @@ impl Collector {
             devices: self.devices(),
             path: path::line(&self.path, intervals.iter()),
             interfaces: self.told(intervals.iter().map(Interface::from)),
+            advice: Vec::new(),
             probes: self.probes.lines(),
         };
+        if let Some(advisor) = &mut self.advisor {
+            line.advice = advisor.next(&line.interfaces, &line.interrupts, &line.softnet);
+        }
         (self.softnet, self.ticks, self.last_ns) = (softnet, ticks, at_ns);
         Ok(line)
     }
@@ -189,6 +198,7 @@ impl Collector {
             devices: self.statistics_total.values().cloned().collect(),
             path: path::whole(&self.path, &totals, self.intervals),
             interfaces: self.told(totals.into_iter().map(Interface::from)),
+            advice: self.advisor.as_ref().map_or_else(Vec::new, Advisor::whole),
             probes: self.probes.totals(),
         }
     }

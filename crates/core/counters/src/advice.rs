@@ -1,0 +1,471 @@
+//! What about the machine spoils a test, beside interrupts on the wrong CPUs: T4, T5, T9, T11, T12 (for T1 and T2 see
+//! [`placement`](crate::interrupts::placement)).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    cpu::CpuShares,
+    interrupts::{QueueInterrupt, format_mask},
+};
+
+/// A CPU is full that idles less than this, in percent.
+const FULL: f64 = 10.0;
+/// And one is idle that idles more.
+const IDLE: f64 = 50.0;
+/// Interrupts, or packets, a second that make something busy.
+const BUSY: f64 = 100.0;
+/// From here on, what the hypervisor takes away is told, in percent.
+const STOLEN: f64 = 1.0;
+/// A CPU that takes longer than this to wake up sleeps deeply, us.
+const DEEP: u32 = 20;
+/// Bytes around the MTU in a frame: Ethernet's header, a tag and the FCS.
+const AROUND_MTU: f64 = 22.0;
+
+/// An advice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Advice {
+    /// Its rule: `T4` (one queue fills a CPU while others idle), `T5` (a worker on the CPU of a queue), `T9` (queues for
+    /// sending that CPUs share), `T11` (joined frames), `T12` (CPUs that slow down, sleep or are taken away).
+    pub rule: String,
+    /// The interface; `null` where it is about the machine.
+    pub interface: Option<String>,
+    /// What was seen.
+    pub evidence: String,
+    /// What changes it, as one would type it; `null` where no command does.
+    pub command: Option<String>,
+    /// What that costs, or where it does not help.
+    pub risk: String,
+}
+
+impl Advice {
+    /// Whether the other says the same, whatever its figures.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.rule, &self.interface, &self.command)
+            == (&other.rule, &other.interface, &other.command)
+    }
+}
+
+/// How packets of an interface are spread over CPUs, and what becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steering {
+    /// Of each queue for receiving, the CPUs to which its packets are handed on (RPS).
+    pub rps: Vec<Vec<u32>>,
+    /// Of each queue for sending, the CPUs that use it (XPS).
+    pub xps: Vec<Vec<u32>>,
+    /// Its MTU.
+    pub mtu: Option<u32>,
+    /// Offloads that join frames and are on, as `ethtool -K` calls them.
+    pub joins: Vec<&'static str>,
+}
+
+/// A thread of ours that stays on one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PinnedThread {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// The CPU.
+    pub cpu: u32,
+}
+
+/// How CPUs save power.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Power {
+    /// CPUs whose governor is none for performance, and that governor.
+    pub governors: BTreeMap<u32, String>,
+    /// The deepest sleep that is allowed, and the time to wake up from it, us.
+    pub deepest: Option<(String, u32)>,
+}
+
+/// An interface in an interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// `IF` or `NODE/IF`.
+    pub interface: &'a str,
+    /// How its packets are spread.
+    pub steering: &'a Steering,
+    /// Its interrupts; none of a virtual one.
+    pub queues: &'a [QueueInterrupt],
+    /// Packets received and sent in a second.
+    pub pps: [f64; 2],
+    /// Mean sizes of frames received and sent.
+    pub sizes: [Option<f64>; 2],
+}
+
+impl Seen<'_> {
+    /// Its name in its namespace, for commands.
+    fn name(&self) -> &str {
+        let last = self.interface.rsplit('/').next();
+        last.unwrap_or(self.interface)
+    }
+
+    fn advice(&self, rule: &str, evidence: String, command: Option<String>, risk: &str) -> Advice {
+        Advice {
+            interface: Some(self.interface.to_owned()),
+            ..of_machine(rule, evidence, command, risk)
+        }
+    }
+}
+
+fn of_machine(rule: &str, evidence: String, command: Option<String>, risk: &str) -> Advice {
+    Advice {
+        rule: rule.to_owned(),
+        interface: None,
+        evidence,
+        command,
+        risk: risk.to_owned(),
+    }
+}
+
+/// The advice of an interval for an interface. `cpus` are the shares of those that are online.
+#[must_use]
+pub fn of_interface(
+    seen: &Seen<'_>,
+    cpus: &BTreeMap<u32, CpuShares>,
+    threads: &[PinnedThread],
+) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    advice.extend(one_cpu_is_full(seen, cpus));
+    advice.extend(threads.iter().filter_map(|thread| in_the_way(seen, thread)));
+    advice.extend(shared_for_sending(seen));
+    advice.extend(joined(seen));
+    advice
+}
+
+/// T4. A queue hands on to other CPUs already where its mask of RPS says so.
+fn one_cpu_is_full(seen: &Seen<'_>, cpus: &BTreeMap<u32, CpuShares>) -> Option<Advice> {
+    let mut busy = seen.queues.iter().filter(|q| q.per_second >= BUSY);
+    let (queue, None) = (busy.next()?, busy.next()) else {
+        return None;
+    };
+    let cpu = *queue.came_on.first()?;
+    let full = cpus.get(&cpu)?;
+    if full.idle_percent > FULL
+        || seen.pps[0] < BUSY
+        || seen.steering.rps.iter().any(|r| !r.is_empty())
+    {
+        return None;
+    }
+    let others: Vec<u32> = cpus
+        .iter()
+        .filter(|(other, shares)| **other != cpu && shares.idle_percent > IDLE)
+        .map(|(other, _)| *other)
+        .collect();
+    if others.is_empty() {
+        return None;
+    }
+    let count = seen.steering.rps.len();
+    let name = seen.name();
+    let evidence = format!(
+        "CPU {cpu} serves the one busy queue of {count} and idles {:.0} %, while others idle",
+        full.idle_percent
+    );
+    Some(if count > 1 {
+        seen.advice(
+            "T4",
+            evidence,
+            None,
+            "one flow stays in one queue and on one CPU: RPS does not spread it, more flows do",
+        )
+    } else {
+        let command = format!(
+            "echo {} > /sys/class/net/{name}/queues/rx-0/rps_cpus",
+            format_mask(&others)
+        );
+        let risk = "an interrupt between CPUs for each batch; one flow stays on one CPU, so it gains nothing";
+        seen.advice("T4", evidence, Some(command), risk)
+    })
+}
+
+/// T5.
+fn in_the_way(seen: &Seen<'_>, thread: &PinnedThread) -> Option<Advice> {
+    let mut queues = seen.queues.iter();
+    let queue = queues.find(|q| q.per_second >= BUSY && q.came_on.first() == Some(&thread.cpu))?;
+    Some(seen.advice(
+        "T5",
+        format!(
+            "thread {} of process {} is on CPU {}, which serves interrupt {} ({})",
+            thread.name, thread.pid, thread.cpu, queue.irq, queue.name
+        ),
+        Some(format!(
+            "echo CPU > /proc/irq/{}/smp_affinity_list",
+            queue.irq
+        )),
+        "with CPU one that no worker has; a busy poll of XDP may want both on one CPU",
+    ))
+}
+
+/// T9. Each CPU that sends should have a queue of its own.
+fn shared_for_sending(seen: &Seen<'_>) -> Option<Advice> {
+    let xps = &seen.steering.xps;
+    let mut users: Vec<u32> = xps.iter().flatten().copied().collect();
+    let all = users.len();
+    users.sort_unstable();
+    users.dedup();
+    let one_to_one = users.len() == all && xps.iter().all(|cpus| cpus.len() == 1);
+    if xps.len() < 2 || one_to_one || seen.pps[1] < BUSY {
+        return None;
+    }
+    let evidence = match all {
+        0 => format!("none of {} queues for sending has a mask of XPS", xps.len()),
+        _ => format!(
+            "of {} queues for sending, some are used by several CPUs, or by none",
+            xps.len()
+        ),
+    };
+    let (name, last) = (seen.name(), xps.len().min(32) - 1);
+    let command = format!(
+        "for n in $(seq 0 {last}); do printf %x $((1 << n)) > /sys/class/net/{name}/queues/tx-$n/xps_cpus; done"
+    );
+    let risk = "CPUs beyond the queues go by a hash, as before; a virtual device may ignore it";
+    Some(seen.advice("T9", evidence, Some(command), risk))
+}
+
+/// T11. Frames that are longer than the wire takes were joined before they were counted, or will be cut after.
+fn joined(seen: &Seen<'_>) -> Option<Advice> {
+    let (mtu, joins) = (seen.steering.mtu?, &seen.steering.joins);
+    let most = f64::from(mtu) + AROUND_MTU;
+    let sizes = seen.sizes.into_iter().flatten();
+    let size = sizes.filter(|size| *size > most).reduce(f64::max)?;
+    if joins.is_empty() {
+        return None;
+    }
+    let off: Vec<String> = joins.iter().map(|join| format!("{join} off")).collect();
+    Some(seen.advice(
+        "T11",
+        format!(
+            "frames of {size:.0} bytes in the mean at an MTU of {mtu}: segments are counted and captured joined ({} on)",
+            joins.join(", ")
+        ),
+        Some(format!("ethtool -K {} {}", seen.name(), off.join(" "))),
+        "more packets for the CPUs; connections of the host get slower",
+    ))
+}
+
+/// The advice for the machine: T12.
+#[must_use]
+pub fn of_cpus(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    if let Some((cpu, governor)) = power.governors.first_key_value() {
+        let count = power.governors.len();
+        advice.push(of_machine(
+            "T12",
+            format!(
+                "governor {governor} on CPU {cpu} ({count} in all): its clock changes with the load"
+            ),
+            Some("cpupower frequency-set -g performance".to_owned()),
+            "more power and heat, for all of the machine",
+        ));
+    }
+    if let Some((state, us)) = power.deepest.as_ref().filter(|(_, us)| *us > DEEP) {
+        advice.push(of_machine(
+            "T12",
+            format!("idle CPUs may sleep as deep as {state}, from which they wake up in {us} us"),
+            Some(format!("cpupower idle-set -D {DEEP}")),
+            "more power and heat; less turbo for the CPUs at work",
+        ));
+    }
+    let stolen = cpus
+        .iter()
+        .filter(|(_, shares)| shares.steal_percent > STOLEN)
+        .max_by(|a, b| a.1.steal_percent.total_cmp(&b.1.steal_percent));
+    if let Some((cpu, shares)) = stolen {
+        advice.push(of_machine(
+            "T12",
+            format!(
+                "the hypervisor took {:.0} % of CPU {cpu} away",
+                shares.steal_percent
+            ),
+            None,
+            "times and rates hold its noise; measure on a machine, or on CPUs, of your own",
+        ));
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(irq: u32, cpu: u32, per_second: f64) -> QueueInterrupt {
+        QueueInterrupt {
+            irq,
+            name: format!("eth0-rx-{irq}"),
+            per_second,
+            came_on: vec![cpu],
+            cpus: vec![cpu],
+        }
+    }
+
+    fn shares(idle: &[f64]) -> BTreeMap<u32, CpuShares> {
+        let one = |idle_percent: &f64| CpuShares {
+            idle_percent: *idle_percent,
+            ..CpuShares::default()
+        };
+        (0..).zip(idle.iter().map(one)).collect()
+    }
+
+    fn seen<'a>(steering: &'a Steering, queues: &'a [QueueInterrupt]) -> Seen<'a> {
+        Seen {
+            interface: "wb-x/eth0",
+            steering,
+            queues,
+            pps: [1e6, 1e6],
+            sizes: [Some(64.0), Some(64.0)],
+        }
+    }
+
+    fn rules(advice: &[Advice]) -> Vec<&str> {
+        advice.iter().map(|a| &*a.rule).collect()
+    }
+
+    #[test]
+    fn one_queue_that_fills_a_cpu_is_spread_and_one_flow_is_not() {
+        let steering = |queues: usize| Steering {
+            rps: vec![Vec::new(); queues],
+            ..Steering::default()
+        };
+        let (one, four) = (steering(1), steering(4));
+        let queues = [queue(40, 0, 5000.0)];
+        let full = shares(&[2.0, 90.0, 80.0, 30.0]);
+        let advice = of_interface(&seen(&one, &queues), &full, &[]);
+        assert_eq!(rules(&advice), ["T4"]);
+        // CPUs 1 and 2; CPU 3 has work.
+        let command = "echo 6 > /sys/class/net/eth0/queues/rx-0/rps_cpus";
+        assert_eq!(advice[0].command.as_deref(), Some(command));
+        let advice = of_interface(&seen(&four, &queues), &full, &[]);
+        assert_eq!((rules(&advice), &advice[0].command), (vec!["T4"], &None));
+        assert!(advice[0].risk.contains("RPS does not spread it"));
+
+        let none = |steering: &Steering, queues: &[QueueInterrupt], idle: &[f64]| {
+            assert_eq!(
+                of_interface(&seen(steering, queues), &shares(idle), &[]),
+                []
+            );
+        };
+        none(&one, &queues, &[40.0, 90.0]);
+        none(&one, &queues, &[2.0, 20.0]);
+        none(&one, &[queue(40, 0, 5.0)], &[2.0, 90.0]);
+        none(
+            &four,
+            &[queue(40, 0, 5e3), queue(41, 1, 5e3)],
+            &[2.0, 2.0, 90.0],
+        );
+        let spread = Steering {
+            rps: vec![vec![1]],
+            ..Steering::default()
+        };
+        none(&spread, &queues, &[2.0, 90.0]);
+    }
+
+    #[test]
+    fn a_worker_on_the_cpu_of_a_busy_queue_is_in_the_way() {
+        let (steering, queues) = (
+            Steering::default(),
+            [queue(40, 1, 5000.0), queue(41, 2, 3.0)],
+        );
+        let threads = [1, 2, 3].map(|cpu| PinnedThread {
+            name: "wb-rx-b-0".to_owned(),
+            pid: 77,
+            cpu,
+        });
+        let advice = of_interface(&seen(&steering, &queues), &shares(&[50.0; 4]), &threads);
+        assert_eq!(rules(&advice), ["T5"]);
+        let evidence =
+            "thread wb-rx-b-0 of process 77 is on CPU 1, which serves interrupt 40 (eth0-rx-40)";
+        assert_eq!(advice[0].evidence, evidence);
+    }
+
+    #[test]
+    fn queues_for_sending_are_for_one_cpu_each() {
+        let advice = |xps: &[&[u32]], tx_pps| {
+            let steering = Steering {
+                xps: xps.iter().map(|cpus| cpus.to_vec()).collect(),
+                ..Steering::default()
+            };
+            let seen = Seen {
+                pps: [0.0, tx_pps],
+                ..seen(&steering, &[])
+            };
+            of_interface(&seen, &BTreeMap::new(), &[])
+        };
+        for (xps, said) in [
+            (&[&[][..], &[]][..], "none of 2 queues"),
+            (&[&[0, 2][..], &[1]][..], "some are used by several CPUs"),
+            (&[&[0][..], &[]][..], "or by none"),
+            (&[&[0][..], &[0]][..], "some are used by several CPUs"),
+        ] {
+            let advice = advice(xps, 1e5);
+            assert_eq!(rules(&advice), ["T9"], "{xps:?}");
+            assert!(advice[0].evidence.contains(said), "{advice:?}");
+        }
+        let command = advice(&[&[], &[], &[]], 1e5)[0].command.clone().unwrap();
+        assert!(
+            command.contains("seq 0 2") && command.contains("net/eth0/queues"),
+            "{command}"
+        );
+        assert_eq!(advice(&[&[0], &[1]], 1e5), []);
+        assert_eq!(advice(&[&[]], 1e5), [], "one queue is everybody's");
+        assert_eq!(advice(&[&[], &[]], 1.0), [], "nothing is sent");
+    }
+
+    #[test]
+    fn frames_longer_than_the_wire_takes_were_joined() {
+        let advice = |joins: &[&'static str], size| {
+            let steering = Steering {
+                mtu: Some(1500),
+                joins: joins.to_vec(),
+                ..Steering::default()
+            };
+            let seen = Seen {
+                sizes: [Some(64.0), size],
+                ..seen(&steering, &[])
+            };
+            of_interface(&seen, &BTreeMap::new(), &[])
+        };
+        let found = advice(&["gro", "tso"], Some(9000.0));
+        assert_eq!(rules(&found), ["T11"]);
+        assert_eq!(
+            found[0].command.as_deref(),
+            Some("ethtool -K eth0 gro off tso off")
+        );
+        assert_eq!(advice(&["gro"], Some(1522.0)), []);
+        assert_eq!(advice(&[], Some(9000.0)), []);
+        assert_eq!(advice(&["gro"], None), []);
+    }
+
+    #[test]
+    fn cpus_that_slow_down_sleep_or_are_taken_away() {
+        let mut cpus = shares(&[50.0, 50.0]);
+        assert_eq!(of_cpus(&Power::default(), &cpus), []);
+        cpus.get_mut(&1).unwrap().steal_percent = 7.0;
+        let power = Power {
+            governors: [(3, "powersave".to_owned())].into(),
+            deepest: Some(("C6".to_owned(), 133)),
+        };
+        let said = of_cpus(&power, &cpus)
+            .into_iter()
+            .map(|a| a.evidence)
+            .collect::<Vec<_>>();
+        assert!(
+            said[0].starts_with("governor powersave on CPU 3 (1 in all)"),
+            "{said:?}"
+        );
+        assert!(
+            said[1].contains("C6, from which they wake up in 133 us"),
+            "{said:?}"
+        );
+        assert_eq!(said[2], "the hypervisor took 7 % of CPU 1 away");
+        assert_eq!(said.len(), 3);
+        let shallow = Power {
+            deepest: Some(("C1".to_owned(), 2)),
+            ..Power::default()
+        };
+        assert_eq!(of_cpus(&shallow, &shares(&[50.0])), []);
+    }
+}

@@ -1,0 +1,94 @@
+//! Advice beside that on interrupts: what is seen in an interval, and how the machine is set up.
+
+use std::collections::BTreeMap;
+
+use wb_counters::{
+    advice::{Advice, Power, Seen, Steering, of_cpus, of_interface},
+    cpu::CpuShares,
+    line::{DeviceInterrupts, Interface, Softnet},
+};
+use wb_host::{Namespace, steering};
+
+/// Interfaces that carry less in a second need no advice.
+const BUSY_PPS: f64 = 100.0;
+
+/// Who gives it.
+pub(super) struct Advisor {
+    interfaces: BTreeMap<String, (Namespace, String)>,
+    /// How packets of those are spread that were busy once: read once, as it takes its time.
+    steering: BTreeMap<String, Steering>,
+    power: Power,
+    told: Vec<Advice>,
+}
+
+impl Advisor {
+    pub(super) fn of(interfaces: &[(Namespace, String)]) -> Self {
+        let named = |(namespace, name): &(Namespace, String)| {
+            let shown = match namespace.name() {
+                Some(node) => format!("{node}/{name}"),
+                None => name.clone(),
+            };
+            (shown, (namespace.clone(), name.clone()))
+        };
+        Self {
+            interfaces: interfaces.iter().map(named).collect(),
+            steering: BTreeMap::new(),
+            power: steering::power(),
+            told: Vec::new(),
+        }
+    }
+
+    /// What is to be said of an interval.
+    pub(super) fn next(
+        &mut self,
+        interfaces: &[Interface],
+        interrupts: &[DeviceInterrupts],
+        softnet: &Softnet,
+    ) -> Vec<Advice> {
+        let shares = softnet.cpus.iter().filter_map(|c| Some((c.cpu, c.shares?)));
+        let shares: BTreeMap<u32, CpuShares> = shares.collect();
+        let mut advice = of_cpus(&self.power, &shares);
+        let (mut threads, none) = (None, Vec::new());
+        for interface in interfaces {
+            let Some(rates) = interface.rates.as_ref() else {
+                continue;
+            };
+            let pps = [rates.rx_pps, rates.tx_pps];
+            if pps.iter().all(|pps| *pps < BUSY_PPS) {
+                continue;
+            }
+            let Some((namespace, name)) = self.interfaces.get(&interface.name) else {
+                continue;
+            };
+            let steering = self
+                .steering
+                .entry(interface.name.clone())
+                .or_insert_with(|| steering::of_interface(namespace, name).unwrap_or_default());
+            let device = interrupts.iter().find(|d| d.interface == interface.name);
+            let queues = device.map_or(&[][..], |device| &device.queues);
+            let seen = Seen {
+                interface: &interface.name,
+                steering,
+                queues,
+                pps,
+                sizes: [rates.rx_size_bytes, rates.tx_size_bytes],
+            };
+            // A look at all processes: only where one could be in the way.
+            let threads = match queues.is_empty() {
+                true => &none,
+                false => &*threads.get_or_insert_with(steering::own_threads),
+            };
+            advice.extend(of_interface(&seen, &shares, threads));
+        }
+        for new in &advice {
+            self.told.retain(|old| !old.is_like(new));
+            self.told.push(new.clone());
+        }
+        advice
+    }
+
+    /// All that was said, each once, as it was said last.
+    pub(super) fn whole(&self) -> Vec<Advice> {
+        self.told.clone()
+    }
+}
