@@ -19,8 +19,6 @@ pub struct LiveTimes {
     pub count: u64,
     /// Their sum, modulo 2^64.
     pub sum: u64,
-    /// The largest since the snapshot before.
-    pub max: u64,
 }
 
 impl LiveTimes {
@@ -28,13 +26,11 @@ impl LiveTimes {
     pub(crate) fn record(&mut self, ns: u64) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(ns);
-        self.max = self.max.max(ns);
     }
 
     fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum = self.sum.wrapping_add(other.sum);
-        self.max = self.max.max(other.max);
     }
 }
 
@@ -131,29 +127,21 @@ pub struct LoadSlot {
 }
 
 impl LoadSlot {
-    /// Shows a snapshot, unless somebody is reading at this very moment. Says whether it did. The
-    /// largest times are kept until they were read.
+    /// Shows a snapshot, unless somebody is reading at this very moment. Says whether it did.
     pub(crate) fn publish(&self, snapshot: &LoadSnapshot) -> bool {
         let mut place = match self.snapshot.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        let before = *place;
         *place = *snapshot;
-        place.connect.max = snapshot.connect.max.max(before.connect.max);
-        place.first_byte.max = snapshot.first_byte.max.max(before.first_byte.max);
-        place.request.max = snapshot.request.max.max(before.request.max);
         true
     }
 
-    /// What was shown last. The largest times begin anew.
+    /// What was shown last.
     #[must_use]
     pub fn read(&self) -> LoadSnapshot {
-        let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = *place;
-        (place.connect.max, place.first_byte.max, place.request.max) = (0, 0, 0);
-        snapshot
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,17 +150,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_time_is_kept_until_it_is_read() {
+    fn what_was_shown_last_is_read_as_often_as_asked() {
         let slot = LoadSlot::default();
         let mut snapshot = LoadSnapshot::default();
-        snapshot.request.record(900);
-        assert!(slot.publish(&snapshot));
-        snapshot.request.max = 0;
-        snapshot.request.record(20);
-        assert!(slot.publish(&snapshot));
-        let seen = slot.read().request;
-        assert_eq!((seen.count, seen.sum, seen.max), (2, 920, 900));
-        assert_eq!(slot.read().request.max, 0);
+        for ns in [900, 20] {
+            snapshot.request.record(ns);
+            assert!(slot.publish(&snapshot));
+        }
+        assert_eq!(slot.read().request, LiveTimes { count: 2, sum: 920 });
+        assert_eq!(slot.read(), snapshot);
     }
 
     #[test]

@@ -805,11 +805,6 @@ impl LoadWorker {
             .is_none_or(|last| mono - last >= self.spec.tick_ns);
         if is_due && slot.publish(&self.snapshot(tx, rx)) {
             self.published = Some(mono);
-            let times = self.machine.observer_mut();
-            if let Some(http) = &mut times.http {
-                http.live.max = 0;
-            }
-            (times.connect.max, times.first_byte.max, times.request.max) = (0, 0, 0);
             if slot.connect.is_wanted() {
                 self.show_connect(slot);
             }
