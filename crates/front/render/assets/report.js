@@ -54,6 +54,8 @@
     const muted = ink("--muted"), grid = { stroke: ink("--grid"), width: 1 };
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: muted, grid, ticks: grid, font, labelFont: font };
+    // The last mark of these stands at the end, and half of it beyond.
+    const beyond = ["times", "tail"].includes(p.x.kind) ? 28 : null;
     const steps = uPlot.paths.stepped({ align: 1 }), xs = data.xs[p.xs];
     const first = xs[0], last = xs[xs.length - 1];
     const series = p.series.map((s, i) => {
@@ -78,7 +80,7 @@
       return least === most ? [0, 1] : [least * 1.06, most * 1.06];
     };
     return {
-      width, height: HEIGHT, series: [{ label: p.x.label, value: (u, v) => v == null ? "–" : meaning(p, v) }, ...series],
+      width, height: HEIGHT, padding: [null, beyond, null, null], series: [{ label: p.x.label, value: (u, v) => v == null ? "–" : meaning(p, v) }, ...series],
       scales: { x: { time: false, range: wide, min: first, max: last }, y: p.y.log ? { distr: 3 } : { range: tall } },
       axes: [xAxis(p, axis, width), {
         ...axis, label: p.y.title, labelSize: 22,

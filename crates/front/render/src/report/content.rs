@@ -101,9 +101,16 @@ fn summary(report: &Report) -> Section {
         0 => String::new(),
         _ => late.account(),
     };
+    let asked = text::plan::lines(&report.plan).into_iter().enumerate();
+    let asked = asked.map(|(i, line)| {
+        (
+            if i == 0 { "asked for" } else { "" },
+            line.trim_start().to_owned(),
+        )
+    });
     section.table(facts(
         "",
-        [
+        asked.chain([
             ("limited by", report.limited_by.clone()),
             ("the tester", lateness),
             (
@@ -115,7 +122,7 @@ fn summary(report: &Report) -> Section {
             ("seed", report.plan.seed.to_string()),
             ("measured on", report.environment.host.clone()),
             ("with", report.environment.tool.clone()),
-        ],
+        ]),
     ));
     section
 }
@@ -152,7 +159,7 @@ fn warnings(report: &Report) -> Section {
 fn frames(report: &Report, course: Option<&over_time::Course<'_>>) -> Section {
     let mut section = Section::new("Frames");
     section.table(totals("", &[("", &report.totals)]));
-    section.table(rates(&[("", &report.rates)]));
+    section.table(rates(&[("", &report.rates)]).known());
     if report.jobs.len() > 1 {
         let mut table = Table::new(
             "Jobs",
@@ -190,7 +197,7 @@ fn frames(report: &Report, course: Option<&over_time::Course<'_>>) -> Section {
                 time(job.latency_ns.max),
             ]);
         }
-        section.table(table);
+        section.table(table.known());
     }
     if let Some(course) = course {
         over_time::frames(&mut section, course, report);
@@ -375,7 +382,7 @@ fn ports(report: &Report) -> Section {
             port.chosen_because.clone(),
         ]);
     }
-    section.table(table);
+    section.table(table.known());
     let mut table = Table::new(
         "What the interfaces counted during the run",
         &["port", "counter", ">before", ">after", ">rise"],
@@ -470,7 +477,7 @@ fn flows(report: &Report) -> Section {
                 .map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64)),
         ]);
     }
-    section.table(table);
+    section.table(table.known());
     let more = report.flows.len().saturating_sub(MOST_FLOWS) as u64;
     let more = more.saturating_add(report.flows_omitted);
     if more > 0 {

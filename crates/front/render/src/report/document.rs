@@ -1,6 +1,7 @@
 //! A report as headings, sentences, tables and plots: what all its forms are written from.
 
 use super::plot::Plot;
+use crate::figures::UNKNOWN;
 
 /// A report, from top to bottom.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,6 +128,22 @@ impl Table {
             head: head.iter().map(side).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// Without the columns in which nothing is known.
+    #[must_use]
+    pub fn known(mut self) -> Self {
+        let says = |cell: &Cell| !["", UNKNOWN].contains(&cell.text.as_str());
+        let kept: Vec<bool> = (0..self.head.len())
+            .map(|i| self.rows.iter().any(|row| says(&row[i])))
+            .collect();
+        let mut keep = kept.iter();
+        self.head.retain(|_| keep.next() == Some(&true));
+        for row in &mut self.rows {
+            let mut keep = kept.iter();
+            row.retain(|_| keep.next() == Some(&true));
+        }
+        self
     }
 
     /// Adds a row.

@@ -449,7 +449,7 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
         };
         section.text(format!("From {} to {}, {link}.", job.client, job.server));
     }
-    section.table(tests);
+    section.table(tests.known());
     section.table(datagrams);
     section.table(times::table("Times", rows));
     let with_intervals = |job: &&SocketJobReport| job.intervals.len() > 1;
@@ -545,7 +545,7 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
     plot(
         "window",
         "congestion window, first stream",
-        Y::new("window", "segments"),
+        Y::new("segments", ""),
         vec![
             Series::line("window", tcp(|t| f64::from(t.cwnd))),
             Series::line("sent again so far", tcp(|t| f64::from(t.retransmissions))),
@@ -607,6 +607,17 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
         }
         section.table(table);
         let file = c.last_file.clone().unwrap_or_default();
+        // Without files there is no writer, and nothing between it and the readers.
+        let (writes, buffers) = match c.buffers {
+            0 => Default::default(),
+            all => (
+                format!(
+                    "{:.3} ms (p50 {:.3}, p99 {:.3})",
+                    c.longest_write_ms, c.write_p50_ms, c.write_p99_ms
+                ),
+                format!("{} of {all}", c.buffers_fewest),
+            ),
+        };
         section.table(facts(
             "",
             [
@@ -632,17 +643,8 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
                     "longest between two looks",
                     format!("{:.3} ms", c.longest_gap_ms),
                 ),
-                (
-                    "longest write of a buffer",
-                    format!(
-                        "{:.3} ms (p50 {:.3}, p99 {:.3})",
-                        c.longest_write_ms, c.write_p50_ms, c.write_p99_ms
-                    ),
-                ),
-                (
-                    "buffers, fewest empty",
-                    format!("{} of {}", c.buffers_fewest, c.buffers),
-                ),
+                ("longest write of a buffer", writes),
+                ("buffers, fewest empty", buffers),
                 ("write error", c.write_error.clone().unwrap_or_default()),
             ],
         ));
@@ -756,7 +758,7 @@ pub(super) fn bench(report: &Report) -> Section {
             if r.confirmed { "yes" } else { "no" }.to_owned(),
         ]);
     }
-    section.table(limits);
+    section.table(limits.known());
     section.plot(by_size(report));
     for r in &report.results {
         let title = lb::title(r.metric, r.size);
@@ -796,7 +798,7 @@ pub(super) fn bench(report: &Report) -> Section {
             ]);
         }
     }
-    section.table(trials);
+    section.table(trials.known());
     section
 }
 
@@ -879,6 +881,15 @@ fn by_size(report: &Report) -> Option<Plot> {
     }))
 }
 
+/// What a load is called on an axis, and its unit.
+fn load_axis(metric: LbMetric) -> (&'static str, &'static str) {
+    match metric {
+        LbMetric::Cps => ("load", "cps"),
+        LbMetric::Cc => ("load", "connections"),
+        _ => ("load in one direction", "pps"),
+    }
+}
+
 /// The loads that were tried, in order.
 fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     if r.trials.len() < 2 {
@@ -891,11 +902,7 @@ fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
             .map(|t| is(t.outcome).then_some(t.asked))
             .collect()
     };
-    let unit = match r.metric {
-        LbMetric::Cps => "cps",
-        LbMetric::Cc => "connections",
-        _ => "pps",
-    };
+    let (label, unit) = load_axis(r.metric);
     let asked = r.trials.iter().map(|t| Some(t.asked)).collect();
     let series = vec![
         Series::line("asked for", asked).as_form(Form::Dashes),
@@ -912,7 +919,7 @@ fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
         &format!("search-{id}"),
         &heading,
         X::scaled("trial", Scale::Counts),
-        Y::new("load in one direction", unit),
+        Y::new(label, unit),
         xs,
         series,
     )
@@ -935,13 +942,14 @@ fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     let mut points: Vec<(f64, Option<f64>)> = trials.map(|t| (t.offered, share(t))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (xs, values): (Vec<f64>, Vec<Option<f64>>) = points.into_iter().unzip();
-    let (what, unit) = match r.metric {
-        LbMetric::Cps => ("failed connections", "cps"),
-        LbMetric::Cc => ("failed connections", "connections"),
-        _ => ("lost frames", "pps"),
+    let what = match of_frames {
+        true => "lost frames",
+        false => "failed connections",
     };
+    let (label, unit) = load_axis(r.metric);
     // One load is no curve, however often it was tried.
-    if xs.first() == xs.last() {
+    let (low, high) = (*xs.first()?, *xs.last()?);
+    if high - low < 0.01 * high {
         return None;
     }
     let series = vec![Series::line(what, values).as_form(Form::Marks)];
@@ -949,7 +957,7 @@ fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     Plot::new(
         &format!("loss-{id}"),
         &heading,
-        X::linear("offered load in one direction", unit),
+        X::linear(&format!("offered {label}"), unit),
         Y::new(what, "%"),
         xs,
         series,

@@ -140,7 +140,7 @@ fn short(of: &str) -> &str {
 pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report) {
     for kind in ["traffic", "devices"] {
         let title = |text: &str| match kind {
-            "devices" => format!("{text} of packet devices"),
+            "devices" => format!("{text} (packet devices)"),
             _ => text.to_owned(),
         };
         let jobs = course.owners("job ");
@@ -533,6 +533,9 @@ pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
             octets,
         ));
         let free = course.level_of(of, "buffers_free", "empty buffers");
+        // All of them are never in use: there are none.
+        let any = |s: &Series| s.values.iter().flatten().any(|n| *n > 0.0);
+        let free = free.filter(any);
         section.plot(course.plot(
             &id("buffers"),
             &format!("Buffers between readers and writer{name}"),

@@ -104,7 +104,8 @@ fn tail_axis() -> X {
 
 fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
     let most = list.iter().map(|(_, d)| d.count()).max()?;
-    let nines = (most as f64).log10().clamp(1.0, 9.0);
+    // The last of n samples stands at n - 1/2.
+    let nines = (2.0 * most as f64).log10().clamp(1.0, 9.0);
     let steps = (nines * f64::from(STEPS)).ceil() as u32;
     let shares: Vec<f64> = (0..=steps)
         .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(STEPS)))
@@ -113,7 +114,7 @@ fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
         let n = d.count() as f64;
         let at = |share: &f64| {
             // Beyond the last sample nothing is known.
-            (n * (1.0 - share) >= 0.999).then(|| value_at(d, share * n) / 1e9)
+            (n * (1.0 - share) >= 0.499).then(|| value_at(d, share * n) / 1e9)
         };
         Series::line(name, shares.iter().map(at).collect())
     });

@@ -6,7 +6,7 @@ mod capture;
 mod counts;
 mod http;
 mod load;
-mod plan;
+pub(crate) mod plan;
 mod ports;
 mod probes;
 mod rates;

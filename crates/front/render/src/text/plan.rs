@@ -13,16 +13,24 @@ use crate::{
 
 /// Nothing where the plan has no jobs.
 pub(super) fn section(page: &mut Page, plan: &Plan) {
-    if plan.traffic.is_empty() && plan.devices.is_empty() && plan.watches.is_empty() {
+    let lines = lines(plan);
+    if lines.is_empty() {
         return;
     }
     page.head("plan");
-    for device in &plan.devices {
-        page.item(Tone::Plain, "  ", Tone::Plain, &device_line(device));
+    for line in lines {
+        let text = line.trim_start();
+        let indent = " ".repeat(2 + line.len() - text.len());
+        page.item(Tone::Plain, &indent, Tone::Plain, text);
     }
+}
+
+/// A line for each device, watch and job; those of a job's streams are indented.
+pub(crate) fn lines(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = plan.devices.iter().map(device_line).collect();
     for watch in &plan.watches {
         let time = watch.duration.map(|d| format!(" for {d}"));
-        let line = format!(
+        lines.push(format!(
             "watch {}{}: {}",
             watch.port,
             time.unwrap_or_default(),
@@ -31,15 +39,13 @@ pub(super) fn section(page: &mut Page, plan: &Plan) {
                 Mode::Basic => "packets and rate",
                 Mode::Time => "packets, rate and times",
             }
-        );
-        page.item(Tone::Plain, "  ", Tone::Plain, &line);
+        ));
     }
     for job in &plan.traffic {
-        page.item(Tone::Plain, "  ", Tone::Plain, &job_line(job));
-        for stream in &job.streams {
-            page.item(Tone::Plain, "    ", Tone::Plain, &stream_line(stream));
-        }
+        lines.push(job_line(job));
+        lines.extend(job.streams.iter().map(|s| format!("  {}", stream_line(s))));
     }
+    lines
 }
 
 fn device_line(device: &DeviceJob) -> String {

@@ -335,6 +335,90 @@ fn percentiles_are_those_of_the_distribution() {
     assert!((sum - 100.0).abs() < 1e-6, "{sum}");
 }
 
+/// The last of n samples stands at n - 1/2: one that is far away is seen.
+#[test]
+fn the_last_sample_is_in_the_percentiles() {
+    let mut report = samples::lossy();
+    let buckets = (1..100).map(|i| (i * 1000, i * 1000, 1));
+    let far = [(5_000_000, 5_000_000, 1)];
+    report.distributions = vec![Distribution::from_buckets(
+        "",
+        "latency_ns",
+        buckets.chain(far),
+    )];
+    let document = document(&[run("", report)]);
+    let plot = document.plots().find(|p| p.name == "percentiles").unwrap();
+    let (_, highest) = plot.extent();
+    assert!((highest / 5e-3 - 1.0).abs() < 0.07, "{highest}");
+}
+
+#[test]
+fn columns_of_which_nothing_is_known_are_left_out() {
+    let page = page(&full());
+    let tests = &page[page.find(">Socket tests</h2>").unwrap()..];
+    let head = &tests[..tests.find("</thead>").unwrap()];
+    assert!(head.contains(">throughput<"), "{head}");
+    for unknown in ["way back", "transactions a second", "CPU here"] {
+        assert!(!head.contains(unknown), "{unknown}: {head}");
+    }
+}
+
+/// Trials at what is nearly the same load make no curve, and its axis no marks that can be told apart.
+#[test]
+fn one_load_is_no_curve() {
+    let mut report = full();
+    let mut near = report.results[0].clone();
+    near.trials[1].offered = near.trials[0].offered + 1.0;
+    report.results = vec![near];
+    let titles = titles(&report);
+    assert!(titles.iter().any(|t| t.ends_with("trial by trial")));
+    assert!(!titles.iter().any(|t| t.ends_with("by load")), "{titles:?}");
+}
+
+#[test]
+fn the_summary_says_what_was_asked_for() {
+    let report = full();
+    let page = page(&report);
+    let summary = &page[page.find(">Summary</h2>").unwrap()..];
+    let summary = &summary[..summary.find("</table>").unwrap()];
+    assert!(summary.contains(">asked for<"), "{summary}");
+    let rate = report.plan.traffic[0].streams[0].rate.to_string();
+    assert!(
+        summary.contains(&format!("rate {rate}")),
+        "{rate}: {summary}"
+    );
+}
+
+/// Paper is white whatever the system or the button say, and pictures that are drawn already follow the page.
+#[test]
+fn colours_are_those_of_the_page() {
+    let page = page(&full());
+    let styles = page.split("<style>").skip(1);
+    let styles: Vec<&str> = styles.filter_map(|s| s.split("</style>").next()).collect();
+    let own = styles.iter().find(|s| s.contains("--paper")).unwrap();
+    // Each dark paper is inside a rule for screens alone.
+    for (at, _) in own.match_indices("--paper:#15191e") {
+        let media = own[..at].rfind("@media").unwrap();
+        assert!(
+            own[media..].starts_with("@media screen"),
+            "{}",
+            &own[media..at]
+        );
+    }
+    let plots = document(&[run("", full())]);
+    let picture = svg(plots.plots().next().unwrap());
+    let inks = picture
+        .split(['"', ' '])
+        .filter(|word| word.starts_with("wb-"));
+    let mut inks: Vec<&str> = inks.collect();
+    inks.sort_unstable();
+    inks.dedup();
+    assert!(inks.len() > 4, "{inks:?}");
+    for ink in inks {
+        assert!(own.contains(&format!("figure .{ink}{{")), "{ink}");
+    }
+}
+
 /// Reports from before runs were recorded have less, and are read all the same.
 #[test]
 fn an_older_report_has_what_it_tells() {

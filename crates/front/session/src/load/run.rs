@@ -319,8 +319,11 @@ impl Engine for Loads {
                 row.times(of, "connect", &slot.slot.connect.read());
                 slot.record_requests(row, of, "request");
             }
+        }
+        for slot in &self.slots {
+            let job = &self.plan.loads[slot.job];
             let of = format!("worker {} {}", job.port, slot.queue);
-            row.counter(&of, "busy_ns", "ns", seen.busy_ns);
+            row.counter(&of, "busy_ns", "ns", slot.slot.read().busy_ns);
         }
     }
 
