@@ -106,7 +106,7 @@ fn about(plan: &Plan) -> About {
             .map(|port| (port.name.clone(), port.locator.to_string()))
             .collect(),
         planned_ns: http_ends(plan),
-        criteria: plan.criteria.iter().map(ToString::to_string).collect(),
+        criteria: plan.criteria.clone(),
         searches: plan.has(JobKind::Bench),
         reading: None,
         fixed_rate: (!Steering::is_followed_by(plan))

@@ -1,8 +1,9 @@
 //! What each page shows.
 
 use wb_model::{
-    Snapshot, Totals,
+    JobKind, Snapshot, Totals,
     bench::BenchLive,
+    criteria::{Bound, Criterion, Metric},
     http::HttpLive,
     load::LoadLive,
     snapshot::{CaptureLive, ProbeLive},
@@ -34,6 +35,40 @@ pub(crate) fn per_second(n: f64) -> String {
 
 pub(crate) fn text(text: impl Into<String>) -> Row {
     Row::Text(text.into(), Tone::Label)
+}
+
+/// How much speaks against a criterion for good, whatever comes. A share may yet fall, unless nothing is allowed; a
+/// rate may rise; what is lost may be under way. Of single jobs no snapshot tells.
+fn against(criterion: &Criterion, now: &Snapshot) -> Option<u64> {
+    let nothing_is_allowed = criterion.bound == Bound::AtMost && criterion.limit.as_f64() == 0.0;
+    if !nothing_is_allowed || criterion.job.is_some() {
+        return None;
+    }
+    let of = |kind| criterion.kind.is_none_or(|own| own == kind);
+    let load = now.load.as_ref().filter(|_| of(JobKind::Load));
+    let http = now.http.as_ref().filter(|_| of(JobKind::Http));
+    // Frames of loads are no frames of streams.
+    let alone = now.load.is_none() && now.http.is_none();
+    let frames = match criterion.kind {
+        None => alone,
+        Some(kind) => kind == JobKind::Traffic,
+    };
+    let totals = Some(&now.totals).filter(|_| frames);
+    let n = match criterion.metric {
+        Metric::Failed => {
+            let connections = load.map_or(0, |l| l.totals.failed_connections);
+            let requests = http.map_or(0, |h| h.totals.failed.sum());
+            connections.saturating_add(requests)
+        }
+        Metric::Errors => {
+            let answers = load.map_or(0, |l| l.totals.error_responses);
+            answers.saturating_add(http.map_or(0, |h| h.totals.error_responses))
+        }
+        Metric::Duplicates => totals.and_then(|t| t.duplicate_frames).unwrap_or(0),
+        Metric::Reordered => totals.and_then(|t| t.reordered_frames).unwrap_or(0),
+        _ => 0,
+    };
+    (n > 0).then_some(n)
 }
 
 /// A count of something that should not be.
@@ -455,10 +490,20 @@ impl Screen {
         if self.about.criteria.is_empty() {
             return None;
         }
-        let rows = vec![
-            Row::Text(self.about.criteria.join(", "), Tone::Plain),
-            text("judged when all counts are final"),
-        ];
+        let (mut rows, mut open) = (Vec::new(), Vec::new());
+        for criterion in &self.about.criteria {
+            match self.now.as_ref().and_then(|now| against(criterion, now)) {
+                Some(n) => rows.push(Row::Text(
+                    format!("{criterion}  FAILED: {} so far", whole(n as f64)),
+                    Tone::Bad,
+                )),
+                None => open.push(criterion.to_string()),
+            }
+        }
+        if !open.is_empty() {
+            rows.push(Row::Text(open.join(", "), Tone::Plain));
+            rows.push(text("judged when all counts are final"));
+        }
         Some(Section::new("Criteria", rows))
     }
 
@@ -598,12 +643,14 @@ impl Screen {
         if sections.is_empty() {
             sections.push(Section::new("Jobs", vec![text("not measured")]));
         }
-        sections.push(Section::new(
-            "Flows",
-            vec![text(
-                "not measured while it runs: flows are settled when all frames have come; the report has them",
-            )],
-        ));
+        if self.figures.names("traffic").next().is_some() {
+            sections.push(Section::new(
+                "Flows",
+                vec![text(
+                    "not measured while it runs: flows are settled when all frames have come; the report has them",
+                )],
+            ));
+        }
         sections
     }
 
@@ -617,7 +664,8 @@ impl Screen {
                 let percentile = PERCENTILES.iter().any(|(_, ends)| name.ends_with(ends));
                 if let Some(name) = name.strip_suffix("_ns").filter(|_| percentile) {
                     let past = self.figures.past(of, &format!("{name}_ns"));
-                    let row = Row::of(&name.replace('_', " "), [time_ns(value), String::new()]);
+                    let shown = name.replace('_', " ").replace("p999", "p99.9");
+                    let row = Row::of(&shown, [time_ns(value), String::new()]);
                     return Some(row.over(past));
                 }
                 let shown = name.replace('_', " ");

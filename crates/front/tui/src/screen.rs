@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use wb_model::{Phase, Snapshot, timeline::Timeline};
+use wb_model::{Criterion, Phase, Snapshot, timeline::Timeline};
 
 use crate::{
     Key,
@@ -22,8 +22,8 @@ pub struct About {
     pub ports: Vec<(String, String)>,
     /// How long it is planned to go on, ns, where its snapshots do not tell.
     pub planned_ns: Option<u64>,
-    /// What it is judged by, as written.
-    pub criteria: Vec<String>,
+    /// What it is judged by.
+    pub criteria: Vec<Criterion>,
     /// Whether it searches by trials.
     pub searches: bool,
     /// Why its rate cannot be changed while it runs, where it cannot.

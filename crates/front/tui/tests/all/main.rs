@@ -14,7 +14,7 @@ use wb_counters::{
 };
 use wb_measure::Outline;
 use wb_model::{
-    Phase, Snapshot,
+    Criterion, Phase, Snapshot,
     snapshot::{CaptureLive, ProbeLive},
     timeline::Recorder,
 };
@@ -126,8 +126,12 @@ const PORTS: [(&str, &str, bool, f64); 9] = [
     ("port port 2", "rx_dropped", true, 50.0),
 ];
 
+fn judged(criteria: &[&str]) -> Vec<Criterion> {
+    criteria.iter().map(|c| c.parse().unwrap()).collect()
+}
+
 fn trial() -> Screen {
-    let criteria = vec!["loss<=0.1%".to_owned(), "p99<=500us".to_owned()];
+    let criteria = judged(&["loss<=0.1%", "p99<=500us"]);
     let about = About {
         criteria,
         ..about("trial")
@@ -138,6 +142,10 @@ fn trial() -> Screen {
 }
 
 fn load() -> Screen {
+    load_judged(&[])
+}
+
+fn load_judged(criteria: &[&str]) -> Screen {
     let snapshot = |n: u64, s: &mut Snapshot| {
         s.load = Some(of_json(serde_json::json!({
             "phase": "steady", "attempted_cps": 10_000.0, "established_cps": 9_999.0, "completed_cps": 9_998.0,
@@ -151,6 +159,7 @@ fn load() -> Screen {
     };
     let about = About {
         fixed_rate: None,
+        criteria: judged(criteria),
         ..about("load")
     };
     let figures = [
@@ -312,6 +321,27 @@ fn each_kind_of_run_has_its_overview() {
             insta::assert_snapshot!(name, picture(&screen, size));
         }
     }
+}
+
+#[test]
+fn what_cannot_hold_any_more_is_said_while_it_runs() {
+    // Connections failed. A share of them may yet fall, what one job did is not told, answers had no errors.
+    let open = ["failed<=1%", "clients.failed<=0", "errors<=0", "cps>=20k"];
+    let screen = load_judged(
+        &[
+            &["failed<=0", "load.failed<=0", "http.failed<=0"][..],
+            &open,
+        ]
+        .concat(),
+    );
+    let seen = picture(&screen, (100, 40));
+    for failed in ["failed<=0%  FAILED: ", "load.failed<=0%  FAILED: "] {
+        assert!(seen.contains(failed), "{failed}: {seen}");
+    }
+    assert_eq!(seen.matches("FAILED").count(), 2, "{seen}");
+    assert!(seen.contains("judged when all counts are final"), "{seen}");
+    let alone = picture(&load_judged(&["failed<=0"]), (100, 40));
+    assert!(!alone.contains("judged when"), "{alone}");
 }
 
 #[test]
