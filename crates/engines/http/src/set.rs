@@ -215,6 +215,16 @@ impl Call {
         if job.per_connection == 1 && !given("connection") {
             text.push_str("Connection: close\r\n");
         }
+        for piece in table.pieces(path.as_bytes())? {
+            if let Piece::Column(i) = piece
+                && let Some(bad) = table.lines.iter().find(|values| values[i].contains(' '))
+            {
+                return Err(format!(
+                    "{path}: {:?} holds a blank, and no path does; %20",
+                    bad[i]
+                ));
+            }
+        }
         let head_pieces = table.pieces(text.as_bytes())?;
         let body_pieces = table.pieces(&body)?;
         let fixed = head_pieces.iter().chain(&body_pieces).all(Piece::is_text);
@@ -381,6 +391,7 @@ mod tests {
         assert_eq!(text(&made, 0, 1), answer);
         assert_eq!(text(&made, 0, 3), answer);
         assert!(text(&made, 0, 2).contains("/u/1 "));
+        assert!(set(&job, "id,name\n1,a b\n").is_ok());
         job.requests[0].body = "{{who}}".into();
         assert!(set(&job, "id,name\n1,a\n").unwrap_err().contains("{{who}}"));
         assert!(set(&job, "id,name\n").unwrap_err().contains("no line"));
@@ -389,6 +400,7 @@ mod tests {
                 .unwrap_err()
                 .contains("control")
         );
+        assert!(set(&job, "id,name\n1 2,a\n").unwrap_err().contains("%20"));
         job.headers.push("content-length: 3".into());
         job.requests[0].body.clear();
         assert!(set(&job, "id,name\n1,a\n").is_err());
