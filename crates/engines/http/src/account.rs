@@ -56,6 +56,8 @@ pub struct Outcome {
     pub error: Option<String>,
     /// CPU time, ns.
     pub cpu_ns: u64,
+    /// From the start of the run to the end of the thread, ns.
+    pub wall_ns: u64,
     /// How late it was.
     pub lateness: Lateness,
     /// As wrk counts.
@@ -94,6 +96,7 @@ impl Outcome {
             first_failure: None,
             error: None,
             cpu_ns: 0,
+            wall_ns: 0,
             lateness: Lateness::default(),
             exact: job.as_wrk.then(Box::default),
         }

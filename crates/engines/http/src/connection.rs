@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, net::SocketAddr, os::fd::OwnedFd};
 
+use ring::digest::{Context, SHA256};
 use rustix::{
     io::Errno,
     net::{
@@ -10,7 +11,7 @@ use rustix::{
 };
 use rustls::ClientConnection;
 use wb_http1::Progress;
-use wb_model::http::{HttpVersion, source};
+use wb_model::http::{HttpVersion, Judge, Seen, source};
 
 use crate::{Load, Server, account::Cause, quic::Http3};
 
@@ -43,16 +44,53 @@ pub(crate) enum State {
 }
 
 /// What is kept of an answer while it comes, where somebody wants to see it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Kept {
+    /// For scripts all of it; of streams the head.
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
+    whole: bool,
+    pub(crate) seen: Seen,
+    /// Of the body.
+    pub(crate) digest: Option<Context>,
 }
 
 impl Kept {
+    /// For answers of which a digest is made, and that are kept whole, or not.
+    pub(crate) fn new(digest: bool, whole: bool) -> Self {
+        Self {
+            whole,
+            digest: digest.then(|| Context::new(&SHA256)),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.head.clear();
         self.body.clear();
+        self.seen.clear();
+        if let Some(digest) = &mut self.digest {
+            *digest = Context::new(&SHA256);
+        }
+    }
+
+    /// The next bytes of a head.
+    pub(crate) fn head(&mut self, judge: &Judge, bytes: &[u8]) {
+        judge.head(&mut self.seen, bytes);
+        if self.whole {
+            self.head.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next bytes of a body.
+    pub(crate) fn body(&mut self, judge: &Judge, bytes: &[u8]) {
+        judge.body(&mut self.seen, bytes);
+        if let Some(digest) = &mut self.digest {
+            digest.update(bytes);
+        }
+        if self.whole {
+            self.body.extend_from_slice(bytes);
+        }
     }
 }
 
@@ -222,6 +260,31 @@ impl Load {
                 all.get(turn as usize).copied()
             }
             Server::Unix(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::http::HttpCheck;
+
+    use super::*;
+
+    #[test]
+    fn of_an_answer_only_what_somebody_needs_is_kept() {
+        let judge = Judge::new(&HttpCheck {
+            body: Some("needle".to_owned()),
+            ..HttpCheck::default()
+        });
+        for whole in [false, true] {
+            let mut kept = Kept::new(true, whole);
+            kept.head(&judge, b"HTTP/1.1 200 OK\r\n");
+            for part in [&[b'x'; 1000][..], b"nee", b"dle"] {
+                kept.body(&judge, part);
+            }
+            assert_eq!(judge.fault(200, &kept.seen), None);
+            let held = (kept.head.len(), kept.body.len());
+            assert_eq!(held, if whole { (17, 1006) } else { (0, 0) });
         }
     }
 }

@@ -26,7 +26,7 @@ use wb_http1::{Interim, Reader};
 use wb_http2::Decoder;
 use wb_model::{
     Turns,
-    http::{HttpVersion, Judge, Schedule, Seen},
+    http::{HttpVersion, Judge, Schedule},
     lateness::LATE_NS,
 };
 
@@ -43,6 +43,8 @@ use crate::{
 const DESERTED_TIMEOUTS: u64 = 5;
 /// Events taken from the kernel at a time: few enough that a turn is no stall.
 const EVENTS: usize = 64;
+/// So many calls to receive follow one another for one connection before others have their turn.
+const CALLS: usize = 4;
 /// What a call to receive may bring.
 const BUFFER: usize = 64 * 1024;
 /// Nobody waits longer than this before it looks whether it is to stop.
@@ -86,7 +88,6 @@ struct Thread<'a> {
     /// Where requests of HTTP/2 and HTTP/3 are made that vary: header block and body.
     making: (Vec<u8>, Vec<u8>),
     judge: Judge,
-    seen: Seen,
     keeps: bool,
     /// For what is kept of answers of streams; boxes are what changes hands.
     #[allow(clippy::vec_box)]
@@ -95,6 +96,8 @@ struct Thread<'a> {
     schedule: Option<Schedule>,
     /// Connections that wait for a request that is due.
     idle: VecDeque<usize>,
+    /// Connections with more to read than they had a turn for, and their numbers then.
+    unread: Vec<(usize, u64)>,
     /// What happens to connections later: when, which, and its number then.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     /// Requests still to be sent.
@@ -180,13 +183,13 @@ impl<'a> Thread<'a> {
             spare: Vec::new(),
             keeps: judge.looks() || job.digest || sees,
             judge,
-            seen: Seen::default(),
             tls: tls.map(|tls| tls.of_thread(job.tls.resume)),
             schedule: (!job.rate.is_empty()).then(|| {
                 let place = (task.index, job.threads);
                 Schedule::new(&job.rate, job.arrivals, load.seed, place)
             }),
             idle: VecDeque::new(),
+            unread: Vec::new(),
             timers: BinaryHeap::new(),
             budget: job
                 .amount
@@ -222,6 +225,7 @@ impl<'a> Thread<'a> {
         let mut buffer = vec![0_u8; BUFFER];
         let mut plain = vec![0_u8; if self.tls.is_some() { BUFFER } else { 0 }];
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let mut unread = Vec::new();
         self.turns.first_due(self.task.start_ns);
         if !self.wait_for_start() {
             return;
@@ -253,6 +257,13 @@ impl<'a> Thread<'a> {
             if let Err(why) = self.wait_for_events(&mut events, until.saturating_sub(now)) {
                 self.out.error = Some(format!("epoll: {why}"));
                 return;
+            }
+            std::mem::swap(&mut unread, &mut self.unread);
+            for (index, number) in unread.drain(..) {
+                if self.connections[index].number == number {
+                    let flags = EventFlags::IN | EventFlags::RDHUP;
+                    self.handle(index, flags, &mut buffer, &mut plain);
+                }
             }
             for event in &events {
                 let index = event.data.u64() as usize;
@@ -324,6 +335,9 @@ impl<'a> Thread<'a> {
             if deserted {
                 self.out.totals.unsent += std::mem::take(&mut self.budget);
             }
+            if now < self.end {
+                self.send_what_is_due(now);
+            }
             self.closing = true;
             let until = now.min(self.end);
             self.out.duration_ns = until.saturating_sub(self.warm_until);
@@ -334,9 +348,10 @@ impl<'a> Thread<'a> {
             };
             self.give_up = now.saturating_add(patience);
             if let Some(schedule) = &mut self.schedule {
-                // What was due and found no connection.
-                while schedule.due() < until.saturating_sub(self.task.start_ns) {
+                // What was due and found no connection; of a count no more than is left of it.
+                while self.budget > 0 && schedule.due() < until.saturating_sub(self.task.start_ns) {
                     self.out.totals.unsent += 1;
+                    self.budget -= 1;
                     schedule.take();
                 }
             }
@@ -380,6 +395,9 @@ impl<'a> Thread<'a> {
 
     /// When there is something to do at the latest.
     fn next_look(&self, now: u64) -> u64 {
+        if !self.unread.is_empty() {
+            return now;
+        }
         let mut until = (now + LOOK_NS).min(self.next_scan).min(self.give_up);
         until = until.min(self.next_of_quic());
         if !self.closing {

@@ -1,7 +1,9 @@
 //! Every request and every connection is counted once, here.
 
+use ring::digest::Context;
 use rustix::time::ClockId;
 use wb_http1::Progress;
+use wb_model::http::Seen;
 
 use super::{Thread, clock, now};
 use crate::{
@@ -111,24 +113,24 @@ impl Thread<'_> {
         &mut self,
         asked: Asked,
         status: u16,
-        kept: Option<&mut Kept>,
+        mut kept: Option<&mut Kept>,
         last: bool,
         now: u64,
     ) {
         self.in_flight -= 1;
         let latency = now.saturating_sub(asked.due_ns);
-        if let Some(kept) = &kept {
-            self.seen.clear();
-            self.judge.head(&mut self.seen, &kept.head);
-            self.judge.body(&mut self.seen, &kept.body);
+        let mut seen = &Seen::default();
+        if let Some(kept) = &mut kept {
+            if self.load.job.version.has_streams() {
+                self.judge.head(&mut kept.seen, &kept.head);
+            }
+            seen = &kept.seen;
         }
-        let fault = self.judge.fault(status, &self.seen);
+        let fault = self.judge.fault(status, seen);
         if let Some(kept) = kept {
-            if self.load.job.digest {
-                let digest = ring::digest::digest(&ring::digest::SHA256, &kept.body);
-                if let Ok(digest) = digest.as_ref().try_into() {
-                    self.out.digests.insert((asked.call as usize, digest));
-                }
+            let digest = kept.digest.clone().map(Context::finish);
+            if let Some(Ok(digest)) = digest.map(|digest| digest.as_ref().try_into()) {
+                self.out.digests.insert((asked.call as usize, digest));
             }
             if let Some(script) = &mut self.task.script
                 && script.wants_responses()
@@ -276,6 +278,7 @@ impl Thread<'_> {
         let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();
         self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
+        self.out.wall_ns = now.saturating_sub(self.task.start_ns);
         // Nobody holds them for longer than a copy takes.
         while !self.tell_counts() || !self.show_latency() {
             std::hint::spin_loop();

@@ -137,15 +137,16 @@ impl Thread<'_> {
 
     /// Requests may go over it.
     pub(super) fn ready(&mut self, index: usize, now: u64) {
-        let connection = &mut self.connections[index];
-        connection.state = State::Open;
-        connection.backoff_ns = 0;
         self.reached_ns = now;
         self.connecting -= 1;
         self.out.totals.established_connections += 1;
-        if self.keeps && !self.load.job.version.has_streams() && connection.kept.is_none() {
-            connection.kept = Some(Box::default());
+        let keeps = self.keeps && !self.load.job.version.has_streams();
+        if keeps && self.connections[index].kept.is_none() {
+            self.connections[index].kept = Some(self.keeping());
         }
+        let connection = &mut self.connections[index];
+        connection.state = State::Open;
+        connection.backoff_ns = 0;
         self.next(index, now);
     }
 

@@ -11,7 +11,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
 use wb_http3::{Fault, Step, Why, frame};
 
-use super::{Goes, Thread, now, streams::Answers, tally};
+use super::{CALLS, Goes, Thread, now, streams::Answers, tally};
 use crate::{
     account::Cause,
     connection::{Pending, State},
@@ -60,7 +60,7 @@ impl Thread<'_> {
     /// Reads what the socket has.
     pub(super) fn receive_datagrams(&mut self, index: usize) {
         let number = self.connections[index].number;
-        loop {
+        for _ in 0..CALLS {
             let connection = &mut self.connections[index];
             let (Some(quic), Some(http3), Some(socket)) =
                 (&mut self.quic, &mut connection.http3, &connection.socket)
@@ -101,6 +101,7 @@ impl Thread<'_> {
                 return;
             }
         }
+        self.unread.push((index, number));
     }
 
     /// After whatever has happened on it: says what became of requests, ends a connection that has done its work, asks what
@@ -223,6 +224,7 @@ impl Thread<'_> {
         };
         let mut answers = Answers {
             bytes: &mut self.out.totals.body_bytes,
+            judge: &self.judge,
             now,
         };
         let number = id.index();

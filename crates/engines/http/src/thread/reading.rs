@@ -7,9 +7,10 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use rustls::AlertDescription;
-use wb_http1::{Read, Sink};
+use wb_http1::{Progress, Read, Sink};
+use wb_model::http::Judge;
 
-use super::{Goes, Thread, now};
+use super::{CALLS, Goes, Thread, now};
 use crate::{
     account::Cause,
     connection::{Kept, State},
@@ -18,6 +19,7 @@ use crate::{
 /// What is done with the pieces of an answer.
 struct Pieces<'a> {
     bytes: &'a mut u64,
+    judge: &'a Judge,
     kept: Option<&'a mut Kept>,
 }
 
@@ -25,7 +27,7 @@ impl Sink for Pieces<'_> {
     #[inline]
     fn head(&mut self, bytes: &[u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.head.extend_from_slice(bytes);
+            kept.head(self.judge, bytes);
         }
     }
 
@@ -33,7 +35,7 @@ impl Sink for Pieces<'_> {
     fn body(&mut self, bytes: &[u8]) {
         *self.bytes += bytes.len() as u64;
         if let Some(kept) = &mut self.kept {
-            kept.body.extend_from_slice(bytes);
+            kept.body(self.judge, bytes);
         }
     }
 
@@ -53,7 +55,7 @@ impl Thread<'_> {
         buffer: &mut [u8],
         plain: &mut [u8],
     ) {
-        loop {
+        for _ in 0..CALLS {
             let number = self.connections[index].number;
             let Some(socket) = &self.connections[index].socket else {
                 return;
@@ -82,6 +84,7 @@ impl Thread<'_> {
                 }
             }
         }
+        self.unread.push((index, self.connections[index].number));
     }
 
     pub(super) fn decrypt(&mut self, index: usize, mut bytes: &[u8], plain: &mut [u8]) -> Goes {
@@ -152,20 +155,22 @@ impl Thread<'_> {
             exact.bytes += all;
         }
         let now = now();
+        let mut answered = false;
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
-            let Some(front) = connection.asked.front_mut() else {
-                // Nobody has asked for this.
-                self.wrk_read_error();
-                self.complain(|| "the server sent what nobody had asked for".to_owned());
-                self.fail(index, Cause::Malformed, now);
-                return Goes::Ended;
-            };
-            if front.first_ns == 0 {
-                front.first_ns = now;
+            match connection.asked.front_mut() {
+                Some(front) if front.first_ns == 0 => front.first_ns = now,
+                // wrk counts what nobody has asked for as an answer.
+                None if !self.load.job.as_wrk => {
+                    self.complain(|| "the server sent what nobody had asked for".to_owned());
+                    self.fail(index, Cause::Malformed, now);
+                    return Goes::Ended;
+                }
+                _ => {}
             }
             let mut pieces = Pieces {
                 bytes: &mut self.out.totals.body_bytes,
+                judge: &self.judge,
                 kept: connection.kept.as_deref_mut(),
             };
             match self
@@ -180,21 +185,18 @@ impl Thread<'_> {
                         self.count_exact(status, None);
                         continue;
                     }
-                    self.completed(index, status, now);
-                    if self.connections[index].number != number {
-                        return Goes::Ended;
+                    if connection.asked.is_empty() {
+                        connection.progress = Progress::NEW;
+                        self.count_exact(status, None);
+                    } else {
+                        self.completed(index, status, now);
+                        answered = true;
                     }
                     let connection = &mut self.connections[index];
                     let job = &self.load.job;
                     let last = job.per_connection > 0 && connection.requests >= job.per_connection;
                     if end.close || last && connection.asked.is_empty() {
                         self.close(index, now);
-                        return Goes::Ended;
-                    }
-                    self.goes_on(index, now);
-                    if self.connections[index].number != number
-                        || self.connections[index].socket.is_none()
-                    {
                         return Goes::Ended;
                     }
                 }
@@ -213,7 +215,15 @@ impl Thread<'_> {
                 }
             }
         }
-        Goes::On
+        // Not before all that came is read: what is asked now has no answer among it.
+        if answered {
+            self.goes_on(index, now);
+        }
+        let connection = &self.connections[index];
+        match connection.number != number || connection.socket.is_none() {
+            true => Goes::Ended,
+            false => Goes::On,
+        }
     }
 
     /// After an answer: the next request, if there is room.

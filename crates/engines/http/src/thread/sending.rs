@@ -6,7 +6,6 @@ use rustix::{
     io::Errno,
     net::{SendFlags, send},
 };
-use wb_http1::Progress;
 
 use super::Thread;
 use crate::{
@@ -196,7 +195,6 @@ impl Thread<'_> {
         // By when it is sent: behind a server that is too slow, all that is sent for long was due in the warm-up.
         let warm_up = now < self.warm_until;
         if connection.asked.is_empty() {
-            connection.progress = Progress::NEW;
             connection.progress.expect(head);
         }
         connection.asked.push_back(Asked {

@@ -1,6 +1,7 @@
 //! HTTP/2: requests are streams of a connection.
 
 use wb_http2::{Connection as Protocol, Sink, Step, Why, frame};
+use wb_model::http::Judge;
 
 use super::{Goes, Thread, tally};
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
 /// What is done with answers as they come.
 pub(super) struct Answers<'a> {
     pub(super) bytes: &'a mut u64,
+    pub(super) judge: &'a Judge,
     pub(super) now: u64,
 }
 
@@ -30,7 +32,7 @@ impl Sink<Pending> for Answers<'_> {
     fn body(&mut self, of: &mut Pending, bytes: &[u8]) {
         *self.bytes += bytes.len() as u64;
         if let Some(kept) = &mut of.kept {
-            kept.body.extend_from_slice(bytes);
+            kept.body(self.judge, bytes);
         }
     }
 }
@@ -50,7 +52,7 @@ impl Thread<'_> {
         let call = self.load.set.choose(&mut self.credit);
         let warm_up = now < self.warm_until;
         let kept = match self.keeps {
-            true => Some(self.spare.pop().unwrap_or_default()),
+            true => self.spare.pop().or_else(|| Some(self.keeping())),
             false => None,
         };
         let (block, body) = self.load.set.coded(call, self.line, &mut self.making);
@@ -99,6 +101,7 @@ impl Thread<'_> {
             };
             let mut answers = Answers {
                 bytes: &mut self.out.totals.body_bytes,
+                judge: &self.judge,
                 now,
             };
             let step = http2.protocol.read(
@@ -148,6 +151,15 @@ impl Thread<'_> {
         };
         self.failed(pending.asked, cause);
         self.keep_spare(pending.kept.take());
+    }
+
+    pub(super) fn keeping(&self) -> Box<Kept> {
+        let whole = self
+            .task
+            .script
+            .as_ref()
+            .is_some_and(|s| s.wants_responses());
+        Box::new(Kept::new(self.load.job.digest, whole))
     }
 
     pub(super) fn keep_spare(&mut self, kept: Option<Box<Kept>>) {

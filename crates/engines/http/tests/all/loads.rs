@@ -145,6 +145,24 @@ fn a_rate_is_kept_and_given_up_where_that_is_asked_for() {
 }
 
 #[test]
+fn of_a_count_no_more_is_unsent_than_was_asked_for() {
+    let (address, _) = answers(HELLO, Duration::from_millis(100));
+    // All are under way when others would be due, or nobody is there to ask.
+    let closed = "127.0.0.1:1".parse().unwrap();
+    for (address, sent) in [(address, 5), (closed, 0)] {
+        let job = HttpJob {
+            connections: 5,
+            rate: steady(500.0),
+            duration: None,
+            amount: Some(5),
+            ..job()
+        };
+        let all = totals(&carry_out(&job, address));
+        assert_eq!((all.sent, all.unsent), (sent, 5 - sent), "{all:?}");
+    }
+}
+
+#[test]
 fn a_warm_up_is_made_and_not_counted() {
     let (address, heads) = answers(HELLO, Duration::from_millis(1));
     let job = HttpJob {
@@ -232,6 +250,23 @@ fn as_wrk_counts_what_wrk_counts() {
         2,
         "the remainder is left out"
     );
+
+    // What nobody has asked for is an answer, without a time, and the next request waits for no more of them.
+    let (twice, heads) = answers(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        Duration::ZERO,
+    );
+    let outcomes = carry_out(
+        &HttpJob {
+            as_wrk: true,
+            ..job()
+        },
+        twice,
+    );
+    let exact = outcomes[0].exact.as_ref().unwrap();
+    let times: u64 = exact.latency_us.iter().sum();
+    assert_eq!((exact.responses, exact.errors), (2 * times, [0; 3]));
+    assert!(heads.lock().unwrap().len() as u64 - times <= 1);
 
     let (slow, _) = answers(HELLO, Duration::from_millis(60));
     let job = HttpJob {

@@ -77,7 +77,7 @@ impl PortHttps {
 }
 
 /// What a worker measured, as threads of sockets tell it.
-fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
+fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<Outcome> {
     let load = slot.outcome.as_mut()?;
     let HttpOutcome {
         totals,
@@ -119,6 +119,7 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool) -> Option<Outcome> {
         first_failure,
         error: None,
         cpu_ns: slot.cpu_ns,
+        wall_ns,
         lateness: load.lateness,
         exact: None,
         http2: Default::default(),
@@ -208,7 +209,7 @@ impl Engine for PortHttps {
             let slots = self.loads.slots.iter_mut();
             slots
                 .filter(|slot| slot.job == number)
-                .filter_map(|slot| outcome(slot, with_service))
+                .filter_map(|slot| outcome(slot, with_service, ended.elapsed_ns))
                 .collect()
         });
         let outcomes: Vec<Vec<Outcome>> = outcomes.collect();

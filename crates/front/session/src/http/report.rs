@@ -168,9 +168,9 @@ fn limits(
     let mut warnings = Vec::new();
     let mut busy = false;
     for (one, threads) in told.iter().zip(outcomes) {
-        let wall: u64 = threads.iter().map(|o| o.duration_ns).sum();
+        let wall: u64 = threads.iter().map(|o| o.wall_ns).sum();
         let cpu: u64 = threads.iter().map(|o| o.cpu_ns).sum();
-        let used = cpu as f64 / (wall.max(1)) as f64;
+        let used = share(cpu, wall);
         if used > BUSY {
             busy = true;
             let (who, more) = match via {
