@@ -164,13 +164,17 @@ fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
     parts
 }
 
-/// Answers of the interval, new connections, what failed so far, and how long answers took.
+/// Answers of the interval, new connections, those being made, what failed so far, and how long answers took.
 fn requests(http: &HttpLive, layout: Layout) -> Vec<String> {
     let whole = |n: f64| count(n.round() as u64);
     let mut parts = vec![
         format!("{:>9}/s answers", whole(http.requests_per_second)),
         format!("{:>9}/s new", whole(http.connections_per_second)),
     ];
+    // Of many, nothing else goes on for seconds.
+    if http.totals.connecting > 0 {
+        parts.push(format!("{} connecting", count(http.totals.connecting)));
+    }
     if layout.bits {
         parts.push(format!("{:>11}", rate_bps(http.received_bps)));
     }

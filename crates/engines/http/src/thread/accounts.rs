@@ -22,8 +22,13 @@ impl Thread<'_> {
 
     /// Whether nobody was just reading.
     fn tell_counts(&self) -> bool {
+        let mut totals = self.out.totals;
+        totals.connecting = self.connecting as u64;
+        let ended = totals.closed_connections + totals.broken_connections;
+        totals.open_connections = totals.established_connections - ended;
+        totals.in_flight = totals.sent - totals.completed - totals.failed.sum();
         self.task.control.tell(Live {
-            totals: self.out.totals,
+            totals,
             latency_ns: self.latency_ns,
             answers: self.answers,
             draining: self.closing,
