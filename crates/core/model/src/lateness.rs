@@ -98,17 +98,19 @@ impl Lateness {
     #[must_use]
     pub fn account(&self) -> String {
         let mut parts = Vec::new();
-        let mut say = |n: u64, text: &str| {
+        let mut say = |n: u64, what: &str, text: &str| {
+            let many = if n == 1 || what.is_empty() { "" } else { "s" };
             if n > 0 {
-                parts.push(format!("{n} {text}"));
+                parts.push(format!("{n} {what}{many}{text}"));
             }
         };
-        say(self.late_departures, "departures made up for at once");
-        say(self.missed_departures, "given up");
-        say(self.late_reads, "frames read late");
+        say(self.late_departures, "departure", " made up for at once");
+        say(self.missed_departures, "", "given up");
+        say(self.late_reads, "frame", " read late");
         say(
             self.dropped_reads,
-            "frames that found no room in its receive rings",
+            "frame",
+            " that found no room in its receive rings",
         );
         let mut text = match self.stalls {
             0 => "it did not read in time".to_owned(),

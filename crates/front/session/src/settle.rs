@@ -86,6 +86,12 @@ pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
     (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
 }
 
+/// A run that only receives and to which nothing came has seen no loss, and nothing else.
+pub(crate) fn nothing_received(totals: &Totals) -> Option<String> {
+    let came = totals.received_frames.unwrap_or(0) + totals.foreign_frames.unwrap_or(0);
+    (totals.offered_frames.is_none() && came == 0).then(|| "nothing was received".to_owned())
+}
+
 pub(crate) fn signal_name(n: i32) -> String {
     match n {
         1 => "SIGHUP".to_owned(),

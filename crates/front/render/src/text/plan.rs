@@ -3,7 +3,7 @@
 use wb_model::{
     Plan, Proto, Stream, TagKind, TrafficJob,
     device::{DeviceJob, Mode},
-    units::Span,
+    units::{SizeModel, Span},
 };
 
 use crate::{
@@ -126,7 +126,10 @@ fn stream_line(s: &Stream) -> String {
             None => pace,
         });
     } else {
-        parts.push(format!("{} B", s.sizes()));
+        parts.push(match s.sizes() {
+            sizes if sizes == SizeModel::imix() => "IMIX".to_owned(),
+            sizes => format!("{sizes} B"),
+        });
         parts.push(pace);
         parts.push(address_line(s));
         let flows = u64::from(s.flow_count());

@@ -15,8 +15,8 @@ use crate::{
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{
-        distribution, distributions_of, measurement_warnings, nothing_sent, share, signal_name,
-        times_of,
+        distribution, distributions_of, measurement_warnings, nothing_received, nothing_sent,
+        share, signal_name, times_of,
     },
 };
 
@@ -710,7 +710,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         criteria: criteria::reports(judged),
         lateness,
         defect,
-        nothing: nothing_sent(&totals),
+        nothing: nothing_sent(&totals).or_else(|| nothing_received(&totals)),
         warnings,
         stamping: stamping(run, ended),
         ..Settled::default()

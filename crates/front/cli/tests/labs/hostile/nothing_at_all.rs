@@ -55,6 +55,16 @@ fn a_trial_that_sent_nothing_passes_nothing() {
 }
 
 #[test]
+fn a_receiver_to_which_nothing_came_passes_nothing() {
+    let line = "rx -i memory:x --duration 200ms --criteria lost<=0 --json -q";
+    let output = run(&line.split(' ').collect::<Vec<_>>());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(output.status.code(), Some(3), "{}", report["reason"]);
+    assert_eq!(report["verdict"], "invalid");
+    assert_eq!(report["reason"], "nothing was received");
+}
+
+#[test]
 fn a_load_that_opened_nothing_passes_nothing() {
     let output = run(&[
         "load",

@@ -157,6 +157,15 @@ fn metrics_are_those_of_the_last_run_of_a_script() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
+/// A daemon does not outlive a test that fails.
+struct Unmounted<'a>(&'a str);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        let _ = crate::kit::run(&["pktgen", "umount", self.0]);
+    }
+}
+
 #[test]
 fn a_mounted_folder_serves_metrics_and_says_in_a_line_where_it_cannot() {
     if !privileged() {
@@ -180,6 +189,7 @@ fn a_mounted_folder_serves_metrics_and_says_in_a_line_where_it_cannot() {
     assert!(!dir.path().join("pgctrl").exists());
     drop(taken);
 
+    let _unmounted = Unmounted(path);
     let mounted = crate::kit::run(&metrics_at("127.0.0.1:0"));
     let said = text(&mounted.stderr);
     assert_eq!(mounted.status.code(), Some(0), "{said}");
