@@ -1,9 +1,12 @@
 //! What the session and its workers share: a few flags, and counters that one writes and one reads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, TryLockError,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 
 use crossbeam_utils::CachePadded;
-use wb_measure::ShownOutline;
+use wb_measure::{FlowStats, ShownOutline};
 
 /// The signals between the session and the workers of a run.
 ///
@@ -133,12 +136,46 @@ counters! {
     latency_sum_ns,
 }
 
+/// Where a worker shows what it received of its first flows, whenever it shows its latencies.
+#[derive(Debug)]
+pub struct ShownFlows(Mutex<Vec<FlowStats>>);
+
+impl ShownFlows {
+    /// No more flows than these are shown while a run goes on; the report has all.
+    pub const MOST: usize = 8;
+
+    /// Shows the first of these, unless somebody is reading at this very moment. Says whether it did.
+    pub fn show(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
+        let mut place = match self.0.try_lock() {
+            Ok(place) => place,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        place.clear();
+        place.extend(flows.take(Self::MOST));
+        true
+    }
+
+    /// What was shown last.
+    pub fn read(&self) -> MutexGuard<'_, Vec<FlowStats>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ShownFlows {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::with_capacity(Self::MOST)))
+    }
+}
+
 /// A worker's counters for others to read, alone on their cache lines.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     counters: CachePadded<Slots>,
     /// Latencies so far, for who asks.
     pub latency: CachePadded<ShownOutline>,
+    /// The first flows so far, shown when latencies are.
+    pub flows: CachePadded<ShownFlows>,
 }
 
 #[cfg(test)]

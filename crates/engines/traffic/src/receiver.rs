@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use wb_measure::{Analyser, Counters, Histogram, Measurement};
+use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
 use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol};
 
@@ -224,6 +224,17 @@ impl Receiver {
     /// The latencies so far, lane by lane.
     pub fn latencies(&self) -> impl Iterator<Item = &Histogram> {
         self.sorters.iter().map(|sorter| sorter.analyser.latency())
+    }
+
+    /// What was received so far of each flow, lane by lane.
+    pub fn flows(&self) -> impl Iterator<Item = FlowStats> {
+        self.sorters.iter().flat_map(|sorter| {
+            let numbered = |mut flow: FlowStats| {
+                flow.flow += sorter.first_flow;
+                flow
+            };
+            sorter.analyser.flows().map(numbered)
+        })
     }
 
     /// Everything that was measured.

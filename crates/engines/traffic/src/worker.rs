@@ -441,24 +441,25 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
         self.shared.publish(&values);
         if self.shared.latency.is_wanted() {
-            self.show_latency();
+            self.show_times_and_flows();
         }
     }
 
     /// Whether nobody was just reading.
-    fn show_latency(&self) -> bool {
+    fn show_times_and_flows(&self) -> bool {
         let Some(receiver) = &self.receiver else {
             return true;
         };
         let shown = &self.shared.latency;
-        shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
+        self.shared.flows.show(receiver.flows())
+            && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
     }
 
     fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {
         self.end_sender();
         self.publish();
         // Nobody holds it for longer than a copy takes.
-        while !self.show_latency() {
+        while !self.show_times_and_flows() {
             std::hint::spin_loop();
         }
         let now_ns = self.clock.monotonic_ns();

@@ -499,6 +499,7 @@ fn whose(of: &str) -> (&str, Labels, &'static str) {
     let of = match kind {
         "job" => "of a job",
         "worker" => "of a worker",
+        "flow" => "of one of the first flows",
         "port" => "as the interface counts, since it is there",
         "probe" => "as the probe reads",
         "capture" => "of a capture",

@@ -9,6 +9,7 @@ use std::{
 };
 
 use wb_host::clock::wall_ns;
+use wb_measure::FlowStats;
 use wb_model::{
     Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,
     timeline::Row,
@@ -489,6 +490,7 @@ impl Engine for Traffic {
                 }
             }
         }
+        self.record_flows(row);
     }
 
     fn join(&mut self) -> Option<String> {
@@ -508,6 +510,27 @@ impl Engine for Traffic {
 
     fn settle(&mut self, ended: &Ended) -> Settled {
         report::settle(self, ended)
+    }
+}
+
+impl Traffic {
+    /// Of a single flow, all is told already.
+    fn record_flows(&self, row: &mut Row<'_>) {
+        let receivers = self.slots.iter().filter(|s| s.receives.is_some());
+        let mut flows: Vec<FlowStats> = Vec::new();
+        for slot in receivers {
+            flows.extend(slot.shared.flows.read().iter().cloned());
+        }
+        if flows.iter().all(|f| f.flow == flows[0].flow) {
+            return;
+        }
+        for flow in flows {
+            let of = format!("flow {}", flow.flow);
+            row.counter(&of, "received_frames", "frames", flow.received);
+            row.counter(&of, "received_octets", "octets", flow.octets);
+            row.counter(&of, "latency_samples", "frames", flow.latency.samples);
+            row.counter(&of, "latency_sum_ns", "ns", flow.latency.sum as u64);
+        }
     }
 }
 

@@ -644,14 +644,33 @@ impl Screen {
             sections.push(Section::new("Jobs", vec![text("not measured")]));
         }
         if self.figures.names("traffic").next().is_some() {
-            sections.push(Section::new(
-                "Flows",
-                vec![text(
-                    "not measured while it runs: flows are settled when all frames have come; the report has them",
-                )],
-            ));
+            sections.push(Section::new("Flows received", self.flows()));
         }
         sections
+    }
+
+    /// The first flows, where there are several.
+    fn flows(&self) -> Vec<Row> {
+        let owners = self.figures.owners("flow ");
+        if owners.is_empty() {
+            return vec![text("one at most: its figures are those above")];
+        }
+        let labels = ["frames", "bits", "mean latency"].map(str::to_owned);
+        let mut rows = vec![Row::toned("number", labels, Tone::Label)];
+        for of in owners {
+            let rate = |name: &str| self.figures.rate(of, name);
+            let mean = self.figures.mean(of, "latency_samples", "latency_sum_ns");
+            let figures = [
+                rate("received_frames").map(rate_pps),
+                rate("received_octets").map(|octets| rate_bps(8.0 * octets)),
+                mean.map(time_ns),
+            ];
+            let figures = figures.map(|told| told.unwrap_or_else(|| "-".to_owned()));
+            let number = of.strip_prefix("flow ").unwrap_or(of);
+            rows.push(Row::of(number, figures).over(self.figures.rates(of, "received_frames")));
+        }
+        rows.push(text("the first eight of each worker; the report has all"));
+        rows
     }
 
     /// All figures of one: so far, per second, over time.

@@ -126,6 +126,33 @@ fn the_course_of_a_run_ends_with_its_totals() {
     assert_eq!(sum, report["latency_ns"]["samples"].as_u64().unwrap());
 }
 
+/// So does that of each of the first flows, where there are several.
+#[test]
+fn the_first_flows_are_told_while_a_run_goes_on() {
+    for (flows, shown) in [(1, 0), (10, 8)] {
+        let trial = format!(
+            "trial --tx memory:x --rx memory:x --rate 2kpps --flows {flows} --duration 500ms --catch-up 10s --json -q"
+        );
+        let output = run(&trial.split(' ').collect::<Vec<_>>());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let columns = report["timeline"]["columns"].as_array().unwrap();
+        let told: Vec<&Value> = columns
+            .iter()
+            .filter(|c| c["of"].as_str().unwrap().starts_with("flow "))
+            .filter(|c| c["name"] == "received_frames")
+            .collect();
+        assert_eq!(told.len(), shown, "{report}");
+        for (flow, column) in told.into_iter().enumerate() {
+            assert_eq!(column["of"], format!("flow {flow}"));
+            let of_report = &report["flows"][flow];
+            assert_eq!(of_report["flow"], flow);
+            let last = column["values"].as_array().unwrap().last().unwrap();
+            let received = &of_report["totals"]["received_frames"];
+            assert_eq!(last.as_f64(), received.as_f64(), "{report}");
+        }
+    }
+}
+
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome"];

@@ -177,6 +177,18 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
             y("rate", "pps"),
             rates,
         ));
+        if kind == "traffic" {
+            let mut flows = Vec::new();
+            for of in course.owners("flow ") {
+                flows.extend(course.rate_of(of, "received_frames", of, 1.0));
+            }
+            section.plot(course.plot(
+                &name("flows"),
+                "Frames received a second, first flows",
+                y("rate", "pps"),
+                flows,
+            ));
+        }
         let throughput = both("octets", 8.0);
         let heading = title("Throughput, layer 2 with FCS");
         section.plot(course.plot(

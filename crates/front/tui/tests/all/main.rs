@@ -136,7 +136,15 @@ fn trial() -> Screen {
         criteria,
         ..about("trial")
     };
-    let mut screen = run(about, frames, &PORTS);
+    let flows = [
+        ("flow 0", "received_frames", true, 60_000.0),
+        ("flow 0", "received_octets", true, 3_840_000.0),
+        ("flow 0", "latency_samples", true, 60_000.0),
+        ("flow 0", "latency_sum_ns", true, 180_000_000.0),
+        ("flow 7", "received_frames", true, 40_000.0),
+        ("flow 7", "received_octets", true, 2_560_000.0),
+    ];
+    let mut screen = run(about, frames, &[&PORTS[..], &flows].concat());
     screen.say("wirebench: port 2: the link went down and came back\n");
     screen
 }

@@ -52,8 +52,8 @@ fn a_run_that_was_cut_short_is_incomplete() {
             130,
             "incomplete",
         ),
-        // What goes on until a signal is complete with it.
-        ("rx -i memory:x", Signal::INT, 130, "pass"),
+        // What goes on until a signal is complete with it; but nothing came.
+        ("rx -i memory:x", Signal::INT, 130, "invalid"),
         (
             "rx -i memory:x --duration 50s",
             Signal::INT,
