@@ -121,8 +121,9 @@ impl Folder {
     /// A script with the folder in `$P`, as a process group of its own.
     fn shell(&self, script: &str) -> Running {
         use std::os::unix::process::CommandExt;
-        let child = Command::new("bash")
-            .args(["-c", script])
+        // Who runs the tests in the background of a shell has them ignore what Ctrl-C sends.
+        let child = Command::new("env")
+            .args(["--default-signal=INT,QUIT", "bash", "-c", script])
             .env("P", self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
