@@ -207,15 +207,13 @@ impl Analyser {
         self.table.get(flow).map(|record| record.stats(flow))
     }
 
-    /// What was received so far of each flow that is followed: planned ones by their number, others as they came.
-    pub fn flows(&self) -> impl Iterator<Item = FlowStats> {
-        let flows = self.table.iter();
-        flows.map(|(flow, record)| record.stats(flow))
-    }
-
     /// Everything, to be merged with that of other workers.
     pub fn into_measurement(self) -> Measurement {
-        let mut flows: Vec<_> = self.flows().collect();
+        let mut flows: Vec<_> = self
+            .table
+            .iter()
+            .map(|(flow, record)| record.stats(flow))
+            .collect();
         flows.sort_unstable_by_key(|flow| flow.flow);
         Measurement {
             counters: self.counters,

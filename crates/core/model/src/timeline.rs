@@ -41,7 +41,8 @@ pub const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50_ns"), (99.0, "p99_ns"), (
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Column {
     /// Whose: all jobs of a kind (`traffic`, `http`), `job NAME`, `capture NAME`, `worker PORT QUEUE`,
-    /// `flow NUMBER` (the first eight that each worker receives, where there are several), `port NAME` (what the interface counts, since it is there), `probe NAME`.
+    /// `flow NUMBER` (the first eight received of each job, where there are several), `port NAME` (what the interface
+    /// counts, since it is there), `probe NAME`.
     pub of: String,
     /// Which, as the report or the probe calls it: `received_frames`.
     pub name: String,

@@ -136,15 +136,15 @@ counters! {
     latency_sum_ns,
 }
 
-/// Where a worker shows what it received of its first flows, whenever it shows its latencies.
-#[derive(Debug)]
+/// Where a worker shows what each of its lanes received of the first flows, whenever it shows its latencies.
+#[derive(Debug, Default)]
 pub struct ShownFlows(Mutex<Vec<FlowStats>>);
 
 impl ShownFlows {
     /// No more flows than these are shown while a run goes on; the report has all.
-    pub const MOST: usize = 8;
+    pub const MOST: u32 = 8;
 
-    /// Shows the first of these, unless somebody is reading at this very moment. Says whether it did.
+    /// Shows these, unless somebody is reading at this very moment. Says whether it did.
     pub fn show(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
         let mut place = match self.0.try_lock() {
             Ok(place) => place,
@@ -152,19 +152,13 @@ impl ShownFlows {
             Err(TryLockError::WouldBlock) => return false,
         };
         place.clear();
-        place.extend(flows.take(Self::MOST));
+        place.extend(flows);
         true
     }
 
     /// What was shown last.
     pub fn read(&self) -> MutexGuard<'_, Vec<FlowStats>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for ShownFlows {
-    fn default() -> Self {
-        Self(Mutex::new(Vec::with_capacity(Self::MOST)))
     }
 }
 

@@ -226,14 +226,15 @@ impl Receiver {
         self.sorters.iter().map(|sorter| sorter.analyser.latency())
     }
 
-    /// What was received so far of each flow, lane by lane.
-    pub fn flows(&self) -> impl Iterator<Item = FlowStats> {
-        self.sorters.iter().flat_map(|sorter| {
-            let numbered = |mut flow: FlowStats| {
+    /// What was received so far of each of the first `count` flows, lane by lane: the same flows of all lanes and workers,
+    /// so that sums over these are whole.
+    pub fn first_flows(&self, count: u32) -> impl Iterator<Item = FlowStats> {
+        self.sorters.iter().flat_map(move |sorter| {
+            let flows = (0..count).filter_map(|flow| sorter.analyser.flow(flow));
+            flows.map(|mut flow| {
                 flow.flow += sorter.first_flow;
                 flow
-            };
-            sorter.analyser.flows().map(numbered)
+            })
         })
     }
 
@@ -712,6 +713,12 @@ mod tests {
         while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
         assert_eq!(receiver.counters().received_frames, 40);
         assert_eq!(receiver.latency().0, 40);
+        // What is shown of the first flows while it goes on has both lanes of each.
+        let first = |flow: u32| -> u64 {
+            let flows = receiver.first_flows(2).filter(|f| f.flow == flow);
+            flows.map(|f| f.received).sum()
+        };
+        assert_eq!((first(0), first(1), first(2)), (14, 14, 0));
         let outcome = receiver.finish();
         let m = &outcome.measurement;
         assert_eq!(m.counters.received_frames, 40);

@@ -11,7 +11,8 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
 
 use crate::{
-    Clock, Control, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome, SharedCounters,
+    Clock, Control, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome,
+    SharedCounters, control::ShownFlows,
 };
 
 /// What a sleep may be late by: a sender is awake this long before a departure.
@@ -451,7 +452,9 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             return true;
         };
         let shown = &self.shared.latency;
-        self.shared.flows.show(receiver.flows())
+        self.shared
+            .flows
+            .show(receiver.first_flows(ShownFlows::MOST))
             && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
     }
 

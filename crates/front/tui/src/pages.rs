@@ -669,7 +669,7 @@ impl Screen {
             let number = of.strip_prefix("flow ").unwrap_or(of);
             rows.push(Row::of(number, figures).over(self.figures.rates(of, "received_frames")));
         }
-        rows.push(text("the first eight of each worker; the report has all"));
+        rows.push(text("the first eight of each job; the report has all"));
         rows
     }
 
