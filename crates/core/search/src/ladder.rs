@@ -1,6 +1,6 @@
-//! The search itself.
+//! From a small load or the maximum, by what came through and by geometric middles.
 
-use crate::{Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
+use crate::{Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
 
 /// When the tester was the limit, it may do so much more next time, and no better guess is worth a
 /// trial.
@@ -93,7 +93,15 @@ impl Known {
     }
 }
 
-/// Finds the highest load that holds.
+const fn ask(load: f64, purpose: Purpose) -> Ask {
+    Ask {
+        load,
+        duration: None,
+        purpose,
+    }
+}
+
+/// Finds the highest load that holds, as [`Search`] says.
 ///
 /// # Errors
 /// What the measurer ends with.
@@ -107,7 +115,7 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
             break;
         }
         let load = known.next(search);
-        let Some(trial) = measurer.measure(load, Purpose::Search)? else {
+        let Some(trial) = measurer.measure(&ask(load, Purpose::Search))? else {
             break;
         };
         trials += 1;
@@ -128,6 +136,7 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
         } else {
             Bound::Unfinished
         },
+        near_maximum: None,
         trials,
     };
     confirm(measurer, search, &mut known, &mut found)?;
@@ -147,7 +156,7 @@ fn confirm<M: Measurer>(
     };
     let mut step = search.resolution;
     for _ in 0..search.most_confirmations {
-        let Some(trial) = measurer.measure(load, Purpose::Confirm)? else {
+        let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
             // It held once, and there was no time to see it again.
             found.best = Some(load);
             return Ok(());

@@ -1,13 +1,17 @@
 //! Searches for the highest load that a device carries: which load is tried next, and when it is
 //! enough.
 //!
-//! Knows loads as numbers, nothing of packets, time or devices: whoever measures implements
-//! [`Measurer`]. Two ways to begin: from a maximum downwards, as RFC 2544 section 26.1 does, or from a
-//! small load that grows until something gives way. Both end in halving the logarithm of what is
-//! between the best load that held and the least that did not, and in a longer trial of the best one
-//! (loss verification, RFC 2544 section 24: at least one trial of full length).
+//! Knows loads as numbers, nothing of packets or devices: whoever measures implements [`Measurer`].
 //!
-//! A trial has three outcomes, because a tester has limits too: a load it cannot offer, or whose
+//! | search | for | next load |
+//! |---|---|---|
+//! | [`binary`] | throughput (RFC 2544 section 26.1), with loss verification (ETSI GS NFV-TST 009 section 12.3) | the middle |
+//! | [`integers`] | burst length (RFC 9004), addresses (RFC 2889 section 5.7) | the middle, in whole numbers |
+//! | [`doubling`] | connections and requests, whose upper limit nobody knows | twice as much, then the middle |
+//! | [`search`] | the limits of a load balancer | what came through the last, else the geometric middle |
+//! | [`loss_curve`] | frame loss rate (RFC 2544 section 26.3) | one step less |
+//!
+//! A trial has more than two outcomes, because a tester has limits too: a load it cannot offer, or whose
 //! frames it cannot receive, says nothing of the device. So what a search finds is either the device's
 //! limit or "at least so much": [`Bound`].
 //!
@@ -17,20 +21,27 @@
 //! struct Device;
 //! impl Measurer for Device {
 //!     type Error = std::convert::Infallible;
-//!     fn measure(&mut self, load: f64, _: Purpose) -> Result<Option<Trial>, Self::Error> {
+//!     fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+//!         let load = ask.load;
 //!         Ok(Some(if load <= 700.0 { Trial::held(load) } else { Trial::broke(load, 650.0) }))
 //!     }
 //! }
-//! let found = search(&mut Device, &Search::up_to(1000.0)).unwrap();
+//! let found = binary(&mut Device, &Binary::up_to(1000.0)).unwrap();
 //! let best = found.best.unwrap();
-//! assert!(best <= 700.0 && best * 1.05 >= 700.0);
+//! assert!(best <= 700.0 && best + 1.0 >= 700.0);
 //! assert_eq!((found.bound, found.confirmed), (Bound::Device, true));
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod bisect;
+mod curve;
 mod ladder;
 
+use std::time::Duration;
+
+pub use bisect::{Binary, Doubling, Integers, binary, doubling, integers};
+pub use curve::{Curve, LossCurve, Point, loss_curve};
 pub use ladder::search;
 
 /// Measures one load.
@@ -38,17 +49,32 @@ pub trait Measurer {
     /// Why no trial could be made at all.
     type Error;
 
-    /// One trial at `load`. Nothing when there is no time for it: then the search ends with what it
-    /// has.
+    /// One trial. Nothing when there is no time for it: then the search ends with what it has.
+    ///
+    /// Invalid trials are the measurer's to repeat: what it tells as [`Outcome::Unoffered`] or
+    /// [`Outcome::Unread`] counts as what the tester can do.
     ///
     /// # Errors
     /// What ends the whole search.
-    fn measure(&mut self, load: f64, purpose: Purpose) -> Result<Option<Trial>, Self::Error>;
+    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error>;
+}
+
+/// What a search wants measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    /// The load, in the unit of the search: frames per second, frames of a burst, connections.
+    pub load: f64,
+    /// For how long; none: as long as the measurer's trials are.
+    pub duration: Option<Duration>,
+    /// What for.
+    pub purpose: Purpose,
 }
 
 /// What a trial is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
+    /// To wake the device; what it shows is thrown away.
+    WarmUp,
     /// To find the way; may be short.
     Search,
     /// To prove the result.
@@ -64,6 +90,12 @@ pub struct Trial {
     pub offered: f64,
     /// What came through: the guess for the next load when this one was too much.
     pub through: f64,
+    /// Loss ratio: lost / offered, 0 to 1, not rounded. Searches with a loss goal compare it with the goal
+    /// and do not ask whether the trial is told as held or broke; what broke for another reason than loss
+    /// has a loss ratio of 1.
+    pub loss: f64,
+    /// What the trial took beyond its duration: setting up, draining, settling, and invalid trials before it.
+    pub overhead: Duration,
 }
 
 /// How a trial came out.
@@ -87,6 +119,8 @@ impl Trial {
             outcome: Outcome::Held,
             offered: load,
             through: load,
+            loss: 0.0,
+            overhead: Duration::ZERO,
         }
     }
 
@@ -97,7 +131,19 @@ impl Trial {
             outcome: Outcome::Broke,
             offered: load,
             through,
+            loss: if load > 0.0 {
+                (load - through) / load
+            } else {
+                1.0
+            },
+            overhead: Duration::ZERO,
         }
+    }
+
+    /// Whether the trial says something of the device.
+    #[must_use]
+    pub const fn is_valid(&self) -> bool {
+        matches!(self.outcome, Outcome::Held | Outcome::Broke)
     }
 }
 
@@ -165,12 +211,15 @@ pub enum Bound {
 pub struct Found {
     /// The highest load that held and, where that was asked for, held again.
     pub best: Option<f64>,
-    /// Whether it held again in a trial to confirm it.
+    /// Whether it held in a trial of full length.
     pub confirmed: bool,
     /// The least load above it that did not hold.
     pub beyond: Option<f64>,
     /// What kept it from being higher.
     pub bound: Bound,
+    /// The maximum alone failed, so 99.98 % of it was tried as well, in case the clocks of tester and device
+    /// differ by what Ethernet allows (100 ppm each): whether that held. Then it is the best.
+    pub near_maximum: Option<bool>,
     /// Trials made, those to confirm included.
     pub trials: u32,
 }

@@ -1,9 +1,9 @@
 //! Searches against simulated devices, sharp and noisy, and against a tester with a limit of its own.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use proptest::prelude::*;
-use wb_search::{Bound, Measurer, Outcome, Purpose, Search, Trial, search};
+use wb_search::{Ask, Bound, Measurer, Outcome, Purpose, Search, Trial, search};
 
 /// A device that carries `capacity`, behind a tester that offers at most `tester`.
 struct Device {
@@ -42,7 +42,8 @@ impl Device {
 impl Measurer for Device {
     type Error = Infallible;
 
-    fn measure(&mut self, load: f64, purpose: Purpose) -> Result<Option<Trial>, Infallible> {
+    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Infallible> {
+        let Ask { load, purpose, .. } = *ask;
         if self.loads.len() >= self.patience {
             return Ok(None);
         }
@@ -57,6 +58,8 @@ impl Measurer for Device {
             },
             offered,
             through: offered.min(capacity),
+            loss: 1.0 - (capacity / offered).min(1.0),
+            overhead: Duration::ZERO,
         }))
     }
 }

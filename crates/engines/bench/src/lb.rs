@@ -196,7 +196,7 @@ fn limited_by(found: &Found) -> LbLimit {
 
 const fn purpose(purpose: Purpose) -> wb_model::bench::LbPurpose {
     match purpose {
-        Purpose::Search => wb_model::bench::LbPurpose::Search,
+        Purpose::WarmUp | Purpose::Search => wb_model::bench::LbPurpose::Search,
         Purpose::Confirm => wb_model::bench::LbPurpose::Confirm,
     }
 }

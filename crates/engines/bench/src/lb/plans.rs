@@ -46,7 +46,7 @@ impl Shape {
     ) -> Self {
         let times = &plan.times;
         let full = match purpose {
-            Purpose::Search => times.trial.0,
+            Purpose::WarmUp | Purpose::Search => times.trial.0,
             Purpose::Confirm => times.confirm.0,
         };
         match item.test.metric {

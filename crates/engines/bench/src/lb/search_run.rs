@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wb_model::bench::{LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, LbTrial};
-use wb_search::{Found, Measurer, Outcome, Purpose, Trial};
+use wb_search::{Ask, Found, Measurer, Outcome, Purpose, Trial};
 
 use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
 use crate::{Bench, Cut, Event};
@@ -249,7 +249,10 @@ fn in_unit(metric: LbMetric, size: Option<u16>, load: f64) -> f64 {
 impl<B: Bench> Measurer for SearchRun<'_, B> {
     type Error = Stop<B::Error>;
 
-    fn measure(&mut self, load: f64, why: Purpose) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+        let Ask {
+            load, purpose: why, ..
+        } = *ask;
         if self.bench.is_stopped() {
             return Err(Stop::Interrupted);
         }
@@ -303,6 +306,13 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
             },
             offered: judged.offered,
             through: judged.through,
+            // The judge has the last word on what was lost.
+            loss: if judged.outcome == LbOutcome::Held {
+                0.0
+            } else {
+                1.0
+            },
+            overhead: Duration::ZERO,
         }))
     }
 }
