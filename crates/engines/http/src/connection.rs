@@ -189,11 +189,12 @@ impl Connection {
     }
 }
 
-/// A socket that is on its way to a server, without waiting for it.
+/// A socket that is on its way to a server, without waiting for it: a new one, or one that was connected before.
 pub(crate) fn begin(
     load: &Load,
     address: Option<SocketAddr>,
     number: u64,
+    renewed: Option<OwnedFd>,
 ) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let started = match (&load.server, address) {
@@ -206,6 +207,9 @@ pub(crate) fn begin(
             let Some(address) = address.or_else(|| load.address(number)) else {
                 return Err(Errno::DESTADDRREQ);
             };
+            if let Some(socket) = renewed {
+                return underway(connect(&socket, &address)).map(|()| socket);
+            }
             let family = match address {
                 SocketAddr::V4(_) => AddressFamily::INET,
                 SocketAddr::V6(_) => AddressFamily::INET6,
@@ -225,9 +229,14 @@ pub(crate) fn begin(
             (socket, done)
         }
     };
-    match started {
-        (socket, Ok(()) | Err(Errno::INPROGRESS)) => Ok(socket),
-        (_, Err(why)) => Err(why),
+    let (socket, done) = started;
+    underway(done).map(|()| socket)
+}
+
+fn underway(done: Result<(), Errno>) -> Result<(), Errno> {
+    match done {
+        Err(Errno::INPROGRESS) => Ok(()),
+        done => done,
     }
 }
 
@@ -248,6 +257,17 @@ impl Load {
         let others = [job.connect_timeout, job.first_byte_timeout];
         let all = others.into_iter().flatten().chain([job.timeout]);
         all.map(|t| t.as_nanos()).min().unwrap_or(0)
+    }
+
+    /// Whether the next connection may have the socket of one that is over: of TCP, from the same source, to addresses
+    /// of one family.
+    pub(crate) fn renews(&self) -> bool {
+        let Server::Addresses(all) = &self.server else {
+            return false;
+        };
+        self.job.version != HttpVersion::V3
+            && self.job.sources.is_empty()
+            && all.iter().all(|a| a.is_ipv4() == all[0].is_ipv4())
     }
 
     /// Where the connection of this number goes.

@@ -98,6 +98,10 @@ struct Thread<'a> {
     idle: VecDeque<usize>,
     /// Connections with more to read than they had a turn for, and their numbers then.
     unread: Vec<(usize, u64)>,
+    /// The socket of an ended connection may be that of the next one.
+    renews: bool,
+    /// So many connections end before that is tried again.
+    renews_after: u32,
     /// What happens to connections later: when, which, and its number then.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     /// Requests still to be sent.
@@ -190,6 +194,8 @@ impl<'a> Thread<'a> {
             }),
             idle: VecDeque::new(),
             unread: Vec::new(),
+            renews: load.renews(),
+            renews_after: 0,
             timers: BinaryHeap::new(),
             budget: job
                 .amount
@@ -231,6 +237,14 @@ impl<'a> Thread<'a> {
             return;
         }
         loop {
+            // Before what comes is asked for, so that no event is of a connection that is over.
+            std::mem::swap(&mut unread, &mut self.unread);
+            for (index, number) in unread.drain(..) {
+                if self.connections[index].number == number {
+                    let flags = EventFlags::IN | EventFlags::RDHUP;
+                    self.handle(index, flags, &mut buffer, &mut plain);
+                }
+            }
             let now = now();
             let away = self.turns.begin(now);
             let stalled = self.out.lateness.away(away) && away > LATE_NS;
@@ -257,13 +271,6 @@ impl<'a> Thread<'a> {
             if let Err(why) = self.wait_for_events(&mut events, until.saturating_sub(now)) {
                 self.out.error = Some(format!("epoll: {why}"));
                 return;
-            }
-            std::mem::swap(&mut unread, &mut self.unread);
-            for (index, number) in unread.drain(..) {
-                if self.connections[index].number == number {
-                    let flags = EventFlags::IN | EventFlags::RDHUP;
-                    self.handle(index, flags, &mut buffer, &mut plain);
-                }
             }
             for event in &events {
                 let index = event.data.u64() as usize;
@@ -424,7 +431,7 @@ impl<'a> Thread<'a> {
                 continue;
             }
             match connection.state {
-                State::Without if self.budget > 0 => self.connect(index, now),
+                State::Without if self.budget > 0 => self.connect(index, now, None),
                 State::Open if connection.asked.is_empty() => self.ask(index, at, now),
                 _ => {}
             }

@@ -1,5 +1,7 @@
 //! Every request and every connection is counted once, here.
 
+use std::os::fd::OwnedFd;
+
 use ring::digest::Context;
 use rustix::time::ClockId;
 use wb_http1::Progress;
@@ -195,8 +197,9 @@ impl Thread<'_> {
         self.drop_asked(index, Cause::Closed);
         self.out.totals.closed_connections += 1;
         self.say_goodbye(index, now);
+        let renewed = self.renewed(index);
         self.connections[index].clear();
-        self.again(index, now);
+        self.again(index, now, renewed);
     }
 
     /// What was under way on it has failed.
@@ -222,9 +225,9 @@ impl Thread<'_> {
         lost(&mut self.out, &mut self.in_flight, asked, cause);
     }
 
-    pub(super) fn again(&mut self, index: usize, now: u64) {
+    fn again(&mut self, index: usize, now: u64, renewed: Option<OwnedFd>) {
         if !self.closing && self.needs_connection() {
-            self.connect(index, now);
+            self.connect(index, now, renewed);
         }
     }
 
@@ -246,7 +249,7 @@ impl Thread<'_> {
         self.connections[index].clear();
         match answered {
             // It has served before.
-            true => self.again(index, now),
+            true => self.again(index, now, None),
             false if !self.closing => self.retry(index, now),
             false => {}
         }

@@ -1,6 +1,11 @@
 //! How much is asked, and when.
 
-use std::{io::Write as _, time::Duration};
+use std::{
+    io::{Read as _, Write as _},
+    net::Shutdown,
+    sync::mpsc,
+    time::Duration,
+};
 
 use wb_model::{
     http::{Arrivals, HttpJob, HttpStage},
@@ -83,6 +88,35 @@ fn connections_are_replaced_after_their_requests() {
         (5, 4),
         "{all:?}"
     );
+}
+
+#[test]
+fn whoever_ends_a_connection_first_the_server_sees_its_end_in_order() {
+    let (sender, ends) = mpsc::channel();
+    let address = server(move |mut stream, n| {
+        let head = asked(&mut stream);
+        let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+        stream.write_all(answer).unwrap();
+        // Now and then the client is first.
+        if n % 4 > 0 {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        let end = stream.read(&mut [0]).map_err(|why| why.kind());
+        sender.send((head.is_some(), end)).unwrap();
+    });
+    let job = HttpJob {
+        amount: Some(400),
+        connections: 3,
+        duration: None,
+        per_connection: 1,
+        ..job()
+    };
+    let all = totals(&carry_out(&job, address));
+    let made = (all.attempted_connections, all.closed_connections);
+    assert_eq!((all.completed, made), (400, (400, 400)), "{all:?}");
+    for _ in 0..400 {
+        assert_eq!(ends.recv().unwrap(), (true, Ok(0)));
+    }
 }
 
 #[test]
