@@ -9,6 +9,7 @@
 //! | [`integers`] | burst length (RFC 9004), addresses (RFC 2889 section 5.7) | the middle, in whole numbers |
 //! | [`doubling`] | connections and requests, whose upper limit nobody knows | twice as much, then the middle |
 //! | [`search`] | the limits of a load balancer | what came through the last, else the geometric middle |
+//! | [`mlr()`] | several loss ratios at once, judged by sums of trial time (RFC 9971) | what came through, then steps twice as far each |
 //! | [`loss_curve`] | frame loss rate (RFC 2544 section 26.3) | one step less |
 //!
 //! A trial has more than two outcomes, because a tester has limits too: a load it cannot offer, or whose
@@ -37,12 +38,17 @@
 mod bisect;
 mod curve;
 mod ladder;
+mod mlr;
 
 use std::time::Duration;
 
 pub use bisect::{Binary, Doubling, Integers, binary, doubling, integers};
 pub use curve::{Curve, LossCurve, Point, loss_curve};
 pub use ladder::search;
+pub use mlr::{
+    Class, Goal, GoalFound, GoalResult, LoadFound, Mlr, MlrFound, MlrTrial, Sums,
+    conditional_throughput, mlr,
+};
 
 /// Measures one load.
 pub trait Measurer {
