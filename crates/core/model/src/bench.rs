@@ -16,11 +16,22 @@ use crate::{
 
 mod problems;
 mod report;
+mod suite;
+mod suite_problems;
+mod suite_report;
 
 pub(crate) use problems::check_probe;
 pub use report::{
     BenchLive, CounterPair, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbResult,
     LbTrial, ProbeReport,
+};
+pub use suite::{
+    BurstTest, GoalPlan, LatencyTest, Load, Method, Modifier, Quantity, RecoveryTest, ResetTest,
+    Service, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
+};
+pub use suite_report::{
+    BenchResult, BurstResult, EndedTrial, LatencyRow, LossRow, MlrLoad, MlrResult, RecoveryResult,
+    ResetResult, ServiceStep, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
 };
 
 /// The value of `schema` in files that hold nothing but such a benchmark ([`LbFile`]).
@@ -418,7 +429,7 @@ impl fmt::Display for Count {
 string_serde!(Count, "Count", "a number: 800, 20k, 1.5m", "20k");
 
 /// A share as the user writes it: 5%, 0.001.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
 impl FromStr for Share {

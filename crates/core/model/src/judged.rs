@@ -12,7 +12,7 @@ use crate::{
     },
     kinds::JobKind,
     load::LoadEnd,
-    plan::{Plan, Stream, TagKind},
+    plan::{Plan, Procedure, Stream, TagKind},
     socket::{SocketJob, SocketProtocol},
     validate::Findings,
 };
@@ -163,8 +163,17 @@ impl Plan {
                 let captures = self.captures.iter().map(|j| (j.name.as_str(), "capture"));
                 named(captures.collect())
             }
-            JobKind::Devices | JobKind::Capture | JobKind::Probe | JobKind::Bench => Vec::new(),
+            JobKind::Bench => {
+                let sizes = self.suite().into_iter().flat_map(|suite| &suite.sizes);
+                sizes.map(|size| size.name.clone()).collect()
+            }
+            JobKind::Devices | JobKind::Capture | JobKind::Probe => Vec::new(),
         }
+    }
+
+    /// The names of its jobs of a kind by which a suite finds the one whose load it changes.
+    pub(crate) fn job_names_of_trial(&self, kind: JobKind) -> Vec<String> {
+        self.trial().job_names(kind)
     }
 
     /// The plan with those jobs of a kind alone that have a name; none where there are none.
@@ -180,6 +189,11 @@ impl Plan {
             JobKind::Load => plan.loads.retain(|_| keep.next() == Some(true)),
             JobKind::Capture => plan.captures.retain(|_| keep.next() == Some(true)),
             JobKind::Http => plan.http_jobs.retain(|_| keep.next() == Some(true)),
+            JobKind::Bench => {
+                if let Some(Procedure::Suite(suite)) = &mut plan.procedure {
+                    suite.sizes.retain(|_| keep.next() == Some(true));
+                }
+            }
             _ => plan.sockets.retain(|_| keep.next() == Some(true)),
         }
         Some(plan)

@@ -56,9 +56,12 @@ impl JobKind {
 }
 
 impl Plan {
-    /// Whether it has jobs of a kind.
+    /// Whether it has jobs of a kind. A benchmark is one job: what its trials are made of is not run by itself.
     #[must_use]
     pub const fn has(&self, kind: JobKind) -> bool {
+        if self.procedure.is_some() {
+            return matches!(kind, JobKind::Bench);
+        }
         match kind {
             JobKind::Traffic => !self.traffic.is_empty(),
             JobKind::Devices => !(self.devices.is_empty() && self.watches.is_empty()),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bench::{LbPlan, ProbePlan},
+    bench::{LbPlan, ProbePlan, SuitePlan},
     capture::CaptureJob,
     criteria::Criterion,
     device::{DeviceJob, WatchJob},
@@ -77,7 +77,8 @@ pub struct Plan {
     /// the last.
     #[serde(default, rename = "probe", skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbePlan>,
-    /// A benchmark that makes its jobs itself, trial by trial. A plan has it instead of ports and jobs.
+    /// A benchmark of many trials: `lb` makes ports and jobs itself; `suite` runs those of the plan, again and
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub procedure: Option<Procedure>,
     /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
@@ -92,6 +93,8 @@ pub struct Plan {
 pub enum Procedure {
     /// The limits of a load balancer.
     Lb(Box<LbPlan>),
+    /// A suite of tests of a device: RFC 2544 and its kin. The ports and jobs of the plan are what a trial is.
+    Suite(Box<SuitePlan>),
 }
 
 /// A port of the plan. Several jobs may use it where what comes in for each can be told apart: by transport and
@@ -418,7 +421,7 @@ impl Plan {
     pub fn lb(&self) -> Option<&LbPlan> {
         match &self.procedure {
             Some(Procedure::Lb(lb)) => Some(lb),
-            None => None,
+            _ => None,
         }
     }
 

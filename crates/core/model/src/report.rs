@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bench::{LbResult, ProbeReport},
+    bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
     http::HttpReport,
     lateness::{Lateness, LatenessReport},
     load::{ConnectionTotals, LoadReport},
@@ -100,7 +100,7 @@ pub struct Report {
     pub socket: Option<SocketReport>,
     /// The limits that a benchmark found, one for each test and frame size, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub results: Vec<LbResult>,
+    pub results: Vec<BenchResult>,
     /// What the probes of the device read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeReport>,
@@ -121,6 +121,24 @@ pub struct Report {
     /// What the reader must know to trust the figures, a sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// The limits of a load balancer that a benchmark found.
+    pub fn lb_results(&self) -> impl Iterator<Item = &LbResult> {
+        self.results.iter().filter_map(|result| match result {
+            BenchResult::Lb(result) => Some(&**result),
+            BenchResult::Suite(_) => None,
+        })
+    }
+
+    /// What the tests of a suite found.
+    pub fn suite_results(&self) -> impl Iterator<Item = &SuiteResult> {
+        self.results.iter().filter_map(|result| match result {
+            BenchResult::Suite(result) => Some(&**result),
+            BenchResult::Lb(_) => None,
+        })
+    }
 }
 
 /// How a run ended.
@@ -364,10 +382,17 @@ pub struct PortReport {
     /// Where several jobs have opened it, each with sockets of its own: how. The first is what is said above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<PortUser>,
+    /// How often its link went down under senders, the worst of its workers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub link_downs: u64,
     /// The device's counters before the run.
     pub before: BTreeMap<String, u64>,
     /// The device's counters after the run.
     pub after: BTreeMap<String, u64>,
+}
+
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// The device behind an interface.

@@ -138,6 +138,9 @@ impl Plan {
     /// # Errors
     /// With every problem found, not only the first.
     pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
+        if let Some(suite) = self.suite() {
+            return self.validate_suite(suite);
+        }
         let mut found = Findings::default();
         self.check_ports(&mut found);
         self.check_names(&mut found);
@@ -146,7 +149,7 @@ impl Plan {
                 "plan", "there is nothing to do; add a [[traffic]] job";
             !self.sockets.is_empty() && self.socket_server.is_some() =>
                 "plan", "it is client and server; make two plans of it";
-            self.procedure.is_some() && (!self.ports.is_empty() || self.kinds().count() > 1) =>
+            self.lb().is_some() && (!self.ports.is_empty() || self.trial().kinds().next().is_some()) =>
                 "plan", "a benchmark makes its own ports and jobs; take out the others";
         }
         if let Some(plan) = self.lb() {

@@ -21,13 +21,13 @@ mod search_run;
 mod tuples;
 
 use wb_model::{
-    bench::{LbLimit, LbMetric, LbPlan, LbResult, LbTest},
+    bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult, LbTest},
     load::LoadTransport,
 };
 use wb_search::{Bound, Found, Purpose, Search, search};
 
 use self::search_run::{SearchRun, Stop};
-use crate::{Bench, Event};
+use crate::Bench;
 
 pub use tuples::Tuples;
 
@@ -78,6 +78,15 @@ impl Item {
             })
         };
         plan.tests().into_iter().flat_map(items).collect()
+    }
+
+    /// Its search as it begins.
+    fn live(&self) -> BenchLive {
+        BenchLive {
+            metric: Some(self.test.metric),
+            size: self.size.map(|size| size.to_string()),
+            ..BenchLive::default()
+        }
     }
 
     fn transport(&self) -> LoadTransport {
@@ -144,10 +153,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
             run.end = LbEnd::Interrupted;
             break;
         }
-        bench.tell(&Event::Begin {
-            metric: item.test.metric,
-            size: item.size,
-        });
+        bench.tell(item.live());
         let now = bench.now_ns();
         let part = deadline.saturating_sub(now) * item.weight() / weight.max(1);
         weight -= item.weight();
@@ -163,7 +169,6 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
         }
         run.warnings
             .extend(warnings(plan, &result, tuples.came_round()));
-        bench.tell(&Event::End(&result));
         run.results.push(result);
         match found {
             Err(Stop::Failed(error)) => {

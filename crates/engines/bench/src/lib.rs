@@ -10,21 +10,18 @@ pub mod lb;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_model::{
-    Plan, Report,
-    bench::{LbMetric, LbResult, LbTrial},
-};
+use wb_model::{Plan, Report, bench::BenchLive};
 
 /// What a procedure needs: trials, the device's counters, and time.
 pub trait Bench {
     /// Why a plan could not be run.
     type Error;
 
-    /// Runs a plan, and reads the device before, during and after it.
+    /// Runs a plan, and reads the device before, during and after it. A trigger is pulled while it goes on.
     ///
     /// # Errors
     /// When it could not begin, or broke off by a fault.
-    fn run(&mut self, plan: Plan) -> Result<Ran, Self::Error>;
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, Self::Error>;
 
     /// The device now.
     fn read(&mut self) -> Reading;
@@ -38,8 +35,17 @@ pub trait Bench {
     /// Whether the user wants it to end.
     fn is_stopped(&mut self) -> bool;
 
-    /// What happens.
-    fn tell(&mut self, event: &Event<'_>);
+    /// What goes on: a search begins (trial 0), a trial begins, a trial has ended.
+    fn tell(&mut self, live: BenchLive);
+}
+
+/// A command that is run while a trial goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// When, from the first frame on.
+    pub after: Duration,
+    /// What, by `sh -c`.
+    pub command: String,
 }
 
 /// One run of a plan.
@@ -51,6 +57,8 @@ pub struct Ran {
     pub readings: Vec<Reading>,
     /// It did not come to its end; nothing is to be concluded from it.
     pub cut: Option<Cut>,
+    /// Why the trigger did not do what it should.
+    pub misfire: Option<String>,
 }
 
 /// Why a run ended early.
@@ -71,25 +79,4 @@ pub struct Reading {
     pub gauges: BTreeMap<String, u64>,
     /// Probes that could not be read.
     pub failed: u32,
-}
-
-/// What happens in a benchmark.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A search begins.
-    Begin {
-        /// Which.
-        metric: LbMetric,
-        /// Frame size, of metrics of frames.
-        size: Option<u16>,
-    },
-    /// A trial ended.
-    Trial {
-        /// Of which search.
-        metric: LbMetric,
-        /// The trial.
-        trial: &'a LbTrial,
-    },
-    /// A search ended.
-    End(&'a LbResult),
 }

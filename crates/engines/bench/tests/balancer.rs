@@ -3,12 +3,12 @@
 use std::{convert::Infallible, time::Duration};
 
 use wb_bench::{
-    Bench, Cut, Event, Ran, Reading,
+    Bench, Cut, Ran, Reading, Trigger,
     lb::{self, LbEnd},
 };
 use wb_model::{
     Lateness, LatenessReport, Plan, Report, Verdict,
-    bench::{LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
+    bench::{BenchLive, LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
     load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
     text::plan_from_toml,
 };
@@ -167,7 +167,7 @@ fn job(name: &str, end: LoadEnd) -> LoadJobReport {
 impl Bench for Paper {
     type Error = Infallible;
 
-    fn run(&mut self, plan: Plan) -> Result<Ran, Infallible> {
+    fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<Ran, Infallible> {
         self.runs += 1;
         assert!(plan.validate().is_ok(), "{:?}", plan.validate());
         let before = self.reading(0);
@@ -197,6 +197,7 @@ impl Bench for Paper {
                 ..Report::default()
             },
             readings,
+            misfire: None,
             cut: (self.runs > self.breaks_after).then(|| Cut::Fault("gone".to_owned())),
         })
     }
@@ -217,7 +218,7 @@ impl Bench for Paper {
         self.runs >= self.stop_after
     }
 
-    fn tell(&mut self, _: &Event<'_>) {}
+    fn tell(&mut self, _: BenchLive) {}
 }
 
 fn plan(more: &str) -> LbPlan {
@@ -411,9 +412,9 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
     struct Missing(Paper);
     impl Bench for Missing {
         type Error = Infallible;
-        fn run(&mut self, plan: Plan) -> Result<Ran, Infallible> {
+        fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<Ran, Infallible> {
             let too_much = plan.loads[0].rate.pps.unwrap() > 100_000;
-            let mut ran = self.0.run(plan)?;
+            let mut ran = self.0.run(plan, None)?;
             if too_much {
                 self.0.missed += 3;
                 *ran.readings.last_mut().unwrap() = self.0.reading(0);
@@ -432,7 +433,7 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
         fn is_stopped(&mut self) -> bool {
             false
         }
-        fn tell(&mut self, _: &Event<'_>) {}
+        fn tell(&mut self, _: BenchLive) {}
     }
     let run = lb::run(
         &mut Missing(Paper::new()),

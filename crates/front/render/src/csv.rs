@@ -253,7 +253,7 @@ fn limits(report: &Report) -> (Record, Vec<Record>) {
         r.known("trials", result.map(|r| r.trials.len()));
         r
     };
-    let rows = report.results.iter().map(|result| row(Some(result)));
+    let rows = report.lb_results().map(|result| row(Some(result)));
     (row(None), rows.collect())
 }
 

@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{LbLimit, LbMetric, LbOutcome, LbResult, LbTrial},
+    bench::{BenchLive, LbLimit, LbMetric, LbOutcome, LbResult, LbTrial},
 };
 
 use crate::{
@@ -20,6 +20,20 @@ pub(crate) fn title(metric: LbMetric, size: Option<u16>) -> String {
     match size {
         Some(size) => format!("{} {size} B", metric.name()),
         None => metric.name().to_owned(),
+    }
+}
+
+/// What a benchmark searches.
+#[must_use]
+pub(crate) fn searched(bench: &BenchLive) -> String {
+    let name = match (bench.metric, bench.test) {
+        (Some(metric), _) => metric.name(),
+        (None, Some(test)) => test.name(),
+        (None, None) => "search",
+    };
+    match &bench.size {
+        Some(size) => format!("{name} {size} B"),
+        None => name.to_owned(),
     }
 }
 
@@ -142,7 +156,7 @@ fn beside(trial: &LbTrial) -> Vec<[String; 4]> {
     rows
 }
 
-fn table(results: &[LbResult]) -> Table {
+fn table<'a>(results: impl Iterator<Item = &'a LbResult>) -> Table {
     let mut table = Table::new()
         .left("metric")
         .right("limit")
@@ -187,12 +201,12 @@ fn table(results: &[LbResult]) -> Table {
 
 /// The limits, and beside each what we and the device counted in the trial that shows it.
 pub(crate) fn section(page: &mut Page, report: &Report) {
-    if report.results.is_empty() {
+    if report.lb_results().next().is_none() {
         return;
     }
     page.head("limits");
     // Wider than some terminals: its rows belong together.
-    for line in table(&report.results).text(2).lines() {
+    for line in table(report.lb_results()).text(2).lines() {
         page.line(Tone::Plain, line);
     }
     let ours =

@@ -1,7 +1,11 @@
 //! One line for each snapshot, for a terminal or a log.
 
 use wb_model::{
-    Phase, Snapshot, bench::BenchLive, http::HttpLive, load::LoadLive, socket::SocketLive,
+    Phase, Snapshot,
+    bench::{BenchLive, EndedTrial},
+    http::HttpLive,
+    load::LoadLive,
+    socket::SocketLive,
 };
 
 use crate::{
@@ -67,10 +71,10 @@ const LAYOUTS: [Layout; 9] = {
 #[must_use]
 pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     match &snapshot.bench {
-        Some(bench) if bench.trial == 0 => return lb::title(bench.metric, bench.size),
+        Some(bench) if bench.trial == 0 => return lb::searched(bench),
         Some(BenchLive {
-            metric,
-            ended: Some(trial),
+            metric: Some(metric),
+            ended: Some(EndedTrial::Lb(trial)),
             ..
         }) => return lb::trial(*metric, trial),
         _ => {}

@@ -287,7 +287,7 @@ impl Families {
             if let Ok(Value::String(metric)) = serde_json::to_value(bench.metric) {
                 labels.push(("metric".to_owned(), metric));
             }
-            labels.extend(bench.size.map(|size| ("size".to_owned(), size.to_string())));
+            labels.extend(bench.size.clone().map(|size| ("size".to_owned(), size)));
             let of = "of the search that goes on, from 1";
             self.put("bench_trial", of, labels, false, f64::from(bench.trial));
         }
@@ -399,7 +399,7 @@ impl Families {
             let labels = vec![("verdict".to_owned(), verdict)];
             self.put("run_verdict", "(1 for the one it has)", labels, false, 1.0);
         }
-        for result in &report.results {
+        for result in report.lb_results() {
             let mut labels = vec![("unit".to_owned(), result.unit.clone())];
             if let Ok(Value::String(metric)) = serde_json::to_value(result.metric) {
                 labels.push(("metric".to_owned(), metric));

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeSet,
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,13 +16,13 @@ use std::{
 };
 
 use wb_bench::{
-    Bench, Cut, Event, Ran, Reading,
+    Bench, Cut, Ran, Reading, Trigger,
     lb::{self, LbEnd, LbRun},
 };
 use wb_host::clock::monotonic_ns;
 use wb_model::{
     Criterion, JobKind, Phase, Plan, Snapshot, Verdict,
-    bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult},
+    bench::{BenchLive, BenchResult, LbLimit, LbMetric, LbPlan, LbResult},
     criteria::{Bound, Metric},
     report::{CriterionReport, PortReport},
     timeline::Row,
@@ -29,7 +30,7 @@ use wb_model::{
 
 use crate::{
     End, Environment, Extras, StartError, View, criteria,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, Launch, Observer, Sample, Settled, State, Stop},
     ports::OpenPort,
     prepare,
     probes::Watched,
@@ -87,6 +88,65 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<Reading
     readings
 }
 
+/// Passes on how a trial goes.
+struct Onlooker<'a> {
+    start_ns: u64,
+    live: Option<BenchLive>,
+    news: &'a Sender<Snapshot>,
+    /// Told when the first frame is sent.
+    begins: Sender<()>,
+}
+
+impl Observer for Onlooker<'_> {
+    fn started(&mut self) {
+        let _ = self.begins.send(());
+    }
+
+    fn view(&mut self, view: &View) {
+        if !view.done {
+            let _ = self.news.send(Snapshot {
+                elapsed_ns: monotonic_ns().saturating_sub(self.start_ns),
+                progress: None,
+                bench: self.live.clone(),
+                ..view.snapshot.clone()
+            });
+        }
+    }
+}
+
+/// Runs a command when its time has come, unless the trial is over before; why it did not do what it should. It is
+/// ended with the trial.
+fn pull(trigger: &Trigger, begun: Receiver<()>, over: &AtomicBool) -> Option<String> {
+    begun.recv().ok()?;
+    let at = Instant::now() + trigger.after;
+    while Instant::now() < at {
+        if over.load(Ordering::Acquire) {
+            return Some("the trial was over before its time".to_owned());
+        }
+        std::thread::sleep(POLL_INTERVAL.min(at.saturating_duration_since(Instant::now())));
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", &trigger.command]).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Some(format!("it cannot be run: {error}")),
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return None,
+            Ok(Some(status)) => return Some(format!("it ended with {status}")),
+            Err(error) => return Some(error.to_string()),
+            Ok(None) if over.load(Ordering::Acquire) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Some("it had not ended when the trial had".to_owned());
+            }
+            Ok(None) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+}
+
 impl Ports {
     fn elapsed_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.start_ns)
@@ -107,7 +167,7 @@ impl Ports {
 impl Bench for Ports {
     type Error = StartError;
 
-    fn run(&mut self, plan: Plan) -> Result<Ran, StartError> {
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, StartError> {
         let plan = Plan {
             seed: self.base.seed,
             interval: self.base.interval,
@@ -118,29 +178,26 @@ impl Bench for Ports {
         if let Some(ready) = self.ready.take() {
             let _ = ready.send(());
         }
-        if let Some(live) = &mut self.live {
-            live.trial += 1;
-        }
         self.warnings.extend(prepared.warnings().iter().cloned());
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
         let (probes, every) = (&self.probes, self.every);
-        let (start_ns, live, news) = (self.start_ns, &self.live, &self.news);
-        let mut pass_on = |view: &View| {
-            if !view.done {
-                let _ = news.send(Snapshot {
-                    elapsed_ns: monotonic_ns().saturating_sub(start_ns),
-                    progress: None,
-                    bench: live.clone(),
-                    ..view.snapshot.clone()
-                });
-            }
+        let (begins, begun) = channel();
+        let mut onlooker = Onlooker {
+            start_ns: self.start_ns,
+            live: self.live.clone(),
+            news: &self.news,
+            begins,
         };
+        let mut misfire = None;
         let finished = std::thread::scope(|scope| {
             let follower =
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
-            let finished = prepared.run(&mut pass_on);
+            let shooter = trigger.map(|trigger| scope.spawn(|| pull(trigger, begun, &over)));
+            let finished = prepared.run(&mut onlooker);
+            drop(onlooker);
             over.store(true, Ordering::Release);
+            misfire = shooter.and_then(|shooter| shooter.join().ok().flatten());
             if let Some(Ok(during)) = follower.map(std::thread::ScopedJoinHandle::join) {
                 readings.extend(during);
             }
@@ -158,6 +215,7 @@ impl Bench for Ports {
         Ok(Ran {
             report: finished.report,
             readings,
+            misfire,
             cut: match finished.end {
                 End::Completed => None,
                 End::Signal(_) => Some(Cut::Signal),
@@ -185,28 +243,15 @@ impl Bench for Ports {
         self.stop.load(Ordering::Acquire) || self.environment.signals.received().is_some()
     }
 
-    fn tell(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Begin { metric, size } => {
-                let live = BenchLive {
-                    metric: *metric,
-                    size: *size,
-                    trial: 0,
-                    ended: None,
-                };
-                self.tell_of(live.clone());
-                self.live = Some(live);
-            }
-            Event::Trial { trial, .. } => {
-                if let Some(live) = self.live.clone() {
-                    self.tell_of(BenchLive {
-                        ended: Some((*trial).clone()),
-                        ..live
-                    });
-                }
-            }
-            Event::End(_) => {}
+    fn tell(&mut self, live: BenchLive) {
+        let running = BenchLive {
+            ended: None,
+            ..live.clone()
+        };
+        if live.trial == 0 || live.ended.is_some() {
+            self.tell_of(live);
         }
+        self.live = Some(running);
     }
 }
 
@@ -408,7 +453,10 @@ impl Engine for Benchmark {
             criteria: criteria.into_iter().map(|(report, _)| report).collect(),
             limited_by: limited_by(&results),
             probes: self.probes.iter().map(Watched::report).collect(),
-            results,
+            results: results
+                .into_iter()
+                .map(|r| BenchResult::Lb(Box::new(r)))
+                .collect(),
             warnings,
             ports,
             ..Settled::default()

@@ -8,7 +8,7 @@ use std::{
 
 use wb_model::{
     JobKind, Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
-    bench::{LbResult, ProbeReport},
+    bench::{BenchResult, ProbeReport},
     http::HttpReport,
     load::LoadReport,
     report::{
@@ -149,7 +149,7 @@ pub(crate) struct Settled {
     pub(crate) http: Option<HttpReport>,
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
-    pub(crate) results: Vec<LbResult>,
+    pub(crate) results: Vec<BenchResult>,
     pub(crate) distributions: Vec<Distribution>,
     /// The criteria that judge it, and how each came out.
     pub(crate) criteria: Vec<CriterionReport>,

@@ -174,6 +174,7 @@ impl OpenPort {
                 chosen_because: self.chosen_because.clone(),
                 timestamp_source: self.facts.stamp_source.to_string(),
             }],
+            link_downs: 0,
             before,
             after,
         }

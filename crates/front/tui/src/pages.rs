@@ -396,9 +396,14 @@ impl Screen {
     }
 
     fn search(&self, bench: &BenchLive) -> Section {
-        let what = match bench.size {
-            Some(size) => format!("{}, frames of {size} B", bench.metric.name()),
-            None => bench.metric.name().to_owned(),
+        let name = match (bench.metric, bench.test) {
+            (Some(metric), _) => metric.name(),
+            (None, Some(test)) => test.name(),
+            (None, None) => "search",
+        };
+        let what = match &bench.size {
+            Some(size) => format!("{name}, frames of {size} B"),
+            None => name.to_owned(),
         };
         let trial = match (bench.trial, &bench.ended) {
             (0, _) => "begins".to_owned(),

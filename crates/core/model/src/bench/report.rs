@@ -5,21 +5,44 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LbMetric;
+use super::{EndedTrial, LbMetric, SuiteTest, TrialPurpose};
 use crate::{lateness::Lateness, load::LoadTransport};
 
 /// How a benchmark goes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchLive {
-    /// What is searched.
-    pub metric: LbMetric,
-    /// Frame size with FCS, of metrics of frames.
-    pub size: Option<u16>,
+    /// What is searched, of a load balancer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<LbMetric>,
+    /// Which test is made, of a suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<SuiteTest>,
+    /// Frame size with FCS, of loads of frames: `64`, `imix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
     /// The trial that runs or has just ended, counted from 1 in each search; 0 before the first.
     pub trial: u32,
+    /// What the trial is for, of a suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<TrialPurpose>,
+    /// The load that is tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Its unit: `fps`, `cps`, `connections`, `rps`; of bursts `frames`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// The highest load that has held so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The least that has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// The time that the rest will take, as far as it can be told, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_ns: Option<u64>,
     /// The trial that has just ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<LbTrial>,
+    pub ended: Option<EndedTrial>,
 }
 
 /// One limit.

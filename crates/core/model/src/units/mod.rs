@@ -11,7 +11,7 @@ pub use addr::{AddressRange, PortRange};
 pub use mac::Mac;
 pub use rate::{Rate, WIRE_OVERHEAD, parse_count};
 pub use rational::Rational;
-pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel};
+pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel, parse_size};
 pub use span::Span;
 
 /// A value that the user wrote could not be read.

@@ -179,6 +179,61 @@ impl FromStr for SizeModel {
     }
 }
 
+/// Frame sizes of the letters of RFC 6985 section 3.
+const GENOME: [(char, u32); 10] = [
+    ('a', 64),
+    ('b', 128),
+    ('c', 256),
+    ('d', 512),
+    ('e', 1024),
+    ('f', 1280),
+    ('g', 1518),
+    ('h', 2112),
+    ('i', 9000),
+    ('j', 16_000),
+];
+
+/// Frame sizes of a test: what [`SizeModel`] reads, or a genome of RFC 6985, `aaaaaaaddddg` or in short `7a4d1g`.
+/// How often each size occurs is that of the genome; the order comes from the seed, as the RFC allows.
+///
+/// # Errors
+/// When it is neither.
+pub fn parse_size(text: &str) -> Result<SizeModel, ParseUnitError> {
+    let letters = text.trim_end().ends_with(|c: char| c.is_ascii_lowercase());
+    if !letters || text.trim().eq_ignore_ascii_case("imix") {
+        return text.parse();
+    }
+    let error = || {
+        ParseUnitError::new(
+            text,
+            "a genome of RFC 6985: letters a to j with how often each occurs before it (7a4d1g)",
+        )
+    };
+    let mut list: Vec<(FrameSize, u32)> = Vec::new();
+    let mut digits = String::new();
+    for c in text.trim().chars() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let size = GENOME.iter().find(|(letter, _)| *letter == c);
+        let size = size.and_then(|(_, size)| FrameSize::new(*size));
+        let size = size.ok_or_else(error)?;
+        let times = match digits.as_str() {
+            "" => 1,
+            n => n.parse().map_err(|_| error())?,
+        };
+        digits.clear();
+        match list.iter_mut().find(|(known, _)| *known == size) {
+            Some((_, weight)) => *weight = weight.checked_add(times).ok_or_else(error)?,
+            None => list.push((size, times)),
+        }
+    }
+    let total: u64 = list.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let fits = total <= u64::from(MAX_MIX_WEIGHT) && list.iter().all(|(_, weight)| *weight > 0);
+    fits.then_some(SizeModel::Mix(list)).ok_or_else(error)
+}
+
 impl fmt::Display for SizeModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -216,6 +271,19 @@ mod tests {
         ] {
             assert!(text.parse::<SizeModel>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn genomes_of_rfc_6985() {
+        for text in ["aaaaaaaddddg", "7a4d1g", "7a4dg"] {
+            let mix = parse_size(text).unwrap();
+            assert_eq!(mix.to_string(), "64:7,512:4,1518:1", "{text}");
+        }
+        for text in ["7a4x", "k", "0a", "99999999a", "a z"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_size("imix").unwrap(), SizeModel::imix());
+        assert_eq!(parse_size("64").unwrap().to_string(), "64");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use wb_model::bench::{LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, LbTrial};
+use wb_model::bench::{
+    BenchLive, EndedTrial, LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, LbTrial,
+};
 use wb_search::{Ask, Found, Measurer, Outcome, Purpose, Trial};
 
 use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
-use crate::{Bench, Cut, Event};
+use crate::{Bench, Cut};
 
 /// Time to open ports and find neighbours, for the first guess of how long a trial takes.
 const SET_UP: Duration = Duration::from_millis(800);
@@ -138,7 +140,14 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         let now = self.bench.now_ns();
         let ends = self.tuples.take(self.item.test.metric, &shape, now);
         let plan = plans::plan(self.plan, self.item, &shape, ends);
-        let ran = self.bench.run(plan).map_err(Stop::Failed)?;
+        let live = BenchLive {
+            trial: u32::try_from(self.trials.len()).unwrap_or(u32::MAX) + 1,
+            load: Some(load),
+            unit: unit(self.item.test.metric).to_owned(),
+            ..self.item.live()
+        };
+        self.bench.tell(live.clone());
+        let ran = self.bench.run(plan, None).map_err(Stop::Failed)?;
         let ours = judge::ours(&ran.report);
         let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
         let mut judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
@@ -161,9 +170,9 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             lateness: ran.report.lateness.all,
             warnings: ran.report.warnings,
         };
-        self.bench.tell(&Event::Trial {
-            metric: self.item.test.metric,
-            trial: &trial,
+        self.bench.tell(BenchLive {
+            ended: Some(EndedTrial::Lb(Box::new(trial.clone()))),
+            ..live
         });
         self.trials.push(trial);
         match ran.cut {

@@ -75,7 +75,7 @@ impl LbArgs {
         };
         match &mut plan.procedure {
             Some(Procedure::Lb(lb)) => self.apply(lb),
-            None => bail!("the plan has no [procedure.lb]; `wirebench run` runs it"),
+            _ => bail!("the plan has no [procedure.lb]; `wirebench run` runs it"),
         }
         Ok(plan)
     }

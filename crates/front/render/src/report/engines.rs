@@ -742,7 +742,7 @@ pub(super) fn bench(report: &Report) -> Section {
         (Some(load), LbMetric::Bps) => rate_bps(load),
         (Some(load), metric) => lb::load(metric, load),
     };
-    for r in &report.results {
+    for r in report.lb_results() {
         limits.row([
             lb::title(r.metric, r.size),
             r.flows.map_or_else(String::new, count),
@@ -760,7 +760,7 @@ pub(super) fn bench(report: &Report) -> Section {
     }
     section.table(limits.known());
     section.plot(by_size(report));
-    for r in &report.results {
+    for r in report.lb_results() {
         let title = lb::title(r.metric, r.size);
         let id = title.replace(' ', "-");
         section.plot(search(&id, &title, r));
@@ -773,7 +773,7 @@ pub(super) fn bench(report: &Report) -> Section {
             ">failed", ">p99", ">busy",
         ],
     );
-    for r in &report.results {
+    for r in report.lb_results() {
         for (i, t) in r.trials.iter().enumerate() {
             let mark = match t.outcome {
                 LbOutcome::Held => Mark::Good,
@@ -809,8 +809,7 @@ fn lost(t: &LbTrial) -> u64 {
 /// Throughput by size, beside what the link carries (RFC 2544, 26.1) where its speed is known.
 fn by_size(report: &Report) -> Option<Plot> {
     let of_size = report
-        .results
-        .iter()
+        .lb_results()
         .filter(|r| r.size.is_some() && r.l2_bps.is_some());
     let mut of_size: Vec<&LbResult> = of_size.collect();
     of_size.sort_by_key(|r| r.size);

@@ -275,7 +275,7 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
             Better::Lower,
         );
     }
-    for r in &report.results {
+    for r in report.lb_results() {
         list.of = crate::lb::title(r.metric, r.size);
         let unit = match r.unit.as_str() {
             "bps" => "bit/s",

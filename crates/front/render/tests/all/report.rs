@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use wb_model::{
     Report, Verdict,
-    bench::{LbResult, ProbeReport},
+    bench::{BenchResult, LbResult, ProbeReport},
     http::{HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport, HttpTlsReport},
     load::{LoadJobReport, LoadPhaseReport, LoadReport, LoadRouteReport, LoadWorkerReport},
     report::{CaptureReaderReport, CaptureReport, CriterionReport, NicReport, WorkerReport},
@@ -130,8 +130,13 @@ fn full() -> Report {
         highest: [("entries".to_owned(), 9)].into(),
         ..ProbeReport::default()
     }];
-    report.results = vec![limit("oneway-pps", 64), limit("cps", 0)];
+    report.results = limits([limit("oneway-pps", 64), limit("cps", 0)]);
     report
+}
+
+fn limits(all: impl IntoIterator<Item = LbResult>) -> Vec<BenchResult> {
+    let limits = all.into_iter().map(Box::new);
+    limits.map(BenchResult::Lb).collect()
 }
 
 fn limit(metric: &str, size: u16) -> LbResult {
@@ -290,7 +295,7 @@ fn moments_close_together_leave_no_gap() {
 #[test]
 fn throughput_by_size_stands_beside_what_the_link_carries() {
     let mut report = full();
-    report.results = vec![limit("oneway-pps", 1518), limit("oneway-pps", 64)];
+    report.results = limits([limit("oneway-pps", 1518), limit("oneway-pps", 64)]);
     for port in &mut report.ports {
         (port.speed_bps, port.speed_nominal) = (Some(1_000_000_000), false);
     }
@@ -367,9 +372,9 @@ fn columns_of_which_nothing_is_known_are_left_out() {
 #[test]
 fn one_load_is_no_curve() {
     let mut report = full();
-    let mut near = report.results[0].clone();
+    let mut near = report.lb_results().next().unwrap().clone();
     near.trials[1].offered = near.trials[0].offered + 1.0;
-    report.results = vec![near];
+    report.results = limits([near]);
     let titles = titles(&report);
     assert!(titles.iter().any(|t| t.ends_with("trial by trial")));
     assert!(!titles.iter().any(|t| t.ends_with("by load")), "{titles:?}");

@@ -1,0 +1,635 @@
+//! The plan of a suite of tests: RFC 2544 and its kin on any device between our ports.
+//!
+//! The plan that holds the suite says what a trial is: its ports and jobs. The suite takes one of the jobs and
+//! changes its load, trial by trial; the other jobs run beside it, each time.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Share;
+use crate::{
+    plan::{Plan, Procedure},
+    units::{ParseUnitError, Rate, SizeModel, Span, parse_size, string_serde},
+};
+
+/// Which tests are made, of which load, at which sizes, and how long trials take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SuitePlan {
+    /// The tests, in this order.
+    pub tests: Vec<SuiteTest>,
+    /// The load that is changed from trial to trial.
+    pub of: Quantity,
+    /// The job whose load that is, by its name. Without it the first that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Frame sizes with FCS, each a test of its own: a size, a range, `imix`, weights, or a genome of RFC 6985
+    /// (`7a4d1g`). Empty: those that the streams have. A size in which the frame does not fit is raised to the
+    /// smallest that does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<TestSize>,
+    /// No load above it is tried. Without it line rate or, where no wire sets one, what the tester was found to
+    /// offer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Load>,
+    /// No load below it is tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<Load>,
+    /// Whether to tell how much the tester can do by itself before the first test.
+    pub ceiling: bool,
+    /// How a load is searched.
+    pub search: SuiteSearch,
+    /// How long trials take.
+    pub times: SuiteTimes,
+    /// Latency (RFC 2544 section 26.2, RFC 8219 section 7.2).
+    pub latency: LatencyTest,
+    /// Frame loss rate (RFC 2544 section 26.3): by what share of the maximum each load is less than the one
+    /// before; up to 10 %.
+    pub step: Share,
+    /// Back-to-back frames (RFC 9004).
+    pub b2b: BurstTest,
+    /// System recovery (RFC 2544 section 26.5).
+    pub recovery: RecoveryTest,
+    /// Reset (RFC 6201).
+    pub reset: ResetTest,
+    /// Services, each with a test of its configuration and one of all together (ITU-T Y.1564).
+    #[serde(rename = "service", skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<Service>,
+    /// Frames that are put among those of the test (RFC 2544 section 11).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modifiers: Vec<Modifier>,
+    /// The device under test, for the report.
+    pub device: SuiteDevice,
+    /// The operator has confirmed that nothing else is in this network (RFC 6815).
+    #[serde(skip_serializing_if = "is_false")]
+    pub isolated: bool,
+    /// What the times and limits come from, for the report: `fast`, `conformance` or nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub preset: String,
+}
+
+/// A test of a suite.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SuiteTest {
+    /// The highest load without loss, by the search of the plan (RFC 2544 section 26.1).
+    Throughput,
+    /// The highest loads that meet goals, searched together by MLRsearch (RFC 9971).
+    Ndr,
+    /// Delay and its variation, at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
+    Latency,
+    /// What is lost at 100 %, 90 %, 80 % and so on (RFC 2544 section 26.3).
+    Loss,
+    /// The longest burst without loss (RFC 9004).
+    B2b,
+    /// How long an overload is felt (RFC 2544 section 26.5).
+    Recovery,
+    /// How long the device does not forward when it is reset (RFC 6201).
+    Reset,
+    /// Activation of services (ITU-T Y.1564).
+    Y1564,
+}
+
+impl SuiteTest {
+    /// All.
+    pub const ALL: [Self; 8] = [
+        Self::Throughput,
+        Self::Ndr,
+        Self::Latency,
+        Self::Loss,
+        Self::B2b,
+        Self::Recovery,
+        Self::Reset,
+        Self::Y1564,
+    ];
+    /// Those of RFC 2544, in its order.
+    pub const RFC2544: [Self; 6] = [
+        Self::Throughput,
+        Self::Latency,
+        Self::Loss,
+        Self::B2b,
+        Self::Recovery,
+        Self::Reset,
+    ];
+
+    /// The word in plans and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Ndr => "ndr",
+            Self::Latency => "latency",
+            Self::Loss => "loss",
+            Self::B2b => "b2b",
+            Self::Recovery => "recovery",
+            Self::Reset => "reset",
+            Self::Y1564 => "y1564",
+        }
+    }
+
+    /// Whether it needs the throughput of its size, which is searched first where no other test of the suite does.
+    #[must_use]
+    pub const fn needs_throughput(self) -> bool {
+        matches!(self, Self::Latency | Self::B2b | Self::Recovery)
+    }
+}
+
+impl FromStr for SuiteTest {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let found = Self::ALL.into_iter().find(|test| test.name() == text);
+        found.ok_or_else(|| {
+            ParseUnitError::new(
+                text,
+                "a test: throughput, ndr, latency, loss, b2b, recovery, reset or y1564",
+            )
+        })
+    }
+}
+
+/// What a load is counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    /// Frames per second of a traffic job, in each direction.
+    #[default]
+    Frames,
+    /// New connections per second of a load.
+    Cps,
+    /// Connections of a load that are open at a time.
+    Cc,
+    /// Requests per second of a load, or of a load of HTTP requests.
+    Rps,
+}
+
+impl Quantity {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Frames, Self::Cps, Self::Cc, Self::Rps];
+
+    /// The word in plans and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Frames => "frames",
+            Self::Cps => "cps",
+            Self::Cc => "cc",
+            Self::Rps => "rps",
+        }
+    }
+
+    /// The unit of its values.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Frames => "fps",
+            Self::Cps => "cps",
+            Self::Cc => "connections",
+            Self::Rps => "rps",
+        }
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let found = Self::ALL.into_iter().find(|of| of.name() == text);
+        found.ok_or_else(|| ParseUnitError::new(text, "frames, cps, cc or rps"))
+    }
+}
+
+/// A load as the user writes it: a rate of frames (`100kpps`, `1gbps`, `40%`), or a number of connections or
+/// requests (`20k`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Of frames.
+    Rate(Rate),
+    /// Frames, connections or requests per second, or connections.
+    Number(u64),
+}
+
+impl FromStr for Load {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let number = crate::units::parse_count(text).map(Self::Number);
+        number.or_else(|_| text.parse().map(Self::Rate))
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(rate) => rate.fmt(f),
+            Self::Number(number) => super::Count(*number).fmt(f),
+        }
+    }
+}
+
+string_serde!(
+    Load,
+    "Load",
+    "a rate (100kpps, 1gbps, 40%) or a number (20k)",
+    "100kpps"
+);
+
+/// Frame sizes of one test, and how the user wrote them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestSize {
+    /// As written.
+    pub name: String,
+    /// The sizes.
+    pub model: SizeModel,
+}
+
+impl FromStr for TestSize {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let name = text.trim().to_owned();
+        let model = parse_size(&name)?;
+        Ok(Self { name, model })
+    }
+}
+
+impl fmt::Display for TestSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+string_serde!(
+    TestSize,
+    "TestSize",
+    "a frame size with FCS, a range, imix, weights, or a genome of RFC 6985 (7a4d1g)",
+    "64"
+);
+
+/// How a load is searched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SuiteSearch {
+    /// How the throughput is searched.
+    pub method: Method,
+    /// A load passes when no more than this share is lost (frames) or fails (connections, requests).
+    pub loss: Share,
+    /// The search ends when the best load and the least that failed differ by no more than this share of the
+    /// latter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Share>,
+    /// The same as a share of the largest load, as RFC 2544 tools do it. Without either: 0.5 % of the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Share>,
+    /// Loss verification: a trial that fails is made again so often at most, and the first that passes makes the
+    /// load pass (ETSI GS NFV-TST 009 section 12.3).
+    pub repeats: u32,
+    /// What `ndr` searches for. Empty: goals `ndr` and `pdr`.
+    #[serde(rename = "goal", skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<GoalPlan>,
+    /// The search of one size ends after this time with what it has.
+    pub budget: Span,
+}
+
+/// How a throughput is searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Halving (RFC 2544 section 26.1).
+    #[default]
+    Binary,
+    /// By MLRsearch (RFC 9971) with one goal: the loss of the search.
+    Mlr,
+}
+
+/// A goal of MLRsearch (RFC 9971 section 4.6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GoalPlan {
+    /// What the report calls it.
+    pub name: String,
+    /// A trial of this length counts in full.
+    pub final_duration: Span,
+    /// Trials at a load together last so long before it is decided at the latest.
+    pub duration_sum: Span,
+    /// A trial is low when no more than this share is lost.
+    pub loss: Share,
+    /// The share of the sum of durations in which more may be lost.
+    pub exceed: Share,
+    /// The bounds differ by no more than this share of the upper one.
+    pub width: Share,
+}
+
+/// How long trials take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SuiteTimes {
+    /// A trial that decides; RFC 2544 section 24 asks for 60 s.
+    pub trial: Span,
+    /// A trial that finds the way. Without it as long as one that decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Span>,
+    /// From nothing to the full rate before each trial; those frames are not counted.
+    pub ramp: Span,
+    /// After a trial, for frames that are on their way.
+    pub drain: Span,
+    /// Between two trials.
+    pub settle: Span,
+    /// Whether a first trial wakes the device; what it shows is thrown away.
+    pub warm_up: bool,
+}
+
+/// Delay and its variation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LatencyTest {
+    /// How long a stream is; 120 s by RFC 2544.
+    pub duration: Span,
+    /// Frames before this time are not measured; 60 s by RFC 2544.
+    pub after: Span,
+    /// How often; 20 by RFC 2544.
+    pub repetitions: u32,
+    /// Shares of the throughput.
+    pub loads: Vec<Share>,
+}
+
+/// Back-to-back frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BurstTest {
+    /// Searches, whose mean is the result; RFC 2544 says 50.
+    pub searches: u32,
+    /// The longest burst, as the time it takes at the full rate; up to 30 s.
+    pub longest: Span,
+    /// It ends when the longest burst without loss and the shortest with loss differ by so many frames.
+    pub resolution: u64,
+}
+
+/// System recovery.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecoveryTest {
+    /// How long the overload lasts; RFC 2544 says at least 60 s.
+    pub overload: Span,
+    /// How long half of it lasts after that: up to here the device has to recover.
+    pub half: Span,
+    /// How often.
+    pub repetitions: u32,
+}
+
+/// Reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResetTest {
+    /// The command that resets the device, by `sh -c`. Without it the test is not made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// What kind of reset that is, for the report: `hardware`, `software`, `power`, `link`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The load as a share of the largest; 0: 10 %.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub load: Share,
+    /// How long it is waited for the device to forward again; 0: 30 s.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub patience: Span,
+}
+
+/// A service of ITU-T Y.1564.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// What the report calls it.
+    pub name: String,
+    /// Committed information rate, layer 2 with FCS: `100mbps`.
+    pub cir: Rate,
+    /// Excess information rate. 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eir: Option<Rate>,
+    /// Longest frame delay (FTD).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    /// Largest frame delay variation (FDV), from the shortest to the longest delay of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variation: Option<Span>,
+    /// Largest frame loss ratio (FLR).
+    pub loss: Share,
+    /// How long a step of the configuration test is.
+    pub step: Span,
+    /// How long the performance test is.
+    pub performance: Span,
+    /// What a policer may let through beyond CIR and EIR, as a share of their sum.
+    pub tolerance: Share,
+}
+
+/// Frames that are put among those of a test, or how they are sent (RFC 2544 section 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Modifier {
+    /// Every hundredth frame goes to all stations (section 11.1).
+    Broadcast,
+    /// A management query as the first frame of every second (section 11.2).
+    Management,
+}
+
+/// The device under test, for the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SuiteDevice {
+    /// What the report calls it.
+    pub name: String,
+    /// Its version.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// How it is configured.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub configuration: String,
+}
+
+impl Default for SuitePlan {
+    fn default() -> Self {
+        Self {
+            tests: SuiteTest::RFC2544.to_vec(),
+            of: Quantity::Frames,
+            job: None,
+            sizes: Vec::new(),
+            max: None,
+            min: None,
+            ceiling: true,
+            search: SuiteSearch::default(),
+            times: SuiteTimes::default(),
+            latency: LatencyTest::default(),
+            step: Share(0.1),
+            b2b: BurstTest::default(),
+            recovery: RecoveryTest::default(),
+            reset: ResetTest::default(),
+            services: Vec::new(),
+            modifiers: Vec::new(),
+            device: SuiteDevice::default(),
+            isolated: false,
+            preset: String::new(),
+        }
+    }
+}
+
+impl Default for SuiteSearch {
+    fn default() -> Self {
+        Self {
+            method: Method::Binary,
+            loss: Share(0.0),
+            precision: None,
+            resolution: None,
+            repeats: 0,
+            goals: Vec::new(),
+            budget: Span::from_secs(20 * 60),
+        }
+    }
+}
+
+impl Default for SuiteTimes {
+    fn default() -> Self {
+        Self {
+            trial: Span::from_secs(10),
+            search: Some(Span::from_secs(2)),
+            ramp: Span::from_millis(500),
+            drain: Span::from_millis(500),
+            settle: Span::from_millis(500),
+            warm_up: true,
+        }
+    }
+}
+
+impl Default for LatencyTest {
+    fn default() -> Self {
+        Self {
+            duration: Span::from_secs(20),
+            after: Span::from_secs(10),
+            repetitions: 3,
+            loads: vec![Share(0.1), Share(0.5), Share(0.9), Share(1.0)],
+        }
+    }
+}
+
+impl Default for BurstTest {
+    fn default() -> Self {
+        Self {
+            searches: 10,
+            longest: Span::from_secs(2),
+            resolution: 1,
+        }
+    }
+}
+
+impl Default for RecoveryTest {
+    fn default() -> Self {
+        Self {
+            overload: Span::from_secs(10),
+            half: Span::from_secs(10),
+            repetitions: 5,
+        }
+    }
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            name: "service".to_owned(),
+            cir: Rate::Max,
+            eir: None,
+            delay: None,
+            variation: None,
+            loss: Share(0.0),
+            step: Span::from_secs(10),
+            performance: Span::from_secs(15 * 60),
+            tolerance: Share(0.01),
+        }
+    }
+}
+
+impl Default for SuiteDevice {
+    fn default() -> Self {
+        Self {
+            name: "device".to_owned(),
+            version: String::new(),
+            configuration: String::new(),
+        }
+    }
+}
+
+impl GoalPlan {
+    /// A goal by its name: `ndr`, `pdr` (FD.io), `rfc2544`, `tst009`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let goal = |last: u64, sum: u64, loss: f64, exceed: f64| Self {
+            name: name.to_owned(),
+            final_duration: Span::from_secs(last),
+            duration_sum: Span::from_secs(sum),
+            loss: Share(loss),
+            exceed: Share(exceed),
+            width: Share(0.005),
+        };
+        match name {
+            "ndr" => Some(goal(1, 21, 0.0, 0.5)),
+            "pdr" => Some(goal(1, 21, 0.005, 0.5)),
+            "rfc2544" => Some(goal(60, 60, 0.0, 0.0)),
+            "tst009" => Some(goal(60, 120, 0.0, 0.5)),
+            _ => None,
+        }
+    }
+}
+
+impl SuitePlan {
+    /// The goals of `ndr`.
+    #[must_use]
+    pub fn goals(&self) -> Vec<GoalPlan> {
+        match self.search.goals.as_slice() {
+            [] => ["ndr", "pdr"]
+                .into_iter()
+                .filter_map(GoalPlan::named)
+                .collect(),
+            goals => goals.to_vec(),
+        }
+    }
+
+    /// How long a trial that finds the way is.
+    #[must_use]
+    pub fn search_time(&self) -> Span {
+        self.times.search.unwrap_or(self.times.trial)
+    }
+}
+
+impl Plan {
+    /// Its suite of tests, if it holds one.
+    #[must_use]
+    pub fn suite(&self) -> Option<&SuitePlan> {
+        match &self.procedure {
+            Some(Procedure::Suite(suite)) => Some(suite),
+            _ => None,
+        }
+    }
+
+    /// What one trial of its suite is before the suite says how much is sent: its ports and jobs, without criteria,
+    /// which judge what the suite finds.
+    #[must_use]
+    pub fn trial(&self) -> Self {
+        Self {
+            procedure: None,
+            criteria: Vec::new(),
+            ..self.clone()
+        }
+    }
+}
+
+const fn is_false(b: &bool) -> bool {
+    !*b
+}
+fn is_nothing(share: &Share) -> bool {
+    share.0 == 0.0
+}
+fn is_zero(span: &Span) -> bool {
+    *span == Span::default()
+}

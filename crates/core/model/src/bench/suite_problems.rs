@@ -1,0 +1,217 @@
+//! Finds everything wrong with a suite of tests, as far as the plan alone shows it.
+
+use super::{Load, Method, Modifier, Quantity, Share, SuitePlan, SuiteTest};
+use crate::{
+    load::LoadEnd,
+    plan::{Plan, TrafficJob},
+    units::{FrameSize, Rate, Span},
+    validate::{Findings, PlanError, PlanWarnings, rules},
+};
+
+/// The shortest trial: shorter ones are all beginning and end.
+const SHORTEST: Span = Span::from_millis(100);
+/// RFC 9004 section 5.4: longer bursts than this are no result.
+const LONGEST_BURST: Span = Span::from_secs(30);
+
+impl SuitePlan {
+    /// The job of a plan whose load it changes, where that is one of frames.
+    #[must_use]
+    pub fn traffic<'a>(&self, plan: &'a Plan) -> Option<&'a TrafficJob> {
+        self.traffic_index(plan).map(|n| &plan.traffic[n])
+    }
+
+    /// Which of the traffic jobs that is.
+    #[must_use]
+    pub fn traffic_index(&self, plan: &Plan) -> Option<usize> {
+        let named = plan.job_names_of_trial(crate::JobKind::Traffic);
+        plan.traffic.iter().enumerate().position(|(n, job)| {
+            let sends = job.tx.is_some() && job.rx.is_some();
+            sends && self.job.as_ref().is_none_or(|name| *name == named[n])
+        })
+    }
+
+    /// Which of the loads is the one whose load it changes, where that is one of connections or requests.
+    #[must_use]
+    pub fn load_index(&self, plan: &Plan) -> Option<usize> {
+        let named = plan.job_names_of_trial(crate::JobKind::Load);
+        plan.loads.iter().enumerate().position(|(n, load)| {
+            load.end == LoadEnd::Client && self.job.as_ref().is_none_or(|name| *name == named[n])
+        })
+    }
+
+    /// Which of the loads of HTTP requests that is.
+    #[must_use]
+    pub fn http_index(&self, plan: &Plan) -> Option<usize> {
+        let named = plan.job_names_of_trial(crate::JobKind::Http);
+        (0..plan.http_jobs.len()).find(|n| self.job.as_ref().is_none_or(|name| *name == named[*n]))
+    }
+
+    fn check(&self, plan: &Plan, found: &mut Findings) {
+        let place = "procedure.suite";
+        let of_frames = self.of == Quantity::Frames;
+        let has_job = match self.of {
+            Quantity::Frames => self.traffic_index(plan).is_some(),
+            Quantity::Cps | Quantity::Cc => self.load_index(plan).is_some(),
+            Quantity::Rps => self.load_index(plan).is_some() || self.http_index(plan).is_some(),
+        };
+        let what = match self.of {
+            Quantity::Frames => "[[traffic]] with tx and rx",
+            Quantity::Cps | Quantity::Cc => "[[load]] that is a client",
+            Quantity::Rps => "[[load]] that is a client, or [[http]]",
+        };
+        let named = self
+            .job
+            .as_ref()
+            .map_or_else(String::new, |name| format!(" named {name:?}"));
+        rules! { found:
+            !has_job => place, "of = {:?} needs a job{named}: {what}", self.of.name();
+            self.tests.is_empty() => place, "it has no tests; one at least";
+            !of_frames && !self.sizes.is_empty() => place, "sizes are for frames";
+            !of_frames && !self.modifiers.is_empty() => place, "modifiers are for frames";
+        }
+        for (n, test) in self.tests.iter().enumerate() {
+            rules! { found:
+                self.tests[..n].contains(test) => place, "test {} is named twice", test.name();
+                !of_frames && !matches!(test, SuiteTest::Throughput | SuiteTest::Ndr | SuiteTest::Loss) =>
+                    place, "test {} is for frames; throughput, ndr and loss are for {}", test.name(), self.of.name();
+                *test == SuiteTest::Y1564 && self.services.is_empty() =>
+                    place, "test y1564 needs [[procedure.suite.service]]";
+            }
+        }
+        if let Some(job) = self.traffic(plan).filter(|_| of_frames) {
+            self.check_job(job, found);
+        }
+        self.check_loads(found);
+        self.check_times(found);
+        for (n, service) in self.services.iter().enumerate() {
+            let place = format!("{place}, service {}", n + 1);
+            rules! { found:
+                service.cir == Rate::Max => &place, "cir is a rate: 100mbps";
+                service.eir == Some(Rate::Max) => &place, "eir is a rate: 50mbps";
+                service.step < SHORTEST => &place, "step is {}; at least {SHORTEST}", service.step;
+            }
+        }
+    }
+
+    fn check_job(&self, job: &TrafficJob, found: &mut Findings) {
+        let place = "procedure.suite";
+        let replays = job.streams.iter().any(|s| s.replay.is_some());
+        let numbered = job.streams.iter().all(|s| s.tag_len() > 0);
+        rules! { found:
+            job.streams.is_empty() => place, "its job has no streams";
+            replays => place, "a replay has the sizes and times of its file; take streams that are made";
+            !replays && !numbered => place, "frames without a tag cannot be told from others; take out tag = \"none\"";
+        }
+        for (n, size) in self.sizes.iter().enumerate() {
+            rules! { found:
+                self.sizes[..n].iter().any(|s| s.model == size.model) => place, "size {size} is named twice";
+                size.model.largest() > FrameSize::MAX => place, "size {size}; at most {}", FrameSize::MAX;
+            }
+        }
+        rules! { found:
+            self.modifiers.contains(&Modifier::Management) && job.bidir =>
+                place, "modifier management is for one direction";
+        }
+    }
+
+    fn check_loads(&self, found: &mut Findings) {
+        let place = "procedure.suite";
+        let search = &self.search;
+        for (name, load) in [("max", self.max), ("min", self.min)] {
+            let is_rate = matches!(load, Some(Load::Rate(_)));
+            rules! { found:
+                is_rate && self.of != Quantity::Frames => place, "{name} is a number of {}: 20k", self.of.unit();
+                load == Some(Load::Rate(Rate::Max)) || load == Some(Load::Number(0)) =>
+                    place, "{name} is a load: 100kpps, 40%, 20k";
+            }
+        }
+        for (name, share) in [
+            ("precision", search.precision),
+            ("resolution", search.resolution),
+        ] {
+            rules! { found:
+                share.is_some_and(|s| !(0.0001..=0.5).contains(&s.0)) =>
+                    place, "search.{name} is {}; 0.01% to 50%", share.unwrap_or_default();
+            }
+        }
+        rules! { found:
+            search.precision.is_some() && search.resolution.is_some() =>
+                place, "search.precision and search.resolution; one of them";
+            search.loss.0 >= 1.0 => place, "search.loss is {}; less than 1", search.loss;
+            search.repeats > 100 => place, "search.repeats is {}; up to 100", search.repeats;
+            search.repeats > 0 && search.method == Method::Mlr =>
+                place, "search.repeats is for method binary; mlr weighs all trials at a load";
+            !(0.001..=0.1).contains(&self.step.0) =>
+                place, "step is {}; 0.1% to 10% (RFC 2544 section 26.3)", self.step;
+        }
+        let goals = self.goals();
+        for (n, goal) in goals.iter().enumerate() {
+            let at = format!("{place}, goal {}", n + 1);
+            let is_share = |share: Share| (0.0..1.0).contains(&share.0);
+            rules! { found:
+                goal.name.is_empty() => &at, "it needs a name";
+                goals[..n].iter().any(|g| g.name == goal.name) => &at, "two goals are named {:?}", goal.name;
+                !is_share(goal.loss) || !is_share(goal.exceed) => &at, "loss and exceed are less than 1";
+                !(0.0001..=0.5).contains(&goal.width.0) => &at, "width is {}; 0.01% to 50%", goal.width;
+                goal.final_duration < SHORTEST => &at, "final_duration is {}; at least {SHORTEST}", goal.final_duration;
+            }
+        }
+    }
+
+    fn check_times(&self, found: &mut Findings) {
+        let place = "procedure.suite";
+        for (name, time) in [
+            ("times.trial", self.times.trial),
+            ("times.search", self.search_time()),
+            ("latency.duration", self.latency.duration),
+            ("recovery.overload", self.recovery.overload),
+            ("recovery.half", self.recovery.half),
+        ] {
+            rules! { found: time < SHORTEST => place, "{name} is {time}; at least {SHORTEST}"; }
+        }
+        let latency = &self.latency;
+        rules! { found:
+            latency.after >= latency.duration =>
+                place, "latency.after is {}; less than latency.duration, {}", latency.after, latency.duration;
+            !(1..=1000).contains(&latency.repetitions) =>
+                place, "latency.repetitions is {}; 1 to 1000", latency.repetitions;
+            latency.loads.is_empty() => place, "latency.loads is empty; one share at least";
+            latency.loads.iter().any(|l| l.0 <= 0.0) => place, "latency.loads; each above 0";
+            !(1..=1000).contains(&self.b2b.searches) =>
+                place, "b2b.searches is {}; 1 to 1000", self.b2b.searches;
+            self.b2b.resolution == 0 => place, "b2b.resolution is 0; at least 1";
+            self.b2b.longest > LONGEST_BURST || self.b2b.longest == Span::default() =>
+                place, "b2b.longest is {}; up to {LONGEST_BURST}", self.b2b.longest;
+            !(1..=1000).contains(&self.recovery.repetitions) =>
+                place, "recovery.repetitions is {}; 1 to 1000", self.recovery.repetitions;
+        }
+    }
+}
+
+impl Plan {
+    /// Checks a plan with a suite: what a trial is made of by itself, then the suite.
+    pub(crate) fn validate_suite(&self, suite: &SuitePlan) -> Result<PlanWarnings, PlanError> {
+        let mut found = Findings::default();
+        let trial = self.trial();
+        let warnings = match trial.validate() {
+            Ok(warnings) => warnings,
+            Err(PlanError(problems)) => {
+                found.problems.extend(problems);
+                PlanWarnings::new()
+            }
+        };
+        suite.check(&trial, &mut found);
+        let name = &suite.device.name;
+        rules! { found:
+            [name, &suite.device.version, &suite.device.configuration]
+                .into_iter()
+                .any(|text| text.contains(char::is_control)) =>
+                "procedure.suite", "device: {name:?}: no control characters";
+        }
+        self.check_criteria(&mut found);
+        match found.problems.is_empty() {
+            true => Ok(warnings),
+            false => Err(PlanError(found.problems)),
+        }
+    }
+}
