@@ -42,8 +42,8 @@ pub struct Mlr {
     pub time_limit: Duration,
     /// So long a trial at the maximum wakes the device first; it counts for time alone.
     pub warm_up: Option<Duration>,
-    /// Whether targets with less trial time and wider brackets come before each goal: fewer trials, as most loads are
-    /// dismissed after one.
+    /// Whether targets with less trial time and wider brackets come before each goal: fewer trials, as most loads
+    /// are dismissed after one.
     pub intermediate: bool,
     /// Length of the first trials of goals that do not say it; none: as long as their final trials.
     pub initial_duration: Option<Duration>,
@@ -171,47 +171,43 @@ impl Pursuit {
 
     /// What is known for the current target.
     fn outlook(&self, table: &Table, range: Range) -> Outlook<'_> {
-        let target = self.target();
         Outlook {
-            target,
-            step: self.goal.width.clamp(1e-9, 0.5),
+            target: self.target(),
             range,
-            known: table.bounds(target),
-            likely: self.before.unwrap_or_else(|| table.likely(target)),
+            known: table.bounds(self.target()),
+            before: self.before,
+            is_coarse: self.at + 1 < self.targets.len(),
         }
     }
 
-    /// Passes the targets that are reached, and gives the next load with the anchor of the walk to it.
+    /// Passes the targets that are reached, and gives the next load with the anchor of the walk to it; nothing when
+    /// the goal is reached.
     fn next(&mut self, table: &Table, range: Range) -> Option<(f64, Option<f64>)> {
-        loop {
-            let outlook = self.outlook(table, range);
-            if outlook.is_reached() {
-                let known = outlook.known;
-                if self.at + 1 == self.targets.len() {
-                    return None;
-                }
-                self.at += 1;
-                self.anchor = None;
-                self.before = Some(known);
-                continue;
+        while self.outlook(table, range).is_reached() {
+            if self.at + 1 == self.targets.len() {
+                return None;
             }
-            let is_known = outlook.known != Bounds::default();
-            // What comes through the maximum is the first guess, so that is to be sure.
-            if !is_known && table.0.iter().all(|tried| tried.load == range.maximum) {
-                return Some((range.maximum, None));
-            }
-            let anchor = self.anchor.unwrap_or_else(|| {
-                outlook.anchor(match self.before {
-                    Some(before) => before.lower.or(before.upper).unwrap_or(range.maximum),
-                    None => outlook.guess(table),
-                })
-            });
-            let load = table.snapped(outlook.next(anchor));
-            let Bounds { lower, upper } = outlook.known;
-            let is_between =
-                lower.is_none_or(|lower| lower < load) && upper.is_none_or(|upper| load < upper);
-            return is_between.then_some((load, Some(anchor)));
+            self.before = Some(table.bounds(self.target()));
+            self.anchor = None;
+            self.at += 1;
         }
+        let outlook = self.outlook(table, range);
+        // What comes through the maximum is the first guess, so that is to be sure.
+        let is_first = table.0.iter().all(|tried| tried.load == range.maximum);
+        if is_first && outlook.known == Bounds::default() {
+            return Some((range.maximum, None));
+        }
+        let anchor = self.anchor.unwrap_or_else(|| outlook.anchor(table));
+        let Bounds { lower, upper } = outlook.known;
+        let is_between = |load: &f64| {
+            lower.is_none_or(|lower| lower < *load) && upper.is_none_or(|upper| *load < upper)
+        };
+        let load = outlook.next(anchor, table);
+        // Where a width is less than what numbers can tell apart, nothing is left to try.
+        let load = Some(table.snapped(load))
+            .filter(is_between)
+            .or(Some(load).filter(is_between))?;
+        Some((load, Some(anchor)))
     }
 }
 
@@ -263,8 +259,8 @@ impl<M: Measurer> Driver<'_, M> {
         Ok(trial)
     }
 
-    /// The tester could not do this load. What it did is the limit the first time; when that was too much, too, something
-    /// less is.
+    /// The tester could not do this load. What it did is the limit the first time; when that was too much, too,
+    /// something less is.
     fn lower_limit(&mut self, load: f64, did: f64) {
         let step = TESTER_STEP * 2_f64.powi((self.refusals - 1).clamp(0, 7));
         let less = if self.refusals == 0 {
@@ -367,16 +363,15 @@ impl<M: Measurer> Driver<'_, M> {
 
 /// Finds, for each goal, the highest load that meets it.
 ///
-/// Trials go on at a load until it is an upper or a lower bound for the target they are made for. The maximum comes first;
-/// what comes through it is the guess for the limit, and from there the loads are stepped through, each step
+/// Trials go on at a load until it is an upper or a lower bound for the target they are made for. The maximum comes
+/// first; what comes through it is the guess for the limit, and from there the loads are stepped through, each step
 /// twice as far as the one before, until the limit is between two that are near enough.
 ///
-/// What the tester cannot offer or receive is no word on the device. It caps the search: all goals that are not reached below end
-/// with [`GoalResult::TesterLimit`]. When the measurer has no more trials, or the time is up, every goal has the
-/// bounds that are known by then.
+/// What the tester cannot offer or receive is no word on the device. It caps the search: all goals that are not
+/// reached below end with [`GoalResult::TesterLimit`]. When the measurer has no more trials, or the time is up,
+/// every goal has the bounds that are known by then.
 ///
-/// # Errors
-/// What the measurer ends with.
+/// # Errors What the measurer ends with.
 pub fn mlr<M: Measurer>(measurer: &mut M, mlr: &Mlr) -> Result<MlrFound, M::Error> {
     let mut driver = Driver {
         measurer,

@@ -2,12 +2,12 @@
 
 use crate::{Goal, MlrTrial};
 
-/// Conditional throughput of a load for a goal (RFC 9971: Conditional Throughput): the load without the share that was
-/// lost in the worst trial that counts.
+/// Conditional throughput of a load for a goal (RFC 9971: Conditional Throughput): the load without the share that
+/// was lost in the worst trial that counts.
 ///
-/// The full trials are gone through from the least loss upwards, until the share of the duration sum that has
-/// to meet the goal is used up; where they are too few for that, all is taken as lost and it is 0. At a lower bound the
-/// loss is thus no more than the goal allows.
+/// The full trials are gone through from the least loss upwards, until the share of the duration sum that has to
+/// meet the goal is used up; where they are too few for that, all is taken as lost and it is 0. At a lower bound
+/// the loss is thus no more than the goal allows.
 #[must_use]
 pub fn conditional_throughput(load: f64, goal: &Goal, trials: &[MlrTrial]) -> f64 {
     let full = trials
