@@ -11,6 +11,7 @@
 //! | [`search`] | the limits of a load balancer | what came through the last, else the geometric middle |
 //! | [`mlr()`] | several loss ratios at once, judged by sums of trial time (RFC 9971) | what came through, then steps twice as far each |
 //! | [`loss_curve`] | frame loss rate (RFC 2544 section 26.3) | one step less |
+//! | [`forwarding_curve`] | maximum forwarding rate (RFC 2889 section 5.6.1) | one step more |
 //!
 //! A trial has more than two outcomes, because a tester has limits too: a load it cannot offer, or whose
 //! frames it cannot receive, says nothing of the device. So what a search finds is either the device's
@@ -43,7 +44,7 @@ mod mlr;
 use std::time::Duration;
 
 pub use bisect::{Binary, Doubling, Integers, binary, doubling, integers};
-pub use curve::{Curve, LossCurve, Point, loss_curve};
+pub use curve::{Curve, ForwardingCurve, LossCurve, Point, forwarding_curve, loss_curve};
 pub use ladder::search;
 pub use mlr::{
     Class, Goal, GoalFound, GoalResult, LoadFound, Mlr, MlrFound, MlrTrial, Sums,

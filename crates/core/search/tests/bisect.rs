@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{Device, TEN_GIG};
 use wb_search::{
-    Ask, Binary, Bound, Doubling, Found, Integers, LossCurve, Measurer, Outcome, Purpose, Trial,
-    binary, doubling, integers, loss_curve,
+    Ask, Binary, Bound, Doubling, ForwardingCurve, Found, Integers, LossCurve, Measurer, Outcome,
+    Purpose, Trial, binary, doubling, forwarding_curve, integers, loss_curve,
 };
 
 const CAPACITY: f64 = 8_123_456.0;
@@ -109,6 +109,10 @@ fn verified(repeats: u32) -> (Found, Vec<(f64, String)>) {
     };
     let found = binary(&mut device, &plan).unwrap();
     assert_eq!(found.trials as usize, device.log.len());
+    for (n, row) in device.log.iter().enumerate() {
+        let noise = if (n + 1) % 3 == 0 { 10 } else { 0 };
+        assert!(row.load > CAPACITY || row.lost == noise, "{row:?}");
+    }
     let told = device.told(0.0).into_iter();
     (
         found,
@@ -467,6 +471,64 @@ fn a_loss_curve_ends_after_two_loads_without_loss() {
     assert_eq!((curve.points.len(), curve.is_finished), (3, false));
 }
 
+#[test]
+fn the_maximum_forwarding_rate_need_not_be_at_the_maximum_load() {
+    /// Above its capacity it carries the less the more it is offered.
+    struct Congested(f64, Vec<f64>);
+    impl Measurer for Congested {
+        type Error = std::convert::Infallible;
+        fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+            self.1.push(ask.load);
+            let beyond = (ask.load - self.0).max(0.0);
+            Ok(Some(match beyond > 0.0 {
+                true => Trial::broke(ask.load, ask.load - 1.5 * beyond),
+                false => Trial::held(ask.load),
+            }))
+        }
+    }
+    let mut device = Congested(700.0, Vec::new());
+    let plan = ForwardingCurve {
+        minimum: 640.0,
+        maximum: 1000.0,
+        step: 0.1,
+    };
+    let curve = forwarding_curve(&mut device, &plan).unwrap();
+    assert_eq!(device.1, [640.0, 740.0, 840.0, 940.0, 1000.0]);
+    let through: Vec<_> = curve.points.iter().map(|p| p.trial.through).collect();
+    assert_eq!(through, [640.0, 680.0, 630.0, 580.0, 550.0]);
+    assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 740.0);
+    assert!(curve.is_finished);
+
+    // Of equals the least; what was not read is none.
+    let mut device = Device::new(700.0);
+    device.duration = Duration::from_secs(1);
+    let mut curve = forwarding_curve(&mut device, &plan).unwrap();
+    assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 740.0);
+    curve.points[1].trial.outcome = Outcome::Unread;
+    assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 840.0);
+    // The maximum comes once and always, the step may be none.
+    for (minimum, step, loads) in [
+        (1000.0, 0.1, 1),
+        (500.0, 0.1, 6),
+        (640.0, 0.0, 2),
+        (2e3, 0.1, 1),
+    ] {
+        let plan = ForwardingCurve {
+            minimum,
+            step,
+            ..plan
+        };
+        let curve = forwarding_curve(&mut Device::new(700.0), &plan).unwrap();
+        assert_eq!(
+            (curve.points.len(), curve.points.last().unwrap().load),
+            (loads, 1000.0)
+        );
+    }
+    device.patience = device.log.len() + 2;
+    let curve = forwarding_curve(&mut device, &plan).unwrap();
+    assert_eq!((curve.points.len(), curve.is_finished), (2, false));
+}
+
 fn many() -> ProptestConfig {
     ProptestConfig {
         cases: 1000,
@@ -485,7 +547,8 @@ proptest! {
     #[test]
     fn a_binary_search_finds_every_capacity(
         maximum in 1e3..1e8f64, share in 0.0..1.2f64, resolution in 1e-5..2.0f64,
-        loss_goal in prop_oneof![Just(0.0), 0.0..0.1f64], minimum in 0.0..0.5f64,
+        loss_goal in prop_oneof![Just(0.0), 0.0..0.1f64],
+        minimum in prop_oneof![Just(0.0), 0.0..0.5f64],
     ) {
         let mut device = Device::new(maximum * share);
         let plan = Binary {
@@ -497,6 +560,9 @@ proptest! {
         let found = binary(&mut device, &plan).unwrap();
         let near = found.near_maximum.is_some();
         prop_assert!(found.trials <= most_trials(&plan) + u32::from(near));
+        if plan.minimum == 0.0 && found.bound == Bound::Device {
+            prop_assert_eq!(found.trials, most_trials(&plan) + u32::from(near));
+        }
         // The highest load within the goal; frames are whole, a load may be a frame more.
         let limit = device.capacity / (1.0 - loss_goal);
         let frame = 2.0;
@@ -518,20 +584,31 @@ proptest! {
     }
 
     #[test]
-    fn loss_verification_finds_the_capacity_behind_rare_loss(
-        maximum in 1e3..1e8f64, share in 0.01..1.2f64, every in 2usize..10, phase in 0usize..10,
+    fn loss_verification_finds_the_capacity_behind_loss_by_chance(
+        maximum in 1e3..1e8f64, share in 0.01..1.2f64, repeats in 1u32..5, phase in 0usize..10, is_noisy: bool,
     ) {
-        // No two trials in succession, so one repetition is enough.
-        let mut device = Device {
-            noise: Box::new(move |trial, sent| if (trial + phase).is_multiple_of(every) { sent / 50 + 1 } else { 0 }),
-            ..Device::new(maximum * share)
-        };
-        let plan = Binary { repeats: 1, ..Binary::up_to(maximum) };
+        // As many trials in succession lose as are made up for.
+        let every = repeats as usize + 1;
+        let mut device = Device::new(maximum * share);
+        if is_noisy {
+            device.noise = Box::new(move |trial, sent| if (trial + phase).is_multiple_of(every) { 0 } else { sent / 50 + 1 });
+        }
+        let plan = Binary { repeats, ..Binary::up_to(maximum) };
         let found = binary(&mut device, &plan).unwrap();
-        prop_assert!(found.trials <= 2 * (most_trials(&plan) + 1));
         let best = found.best.unwrap();
         prop_assert!(best <= device.capacity + 1.0);
         prop_assert!(best + plan.resolution >= device.capacity.min(maximum) - 1.0, "{:?}", found);
+        // A load that fails takes all repetitions, one that passes no more.
+        let told = device.told(0.0);
+        let loads = if found.bound == Bound::Maximum { 1 } else { most_trials(&plan) };
+        prop_assert_eq!(told.len() as u32, loads + u32::from(found.near_maximum.is_some()));
+        for (load, letters) in told {
+            let most = repeats as usize + 1;
+            match load <= device.capacity {
+                true => prop_assert!(letters.len() <= most && letters.trim_start_matches('F') == "P"),
+                false => prop_assert!(letters.len() == most || letters == "P", "{} of {}", letters, device.capacity),
+            }
+        }
     }
 
     #[test]
