@@ -7,14 +7,14 @@ use std::fmt::Display;
 
 use wb_model::{
     Report, Summary, Totals, Verdict,
-    bench::LbResult,
+    bench::{LbResult, SuiteResult, SuiteTrial},
     http::HttpJobReport,
     load::{LoadEnd, LoadJobReport, LoadTransport},
     report::{CaptureReport, JobReport, Rates},
     socket::SocketJobReport,
 };
 
-use crate::lb;
+use crate::{lb, suite};
 
 /// One record under construction: names and values side by side, so that they cannot drift apart.
 #[derive(Default)]
@@ -138,7 +138,9 @@ pub fn report(report: &Report) -> String {
     if let Some(load) = &report.load {
         kinds.push(("load", loads(report, &load.jobs)));
     }
-    if report.plan.procedure.is_some() {
+    if report.plan.suite().is_some() || report.suite_results().next().is_some() {
+        kinds.push(("bench", trials(report)));
+    } else if report.plan.procedure.is_some() {
         kinds.push(("bench", limits(report)));
     }
     let others = report.socket.is_some() || report.http.is_some() || report.load.is_some();
@@ -255,6 +257,58 @@ fn limits(report: &Report) -> (Record, Vec<Record>) {
     };
     let rows = report.lb_results().map(|result| row(Some(result)));
     (row(None), rows.collect())
+}
+
+/// One row for each trial of a suite, and one for each test that has none. Frames and times are those of the trial;
+/// what follows the verdict tells what it was for and what came of its test.
+fn trials(report: &Report) -> (Record, Vec<Record>) {
+    let row = |r: Option<&SuiteResult>, t: Option<&SuiteTrial>| {
+        let mut row = Record::default();
+        let l = t.map(|t| &t.latency_ns);
+        row.known("test", r.map(|r| r.test.name()));
+        row.known("trial", t.map(|t| t.trial));
+        row.known("size", r.map(|r| &r.size));
+        row.known("intended_fps", t.map(|t| t.intended));
+        row.known("intended_pct", t.and_then(|t| t.intended_pct));
+        row.known("offered_fps", t.map(|t| t.offered));
+        row.known("duration_s", t.map(|t| t.duration_s));
+        row.known("tx", t.map(|t| t.tx));
+        row.known("rx", t.map(|t| t.rx));
+        row.known("lost", t.map(|t| t.lost));
+        row.known("loss_ratio", t.map(|t| t.loss_ratio));
+        row.known("dup", t.map(|t| t.dup));
+        row.known("ooo", t.map(|t| t.ooo));
+        row.known("foreign", t.map(|t| t.foreign));
+        row.known("lat_min_ns", l.and_then(|l| l.min));
+        row.known("lat_p50", l.and_then(|l| l.p50));
+        row.known("lat_p99", l.and_then(|l| l.p99));
+        row.known("lat_p999", l.and_then(|l| l.p999));
+        row.known("lat_max", l.and_then(|l| l.max));
+        row.known("nic_drops", t.map(|t| t.nic_drops));
+        row.known("verdict", t.map(|t| t.outcome.name()));
+        row.known("purpose", t.map(|t| suite::purpose(t.purpose)));
+        row.known(
+            "reason",
+            t.map(|t| &t.reason)
+                .or(r.and_then(|r| r.not_measured.as_ref())),
+        );
+        row.known("unit", r.map(suite::trial_unit));
+        row.known("goal", r.and_then(|r| r.goal.as_ref()));
+        row.known("directions", r.map(|r| r.directions));
+        row.known("unsent", t.map(|t| t.unsent));
+        row.known("forwarded_fps", t.map(|t| t.forwarded));
+        row.known("limit", r.and_then(|r| r.limit));
+        row.known("limited_by", r.map(suite::limited_by));
+        row
+    };
+    let mut rows = Vec::new();
+    for r in report.suite_results() {
+        match r.trial_log.as_slice() {
+            [] => rows.push(row(Some(r), None)),
+            log => rows.extend(log.iter().map(|t| row(Some(r), Some(t)))),
+        }
+    }
+    (row(None, None), rows)
 }
 
 /// One row for each end of each load. Rates are those of the duration, without ramp and drain.

@@ -1,4 +1,4 @@
-//! Report and snapshots to text, JSON and CSV; charts and pages of them as SVG, PNG and HTML.
+//! Report and snapshots to text, JSON, CSV and JUnit XML; charts and pages of them as SVG, PNG and HTML.
 //!
 //! Pure functions from typed values to text and bytes; nothing here prints, reads a clock or asks
 //! for the size of a terminal. Documents end with a line feed, single lines do not.
@@ -10,12 +10,14 @@ pub mod csv;
 pub mod figures;
 pub mod findings;
 pub mod json;
+pub mod junit;
 mod lb;
 pub mod linerate;
 pub mod live;
 pub mod metrics;
 pub mod report;
 pub mod stat;
+pub mod suite;
 pub mod table;
 pub mod text;
 

@@ -10,7 +10,7 @@ use wb_model::{
 
 use crate::{
     figures::{count, rate_bps, rate_pps, time_ns},
-    lb,
+    lb, suite,
 };
 
 /// What of a snapshot is shown, from all to little.
@@ -67,11 +67,20 @@ const LAYOUTS: [Layout; 9] = {
 
 /// The snapshot in at most `width` columns: elapsed time, phase, progress, rates of the last
 /// interval, frames missing (or lost, once that is known), mean latency. What does not fit is left
-/// out, the least important first. Of a benchmark what is searched, and how each trial ended. `unicode` draws the bar with block characters.
+/// out, the least important first. Of a benchmark what is
+/// searched and tried, and how each trial ended. `unicode` draws the bar with block characters.
 #[must_use]
 pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     match &snapshot.bench {
-        Some(bench) if bench.trial == 0 => return lb::searched(bench),
+        Some(bench) if bench.trial == 0 => {
+            return suite::live::begins(bench).unwrap_or_else(|| lb::searched(bench));
+        }
+        Some(bench) if bench.test.is_some() => {
+            return match &bench.ended {
+                Some(EndedTrial::Suite(trial)) => suite::live::ended(bench, trial),
+                _ => tried(snapshot, bench, width),
+            };
+        }
         Some(BenchLive {
             metric: Some(metric),
             ended: Some(EndedTrial::Lb(trial)),
@@ -86,6 +95,19 @@ pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
             return text;
         }
     }
+    let cut: String = text.chars().take(width).collect();
+    cut.trim_end().to_owned()
+}
+
+/// A trial of a suite that runs: what is tried, in which interval the result is, and how long it will take.
+fn tried(s: &Snapshot, bench: &BenchLive, width: usize) -> String {
+    let mut parts = vec![format!("{:>5} s", tenths(s.elapsed_ns))];
+    parts.extend(suite::live::running(bench));
+    parts.extend(missing(s));
+    while parts.len() > 2 && parts.join("  ").chars().count() > width {
+        parts.pop();
+    }
+    let text = parts.join("  ");
     let cut: String = text.chars().take(width).collect();
     cut.trim_end().to_owned()
 }

@@ -75,6 +75,7 @@ pub fn report(report: &Report, options: &Options) -> String {
         capture::section(&mut page, &format!("capture: {name}"), one);
     }
     crate::lb::section(&mut page, report);
+    crate::suite::section(&mut page, report, options.verbose);
     if report.results.is_empty() {
         probes::section(&mut page, &report.probes, options.verbose);
     }

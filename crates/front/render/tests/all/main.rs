@@ -4,3 +4,4 @@ mod charts;
 mod report;
 mod samples;
 mod snapshots;
+mod suites;

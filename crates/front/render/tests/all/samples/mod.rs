@@ -1,5 +1,7 @@
 //! Reports and snapshots as runs would yield them.
 
+pub(crate) mod suite;
+
 use std::collections::BTreeMap;
 
 use wb_model::{

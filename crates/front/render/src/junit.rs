@@ -1,0 +1,274 @@
+//! Report as JUnit XML, which builds and their servers read.
+//!
+//! A test suite for each benchmark, with a test case for each test at each size; one of the criteria; and one of the
+//! run itself. What did not hold is a failure, what was not measured is skipped, and what says nothing of the device
+//! is an error: the tester fell short, or it was broken off.
+
+use std::fmt::Write as _;
+
+use wb_model::{
+    Report, Verdict,
+    bench::{LbResult, SuiteResult, SuiteTest},
+};
+
+use crate::{lb, markup::escaped, suite, text};
+
+/// How a case came out, with the reason of what is not good.
+enum Came {
+    Well,
+    Failure(String),
+    Error(String),
+    Skipped(String),
+}
+
+struct Case {
+    name: String,
+    seconds: f64,
+    came: Came,
+    /// The figures.
+    out: String,
+}
+
+struct Cases {
+    name: String,
+    cases: Vec<Case>,
+}
+
+/// The whole document.
+#[must_use]
+pub fn report(report: &Report) -> String {
+    let kind = match report.kind.as_str() {
+        "" => "run",
+        kind => kind,
+    };
+    let mut suites = benchmarks(report);
+    suites.push(Cases {
+        name: "criteria".to_owned(),
+        cases: criteria(report),
+    });
+    suites.push(Cases {
+        name: "run".to_owned(),
+        cases: vec![run(report, kind)],
+    });
+    suites.retain(|suite| !suite.cases.is_empty());
+    let all = || suites.iter().flat_map(|suite| &suite.cases);
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    #[allow(clippy::cast_precision_loss)]
+    let took = report.elapsed_ns as f64 / 1e9;
+    let _ = writeln!(
+        out,
+        "<testsuites name=\"{}\" {} time=\"{took:.3}\">",
+        escaped(&format!("wirebench {kind}")),
+        numbers(all())
+    );
+    for suite in &suites {
+        written(&mut out, report, kind, suite);
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
+    let seconds: f64 = suite.cases.iter().map(|case| case.seconds).sum();
+    let _ = write!(
+        out,
+        "  <testsuite name=\"{}\" {} time=\"{seconds:.3}\"",
+        escaped(&suite.name),
+        numbers(suite.cases.iter())
+    );
+    // RFC 3339 without a zone is what readers expect (ISO 8601).
+    let started = report.started.trim_end_matches('Z');
+    for (name, value) in [
+        ("timestamp", started),
+        ("hostname", report.environment.host.as_str()),
+    ] {
+        if !value.is_empty() {
+            let _ = write!(out, " {name}=\"{}\"", escaped(value));
+        }
+    }
+    out.push_str(">\n");
+    let facts = suite::facts(report);
+    let named: Vec<_> = facts.iter().filter(|(name, _)| !name.is_empty()).collect();
+    if !named.is_empty() && suite.name != "criteria" {
+        out.push_str("    <properties>\n");
+        for (name, value) in named {
+            let (name, value) = (escaped(name), escaped(value));
+            let _ = writeln!(out, "      <property name=\"{name}\" value=\"{value}\"/>");
+        }
+        out.push_str("    </properties>\n");
+    }
+    let class = escaped(&format!("wirebench.{kind}.{}", suite.name));
+    for case in &suite.cases {
+        let _ = writeln!(
+            out,
+            "    <testcase classname=\"{class}\" name=\"{}\" time=\"{:.3}\">",
+            escaped(&case.name),
+            case.seconds
+        );
+        let (element, why) = match &case.came {
+            Came::Well => ("", ""),
+            Came::Failure(why) => ("failure", why.as_str()),
+            Came::Error(why) => ("error", why.as_str()),
+            Came::Skipped(why) => ("skipped", why.as_str()),
+        };
+        if !element.is_empty() {
+            let _ = writeln!(out, "      <{element} message=\"{}\"/>", escaped(why));
+        }
+        if !case.out.is_empty() {
+            let _ = writeln!(out, "      <system-out>{}</system-out>", escaped(&case.out));
+        }
+        out.push_str("    </testcase>\n");
+    }
+    out.push_str("  </testsuite>\n");
+}
+
+/// How many there are of each kind.
+fn numbers<'a>(cases: impl Iterator<Item = &'a Case>) -> String {
+    let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+    for case in cases {
+        all += 1;
+        match case.came {
+            Came::Well => {}
+            Came::Failure(_) => failures += 1,
+            Came::Error(_) => errors += 1,
+            Came::Skipped(_) => skipped += 1,
+        }
+    }
+    format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
+}
+
+/// The run itself: of a verdict that criteria explain they tell.
+fn run(report: &Report, kind: &str) -> Case {
+    let explained = report.criteria.iter().any(|c| !c.held);
+    #[allow(clippy::cast_precision_loss)]
+    let seconds = report.elapsed_ns as f64 / 1e9;
+    Case {
+        name: kind.to_owned(),
+        seconds,
+        came: match report.verdict {
+            Verdict::Fail if !explained => Came::Failure(report.reason.clone()),
+            Verdict::Pass | Verdict::Fail => Came::Well,
+            Verdict::Invalid | Verdict::Incomplete => Came::Error(report.reason.clone()),
+        },
+        out: text::report(report, &text::Options::default()),
+    }
+}
+
+fn criteria(report: &Report) -> Vec<Case> {
+    let case = |c: &wb_model::report::CriterionReport| {
+        let measured = c.measured.map_or_else(
+            || "there was nothing to measure".to_owned(),
+            |value| format!("measured {}", text::measured(&c.criterion, value)),
+        );
+        Case {
+            name: c.criterion.clone(),
+            seconds: 0.0,
+            came: match c.held {
+                true => Came::Well,
+                // Where the run says nothing of the device, this does not either.
+                false if report.verdict == Verdict::Invalid => {
+                    Came::Error(format!("{measured}; {}", report.reason))
+                }
+                false => Came::Failure(measured.clone()),
+            },
+            out: measured,
+        }
+    };
+    report.criteria.iter().map(case).collect()
+}
+
+fn benchmarks(report: &Report) -> Vec<Cases> {
+    let mut suites: Vec<Cases> = Vec::new();
+    let mut add = |name: &str, case: Case| match suites.iter_mut().find(|s| s.name == name) {
+        Some(suite) => suite.cases.push(case),
+        None => suites.push(Cases {
+            name: name.to_owned(),
+            cases: vec![case],
+        }),
+    };
+    for r in report.lb_results() {
+        add(r.metric.name(), of_balancer(r));
+    }
+    let outs: Vec<_> = report
+        .suite_results()
+        .map(|r| (r, figures(report, r)))
+        .collect();
+    for (r, out) in outs {
+        let name = r.test.name();
+        if r.test == SuiteTest::Y1564 && !r.steps.is_empty() {
+            for step in &r.steps {
+                add(name, of_step(step));
+            }
+            continue;
+        }
+        add(
+            name,
+            Case {
+                name: suite::subject(r),
+                seconds: r.trial_seconds,
+                came: came(r),
+                out,
+            },
+        );
+    }
+    suites
+}
+
+fn of_balancer(r: &LbResult) -> Case {
+    let limit = r.limit.map(|limit| lb::load(r.metric, limit));
+    Case {
+        name: lb::title(r.metric, r.size),
+        seconds: r.trials.iter().map(|t| t.seconds).sum(),
+        came: match (&r.late, &limit) {
+            (Some(late), _) => Came::Error(late.clone()),
+            (None, None) => Came::Failure("no load that was tried held".to_owned()),
+            (None, Some(_)) => Came::Well,
+        },
+        out: format!(
+            "limit {}, limited by {}",
+            limit.as_deref().unwrap_or("none"),
+            lb::limited_by(r.limited_by)
+        ),
+    }
+}
+
+fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
+    Case {
+        name: format!("{} {}", step.service, step.step),
+        seconds: 0.0,
+        came: match step.passed {
+            true => Came::Well,
+            false => Came::Failure(step.reason.clone()),
+        },
+        out: format!(
+            "offered {}, received {}, loss {}; {}",
+            crate::figures::rate_bps(step.offered_bps),
+            crate::figures::rate_bps(step.received_bps),
+            crate::figures::ratio(step.loss_ratio),
+            step.reason
+        ),
+    }
+}
+
+/// A tester that was the limit found a limit all the same: at least so much. Where it found none, that is an error.
+fn came(r: &SuiteResult) -> Came {
+    let searches = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+    let why = || suite::headline(r).unwrap_or_default();
+    match (&r.not_measured, r.limit) {
+        (Some(why), _) => Came::Skipped(why.clone()),
+        _ if r.incomplete => Came::Error(why()),
+        (None, None) if searches && suite::is_tester_limit(r) => Came::Error(why()),
+        (None, None) if searches => Came::Failure(why()),
+        _ => Came::Well,
+    }
+}
+
+/// The tables of one result, as text.
+fn figures(report: &Report, r: &SuiteResult) -> String {
+    let only = Report {
+        plan: report.plan.clone(),
+        results: vec![wb_model::bench::BenchResult::Suite(Box::new(r.clone()))],
+        ..Report::default()
+    };
+    suite::figures(&only)
+}

@@ -1,0 +1,179 @@
+//! Suites of tests: the words, sentences and tables that all forms of them share.
+//!
+//! Texts and pages show the same tables, so what a result says is written once.
+
+mod head;
+pub mod live;
+mod tables;
+mod text;
+
+pub(crate) use self::{
+    head::facts,
+    tables::{log, mlr_loads, parts, trials_of, with_trials},
+    text::{figures, section},
+};
+
+use wb_model::bench::{LbLimit, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome, TrialPurpose};
+
+use crate::figures::{UNKNOWN, group, significant};
+
+/// What a test is by its document.
+pub(crate) const fn method(test: SuiteTest) -> (&'static str, &'static str) {
+    match test {
+        SuiteTest::Throughput => ("throughput", "RFC 2544 section 26.1"),
+        SuiteTest::Ndr => ("non-drop and partial drop rates", "MLRsearch, RFC 9971"),
+        SuiteTest::Latency => ("latency", "RFC 2544 section 26.2, RFC 8219, RFC 5481"),
+        SuiteTest::Loss => ("frame loss rate", "RFC 2544 section 26.3"),
+        SuiteTest::B2b => ("back-to-back frames", "RFC 9004"),
+        SuiteTest::Recovery => ("system recovery", "RFC 2544 section 26.5"),
+        SuiteTest::Reset => ("reset", "RFC 6201"),
+        SuiteTest::Y1564 => ("service activation", "ITU-T Y.1564"),
+    }
+}
+
+/// A frame size as the plan has it, with its unit: `64 B`, `imix`.
+pub(crate) fn size(size: &str) -> String {
+    match size.is_empty() || size.contains(|c: char| !c.is_ascii_digit()) {
+        true => size.to_owned(),
+        false => format!("{size} B"),
+    }
+}
+
+/// What a result is of: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`.
+pub(crate) fn title(r: &SuiteResult) -> String {
+    let mut parts = vec![r.test.name().to_owned()];
+    match r.size.as_str() {
+        "" => parts.push(r.of.name().to_owned()),
+        own => parts.push(size(own)),
+    }
+    parts.extend(r.goal.clone());
+    parts.join(" ")
+}
+
+/// The same without the test.
+pub(crate) fn subject(r: &SuiteResult) -> String {
+    let mut parts = vec![match r.size.as_str() {
+        "" => r.of.name().to_owned(),
+        own => size(own),
+    }];
+    parts.extend(r.goal.clone());
+    parts.join(" ")
+}
+
+/// A load without its unit: whole, and never more than it is. What is less than 100 has three digits.
+pub(crate) fn figure(load: f64) -> String {
+    match load.abs() {
+        n if !n.is_finite() => UNKNOWN.to_owned(),
+        n if n >= 100.0 || n.fract() == 0.0 => group(&format!("{:.0}", (load + 1e-6).floor())),
+        _ => significant(load, 3),
+    }
+}
+
+/// A load, or [`UNKNOWN`].
+pub(crate) fn figure_or(load: Option<f64>) -> String {
+    load.map_or_else(|| UNKNOWN.to_owned(), figure)
+}
+
+/// A load with its unit.
+pub(crate) fn load(load: f64, unit: &str) -> String {
+    format!("{} {unit}", figure(load)).trim_end().to_owned()
+}
+
+/// A share in per cent, where a hair's breadth between two numbers that are computed in different ways is none.
+pub(crate) fn of_line(share: f64) -> String {
+    match (share - 1.0).abs() < 1e-9 {
+        true => "100 %".to_owned(),
+        false => crate::figures::ratio(share),
+    }
+}
+
+/// Whether the line carries no more than the result.
+fn at_line_rate(r: &SuiteResult) -> bool {
+    let of_line = r.limit.zip(r.theoretical_fps);
+    r.unit == "fps" && of_line.is_some_and(|(limit, line)| limit >= line * (1.0 - 1e-9))
+}
+
+/// What kept a result from being higher, in a word or two.
+pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
+    match r.limited_by {
+        _ if r.not_measured.is_some() => "not measured",
+        _ if r.tester_limit => "tester",
+        _ if r.limit.is_none() => "none held",
+        _ if at_line_rate(r) => "line rate",
+        LbLimit::Device => "device",
+        LbLimit::Tester => "tester",
+        LbLimit::Plan => "plan",
+        LbLimit::Time => "time",
+    }
+}
+
+/// Whether the tester, not the device, was the limit.
+pub(crate) fn is_tester_limit(r: &SuiteResult) -> bool {
+    r.tester_limit || r.limited_by == LbLimit::Tester && r.limit.is_some()
+}
+
+/// What must be read first: the tester was the limit, nothing was measured, it was broken off, no load held.
+pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
+    let what = subject(r);
+    let searches = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+    if let Some(why) = &r.not_measured {
+        return Some(format!("{what}: not measured: {why}"));
+    }
+    let ceiling = r.tester_ceiling.map_or_else(String::new, |most| {
+        format!("; the tester by itself does {}", load(most, &r.unit))
+    });
+    let text = match r.limit {
+        Some(limit) if is_tester_limit(r) => {
+            format!(
+                "{what}: tester limit: at least {}{ceiling}",
+                load(limit, &r.unit)
+            )
+        }
+        None if is_tester_limit(r) => {
+            format!("{what}: tester limit: no load could be tried{ceiling}")
+        }
+        Some(limit) if searches && r.incomplete => {
+            format!("{what}: broken off: at least {}", load(limit, &r.unit))
+        }
+        _ if r.incomplete => format!("{what}: broken off before its end"),
+        None if searches => format!("{what}: no load that was tried held"),
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// How a trial came out, in a word or two.
+pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
+    match outcome {
+        TrialOutcome::Pass => "pass",
+        TrialOutcome::Fail => "fail",
+        TrialOutcome::NotOffered => "void: not offered",
+        TrialOutcome::NotRead => "void: not read",
+        TrialOutcome::Late => "void: late",
+        TrialOutcome::Cut => "void: cut",
+    }
+}
+
+/// What a trial was for.
+pub(crate) const fn purpose(purpose: TrialPurpose) -> &'static str {
+    match purpose {
+        TrialPurpose::Ceiling => "ceiling",
+        TrialPurpose::WarmUp => "warm-up",
+        TrialPurpose::Search => "search",
+        TrialPurpose::Confirm => "confirm",
+        TrialPurpose::Measure => "measure",
+    }
+}
+
+/// The unit of the loads of a trial: bursts are counted in frames.
+pub(crate) fn trial_unit(r: &SuiteResult) -> &str {
+    match r.test {
+        SuiteTest::B2b => "frames",
+        _ => &r.unit,
+    }
+}
+
+/// How many trials there were, and how many of them say nothing of the device.
+pub(crate) fn void(trials: &[SuiteTrial]) -> usize {
+    trials.iter().filter(|t| !t.outcome.is_valid()).count()
+}

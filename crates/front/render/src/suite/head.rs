@@ -1,0 +1,202 @@
+//! What a suite was asked to do, and of what: the head of its report.
+
+use wb_model::{
+    Report,
+    bench::{Method, Modifier, Quantity, Share, SuitePlan, SuiteTest},
+    units::Span,
+};
+
+use super::{method, size, void, with_trials};
+use crate::figures::{count, ratio};
+
+/// Names and what there is to say of each.
+pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let Some(plan) = report.plan.suite() else {
+        return Vec::new();
+    };
+    let mut facts = vec![
+        ("device", device(plan)),
+        ("network", network(plan.isolated)),
+        ("tests", tests(report, plan)),
+        ("load", load(report, plan)),
+        ("sizes", sizes(report, plan)),
+        ("modifiers", modifiers(plan)),
+    ];
+    if plan.tests.contains(&SuiteTest::Throughput)
+        || plan.tests.iter().any(|t| t.needs_throughput())
+    {
+        facts.push(("search", search(plan)));
+    }
+    if plan.tests.contains(&SuiteTest::Ndr) {
+        let goals = plan.goals();
+        facts.extend(goals.iter().enumerate().map(|(i, goal)| {
+            let text = format!(
+                "{}: loss {}, exceed {}, trials {}, sum {}, width {}",
+                goal.name,
+                share(goal.loss),
+                share(goal.exceed),
+                goal.final_duration,
+                goal.duration_sum,
+                share(goal.width)
+            );
+            (if i == 0 { "goals" } else { "" }, text)
+        }));
+    }
+    facts.push(("trials", trials(plan)));
+    facts.push(("validity", validity(report)));
+    facts.retain(|(_, text)| !text.is_empty());
+    facts
+}
+
+fn share(share: Share) -> String {
+    ratio(share.0)
+}
+
+fn device(plan: &SuitePlan) -> String {
+    let device = &plan.device;
+    let version = match device.version.is_empty() {
+        true => String::new(),
+        false => format!(", version {}", device.version),
+    };
+    let configuration = match device.configuration.is_empty() {
+        true => String::new(),
+        false => format!(", configuration {}", device.configuration),
+    };
+    format!("{}{version}{configuration}", device.name)
+}
+
+/// RFC 6815.
+fn network(isolated: bool) -> String {
+    let confirmed = match isolated {
+        true => "confirmed by operator",
+        false => "not confirmed",
+    };
+    format!("isolated test environment: {confirmed}")
+}
+
+/// The tests with their documents. One whose result others need is told where it was made for them.
+fn tests(report: &Report, plan: &SuitePlan) -> String {
+    let mut all = plan.tests.clone();
+    for made in report.suite_results().map(|r| r.test) {
+        if !all.contains(&made) {
+            all.push(made);
+        }
+    }
+    let named = all.iter().map(|test| {
+        let (name, document) = method(*test);
+        format!("{name} ({document})")
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn load(report: &Report, plan: &SuitePlan) -> String {
+    let both = report.suite_results().any(|r| r.directions > 1)
+        || report.plan.traffic.iter().any(|job| job.bidir);
+    let mut text = match (plan.of, both) {
+        (Quantity::Frames, true) => {
+            "frames in both directions at the same time; rates are those of each".to_owned()
+        }
+        (Quantity::Frames, false) => "frames in one direction".to_owned(),
+        (Quantity::Cps, _) => "new connections per second".to_owned(),
+        (Quantity::Cc, _) => "connections open at a time".to_owned(),
+        (Quantity::Rps, _) => "requests per second".to_owned(),
+    };
+    if let Some(job) = &plan.job {
+        text.push_str(&format!(" of {job}"));
+    }
+    for (word, bound) in [("at least", &plan.min), ("at most", &plan.max)] {
+        if let Some(bound) = bound {
+            text.push_str(&format!(", {word} {bound}"));
+        }
+    }
+    text
+}
+
+fn sizes(report: &Report, plan: &SuitePlan) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in report.suite_results().map(|r| &r.size) {
+        if !name.is_empty() && !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    if names.is_empty() {
+        names = plan.sizes.iter().map(|s| s.name.clone()).collect();
+    }
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => format!("{} with FCS", size(one)),
+        all => format!("{}; bytes with FCS", all.join(", ")),
+    }
+}
+
+fn modifiers(plan: &SuitePlan) -> String {
+    let named = plan.modifiers.iter().map(|modifier| match modifier {
+        Modifier::Broadcast => "broadcast frames, one of a hundred (RFC 2544 section 11.1)",
+        Modifier::Management => "management queries, one each second (RFC 2544 section 11.2)",
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn search(plan: &SuitePlan) -> String {
+    let search = &plan.search;
+    let mut parts = vec![match search.method {
+        Method::Binary if search.repeats > 0 => {
+            "binary with loss verification (ETSI GS NFV-TST 009)".to_owned()
+        }
+        Method::Binary => "binary".to_owned(),
+        Method::Mlr => "MLRsearch".to_owned(),
+    }];
+    parts.push(match search.loss.0 > 0.0 {
+        true => format!("loss of at most {}", share(search.loss)),
+        false => "no loss".to_owned(),
+    });
+    parts.push(match (search.precision, search.resolution) {
+        (Some(precision), _) => format!("to {} of the load", share(precision)),
+        (None, Some(resolution)) => format!("to {} of the largest load", share(resolution)),
+        (None, None) => "to 0.5 % of the load".to_owned(),
+    });
+    if search.repeats > 0 {
+        parts.push(format!(
+            "a load passes when one of {} trials does",
+            u64::from(search.repeats) + 1
+        ));
+    }
+    parts.push(format!("{} for a size at most", search.budget));
+    parts.join(", ")
+}
+
+fn trials(plan: &SuitePlan) -> String {
+    let times = &plan.times;
+    let mut parts = vec![times.trial.to_string()];
+    if let Some(search) = times.search.filter(|search| *search != times.trial) {
+        parts.push(format!("{search} to find the way"));
+    }
+    for (name, span) in [
+        ("ramp", times.ramp),
+        ("drain", times.drain),
+        ("settle", times.settle),
+    ] {
+        if span != Span::default() {
+            parts.push(format!("{name} {span}"));
+        }
+    }
+    parts.push(match times.warm_up {
+        true => "a warm-up first".to_owned(),
+        false => "no warm-up".to_owned(),
+    });
+    if !plan.preset.is_empty() {
+        parts.push(format!("as for {}", plan.preset));
+    }
+    parts.join(", ")
+}
+
+fn validity(report: &Report) -> String {
+    let logs: Vec<_> = with_trials(report).iter().map(|r| &r.trial_log).collect();
+    let all: usize = logs.iter().map(|log| log.len()).sum();
+    let void: usize = logs.iter().map(|log| void(log)).sum();
+    match all {
+        0 => String::new(),
+        1 => format!("1 trial, {void} void"),
+        _ => format!("{} trials, {} void", count(all as u64), count(void as u64)),
+    }
+}

@@ -1,0 +1,78 @@
+//! Suites while they run: a line when a test begins, while a trial runs, and when it has ended.
+
+use wb_model::bench::{BenchLive, SuiteTrial, TrialOutcome, TrialPurpose};
+
+use super::{figure, load, method, of_line, purpose, size};
+
+/// A test that begins.
+pub(crate) fn begins(bench: &BenchLive) -> Option<String> {
+    let (name, document) = method(bench.test?);
+    let size = bench.size.as_deref().filter(|s| !s.is_empty()).map(size);
+    let size = size.map_or_else(String::new, |size| format!(", {size}"));
+    Some(format!("{name}{size} ({document})"))
+}
+
+/// A trial that has ended.
+pub(crate) fn ended(bench: &BenchLive, trial: &SuiteTrial) -> String {
+    let share = trial
+        .intended_pct
+        .map_or_else(String::new, |pct| format!(" ({})", of_line(pct / 100.0)));
+    let purpose = match trial.purpose {
+        TrialPurpose::Search => String::new(),
+        TrialPurpose::Confirm => ", to confirm".to_owned(),
+        other => format!(", {}", purpose(other)),
+    };
+    let came = match trial.outcome {
+        TrialOutcome::Pass => "pass",
+        TrialOutcome::Fail => "fail",
+        _ => "void",
+    };
+    format!(
+        "  {:>16}{share}  {came}: {}{purpose}",
+        load(trial.intended, &bench.unit),
+        trial.reason
+    )
+}
+
+/// The interval in which the result is: `9,000..10,000`, as far as it is known.
+#[must_use]
+pub fn interval(bench: &BenchLive) -> Option<String> {
+    match (bench.low, bench.high) {
+        (None, None) => None,
+        (Some(low), None) => Some(format!("at least {}", figure(low))),
+        (None, Some(high)) => Some(format!("less than {}", figure(high))),
+        (Some(low), Some(high)) => Some(format!("{}..{}", figure(low), figure(high))),
+    }
+}
+
+/// The time that is left, no finer than anyone knows it: `4 min`.
+#[must_use]
+pub fn left(ns: u64) -> String {
+    let seconds = ns.div_ceil(1_000_000_000);
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5_999 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// What a running trial is, the most important first: its line leaves out what does not fit from the end.
+pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
+    let mut what = bench.test.map_or("", |t| t.name()).to_owned();
+    if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {
+        what.push_str(&format!(" {}", size(own)));
+    }
+    let purpose = match bench.purpose {
+        None | Some(TrialPurpose::Search) => String::new(),
+        Some(other) => format!(" ({})", purpose(other)),
+    };
+    let mut parts = vec![what];
+    parts.extend(bench.load.map(|n| load(n, &bench.unit)));
+    parts.extend(interval(bench).map(|text| match bench.low.and(bench.high) {
+        Some(_) => format!("in {text}"),
+        None => text,
+    }));
+    parts.extend(bench.left_ns.map(|ns| format!("~{} left", left(ns))));
+    parts.push(format!("trial {}{purpose}", bench.trial));
+    parts
+}

@@ -1,0 +1,745 @@
+//! The results of each test in the form that its document asks for.
+
+use wb_model::{
+    Report,
+    bench::{BurstResult, LatencyRow, Quantity, SuiteResult, SuiteTest, SuiteTrial},
+};
+
+use super::{
+    figure, figure_or, headline, is_tester_limit, limited_by, load, method, of_line, outcome,
+    purpose, size, subject, trial_unit,
+};
+use crate::{
+    figures::{UNKNOWN, count, group, ratio, significant, time_ns},
+    report::{Cell, Mark, Table},
+};
+
+/// One test at all its sizes.
+pub(crate) struct Part {
+    /// The name of the test and its document.
+    pub(crate) title: String,
+    /// What must not be missed.
+    pub(crate) headlines: Vec<String>,
+    /// Each with the number of columns that tell its rows apart.
+    pub(crate) tables: Vec<(usize, Table)>,
+    /// What must be known to read them.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The tests in the order in which they were made.
+pub(crate) fn parts(report: &Report) -> Vec<Part> {
+    let mut all: Vec<(SuiteTest, Vec<&SuiteResult>)> = Vec::new();
+    for r in report.suite_results() {
+        match all.iter_mut().find(|(test, _)| *test == r.test) {
+            Some((_, results)) => results.push(r),
+            None => all.push((r.test, vec![r])),
+        }
+    }
+    all.into_iter()
+        .map(|(test, results)| part(report, test, results))
+        .collect()
+}
+
+fn part(report: &Report, test: SuiteTest, results: Vec<&SuiteResult>) -> Part {
+    let (name, document) = method(test);
+    let shown: Vec<&SuiteResult> = results
+        .iter()
+        .copied()
+        .filter(|r| r.not_measured.is_none())
+        .collect();
+    let mut tables = match test {
+        SuiteTest::Throughput if frames(&shown) => vec![(1, throughput(&shown))],
+        SuiteTest::Throughput => vec![(1, numbers(&shown))],
+        SuiteTest::Ndr => Vec::new(),
+        SuiteTest::Latency => vec![(2, latency(&shown))],
+        SuiteTest::Loss => vec![(1, loss(&shown))],
+        SuiteTest::B2b => vec![(1, bursts(&shown))],
+        SuiteTest::Recovery => vec![(1, recovery(&shown))],
+        SuiteTest::Reset => Vec::new(),
+        SuiteTest::Y1564 => vec![(2, steps(&shown))],
+    };
+    tables.push((1, bounds(&shown)));
+    tables.retain(|(_, table)| !table.rows.is_empty());
+    let mut notes = notes(report, test, &shown);
+    for r in &results {
+        for note in &r.notes {
+            let own = match r.size.is_empty() && r.goal.is_none() {
+                true => note.clone(),
+                false => format!("{}: {note}", subject(r)),
+            };
+            if !notes.contains(&own) {
+                notes.push(own);
+            }
+        }
+    }
+    Part {
+        title: format!("{name} ({document})"),
+        headlines: results.iter().filter_map(|r| headline(r)).collect(),
+        tables: tables
+            .into_iter()
+            .map(|(keys, table)| (keys, table.known()))
+            .collect(),
+        notes,
+    }
+}
+
+fn frames(results: &[&SuiteResult]) -> bool {
+    results.iter().all(|r| r.of == Quantity::Frames)
+}
+
+/// Megabits a second, never more than they are.
+fn megabits(bps: Option<f64>) -> String {
+    match bps.map(|bps| bps / 1e6) {
+        None => UNKNOWN.to_owned(),
+        Some(n) if n >= 10_000.0 => figure(n),
+        Some(n) => group(&format!("{:.1}", (n * 10.0 + 1e-6).floor() / 10.0)),
+    }
+}
+
+fn seconds(s: f64) -> String {
+    time_ns(s * 1e9)
+}
+
+fn seconds_or(s: Option<f64>) -> String {
+    s.map_or_else(|| UNKNOWN.to_owned(), seconds)
+}
+
+fn time_or(ns: Option<f64>) -> String {
+    ns.map_or_else(|| UNKNOWN.to_owned(), time_ns)
+}
+
+/// Who was the limit: of a tester that is what the reader must see.
+fn by(r: &SuiteResult) -> Cell {
+    let bad = is_tester_limit(r) || r.limit.is_none();
+    let mark = if bad { Mark::Bad } else { Mark::Plain };
+    Cell::marked(limited_by(r), mark)
+}
+
+/// The form of RFC 2544 section 26.1; rates of one direction.
+fn throughput(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            ">theoretical",
+            ">throughput",
+            ">of line",
+            ">Mb/s L1",
+            ">Mb/s L2",
+            ">trials",
+            "limited by",
+        ],
+    );
+    for r in results {
+        let fps = r.throughput_fps.or(r.limit);
+        let share = fps.zip(r.theoretical_fps).map(|(fps, line)| fps / line);
+        table.row([
+            r.size.clone().into(),
+            figure_or(r.theoretical_fps).into(),
+            figure_or(fps).into(),
+            share.map_or_else(|| UNKNOWN.to_owned(), of_line).into(),
+            megabits(r.throughput_l1_bps).into(),
+            megabits(r.throughput_l2_bps).into(),
+            count(r.trials.into()).into(),
+            by(r),
+        ]);
+    }
+    table
+}
+
+/// Limits of what is not frames.
+fn numbers(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            "of",
+            ">limit",
+            "unit",
+            ">did not hold",
+            ">tester's ceiling",
+            ">trials",
+            "limited by",
+        ],
+    );
+    for r in results {
+        table.row([
+            subject(r).into(),
+            figure_or(r.limit).into(),
+            r.unit.clone().into(),
+            figure_or(r.beyond).into(),
+            figure_or(r.tester_ceiling).into(),
+            count(r.trials.into()).into(),
+            by(r),
+        ]);
+    }
+    table
+}
+
+/// What MLRsearch found: a row for each goal at each size.
+fn bounds(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            "goal",
+            ">lower bound",
+            ">upper bound",
+            ">width",
+            ">conditional",
+            ">trials",
+            ">time",
+            "limited by",
+        ],
+    );
+    let searched = results
+        .iter()
+        .filter(|r| r.mlr.is_some() || r.test == SuiteTest::Ndr);
+    for r in searched {
+        let mlr = r.mlr.clone().unwrap_or_default();
+        let irregular = match mlr.irregular {
+            Some(_) => Cell::marked(format!("{}, irregular", limited_by(r)), Mark::Bad),
+            None => by(r),
+        };
+        table.row([
+            match r.size.as_str() {
+                "" => r.of.name().into(),
+                size => size.into(),
+            },
+            Cell::from(r.goal.clone().unwrap_or_default()),
+            figure_or(mlr.relevant_lower_bound.or(r.limit)).into(),
+            figure_or(mlr.relevant_upper_bound.or(r.beyond)).into(),
+            mlr.relative_width
+                .map_or_else(|| UNKNOWN.to_owned(), ratio)
+                .into(),
+            figure_or(mlr.conditional_throughput).into(),
+            count(r.trials.into()).into(),
+            seconds(r.trial_seconds).into(),
+            irregular,
+        ]);
+    }
+    table
+}
+
+/// All loads that MLRsearch tried, and what it knows of each.
+pub(crate) fn mlr_loads(r: &SuiteResult) -> Option<Table> {
+    let mlr = r.mlr.as_ref()?;
+    let mut table = Table::new(
+        &format!("loads of {}", super::title(r)),
+        &[
+            ">load",
+            ">trials",
+            ">low, full",
+            ">high, full",
+            ">low, short",
+            ">high, short",
+            "bound",
+        ],
+    );
+    for l in &mlr.loads {
+        let mark = match l.class.as_str() {
+            "lower" => Mark::Good,
+            "upper" => Mark::Bad,
+            _ => Mark::Plain,
+        };
+        table.row([
+            load(l.load, &r.unit).into(),
+            count(l.trials.into()).into(),
+            seconds(l.low_full_s).into(),
+            seconds(l.high_full_s).into(),
+            seconds(l.low_short_s).into(),
+            seconds(l.high_short_s).into(),
+            Cell::marked(l.class.clone(), mark),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn latency(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            ">load",
+            ">fps",
+            ">streams",
+            ">frames",
+            ">lost",
+            ">min",
+            ">p50",
+            ">mean",
+            ">p99",
+            ">p99.9",
+            ">max",
+            ">RFC 2544",
+            ">typical",
+            ">worst case",
+            ">PDV p99.9",
+            ">IPDV min",
+            ">IPDV p50",
+            ">IPDV max",
+        ],
+    );
+    let whole = |ns: Option<i64>| time_or(ns.map(|ns| ns as f64));
+    for (r, row) in rows(results) {
+        let (l, i) = (&row.latency_ns, &row.ipdv_ns);
+        let bad = if row.lost > 0 { Mark::Bad } else { Mark::Plain };
+        table.row([
+            name(r).into(),
+            ratio(row.load).into(),
+            figure(row.offered).into(),
+            count(row.repetitions.into()).into(),
+            count(l.samples).into(),
+            Cell::marked(count(row.lost), bad),
+            whole(l.min).into(),
+            whole(l.p50).into(),
+            time_or(l.mean).into(),
+            whole(l.p99).into(),
+            whole(l.p999).into(),
+            whole(l.max).into(),
+            time_or(row.classic_ns).into(),
+            time_or(row.typical_ns).into(),
+            time_or(row.worst_ns).into(),
+            time_or(row.pdv_ns).into(),
+            whole(i.min).into(),
+            whole(i.p50).into(),
+            whole(i.max).into(),
+        ]);
+    }
+    table
+}
+
+fn rows<'a>(results: &[&'a SuiteResult]) -> Vec<(&'a SuiteResult, &'a LatencyRow)> {
+    let rows = results
+        .iter()
+        .flat_map(|r| r.latency.iter().map(move |row| (*r, row)));
+    rows.collect()
+}
+
+/// The size of a result, or what it counts.
+fn name(r: &SuiteResult) -> String {
+    match r.size.as_str() {
+        "" => r.of.name().to_owned(),
+        size => size.to_owned(),
+    }
+}
+
+/// A loss in per cent: no loss and all lost are exactly that.
+fn percent(loss: Option<f64>) -> Cell {
+    match loss {
+        None => "void".into(),
+        Some(0.0) => Cell::marked("0 %", Mark::Good),
+        Some(loss) => ratio(loss / 100.0).into(),
+    }
+}
+
+/// One size: load, rate, loss. Of several the losses stand beside each other.
+fn loss(results: &[&SuiteResult]) -> Table {
+    if let [r] = results {
+        let unit = format!(">{}", r.unit);
+        let mut table = Table::new("", &[">load", &unit, ">loss"]);
+        for row in &r.curve {
+            table.row([
+                Cell::from(ratio(row.load_pct / 100.0)),
+                figure(row.offered).into(),
+                percent(row.loss_pct),
+            ]);
+        }
+        return table;
+    }
+    let results: Vec<_> = results.iter().filter(|r| !r.curve.is_empty()).collect();
+    let mut head = vec![">load".to_owned()];
+    head.extend(results.iter().map(|r| format!(">{}", size(&name(r)))));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut table = Table::new("", &head);
+    let mut loads: Vec<f64> = results
+        .iter()
+        .flat_map(|r| r.curve.iter().map(|row| row.load_pct))
+        .collect();
+    loads.sort_by(|a, b| b.total_cmp(a));
+    loads.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
+    for load in loads {
+        let mut row = vec![Cell::from(ratio(load / 100.0))];
+        row.extend(results.iter().map(|r| {
+            let own = r
+                .curve
+                .iter()
+                .find(|row| (row.load_pct - load).abs() < 1e-9);
+            own.map_or_else(|| Cell::from(""), |row| percent(row.loss_pct))
+        }));
+        table.row(row);
+    }
+    table
+}
+
+fn measured(results: &[&SuiteResult]) -> Vec<(String, BurstResult)> {
+    let own = |r: &&SuiteResult| Some((name(r), r.bursts.clone()?));
+    results.iter().filter_map(own).collect()
+}
+
+/// The form of RFC 9004 section 6.
+fn bursts(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            ">average",
+            ">min",
+            ">max",
+            ">sd",
+            ">corrected",
+            ">implied",
+            ">buffer frames",
+        ],
+    );
+    for (name, b) in measured(results) {
+        table.row([
+            name,
+            figure(b.average),
+            count(b.min),
+            count(b.max),
+            significant(b.stddev, 3),
+            seconds_or(b.corrected_s),
+            seconds(b.implied_s),
+            figure_or(b.buffer_frames),
+        ]);
+    }
+    table
+}
+
+fn recovery(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            ">overload fps",
+            ">half fps",
+            ">n",
+            ">average",
+            ">min",
+            ">max",
+            ">not recovered",
+        ],
+    );
+    for (r, own) in results
+        .iter()
+        .filter_map(|r| Some((r, r.recovery.as_ref()?)))
+    {
+        let never = own.seconds.iter().filter(|s| s.is_none()).count();
+        let bad = if never > 0 { Mark::Bad } else { Mark::Plain };
+        table.row([
+            name(r).into(),
+            figure(own.overload_fps).into(),
+            figure(own.half_fps).into(),
+            own.seconds.len().to_string().into(),
+            seconds_or(own.average_s).into(),
+            seconds_or(own.min_s).into(),
+            seconds_or(own.max_s).into(),
+            Cell::marked(never.to_string(), bad),
+        ]);
+    }
+    table
+}
+
+/// Steps of services (Y.1564); rates at layer 2 with FCS.
+fn steps(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            "service",
+            "step",
+            ">offered",
+            ">received",
+            ">loss",
+            ">delay",
+            ">longest",
+            ">variation",
+            "",
+        ],
+    );
+    for step in results.iter().flat_map(|r| &r.steps) {
+        let (word, mark) = match step.passed {
+            true => ("pass", Mark::Good),
+            false => ("FAIL", Mark::Bad),
+        };
+        let whole = |ns: Option<i64>| time_or(ns.map(|ns| ns as f64));
+        table.row([
+            step.service.clone().into(),
+            step.step.clone().into(),
+            crate::figures::rate_bps(step.offered_bps).into(),
+            crate::figures::rate_bps(step.received_bps).into(),
+            ratio(step.loss_ratio).into(),
+            time_or(step.delay_ns).into(),
+            whole(step.delay_max_ns).into(),
+            whole(step.variation_ns).into(),
+            Cell::marked(word, mark),
+        ]);
+    }
+    table
+}
+
+/// The result of a reset as a sentence (RFC 2544 section 26.6, RFC 6201).
+fn reset(r: &SuiteResult) -> Option<String> {
+    let own = r.reset.as_ref()?;
+    let lost: u64 = r.trial_log.iter().map(|t| t.lost).sum();
+    let by_loss = own.by_loss_s.map(|s| {
+        format!(
+            "{} by the frames that were lost ({} at {})",
+            seconds(s),
+            count(lost),
+            load(own.offered_fps, "fps")
+        )
+    });
+    let by_stamps = own.by_stamps_s.map(|s| {
+        format!(
+            "{} from the last frame before to the first after it",
+            seconds(s)
+        )
+    });
+    let times: Vec<String> = by_loss.into_iter().chain(by_stamps).collect();
+    let kind = match own.kind.as_str() {
+        "" => "reset".to_owned(),
+        kind => format!("{kind} reset"),
+    };
+    let size = match r.size.as_str() {
+        "" => String::new(),
+        own => format!(", frames of {}", size(own)),
+    };
+    let times = match times.as_slice() {
+        [] => "it cannot be told how long the device did not forward".to_owned(),
+        all => format!("the device did not forward for {}", all.join(", ")),
+    };
+    Some(format!(
+        "{kind} by `{}`{size}, {}: {times}",
+        own.trigger,
+        load(own.offered_fps, "fps")
+    ))
+}
+
+/// What stands below the tables of a test.
+fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let both = results.iter().any(|r| r.directions > 1);
+    if test == SuiteTest::Throughput && frames(results) && !results.is_empty() {
+        notes.push(
+            match both {
+                true => {
+                    "theoretical and throughput: frames per second in each of both directions; L1: with FCS, preamble \
+                     and gap; L2: with FCS"
+                }
+                false => {
+                    "theoretical and throughput: frames per second; L1: with FCS, preamble and gap; L2: with FCS"
+                }
+            }
+            .to_owned(),
+        );
+    }
+    let ceilings: Vec<String> = results
+        .iter()
+        .filter(|r| frames(&[r]))
+        .filter_map(|r| {
+            let most = r.tester_ceiling_fps.or(r.tester_ceiling)?;
+            Some(format!("{} {}", subject(r), figure(most)))
+        })
+        .collect();
+    if test == SuiteTest::Throughput && !ceilings.is_empty() {
+        notes.push(format!(
+            "the tester by itself, fps: {}",
+            ceilings.join(", ")
+        ));
+    }
+    let mut list = |what: &str, names: Vec<String>| {
+        if !names.is_empty() {
+            notes.push(format!("{what}: {}", names.join(", ")));
+        }
+    };
+    let named = |is: &dyn Fn(&SuiteResult) -> bool| -> Vec<String> {
+        let own = results.iter().filter(|r| is(r));
+        own.map(|r| subject(r)).collect()
+    };
+    list(
+        "not confirmed by a trial of full length",
+        named(&|r| {
+            let searched = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+            searched && r.limit.is_some() && !r.confirmed
+        }),
+    );
+    match test {
+        SuiteTest::Throughput | SuiteTest::Ndr => {
+            for r in results {
+                let irregular = r.mlr.as_ref().and_then(|mlr| mlr.irregular.as_ref());
+                notes.extend(irregular.map(|why| format!("{}: irregular: {why}", subject(r))));
+            }
+            if results.iter().any(|r| r.mlr.is_some()) {
+                notes.push(format!(
+                    "lower bound: the largest load that met the goal; conditional: what it forwards at that load, in \
+                     {}",
+                    results.first().map_or("fps", |r| r.unit.as_str())
+                ));
+            }
+            let repeats = report.plan.suite().map_or(0, |s| s.search.repeats);
+            if test == SuiteTest::Throughput && repeats > 0 {
+                notes.push(format!(
+                    "loss verification: each passed in at least one of {} trials",
+                    u64::from(repeats) + 1
+                ));
+            }
+        }
+        SuiteTest::Latency => {
+            let mut definitions: Vec<String> = Vec::new();
+            for (_, row) in rows(results) {
+                let text = format!("{}, stamps: {}", row.definition, row.stamp_source);
+                if !row.definition.is_empty() && !definitions.contains(&text) {
+                    definitions.push(text);
+                }
+            }
+            notes.extend(definitions);
+            if rows(results)
+                .iter()
+                .any(|(_, row)| row.classic_ns.is_some())
+            {
+                notes.push(
+                    "RFC 2544: mean over the streams of one frame in the middle of each; typical and worst case (RFC \
+                     8219): median over the streams of p50 and of p99.9; load: share of the throughput"
+                        .to_owned(),
+                );
+            }
+        }
+        SuiteTest::Loss => {
+            let first = results.iter().filter_map(|r| {
+                let most = r.maximum.or(r.curve.first().map(|row| row.offered))?;
+                Some(format!("{} {}", subject(r), load(most, &r.unit)))
+            });
+            let first: Vec<String> = first.collect();
+            if !first.is_empty() {
+                notes.push(format!("load: share of the maximum: {}", first.join(", ")));
+            }
+        }
+        SuiteTest::B2b => {
+            for (name, b) in measured(results) {
+                let under = format!(
+                    "{}: {} searches to {} frame{}, bursts of up to {} at {}{}",
+                    size(&name),
+                    b.lengths.len(),
+                    count(b.resolution),
+                    if b.resolution == 1 { "" } else { "s" },
+                    count(b.longest),
+                    load(b.burst_fps, "fps"),
+                    b.throughput_fps.map_or_else(String::new, |fps| {
+                        format!(", throughput {}", load(fps, "fps"))
+                    })
+                );
+                notes.push(under);
+                if b.max >= b.longest && b.longest > 0 {
+                    notes.push(format!(
+                        "{}: no longer burst was tried, so the device holds at least this",
+                        size(&name)
+                    ));
+                }
+            }
+        }
+        SuiteTest::Recovery => {
+            if results.iter().any(|r| r.recovery.is_some()) {
+                notes.push(
+                    "from the reduction to half of the overload until the last frame that was lost"
+                        .to_owned(),
+                );
+            }
+        }
+        SuiteTest::Reset => notes.extend(results.iter().filter_map(|r| reset(r))),
+        SuiteTest::Y1564 => {
+            for step in results.iter().flat_map(|r| &r.steps).filter(|s| !s.passed) {
+                notes.push(format!("{} {}: {}", step.service, step.step, step.reason));
+            }
+            notes.push(
+                "rates at layer 2 with FCS; variation: from the shortest to the longest delay"
+                    .to_owned(),
+            );
+        }
+    }
+    notes
+}
+
+/// Results whose trials are theirs: goals that were searched together have the same.
+pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
+    let mut own: Vec<&SuiteResult> = Vec::new();
+    for r in report.suite_results().filter(|r| !r.trial_log.is_empty()) {
+        let same = |other: &&SuiteResult| {
+            (other.test, &other.size) == (r.test, &r.size) && other.trial_log == r.trial_log
+        };
+        if !own.iter().any(same) {
+            own.push(r);
+        }
+    }
+    own
+}
+
+/// What the trials of a result are of: those of goals that were searched together of the test.
+pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
+    let mut same = report.suite_results().filter(|other| {
+        (other.test, &other.size) == (r.test, &r.size) && other.trial_log == r.trial_log
+    });
+    match (same.next(), same.next()) {
+        (_, Some(_)) => super::title(&SuiteResult {
+            goal: None,
+            trial_log: Vec::new(),
+            ..r.clone()
+        }),
+        _ => super::title(r),
+    }
+}
+
+/// Trial by trial.
+pub(crate) fn log(caption: &str, r: &SuiteResult, reasons: bool) -> Table {
+    let mut head = vec![
+        ">trial",
+        "for",
+        ">asked",
+        ">of max",
+        ">offered",
+        ">time",
+        ">sent",
+        ">received",
+        ">lost",
+        ">loss",
+        ">p99",
+        "outcome",
+    ];
+    if reasons {
+        head.push("reason");
+    }
+    let mut table = Table::new(caption, &head);
+    for t in &r.trial_log {
+        let mut row = log_row(r, t);
+        if reasons {
+            row.push(t.reason.clone().into());
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn log_row(r: &SuiteResult, t: &SuiteTrial) -> Vec<Cell> {
+    use wb_model::bench::TrialOutcome::{Fail, Pass};
+    let mark = match t.outcome {
+        Pass => Mark::Good,
+        Fail => Mark::Bad,
+        _ => Mark::Plain,
+    };
+    let lost = if t.lost > 0 { Mark::Bad } else { Mark::Plain };
+    vec![
+        t.trial.to_string().into(),
+        purpose(t.purpose).into(),
+        load(t.intended, trial_unit(r)).into(),
+        t.intended_pct
+            .map_or_else(|| UNKNOWN.to_owned(), |pct| of_line(pct / 100.0))
+            .into(),
+        figure(t.offered).into(),
+        seconds(t.duration_s).into(),
+        count(t.tx).into(),
+        count(t.rx).into(),
+        Cell::marked(count(t.lost), lost),
+        ratio(t.loss_ratio).into(),
+        time_or(t.latency_ns.p99.map(|ns| ns as f64)).into(),
+        Cell::marked(outcome(t.outcome), mark),
+    ]
+}

@@ -1,0 +1,301 @@
+//! Suites of tests in all forms.
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use wb_model::{
+    Phase, Report, Snapshot, Verdict,
+    bench::{BenchLive, BenchResult, LbLimit, SuiteResult, TrialOutcome},
+};
+use wb_render::{
+    csv, junit, live,
+    text::{self, Options},
+};
+
+use crate::samples::suite::{self as samples, throughput};
+
+fn plain(report: &Report, verbose: bool) -> String {
+    let options = Options {
+        verbose,
+        ..Options::default()
+    };
+    text::report(report, &options)
+}
+
+/// What the text says from a heading on.
+fn from<'a>(text: &'a str, heading: &str) -> &'a str {
+    &text[text.find(heading).expect(heading)..]
+}
+
+#[test]
+fn text_of_all_tests() {
+    assert_snapshot!(plain(&samples::full(), false));
+}
+
+#[test]
+fn text_of_connections_with_all_trials() {
+    assert_snapshot!(plain(&samples::report(vec![samples::connections()]), true));
+}
+
+#[test]
+fn texts_fit_eighty_columns() {
+    for line in plain(&samples::full(), true).lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert_eq!(line, line.trim_end());
+    }
+}
+
+/// A device that passed 9,999,999 of 10,000,000 has not passed all; a tester's limit is no device's.
+#[test]
+fn nothing_is_rounded_to_more_than_it_is() {
+    let text = plain(&samples::full(), false);
+    let row = |size: &str| {
+        let table = from(&text, "theoretical");
+        let table = &table[..table.find("frames per second").unwrap()];
+        let rows = table
+            .lines()
+            .filter(|l| l.split_whitespace().next() == Some(size));
+        rows.collect::<Vec<_>>().join(" ")
+    };
+    assert!(row("256").contains("99.99999 %"), "{}", row("256"));
+    assert!(row("512").contains(" 100 %") && row("512").ends_with("line rate"));
+    let words: Vec<String> = row("512").split_whitespace().map(Into::into).collect();
+    assert_eq!(words[1], words[2], "throughput is what the line carries");
+    assert!(row("128").ends_with("tester"));
+    assert!(text.contains("! 128 B: tester limit: at least 4,222,972 fps"));
+    let curve = from(&text, "\nframe loss rate (");
+    assert!(curve.contains(" 0.000001 %"), "{curve}");
+}
+
+#[test]
+fn both_directions_are_said() {
+    let mut r = throughput("64", 0.2, LbLimit::Device);
+    r.directions = 2;
+    let text = plain(&samples::report(vec![r]), false);
+    assert!(text.contains("in each of both directions"), "{text}");
+    assert!(
+        text.contains("in both directions at the same time"),
+        "{text}"
+    );
+}
+
+fn line(bench: BenchLive, width: usize) -> String {
+    let snapshot = Snapshot {
+        bench: Some(bench),
+        missing_frames: Some(12),
+        ..Snapshot::at(12_300_000_000, 1_000_000_000, Phase::Running)
+    };
+    live::line(&snapshot, width, false)
+}
+
+#[test]
+fn live_lines_of_a_suite() {
+    let begins = BenchLive {
+        trial: 0,
+        ..samples::live()
+    };
+    let mut lines = vec![line(begins, 100)];
+    for width in [120, 100, 80, 60, 30] {
+        lines.push(line(samples::live(), width));
+        assert!(lines.last().unwrap().chars().count() <= width);
+    }
+    lines.push(line(
+        BenchLive {
+            low: None,
+            left_ns: None,
+            ..samples::live()
+        },
+        100,
+    ));
+    for outcome in [
+        TrialOutcome::Pass,
+        TrialOutcome::Fail,
+        TrialOutcome::NotOffered,
+        TrialOutcome::NotRead,
+        TrialOutcome::Late,
+        TrialOutcome::Cut,
+    ] {
+        lines.push(line(samples::ended(outcome), 100));
+    }
+    assert_snapshot!(lines.join("\n"));
+}
+
+const COLUMNS: &str = "test,trial,size,intended_fps,intended_pct,offered_fps,duration_s,tx,rx,lost,loss_ratio,dup,ooo,foreign,lat_min_ns,lat_p50,lat_p99,lat_p999,lat_max,nic_drops,verdict,";
+
+#[test]
+fn csv_is_the_trial_log() {
+    let full = samples::full();
+    let text = csv::report(&full);
+    assert!(text.starts_with(COLUMNS), "{text}");
+    let trials: usize = full.suite_results().map(|r| r.trial_log.len().max(1)).sum();
+    assert_eq!(text.lines().count(), trials + 1);
+    assert!(text.contains("throughput,3,64,"));
+    assert!(text.contains(",not-offered,search,"));
+    assert!(text.contains("the MTU of port b is 1400"));
+    let empty = csv::report(&samples::report(Vec::new()));
+    assert!(empty.starts_with(COLUMNS) && empty.lines().count() == 1);
+}
+
+#[test]
+fn junit_tells_what_held_failed_and_was_not_measured() {
+    let text = junit::report(&samples::full());
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let case = |class: &str, name: &str| {
+        let own = |n: &roxmltree::Node| {
+            n.attribute("classname") == Some(&format!("wirebench.rfc2544.{class}"))
+                && n.attribute("name") == Some(name)
+        };
+        let found = document.descendants().find(own);
+        found.unwrap_or_else(|| panic!("{class} {name}: {text}"))
+    };
+    let came = |class: &str, name: &str| {
+        let child = case(class, name).children().find(|n| n.is_element());
+        let child = child.unwrap();
+        let why = child.attribute("message").unwrap_or_default().to_owned();
+        (child.tag_name().name().to_owned(), why)
+    };
+    assert_eq!(came("throughput", "64 B").0, "system-out");
+    assert_eq!(came("throughput", "128 B").0, "system-out");
+    assert_eq!(came("throughput", "1024 B").0, "error");
+    assert_eq!(came("throughput", "1280 B").0, "failure");
+    let skipped = ("skipped".to_owned(), "the MTU of port b is 1400".to_owned());
+    assert_eq!(came("throughput", "1518 B"), skipped);
+    assert_eq!(came("ndr", "64 B pdr").0, "system-out");
+    assert_eq!(came("y1564", "voice policing").0, "failure");
+    let failed = ("failure".to_owned(), "measured 999999.5".to_owned());
+    assert_eq!(came("criteria", "pps>=1000000"), failed);
+    // The verdict is what the criteria say: counted once.
+    assert_eq!(came("run", "rfc2544").0, "system-out");
+    let out = case("throughput", "64 B");
+    assert!(
+        out.children()
+            .any(|n| n.text().unwrap_or("").contains("2,976,190"))
+    );
+    let root = document.root_element();
+    let number = |node: roxmltree::Node, name: &str| -> usize {
+        node.attribute(name).unwrap().parse().unwrap()
+    };
+    for (attribute, element) in [
+        ("tests", "testcase"),
+        ("failures", "failure"),
+        ("errors", "error"),
+        ("skipped", "skipped"),
+    ] {
+        let there = document.descendants().filter(|n| n.has_tag_name(element));
+        assert_eq!(number(root, attribute), there.count(), "{attribute}");
+        let suites = root.children().filter(|n| n.has_tag_name("testsuite"));
+        let sum: usize = suites.map(|suite| number(suite, attribute)).sum();
+        assert_eq!(number(root, attribute), sum, "{attribute}");
+    }
+}
+
+#[test]
+fn junit_of_a_run_that_is_no_benchmark() {
+    for (verdict, element) in [
+        (Verdict::Pass, None),
+        (Verdict::Invalid, Some("error")),
+        (Verdict::Incomplete, Some("error")),
+        (Verdict::Fail, Some("failure")),
+    ] {
+        let mut report = crate::samples::lossy();
+        report.criteria.clear();
+        report.verdict = verdict;
+        let text = junit::report(&report);
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let trouble = document
+            .descendants()
+            .find(|n| n.attribute("message").is_some());
+        assert_eq!(trouble.map(|n| n.tag_name().name()), element);
+    }
+}
+
+/// A result in which words and numbers are anything.
+fn any_result() -> impl Strategy<Value = SuiteResult> {
+    let number = || proptest::option::of(any::<f64>());
+    let words = "\\PC*|[<>&\"'\u{0}-\u{20}\u{fffe}]{0,9}";
+    (
+        0..14_usize,
+        words,
+        words,
+        words,
+        number(),
+        number(),
+        any::<u64>(),
+    )
+        .prop_map(|(which, size, goal, reason, limit, other, count)| {
+            let all = samples::full();
+            let results: Vec<SuiteResult> = all.suite_results().cloned().collect();
+            let mut r = results[which % results.len()].clone();
+            r.size = size;
+            r.goal = (!goal.is_empty()).then_some(goal.clone());
+            r.not_measured = (count % 5 == 0).then_some(reason.clone());
+            r.incomplete = count % 3 == 0;
+            r.notes = vec![reason.clone()];
+            (r.limit, r.theoretical_fps, r.beyond) = (limit, other, other);
+            for t in &mut r.trial_log {
+                t.reason = reason.clone();
+                t.intended = limit.unwrap_or(f64::NAN);
+                t.intended_pct = other;
+                (t.lost, t.loss_ratio) = (count, limit.unwrap_or(0.5));
+            }
+            for row in &mut r.latency {
+                (row.load, row.lost) = (limit.unwrap_or(0.0), count);
+                row.definition = reason.clone();
+            }
+            for row in &mut r.curve {
+                (row.load_pct, row.loss_pct) = (other.unwrap_or(7.0), limit);
+            }
+            for step in &mut r.steps {
+                (step.service, step.step) = (goal.clone(), reason.clone());
+            }
+            r
+        })
+}
+
+/// Fields of one line of CSV (RFC 4180).
+fn rows(text: &str) -> Vec<usize> {
+    let (mut rows, mut fields, mut quoted) = (Vec::new(), 1, false);
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields += 1,
+            '\n' if !quoted => {
+                rows.push(fields);
+                fields = 1;
+            }
+            _ => {}
+        }
+    }
+    rows
+}
+
+proptest! {
+    #[test]
+    fn no_result_breaks_a_form(results in proptest::collection::vec(any_result(), 0..4), verbose: bool) {
+        let mut report = samples::report(results);
+        report.reason = report.suite_results().filter_map(|r| r.goal.clone()).collect();
+        for line in plain(&report, verbose).lines() {
+            prop_assert!(!line.contains(char::is_control), "{line:?}");
+        }
+        let xml = junit::report(&report);
+        let document = roxmltree::Document::parse(&xml);
+        prop_assert!(document.is_ok(), "{:?}: {}", document.err(), xml);
+        let fields = rows(&csv::report(&report));
+        prop_assert!(fields.iter().all(|n| *n == fields[0]), "{fields:?}");
+    }
+
+    #[test]
+    fn no_live_line_is_too_long(load in proptest::option::of(any::<f64>()), left: u64, size: String, width in 1..200_usize) {
+        let bench = BenchLive { load, low: load, left_ns: Some(left), size: Some(size), ..samples::live() };
+        prop_assert!(line(bench, width).chars().count() <= width);
+    }
+}
+
+#[test]
+fn results_come_back_from_json() {
+    let report = samples::full();
+    let text = wb_render::json::report(&report);
+    let back: Report = serde_json::from_str(&text).unwrap();
+    let is_suite = |r: &BenchResult| matches!(r, BenchResult::Suite(_));
+    assert!(back.results.iter().all(is_suite));
+    assert_eq!(plain(&back, true), plain(&report, true));
+}
