@@ -24,6 +24,26 @@ pub(crate) struct StreamArgs {
     /// Time from the first frame of a burst to the first of the next.
     #[arg(long, value_name = "TIME", requires = "burst")]
     gap: Option<Span>,
+    #[command(flatten)]
+    frames: FrameArgs,
+    /// Send the frames of this pcap or pcapng file as they are, from the beginning again until
+    /// --duration or --count ends it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = MADE)]
+    replay: Option<String>,
+    /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
+    #[arg(long, value_name = "X", requires = "replay")]
+    speed: Option<f64>,
+    /// One more stream with its own options, "size=1518 rate=10kpps vlan=7 …" (keys as in plan
+    /// files; what is not given is as in the options above). The options above then describe
+    /// only what the streams have in common. May be given several times.
+    #[arg(long = "stream", value_name = "KEYS")]
+    streams: Vec<String>,
+}
+
+/// What frames carry, whatever their sizes and rate.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Frames")]
+pub(crate) struct FrameArgs {
     /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
     /// ranges given.
     #[arg(long, value_name = "N")]
@@ -61,9 +81,9 @@ pub(crate) struct StreamArgs {
     /// IPv4 type of service or IPv6 traffic class, 0 to 255.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
     tos: u8,
-    /// IPv4 time to live or IPv6 hop limit.
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    ttl: u8,
+    /// IPv4 time to live or IPv6 hop limit. Default: 64.
+    #[arg(long, value_name = "N")]
+    ttl: Option<u8>,
     /// TCP flags as a number (0x10 is ACK, 0x02 SYN). Default: 0x10.
     #[arg(long, value_name = "N", value_parser = byte)]
     tcp_flags: Option<u8>,
@@ -80,18 +100,6 @@ pub(crate) struct StreamArgs {
     /// The tag behind the last header.
     #[arg(long, value_name = "TAG", default_value = "wirebench")]
     tag: TagArg,
-    /// Send the frames of this pcap or pcapng file as they are, from the beginning again until
-    /// --duration or --count ends it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = MADE)]
-    replay: Option<String>,
-    /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
-    #[arg(long, value_name = "X", requires = "replay")]
-    speed: Option<f64>,
-    /// One more stream with its own options, "size=1518 rate=10kpps vlan=7 …" (keys as in plan
-    /// files; what is not given is as in the options above). The options above then describe
-    /// only what the streams have in common. May be given several times.
-    #[arg(long = "stream", value_name = "KEYS")]
-    streams: Vec<String>,
 }
 
 /// Options of frames that are made here; those of a recording are sent as they are.
@@ -160,18 +168,21 @@ fn word(text: &str) -> Result<u16, String> {
         .ok_or_else(|| "0 to 65535 (0x0000 to 0xffff) is allowed".to_owned())
 }
 
-impl StreamArgs {
-    fn common(&self) -> Stream {
+impl FrameArgs {
+    /// Whether a time to live was given.
+    pub(crate) const fn has_ttl(&self) -> bool {
+        self.ttl.is_some()
+    }
+
+    /// Whether the frames are of IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        let is = |addresses: Option<AddressRange>| addresses.is_some_and(|a| a.is_ipv6());
+        self.ipv6 || is(self.src) || is(self.dst)
+    }
+
+    /// A stream of such frames.
+    pub(crate) fn stream(&self) -> Stream {
         Stream {
-            name: String::new(),
-            size: self.size.clone(),
-            rate: if self.burst.is_some() {
-                Rate::Max
-            } else {
-                self.rate
-            },
-            burst: self.burst,
-            gap: self.gap,
             flows: self.flows,
             proto: match self.proto {
                 ProtoArg::Udp => Proto::Udp,
@@ -190,7 +201,7 @@ impl StreamArgs {
             vlan: self.vlan.clone(),
             mpls: self.mpls.clone(),
             tos: self.tos,
-            ttl: self.ttl,
+            ttl: self.ttl.unwrap_or(Stream::default().ttl),
             tcp_flags: self.tcp_flags,
             ethertype: self.ethertype,
             payload: self.payload.clone(),
@@ -200,8 +211,24 @@ impl StreamArgs {
                 TagArg::Pktgen => TagKind::Pktgen,
                 TagArg::None => TagKind::None,
             },
+            ..Stream::default()
+        }
+    }
+}
+
+impl StreamArgs {
+    fn common(&self) -> Stream {
+        Stream {
+            size: self.size.clone(),
+            rate: match self.burst {
+                Some(_) => Rate::Max,
+                None => self.rate,
+            },
+            burst: self.burst,
+            gap: self.gap,
             replay: self.replay.clone(),
             speed: self.speed,
+            ..self.frames.stream()
         }
     }
 

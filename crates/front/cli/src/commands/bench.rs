@@ -1,6 +1,8 @@
 //! `wirebench bench`: benchmark procedures.
 
 mod lab;
+mod presets;
+mod suite;
 
 use std::path::PathBuf;
 
@@ -14,14 +16,70 @@ use wb_model::{
     units::Span,
 };
 
+use self::suite::{
+    BurstArgs, GoalArgs, LatencyTestArgs, LossArgs, ResetTestArgs, Rfc2544Args, ServiceArgs,
+};
 use crate::{args::OutputArgs, run::run_plan};
 
-/// Find the limits of a device.
+/// Measure a device: RFC 2544 and its kin, NDR and PDR, services, the limits of load balancers.
 #[derive(Subcommand, Debug)]
-#[command(
-    after_help = "Example:\n  wirebench bench lb --lab balancer      the six limits of a load balancer"
-)]
+#[command(after_help = "Examples:\n  \
+    wirebench lab up router --rate 50mbit\n  \
+    wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
+    wirebench bench ndr --tx eth2 --rx eth3 --sizes 64,1518 --criteria 'ndr>=1mpps'\n  \
+    wirebench bench ndr --tx eth2 --rx eth3 --print-plan >ndr.toml; wirebench run ndr.toml\n\n\
+    These tests overload the device on purpose: they belong in a network of their own (RFC 6815). Where a service\n\
+    is in use, measure with y1564 out of service hours, or delay at a low rate: wirebench trial --rate 100pps.")]
 pub(crate) enum BenchCommand {
+    /// RFC 2544: throughput, latency, loss, back-to-back frames, recovery, reset.
+    #[command(after_help = "Examples:\n  \
+        wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
+        wirebench bench rfc2544 --tx eth2 --rx eth3 --conformance --report rfc2544.html\n  \
+        wirebench bench rfc2544 --tx eth2 --rx eth3 --tests throughput --mlr --precision 1%\n  \
+        wirebench bench rfc2544 examples/bench/rfc2544.toml --json >result.json\n  \
+        wirebench bench rfc2544 --tx eth2 --rx eth3 --criteria '64.throughput>=1m,p99<=500us'\n\n\
+        It overloads the device: for an isolated network (RFC 6815). With a live service use y1564 out of hours.")]
+    Rfc2544(Box<Rfc2544Args>),
+    /// The highest loads that meet goals of loss, searched together by MLRsearch (RFC 9971): NDR and PDR.
+    #[command(after_help = "Examples:\n  \
+        wirebench bench ndr --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
+        wirebench bench ndr --tx eth2 --rx eth3 --goals ndr,tst009 --sizes 64,1518\n  \
+        wirebench bench ndr examples/bench/cps-ndr.toml --of cps --criteria 'ndr>=20k'\n\n\
+        Sizes are 64, where a device has most to do, and imix, what networks carry, unless others are named.")]
+    Ndr(Box<GoalArgs>),
+    /// The same as `ndr` with goal pdr alone: the highest load of which a small share is lost.
+    #[command(after_help = "Examples:\n  \
+        wirebench bench pdr --tx wb-router-a/a0 --rx wb-router-b/b0 --loss 0.1%")]
+    Pdr(Box<GoalArgs>),
+    /// The share that is lost at 100 %, 90 %, 80 % … of the maximum (RFC 2544 section 26.3).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench loss --tx wb-router-a/a0 --rx wb-router-b/b0 --sizes 64 --step 5%\n  \
+        wirebench bench loss --tx eth2 --rx eth3 --max 40kpps --criteria 'loss<=0.1%'")]
+    Loss(Box<LossArgs>),
+    /// Delay and its variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench latency --tx wb-router-a/a0 --rx wb-router-b/b0 --latency-load 50%,90%\n  \
+        wirebench bench latency --tx eth2 --rx eth3 --sizes 64 --max 10kpps --criteria 'p99<=500us'")]
+    Latency(Box<LatencyTestArgs>),
+    /// The longest burst without loss, and the buffer that it implies (RFC 9004).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench b2b --tx wb-router-a/a0 --rx wb-router-b/b0 --sizes 64 --n 50")]
+    B2b(Box<BurstArgs>),
+    /// How long an overload is felt after it has ended (RFC 2544 section 26.5).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench recovery --tx wb-router-a/a0 --rx wb-router-b/b0 --criteria 'recovery<=1s'")]
+    Recovery(Box<BurstArgs>),
+    /// How long the device does not forward when it is reset (RFC 6201).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench reset --tx wb-router-a/a0 --rx wb-router-b/b0 --reset-kind link \\\n      \
+        --trigger 'ip -n wb-router-dut link set db down; sleep 2; ip -n wb-router-dut link set db up'")]
+    Reset(Box<ResetTestArgs>),
+    /// Activation of an Ethernet service: its configuration step by step, then its performance (ITU-T Y.1564).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps --eir 10mbps --delay 5ms\n  \
+        wirebench bench y1564 examples/bench/acceptance.toml --junit result.xml\n\n\
+        It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
+    Y1564(Box<ServiceArgs>),
     Lb(Box<LbArgs>),
 }
 
@@ -113,6 +171,15 @@ impl LbArgs {
 
 pub(crate) fn run(command: &BenchCommand) -> Result<u8> {
     match command {
+        BenchCommand::Rfc2544(args) => suite::rfc2544(args),
+        BenchCommand::Ndr(args) => suite::ndr(args),
+        BenchCommand::Pdr(args) => suite::pdr(args),
+        BenchCommand::Loss(args) => suite::loss(args),
+        BenchCommand::Latency(args) => suite::latency(args),
+        BenchCommand::B2b(args) => suite::b2b(args),
+        BenchCommand::Recovery(args) => suite::recovery(args),
+        BenchCommand::Reset(args) => suite::reset(args),
+        BenchCommand::Y1564(args) => suite::y1564(args),
         BenchCommand::Lb(args) => run_balancer(args),
     }
 }

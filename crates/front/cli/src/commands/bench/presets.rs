@@ -1,0 +1,143 @@
+//! Times and limits of a suite: short ones to look, those of the standards to prove.
+
+use wb_model::{
+    Stream,
+    bench::{
+        BurstTest, GoalPlan, LatencyTest, RecoveryTest, Service, Share, SuitePlan, SuiteSearch,
+        SuiteTest, SuiteTimes,
+    },
+    units::Span,
+};
+
+/// RFC 2544 section 9.1.
+pub(super) const RFC2544_SIZES: [&str; 7] = ["64", "128", "256", "512", "1024", "1280", "1518"];
+
+/// RFC 2544 appendix C.2.6.1.
+const RFC2544_TTL: u8 = 10;
+
+/// A way to make a suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preset {
+    /// A figure in minutes.
+    Fast,
+    /// What [`SuitePlan::default`] says.
+    Usual,
+    /// What the standards ask for.
+    Conformance,
+}
+
+impl Preset {
+    /// Puts its times and limits into a suite.
+    pub(super) fn apply(self, suite: &mut SuitePlan) {
+        match self {
+            Self::Fast => fast(suite),
+            Self::Usual => {}
+            Self::Conformance => conformance(suite),
+        }
+        for service in &mut suite.services {
+            self.apply_to_service(service);
+        }
+    }
+
+    /// Puts its times into a service.
+    pub(super) fn apply_to_service(self, service: &mut Service) {
+        match self {
+            Self::Fast => {
+                service.step = Span::from_secs(1);
+                service.performance = Span::from_secs(5);
+            }
+            Self::Usual => {}
+            Self::Conformance => service.step = Span::from_secs(60),
+        }
+    }
+
+    /// Puts into streams what the standard says of frames, where nothing else was asked for.
+    pub(super) const fn apply_to_stream(self, stream: &mut Stream, ttl_given: bool) {
+        if matches!(self, Self::Conformance) && !ttl_given {
+            stream.ttl = RFC2544_TTL;
+        }
+    }
+}
+
+fn fast(suite: &mut SuitePlan) {
+    "fast".clone_into(&mut suite.preset);
+    suite.times = SuiteTimes {
+        trial: Span::from_secs(1),
+        search: Some(Span::from_millis(400)),
+        ramp: Span::from_millis(200),
+        drain: Span::from_millis(200),
+        settle: Span::from_millis(200),
+        ..suite.times
+    };
+    set_precision(suite, Share(0.01));
+    suite.search.budget = Span::from_secs(120);
+    suite.latency = LatencyTest {
+        duration: Span::from_secs(2),
+        after: Span::from_millis(500),
+        repetitions: 1,
+        ..suite.latency.clone()
+    };
+    suite.b2b = BurstTest {
+        searches: 2,
+        longest: Span::from_secs(1),
+        ..suite.b2b
+    };
+    suite.recovery = RecoveryTest {
+        overload: Span::from_secs(2),
+        half: Span::from_secs(3),
+        repetitions: 2,
+    };
+}
+
+fn conformance(suite: &mut SuitePlan) {
+    "conformance".clone_into(&mut suite.preset);
+    // RFC 2544 sections 23 and 24.
+    suite.times = SuiteTimes {
+        trial: Span::from_secs(60),
+        search: None,
+        ramp: Span::default(),
+        drain: Span::from_secs(2),
+        settle: Span::from_secs(5),
+        ..suite.times
+    };
+    suite.search = SuiteSearch {
+        precision: None,
+        resolution: Some(Share(0.001)),
+        budget: Span::from_secs(2 * 3600),
+        ..suite.search.clone()
+    };
+    // Section 26.2: at the throughput.
+    suite.latency = LatencyTest {
+        duration: Span::from_secs(120),
+        after: Span::from_secs(60),
+        repetitions: 20,
+        loads: vec![Share(1.0)],
+    };
+    // Sections 26.4 and 26.5.
+    suite.b2b.searches = 50;
+    suite.recovery = RecoveryTest {
+        overload: Span::from_secs(60),
+        half: Span::from_secs(60),
+        repetitions: suite.recovery.repetitions.max(5),
+    };
+}
+
+/// Searches end when they know the load as well as this.
+pub(super) fn set_precision(suite: &mut SuitePlan, precision: Share) {
+    suite.search.precision = Some(precision);
+    suite.search.resolution = None;
+    if suite.tests.contains(&SuiteTest::Ndr) {
+        suite.search.goals = suite.goals();
+    }
+    for goal in &mut suite.search.goals {
+        goal.width = precision;
+    }
+}
+
+/// A goal of MLRsearch by its name, with the precision of the others.
+///
+/// # Errors
+/// When there is none called so.
+pub(super) fn goal(name: &str) -> Result<GoalPlan, String> {
+    GoalPlan::named(name).ok_or_else(|| "ndr, pdr, rfc2544 or tst009 is allowed".to_owned())
+}

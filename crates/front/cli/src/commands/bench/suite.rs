@@ -1,0 +1,685 @@
+//! The suites of tests: RFC 2544 and its kin. Each command is options that make a plan.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use wb_model::{
+    Locator, Plan, Stream, TrafficJob,
+    bench::{
+        GoalPlan, Load, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest, TestSize,
+    },
+    plan::Procedure,
+    text::plan_from_toml,
+    units::{Mac, Rate, Span},
+};
+
+use super::presets::{Preset, RFC2544_SIZES, goal, set_precision};
+use crate::{
+    args::{FrameArgs, OutputArgs, ReceiveArgs, TransmitArgs},
+    run::run_plan,
+    say::say,
+};
+
+/// The device, the sizes, the loads and the times: what all suites have.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SuiteArgs {
+    /// A plan whose ports and jobs are what a trial is; with [procedure.suite] all of it is taken, and options
+    /// stand in place of what it says.
+    #[arg(
+        value_name = "PLAN.toml",
+        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "FrameArgs", "TransmitArgs", "ReceiveArgs"]
+    )]
+    plan: Option<PathBuf>,
+    /// Sending port.
+    #[arg(long, value_name = "PORT", required_unless_present = "plan")]
+    tx: Option<Locator>,
+    /// Receiving port.
+    #[arg(long, value_name = "PORT", required_unless_present = "plan")]
+    rx: Option<Locator>,
+    /// Send the same streams back too, at the same load, with source and destination exchanged.
+    #[arg(long)]
+    bidir: bool,
+    /// Frame sizes with FCS, each a test of its own: sizes, imix, or a genome of RFC 6985 (7a4d1g). Default: those
+    /// of the standard (rfc2544: all seven; ndr: 64 and imix; reset: 64; y1564: 512; others: 64, 512 and 1518), of
+    /// a plan those of its streams.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    sizes: Vec<TestSize>,
+    /// A figure in minutes: short trials, few repetitions, 1 % precision. The report says so.
+    #[arg(long, conflicts_with = "conformance")]
+    fast: bool,
+    /// The times and limits of the standards: trials of 60 s, settle 5 s, 0.1 % of the line, 20 streams for
+    /// latency, 50 searches for bursts, TTL 10. Takes hours.
+    #[arg(long)]
+    conformance: bool,
+    /// Confirm that nothing else is in this network (RFC 6815): nothing is asked before the start.
+    #[arg(long)]
+    isolated: bool,
+    /// No load above it is tried, in each direction: a rate, or a number of connections or requests. Default: the
+    /// line rate, or what the tester can do.
+    #[arg(long, value_name = "LOAD")]
+    max: Option<Load>,
+    /// No load below it is tried.
+    #[arg(long, value_name = "LOAD")]
+    min: Option<Load>,
+    /// Length of a trial that decides; of latency that of a stream (its first half is not measured), of recovery
+    /// that of the overload and of what follows, of y1564 that of the performance test. Default: 10s, 20s, 10s, 15m.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// From nothing to the full rate before each trial; those frames are not counted. Default: 500ms.
+    #[arg(long, value_name = "TIME")]
+    ramp: Option<Span>,
+    /// After a trial, for frames that are on their way. Default: 500ms.
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Span>,
+    /// Between two trials. Default: 500ms.
+    #[arg(long, value_name = "TIME")]
+    settle: Option<Span>,
+    /// Do not measure first what the tester can do by itself.
+    #[arg(long)]
+    no_ceiling: bool,
+    /// Frames among those of the test: broadcast (every 100th), management (a query each second), as RFC 2544
+    /// section 11 has them.
+    #[arg(long, value_name = "MODIFIER", value_delimiter = ',', value_parser = modifier)]
+    modifiers: Vec<Modifier>,
+    /// Random source MACs (unicast, not local), source ports (1024-65535) and destination ports (1-49151), from the
+    /// seed (RFC 4814): for devices that spread frames by hashes. A router takes only its own destination MAC.
+    #[arg(long)]
+    rfc4814: bool,
+    /// The device, as the report calls it.
+    #[arg(long, value_name = "TEXT")]
+    device_name: Option<String>,
+    /// Its version, for the report.
+    #[arg(long, value_name = "TEXT")]
+    device_version: Option<String>,
+    /// How it is configured, for the report.
+    #[arg(long, value_name = "TEXT")]
+    device_config: Option<String>,
+    #[command(flatten)]
+    frames: FrameArgs,
+    #[command(flatten)]
+    transmit: TransmitArgs,
+    #[command(flatten)]
+    receive: ReceiveArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How well a load is to be known.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct PrecisionArgs {
+    /// The search ends when the best load and the least that failed differ by no more than this share of the
+    /// latter. Default: 0.5 %.
+    #[arg(long, value_name = "SHARE")]
+    precision: Option<Share>,
+    /// A load passes when no more than this share is lost, or fails. Of ndr and pdr: that of goal pdr. Default: 0,
+    /// of goal pdr 0.5 %.
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<Share>,
+    /// The search of one size ends after this time with what it has. Default: 20m.
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Span>,
+}
+
+/// How a throughput is searched.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct SearchArgs {
+    #[command(flatten)]
+    precision: PrecisionArgs,
+    /// Instead of --precision: a share of the largest load, as RFC 2544 tools have it.
+    #[arg(long, value_name = "SHARE", conflicts_with = "precision")]
+    resolution: Option<Share>,
+    /// Length of a trial that finds the way. Default: 2s.
+    #[arg(long, value_name = "TIME")]
+    search_duration: Option<Span>,
+    /// Loss verification: a trial that fails is made again so often at most; one that passes makes the load pass
+    /// (ETSI GS NFV-TST 009 section 12.3). Default: 0.
+    #[arg(long, value_name = "N", conflicts_with = "mlr")]
+    repeats: Option<u32>,
+    /// By MLRsearch (RFC 9971) instead of halving: a few unlucky trials do not decide.
+    #[arg(long)]
+    mlr: bool,
+}
+
+/// RFC 2544, all or some of its tests.
+#[derive(Args, Debug)]
+pub(crate) struct Rfc2544Args {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    /// Which: throughput, latency, loss, b2b, recovery, reset, also ndr. Default: all, reset only with --trigger.
+    #[arg(long, value_name = "TEST", value_delimiter = ',')]
+    tests: Vec<SuiteTest>,
+    #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
+    latency: LatencyArgs,
+    #[command(flatten)]
+    curve: CurveArgs,
+    #[command(flatten)]
+    repeated: RepeatedArgs,
+    #[command(flatten)]
+    reset: ResetArgs,
+}
+
+/// The options of `ndr` and `pdr`.
+#[derive(Args, Debug)]
+pub(crate) struct GoalArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    quantity: QuantityArgs,
+    /// What is searched: ndr and pdr (FD.io: trials of 1 s, 21 s at a load), rfc2544 (60 s), tst009 (60 s, 120 s).
+    /// Default: ndr and pdr; of `pdr` it alone.
+    #[arg(long, value_name = "GOAL", value_delimiter = ',', value_parser = goal)]
+    goals: Vec<GoalPlan>,
+    /// Goal rfc2544: one trial of 60 s in which anything is lost decides.
+    #[arg(long, conflicts_with = "goals")]
+    strict: bool,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+}
+
+/// What a load is counted in.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct QuantityArgs {
+    /// frames, or of a load in the plan: cps (new connections per second), cc (open connections), rps (requests
+    /// per second). Default: frames.
+    #[arg(long, value_name = "QUANTITY")]
+    of: Option<Quantity>,
+    /// The job of the plan whose load is changed. Default: the first that has one.
+    #[arg(long, value_name = "NAME", requires = "plan")]
+    job: Option<String>,
+}
+
+/// The options of `loss`.
+#[derive(Args, Debug)]
+pub(crate) struct LossArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    quantity: QuantityArgs,
+    #[command(flatten)]
+    curve: CurveArgs,
+}
+
+/// The options of `latency`.
+#[derive(Args, Debug)]
+pub(crate) struct LatencyTestArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
+    latency: LatencyArgs,
+    #[command(flatten)]
+    repeated: RepeatedArgs,
+}
+
+/// The options of `b2b` and `recovery`.
+#[derive(Args, Debug)]
+pub(crate) struct BurstArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
+    repeated: RepeatedArgs,
+}
+
+/// The options of `reset`.
+#[derive(Args, Debug)]
+pub(crate) struct ResetTestArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    reset: ResetArgs,
+}
+
+/// The options of `y1564`.
+#[derive(Args, Debug)]
+pub(crate) struct ServiceArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    /// Committed information rate, layer 2 with FCS. Needed unless the plan has services.
+    #[arg(
+        long,
+        value_name = "RATE",
+        required_unless_present = "plan",
+        conflicts_with = "plan"
+    )]
+    cir: Option<Rate>,
+    /// Excess information rate. Default: none.
+    #[arg(long, value_name = "RATE", conflicts_with = "plan")]
+    eir: Option<Rate>,
+    /// Longest frame delay (FTD).
+    #[arg(long, value_name = "TIME", conflicts_with = "plan")]
+    delay: Option<Span>,
+    /// Largest frame delay variation (FDV): longest less shortest delay.
+    #[arg(long, value_name = "TIME", conflicts_with = "plan")]
+    variation: Option<Span>,
+    /// Largest frame loss ratio (FLR). Default: 0.
+    #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
+    loss: Option<Share>,
+    /// Length of a step of the configuration test. Default: 10s.
+    #[arg(long, value_name = "TIME")]
+    step_time: Option<Span>,
+}
+
+/// At which loads delay is measured.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct LatencyArgs {
+    /// Shares of the throughput at which delay is measured. Default: 10%,50%,90%,100%.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    latency_load: Vec<Share>,
+}
+
+/// How fine the loss curve is.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct CurveArgs {
+    /// By what share of the maximum each load is less than the one before; up to 10%. Default: 10%.
+    #[arg(long, value_name = "SHARE")]
+    step: Option<Share>,
+}
+
+/// How often what scatters is measured.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct RepeatedArgs {
+    /// Streams of latency, searches of bursts, overloads of recovery. Default: 3, 10 and 5.
+    #[arg(long, visible_alias = "n", value_name = "N")]
+    repetitions: Option<u32>,
+}
+
+/// What resets the device.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Reset")]
+pub(crate) struct ResetArgs {
+    /// The command that resets the device, by sh -c: "ssh dut reboot", "ip link set da down; …".
+    #[arg(long, value_name = "CMD")]
+    trigger: Option<String>,
+    /// What kind of reset that is, for the report: hardware, software, power, link.
+    #[arg(long, value_name = "KIND")]
+    reset_kind: Option<String>,
+    /// How long it is waited for the device to forward again. Default: 30s.
+    #[arg(long, value_name = "TIME")]
+    patience: Option<Span>,
+}
+
+fn modifier(text: &str) -> Result<Modifier, String> {
+    match text {
+        "broadcast" => Ok(Modifier::Broadcast),
+        "management" => Ok(Modifier::Management),
+        _ => Err("broadcast or management is allowed".to_owned()),
+    }
+}
+
+/// Puts what was told in place of what is there.
+fn put<T: Clone>(into: &mut T, told: Option<&T>) {
+    if let Some(told) = told {
+        into.clone_from(told);
+    }
+}
+
+/// A command of ours: its name, its tests, and the sizes it has unless others are named.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// Empty: those of the plan, else those of RFC 2544.
+    pub(super) tests: &'static [SuiteTest],
+    pub(super) sizes: &'static [&'static str],
+}
+
+const fn of_one(test: SuiteTest, of: &'static [SuiteTest], sizes: &'static [&'static str]) -> Kind {
+    Kind {
+        name: test.name(),
+        tests: of,
+        sizes,
+    }
+}
+
+const RFC2544: Kind = Kind {
+    name: "rfc2544",
+    tests: &[],
+    sizes: &RFC2544_SIZES,
+};
+// The smallest frames ask most of a device for each bit, and imix is what networks carry: between the two lies
+// what a device does in the field.
+const NDR: Kind = of_one(SuiteTest::Ndr, &[SuiteTest::Ndr], &["64", "imix"]);
+const PDR: Kind = Kind { name: "pdr", ..NDR };
+const SOME_SIZES: &[&str] = &["64", "512", "1518"];
+const LOSS: Kind = of_one(SuiteTest::Loss, &[SuiteTest::Loss], SOME_SIZES);
+const LATENCY: Kind = of_one(SuiteTest::Latency, &[SuiteTest::Latency], SOME_SIZES);
+const B2B: Kind = of_one(SuiteTest::B2b, &[SuiteTest::B2b], SOME_SIZES);
+const RECOVERY: Kind = of_one(SuiteTest::Recovery, &[SuiteTest::Recovery], SOME_SIZES);
+const RESET: Kind = of_one(SuiteTest::Reset, &[SuiteTest::Reset], &["64"]);
+const Y1564: Kind = of_one(SuiteTest::Y1564, &[SuiteTest::Y1564], &["512"]);
+
+impl SuiteArgs {
+    const fn preset(&self) -> Preset {
+        match (self.fast, self.conformance) {
+            (true, _) => Preset::Fast,
+            (_, true) => Preset::Conformance,
+            _ => Preset::Usual,
+        }
+    }
+
+    /// What a trial is, and the suite before anything of the command line is in it.
+    fn base(&self) -> Result<(Plan, Option<SuitePlan>)> {
+        let (Some(tx), Some(rx)) = (&self.tx, &self.rx) else {
+            return self.read();
+        };
+        let mut cpus = self.transmit.cpu_list()?;
+        let tx = self.transmit.port(tx.clone(), &mut cpus)?;
+        let mut rx = self
+            .receive
+            .port(rx.clone(), self.transmit.xdp_mode, &mut cpus)?;
+        if self.bidir {
+            rx.workers = rx.workers.max(tx.workers);
+        }
+        let mut stream = self.frames.stream();
+        self.preset()
+            .apply_to_stream(&mut stream, self.frames.has_ttl());
+        if self.rfc4814 {
+            randomise(&mut stream);
+        }
+        let plan = Plan {
+            ports: vec![tx, rx],
+            traffic: vec![TrafficJob {
+                tx: Some("tx".to_owned()),
+                rx: Some("rx".to_owned()),
+                bidir: self.bidir,
+                streams: vec![stream],
+                ..TrafficJob::default()
+            }],
+            ..Plan::default()
+        };
+        Ok((plan, None))
+    }
+
+    fn read(&self) -> Result<(Plan, Option<SuitePlan>)> {
+        let file = self.plan.as_ref();
+        let file = file.expect("clap asks for it where there are no ports");
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+        let mut plan = plan_from_toml(&name, &text)?;
+        match plan.procedure.take() {
+            Some(Procedure::Suite(suite)) => Ok((plan, Some(*suite))),
+            None => Ok((plan, None)),
+            Some(Procedure::Lb(_)) => bail!("{name}: it is for `wirebench bench lb`"),
+        }
+    }
+
+    /// The plan of a command; `more` puts its own options into the suite.
+    fn made(&self, kind: &Kind, more: impl FnOnce(&mut SuitePlan)) -> Result<Plan> {
+        let (mut plan, known) = self.base()?;
+        let is_known = known.is_some();
+        let mut suite = known.unwrap_or_default();
+        if !kind.tests.is_empty() {
+            suite.tests = kind.tests.to_vec();
+        } else if !is_known {
+            suite.tests.retain(|test| *test != SuiteTest::Reset);
+        }
+        if self.plan.is_none() {
+            let sizes = kind.sizes.iter().filter_map(|size| size.parse().ok());
+            suite.sizes = sizes.collect();
+        }
+        if !self.sizes.is_empty() {
+            suite.sizes.clone_from(&self.sizes);
+        }
+        if self.frames.is_ipv6() {
+            raise_for_ipv6(&mut suite.sizes, !self.sizes.is_empty());
+        }
+        self.preset().apply(&mut suite);
+        let has_times = |test: &SuiteTest| {
+            matches!(
+                test,
+                SuiteTest::Latency | SuiteTest::Recovery | SuiteTest::Y1564
+            )
+        };
+        let times = &mut suite.times;
+        if !kind.tests.iter().any(has_times) {
+            put(&mut times.trial, self.duration.as_ref());
+        }
+        put(&mut times.ramp, self.ramp.as_ref());
+        put(&mut times.drain, self.drain.as_ref());
+        put(&mut times.settle, self.settle.as_ref());
+        suite.max = self.max.or(suite.max);
+        suite.min = self.min.or(suite.min);
+        suite.ceiling &= !self.no_ceiling;
+        suite.isolated |= self.isolated;
+        if !self.modifiers.is_empty() {
+            suite.modifiers.clone_from(&self.modifiers);
+        }
+        let device = &mut suite.device;
+        put(&mut device.name, self.device_name.as_ref());
+        put(&mut device.version, self.device_version.as_ref());
+        put(&mut device.configuration, self.device_config.as_ref());
+        more(&mut suite);
+        if suite.of != Quantity::Frames && self.sizes.is_empty() {
+            suite.sizes.clear();
+        }
+        // A trial that finds the way is no longer than one that decides.
+        suite.times.search = Some(suite.search_time().min(suite.times.trial));
+        plan.kind = format!("bench {}", kind.name);
+        plan.procedure = Some(Procedure::Suite(Box::new(suite)));
+        Ok(plan)
+    }
+
+    fn run(&self, kind: &Kind, more: impl FnOnce(&mut SuitePlan)) -> Result<u8> {
+        let base = self.plan.as_ref().and_then(|file| file.parent());
+        let plan = self.made(kind, more)?;
+        run_plan(plan, &self.output, base.map(PathBuf::from))
+    }
+}
+
+/// IPv6, UDP and a test tag need 84 bytes (RFC 8219 section 4.2); 64 is what everyone asks for.
+fn raise_for_ipv6(sizes: &mut [TestSize], tell: bool) {
+    let [small, raised] = ["64", "84"].map(|size| size.parse::<TestSize>().ok());
+    let (Some(small), Some(raised)) = (small, raised) else {
+        return;
+    };
+    for size in sizes.iter_mut().filter(|size| size.model == small.model) {
+        *size = raised.clone();
+        if tell {
+            say("sizes: 64 becomes 84, the smallest in which IPv6, UDP and a test tag fit");
+        }
+    }
+}
+
+/// Addresses and ports of RFC 4814 sections 4.3 and 4.5, from the seed of the plan.
+fn randomise(stream: &mut Stream) {
+    // Bits that the mask leaves come from here.
+    stream.src_mac = stream.src_mac.or(Some(Mac([0, 0, 0, 0, 0, 1])));
+    let words = [
+        "src-mac=random:00:00:00:00:00:00-ff:ff:ff:ff:ff:ff,mask=0xfcffffffffff",
+        "sport=random:1024-65535",
+        "dport=random:1-49151",
+    ];
+    stream
+        .vary
+        .extend(words.iter().filter_map(|word| word.parse().ok()));
+}
+
+impl PrecisionArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        if let Some(precision) = self.precision {
+            set_precision(suite, precision);
+        }
+        put(&mut suite.search.budget, self.budget.as_ref());
+    }
+}
+
+impl SearchArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        self.precision.apply(suite);
+        let search = &mut suite.search;
+        put(&mut search.loss, self.precision.loss.as_ref());
+        if self.resolution.is_some() {
+            (search.precision, search.resolution) = (None, self.resolution);
+        }
+        put(&mut search.repeats, self.repeats.as_ref());
+        if self.mlr {
+            (search.method, search.repeats) = (Method::Mlr, 0);
+        }
+        suite.times.search = self.search_duration.or(suite.times.search);
+    }
+}
+
+impl QuantityArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        put(&mut suite.of, self.of.as_ref());
+        suite.job = self.job.clone().or_else(|| suite.job.take());
+    }
+}
+
+impl LatencyArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        if !self.latency_load.is_empty() {
+            suite.latency.loads.clone_from(&self.latency_load);
+        }
+    }
+}
+
+impl RepeatedArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        put(&mut suite.latency.repetitions, self.repetitions.as_ref());
+        put(&mut suite.b2b.searches, self.repetitions.as_ref());
+        put(&mut suite.recovery.repetitions, self.repetitions.as_ref());
+    }
+}
+
+impl ResetArgs {
+    fn apply(&self, suite: &mut SuitePlan) {
+        let reset = &mut suite.reset;
+        reset.trigger = self.trigger.clone().or_else(|| reset.trigger.take());
+        put(&mut reset.kind, self.reset_kind.as_ref());
+        put(&mut reset.patience, self.patience.as_ref());
+    }
+}
+
+/// `bench rfc2544`.
+pub(super) fn rfc2544(args: &Rfc2544Args) -> Result<u8> {
+    args.suite.run(&RFC2544, |suite| {
+        args.reset.apply(suite);
+        let known = suite.tests.contains(&SuiteTest::Reset);
+        if args.reset.trigger.is_some() && !known {
+            suite.tests.push(SuiteTest::Reset);
+        }
+        if !args.tests.is_empty() {
+            suite.tests.clone_from(&args.tests);
+        }
+        args.search.apply(suite);
+        args.latency.apply(suite);
+        put(&mut suite.step, args.curve.step.as_ref());
+        args.repeated.apply(suite);
+    })
+}
+
+fn goals(args: &GoalArgs, kind: &Kind, alone: &[&str]) -> Result<u8> {
+    args.suite.run(kind, |suite| {
+        args.quantity.apply(suite);
+        let strict = args.strict || (args.suite.conformance && args.goals.is_empty());
+        let named = |names: &[&str]| names.iter().filter_map(|n| GoalPlan::named(n)).collect();
+        let goals: Vec<GoalPlan> = match (strict, args.goals.is_empty()) {
+            (true, _) => named(&["rfc2544"]),
+            (false, false) => args.goals.clone(),
+            (false, true) => named(alone),
+        };
+        if !goals.is_empty() {
+            suite.search.goals = goals;
+        }
+        let known = suite.search.precision;
+        if let Some(precision) = args.precision.precision.or(known) {
+            set_precision(suite, precision);
+        }
+        args.precision.apply(suite);
+        if let Some(loss) = args.precision.loss {
+            suite.search.goals = suite.goals();
+            let of_loss = suite.search.goals.iter_mut().filter(|g| g.loss.0 > 0.0);
+            of_loss.for_each(|goal| goal.loss = loss);
+        }
+    })
+}
+
+/// `bench ndr`.
+pub(super) fn ndr(args: &GoalArgs) -> Result<u8> {
+    goals(args, &NDR, &[])
+}
+
+/// `bench pdr`.
+pub(super) fn pdr(args: &GoalArgs) -> Result<u8> {
+    goals(args, &PDR, &["pdr"])
+}
+
+/// `bench loss`.
+pub(super) fn loss(args: &LossArgs) -> Result<u8> {
+    args.suite.run(&LOSS, |suite| {
+        args.quantity.apply(suite);
+        put(&mut suite.step, args.curve.step.as_ref());
+    })
+}
+
+/// `bench latency`.
+pub(super) fn latency(args: &LatencyTestArgs) -> Result<u8> {
+    args.suite.run(&LATENCY, |suite| {
+        if let Some(duration) = args.suite.duration {
+            suite.latency.duration = duration;
+            suite.latency.after = Span::from_nanos(duration.as_nanos() / 2);
+        }
+        args.search.apply(suite);
+        args.latency.apply(suite);
+        args.repeated.apply(suite);
+    })
+}
+
+/// `bench b2b`.
+pub(super) fn b2b(args: &BurstArgs) -> Result<u8> {
+    args.suite.run(&B2B, |suite| {
+        args.search.apply(suite);
+        args.repeated.apply(suite);
+    })
+}
+
+/// `bench recovery`.
+pub(super) fn recovery(args: &BurstArgs) -> Result<u8> {
+    args.suite.run(&RECOVERY, |suite| {
+        put(&mut suite.recovery.overload, args.suite.duration.as_ref());
+        put(&mut suite.recovery.half, args.suite.duration.as_ref());
+        args.search.apply(suite);
+        args.repeated.apply(suite);
+    })
+}
+
+/// `bench reset`.
+pub(super) fn reset(args: &ResetTestArgs) -> Result<u8> {
+    if args.reset.trigger.is_none() && args.suite.plan.is_none() {
+        bail!("--trigger: a reset needs a command that makes it: --trigger 'ssh dut reboot'");
+    }
+    args.suite.run(&RESET, |suite| args.reset.apply(suite))
+}
+
+/// `bench y1564`.
+pub(super) fn y1564(args: &ServiceArgs) -> Result<u8> {
+    args.suite.run(&Y1564, |suite| {
+        if let Some(cir) = args.cir {
+            let mut service = Service {
+                cir,
+                eir: args.eir,
+                delay: args.delay,
+                variation: args.variation,
+                ..Service::default()
+            };
+            put(&mut service.loss, args.loss.as_ref());
+            args.suite.preset().apply_to_service(&mut service);
+            suite.services = vec![service];
+        }
+        for service in &mut suite.services {
+            put(&mut service.step, args.step_time.as_ref());
+            put(&mut service.performance, args.suite.duration.as_ref());
+        }
+    })
+}
