@@ -53,6 +53,7 @@ bench: build
 	bench/lossy
 	bench/socket
 	bench/http
+	bench/search
 	bench/instructions.sh
 
 clean:

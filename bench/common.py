@@ -16,10 +16,10 @@ A, B = f"wb-{LAB}-a", f"wb-{LAB}-b"
 TX_PORT, RX_PORT = f"{A}/a0", f"{B}/b0"
 
 
-def need_root():
+def need_root(wirebench=WIREBENCH):
     if os.geteuid() != 0:
         sys.exit("bench: needs root, to make network namespaces")
-    if not os.path.exists(WIREBENCH):
+    if not os.path.exists(wirebench):
         sys.exit("bench: build first: make build")
 
 
