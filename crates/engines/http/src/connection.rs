@@ -130,6 +130,8 @@ pub(crate) struct Connection {
     pub(crate) idle: bool,
     /// How long it waits before it tries again, ns.
     pub(crate) backoff_ns: u64,
+    /// Its socket is one of IPv6.
+    pub(crate) ipv6: bool,
     /// Which of all connections begun by the thread this is, so that timers know whether they mean it.
     pub(crate) number: u64,
 }
@@ -152,6 +154,7 @@ impl Connection {
             http3: None,
             idle: false,
             backoff_ns: 0,
+            ipv6: false,
             number: 0,
         }
     }
@@ -204,7 +207,7 @@ pub(crate) fn begin(
             (socket, done)
         }
         (_, address) => {
-            let Some(address) = address.or_else(|| load.address(number)) else {
+            let Some(address) = address else {
                 return Err(Errno::DESTADDRREQ);
             };
             if let Some(socket) = renewed {
@@ -259,15 +262,11 @@ impl Load {
         all.map(|t| t.as_nanos()).min().unwrap_or(0)
     }
 
-    /// Whether the next connection may have the socket of one that is over: of TCP, from the same source, to addresses
-    /// of one family.
+    /// Whether the next connection may have the socket of one that is over: of TCP, from the same source.
     pub(crate) fn renews(&self) -> bool {
-        let Server::Addresses(all) = &self.server else {
-            return false;
-        };
-        self.job.version != HttpVersion::V3
+        matches!(self.server, Server::Addresses(_))
+            && self.job.version != HttpVersion::V3
             && self.job.sources.is_empty()
-            && all.iter().all(|a| a.is_ipv4() == all[0].is_ipv4())
     }
 
     /// Where the connection of this number goes.

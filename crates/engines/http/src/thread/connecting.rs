@@ -56,6 +56,9 @@ impl Thread<'_> {
         self.numbers += u64::from(self.load.job.threads);
         self.out.totals.attempted_connections += 1;
         let address = self.task.script.as_ref().and_then(|s| s.address());
+        let address = address.or_else(|| self.load.address(number));
+        let ipv6 = address.is_some_and(|address| address.is_ipv6());
+        let renewed = renewed.filter(|_| self.connections[index].ipv6 == ipv6);
         // It is known to epoll.
         let known = renewed.is_some();
         let begun = begin(self.load, address, number, renewed).and_then(|socket| {
@@ -72,7 +75,7 @@ impl Thread<'_> {
             Ok(socket)
         });
         let connection = &mut self.connections[index];
-        connection.number = number;
+        (connection.number, connection.ipv6) = (number, ipv6);
         (connection.since_ns, connection.begun_ns) = (now, now);
         match begun {
             Ok(socket) => {

@@ -18,7 +18,15 @@ pub(crate) const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe
 
 /// What a server does with a connection: gets the stream and the number of the connection.
 pub(crate) fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    server_at("127.0.0.1:0", serve)
+}
+
+/// The same, at an address of this machine.
+pub(crate) fn server_at(
+    address: &str,
+    serve: impl Fn(TcpStream, usize) + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let serve = Arc::new(serve);
     std::thread::spawn(move || {
@@ -83,8 +91,13 @@ pub(crate) fn job() -> HttpJob {
 
 /// Runs it and holds it against its identities.
 pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
+    carry_out_in_turn(job, vec![address])
+}
+
+/// The same with several addresses in turn.
+pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Vec<Outcome> {
     assert_eq!(job.problems(), []);
-    let server = Server::Addresses(vec![address]);
+    let server = Server::Addresses(addresses);
     let load = Load::new(job, server, 1, &NoFiles).unwrap();
     let began = Instant::now();
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {

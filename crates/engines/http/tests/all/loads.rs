@@ -12,7 +12,9 @@ use wb_model::{
     units::Span,
 };
 
-use crate::kit::{HELLO, answers, asked, carry_out, job, server, totals};
+use crate::kit::{
+    HELLO, answers, asked, carry_out, carry_out_in_turn, job, server, server_at, totals,
+};
 
 fn steady(rate: f64) -> Vec<HttpStage> {
     vec![HttpStage {
@@ -117,6 +119,32 @@ fn whoever_ends_a_connection_first_the_server_sees_its_end_in_order() {
     for _ in 0..400 {
         assert_eq!(ends.recv().unwrap(), (true, Ok(0)));
     }
+}
+
+#[test]
+fn connections_to_addresses_of_both_families_are_all_made() {
+    let addresses = ["127.0.0.1:0", "[::1]:0"].map(|address| {
+        server_at(address, |mut stream, _| {
+            if asked(&mut stream).is_some() {
+                // Its end comes first, so that its socket could be that of the next one.
+                let answer =
+                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+                stream.write_all(answer).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                let _ = stream.read(&mut [0]);
+            }
+        })
+    });
+    let job = HttpJob {
+        amount: Some(300),
+        connections: 3,
+        duration: None,
+        per_connection: 1,
+        ..job()
+    };
+    let all = totals(&carry_out_in_turn(&job, addresses.to_vec()));
+    let made = (all.attempted_connections, all.established_connections);
+    assert_eq!((all.completed, made), (300, (300, 300)), "{all:?}");
 }
 
 #[test]
