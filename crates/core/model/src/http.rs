@@ -22,6 +22,9 @@ pub use report::{
 pub use schedule::Schedule;
 pub use url::{HttpUrl, Scheme};
 
+/// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
+const DESERTED_TIMEOUTS: u64 = 5;
+
 /// Requests to one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -164,6 +167,15 @@ impl HttpJob {
             sum.filter(|ns| *ns > 0).map(Span::from_nanos)
         };
         self.duration.or_else(stages)
+    }
+
+    /// For how long nobody can be reached before a count that only its requests would end is given up; none where
+    /// something else ends the job.
+    #[must_use]
+    pub fn deserted_after(&self) -> Option<Span> {
+        let timeouts = DESERTED_TIMEOUTS.saturating_mul(self.timeout.as_nanos());
+        let only_a_count = self.amount.is_some() && self.ends_after().is_none();
+        only_a_count.then(|| Span::from_nanos(timeouts))
     }
 }
 

@@ -244,9 +244,8 @@ fn underway(done: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 impl Load {
-    /// Whether the answer to a request takes too long, and which of its times that is.
-    pub(crate) fn overdue(&self, asked: &Asked, now: u64) -> Option<Cause> {
-        let took = now.saturating_sub(asked.sent_ns);
+    /// Whether the answer to a request, awaited for so long, takes too long, and which of its times that is.
+    pub(crate) fn overdue(&self, asked: &Asked, took: u64) -> Option<Cause> {
         let first = self.job.first_byte_timeout;
         if asked.first_ns == 0 && first.is_some_and(|most| took >= most.as_nanos()) {
             return Some(Cause::FirstByteTimeout);

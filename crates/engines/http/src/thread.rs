@@ -2,6 +2,7 @@
 
 mod accounts;
 mod connecting;
+mod listening;
 mod nap;
 mod quic;
 mod reading;
@@ -33,14 +34,12 @@ use wb_model::{
 use crate::{
     Load, ThreadTask,
     account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
-    connection::{Connection, Kept, State},
+    connection::{Asked, Connection, Kept, State},
     quic::Quic,
     set::only_fixed,
-    thread::nap::Nap,
+    thread::{listening::Listening, nap::Nap},
 };
 
-/// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
-const DESERTED_TIMEOUTS: u64 = 5;
 /// Events taken from the kernel at a time: few enough that a turn is no stall.
 const EVENTS: usize = 64;
 /// So many calls to receive follow one another for one connection before others have their turn.
@@ -128,6 +127,9 @@ struct Thread<'a> {
     answers: u64,
     nap: Nap,
     turns: Turns,
+    listening: Listening,
+    /// After an absence, until what fell due meanwhile should have been sent, ns.
+    behind_until: u64,
     statuses: Box<[u64; STATUSES]>,
     out: Outcome,
 }
@@ -218,6 +220,8 @@ impl<'a> Thread<'a> {
             answers: 0,
             nap: Nap::default(),
             turns: Turns::default(),
+            listening: Listening::default(),
+            behind_until: 0,
             statuses: Box::new([0; STATUSES]),
             out: Outcome::new(load),
             load,
@@ -251,7 +255,12 @@ impl<'a> Thread<'a> {
             if stalled && away >= self.exposing() {
                 let open = self.connections.iter().filter(|c| c.state == State::Open);
                 self.out.lateness.exposed_connections += open.count() as u64;
+                self.listening.was_away(now, away);
             }
+            if stalled {
+                self.behind_until = now.saturating_add(away);
+            }
+            let unsent = self.out.totals.unsent;
             self.look_at_the_time(now);
             if self.over(now) {
                 return;
@@ -263,11 +272,15 @@ impl<'a> Thread<'a> {
             if stalled {
                 self.out.lateness.made_up(sent);
             }
+            if now <= self.behind_until {
+                self.out.lateness.missed_departures += self.out.totals.unsent - unsent;
+            }
             if self.next_scan <= now {
                 self.scan(now);
             }
             let until = self.next_look(now);
             self.turns.sleep_until(until);
+            let asked_at = now;
             if let Err(why) = self.wait_for_events(&mut events, until.saturating_sub(now)) {
                 self.out.error = Some(format!("epoll: {why}"));
                 return;
@@ -276,6 +289,8 @@ impl<'a> Thread<'a> {
                 let index = event.data.u64() as usize;
                 self.handle(index, event.flags, &mut buffer, &mut plain);
             }
+            let (all, more) = (events.len() < EVENTS, self.connections.len() / EVENTS);
+            self.listening.looked(asked_at, all, more);
         }
     }
 
@@ -342,9 +357,7 @@ impl<'a> Thread<'a> {
             if deserted {
                 self.out.totals.unsent += std::mem::take(&mut self.budget);
             }
-            if now < self.end {
-                self.send_what_is_due(now);
-            }
+            self.send_what_is_due(now);
             self.closing = true;
             let until = now.min(self.end);
             self.out.duration_ns = until.saturating_sub(self.warm_until);
@@ -376,15 +389,8 @@ impl<'a> Thread<'a> {
 
     /// A count of requests has no time to end at: nobody waits for a server that cannot be reached any longer.
     fn is_deserted(&self, now: u64) -> bool {
-        let patience = self
-            .load
-            .job
-            .timeout
-            .as_nanos()
-            .saturating_mul(DESERTED_TIMEOUTS);
-        self.end == u64::MAX
-            && self.budget < u64::MAX
-            && now >= self.reached_ns.saturating_add(patience)
+        let patience = self.load.job.deserted_after();
+        patience.is_some_and(|most| now >= self.reached_ns.saturating_add(most.as_nanos()))
     }
 
     /// With a count of requests: whether all connections have had their turn.
@@ -463,6 +469,12 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// Whether the answer to a request takes too long, and which of its times that is.
+    fn overdue(&self, asked: &Asked) -> Option<Cause> {
+        let waited = self.listening.waited(asked.sent_ns);
+        self.load.overdue(asked, waited)
+    }
+
     /// Looks for what takes too long.
     fn scan(&mut self, now: u64) {
         let shortest = self.load.shortest_timeout();
@@ -484,7 +496,7 @@ impl<'a> Thread<'a> {
                         Some(most) => (connection.begun_ns, most.as_nanos(), Cause::ConnectTimeout),
                         None => (connection.since_ns, timeout, Cause::Timeout),
                     };
-                    (now.saturating_sub(since) >= most).then_some(cause)
+                    (self.listening.waited(since) >= most).then_some(cause)
                 }
                 State::Open if self.http2 => {
                     self.scan_streams(index, now);
@@ -496,7 +508,7 @@ impl<'a> Thread<'a> {
                 }
                 State::Open => {
                     let asked = connection.asked.front();
-                    asked.and_then(|asked| self.load.overdue(asked, now))
+                    asked.and_then(|asked| self.overdue(asked))
                 }
             };
             if let Some(cause) = overdue {

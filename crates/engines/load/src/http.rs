@@ -120,6 +120,9 @@ fn wire(
 pub(crate) struct HttpPace {
     schedule: Option<Schedule>,
     patience: Option<u64>,
+    /// When a connection was last there, ns since the start, and for how long there may be none.
+    reached: u64,
+    deserted_after: Option<u64>,
     pub(crate) warm_up: u64,
     /// Due and not asked, ns since the start: as many as go out together.
     owed: VecDeque<u64>,
@@ -140,6 +143,8 @@ impl HttpPace {
             schedule: (!job.rate.is_empty())
                 .then(|| Schedule::new(&job.rate, job.arrivals, task.seed, (worker, workers))),
             patience: job.patience.map(|patience| patience.as_nanos()),
+            reached: 0,
+            deserted_after: job.deserted_after().map(|time| time.as_nanos()),
             warm_up: job.warm_up.as_nanos(),
             owed: VecDeque::new(),
             most: job.pipeline.max(1) as usize,
@@ -155,6 +160,15 @@ impl HttpPace {
     /// Whether requests are due by a schedule.
     pub(crate) fn has_schedule(&self) -> bool {
         self.schedule.is_some()
+    }
+
+    /// Whether the server is given up, where so many connections are there.
+    pub(crate) fn is_deserted(&mut self, at: u64, established: u64) -> bool {
+        if established > 0 {
+            self.reached = at;
+        }
+        let most = self.deserted_after;
+        most.is_some_and(|most| at.saturating_sub(self.reached) >= most)
     }
 
     /// How late those are that are due by `at` and before `end`, as many as go out together. Counts those that
@@ -193,8 +207,14 @@ impl HttpPace {
         self.owed.front().copied().unwrap_or(next)
     }
 
-    /// The end: what was due by then and found no connection.
-    pub(crate) fn finish(&mut self, end: u64) -> u64 {
+    /// The end: what was due by then and found no connection, of those that are left to be asked; of a server that was
+    /// given up, all of these. Counts each once.
+    pub(crate) fn finish(&mut self, end: u64, left: u64) -> u64 {
+        if self.is_deserted(end, 0) {
+            (self.deserted_after, self.schedule) = (None, None);
+            self.owed.clear();
+            return left;
+        }
         let mut unsent = self.owed.len() as u64;
         self.owed.clear();
         if let Some(mut schedule) = self.schedule.take() {
@@ -203,7 +223,7 @@ impl HttpPace {
                 schedule.take();
             }
         }
-        unsent
+        unsent.min(left)
     }
 
     /// Whether connections may be opened now: not for a while after some could not be made, longer each time, nor for
@@ -618,11 +638,39 @@ mod tests {
         assert_eq!(pace.due(5 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
         pace.asked(1);
         assert_eq!(pace.due(6 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
-        assert_eq!((unsent, pace.finish(10 * MS)), (0, 8));
+        assert_eq!((unsent, pace.finish(10 * MS, u64::MAX)), (0, 8));
 
         let mut pace = rated(Some(Span::from_millis(2)), 1);
         assert_eq!(pace.due(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
         assert_eq!(unsent, 8);
+    }
+
+    #[test]
+    fn a_count_ends_where_nobody_can_be_reached() {
+        const S: u64 = 1_000_000_000;
+        let job = HttpJob {
+            amount: Some(10),
+            timeout: Span::from_secs(2),
+            ..job()
+        };
+        let pace = |job: &HttpJob| {
+            let task = HttpTask::new(job, 1, |_| Ok(Vec::new())).unwrap();
+            HttpPace::new(&task, 0, 1)
+        };
+        let mut deserted = pace(&job);
+        deserted.owed.push_back(0);
+        assert!(!deserted.is_deserted(9 * S, 0));
+        assert!(!deserted.is_deserted(30 * S, 1));
+        assert!(!deserted.is_deserted(39 * S, 0));
+        assert!(deserted.is_deserted(40 * S, 0));
+        // The rest is unsent, once.
+        let unsent = [deserted.finish(40 * S, 7), deserted.finish(40 * S, 7)];
+        assert_eq!(unsent, [7, 0]);
+        let timed = HttpJob {
+            duration: Some(Span::from_secs(60)),
+            ..job
+        };
+        assert!(!pace(&timed).is_deserted(59 * S, 0));
     }
 
     #[test]

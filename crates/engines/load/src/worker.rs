@@ -420,7 +420,9 @@ impl LoadWorker {
 
     fn unsent(&self) -> u64 {
         let at_intervals = self.machine.counters().requests_unsent;
-        self.pace.counters().unsent + self.asks.counters().unsent + at_intervals
+        let http = self.machine.observer().http.as_ref();
+        let of_http = http.map_or(0, |account| account.out.totals.unsent);
+        self.pace.counters().unsent + self.asks.counters().unsent + at_intervals + of_http
     }
 
     fn waited(&self) -> u64 {
@@ -543,7 +545,7 @@ impl LoadWorker {
             }
             return;
         }
-        let stopped = stopped || self.has_asked_all();
+        let stopped = stopped || self.has_asked_all() || self.is_deserted(at);
         let phase = if stopped || control.clients_stop.load(Ordering::Relaxed) {
             LoadStage::Drain
         } else {
@@ -658,6 +660,16 @@ impl LoadWorker {
         self.machine.left() == 0 && counters.requests == counters.responses + counters.requests_lost
     }
 
+    /// Whether an HTTP job has waited for long enough for a server that cannot be reached.
+    fn is_deserted(&mut self, at: u64) -> bool {
+        if self.http.is_none() {
+            return false;
+        }
+        let established = self.machine.counters().open - self.being_made();
+        let http = self.http.as_mut();
+        http.is_some_and(|http| http.is_deserted(at, established))
+    }
+
     /// When the next request is due that somebody could be asked.
     #[inline]
     fn next_ask(&self, at: u64) -> u64 {
@@ -710,11 +722,7 @@ impl LoadWorker {
     #[cold]
     fn end_http(&mut self, ended: u64) {
         let Some(http) = &mut self.http else { return };
-        let unsent = match self.machine.left() {
-            // No more was to be sent.
-            0 => 0,
-            _ => http.finish(ended),
-        };
+        let unsent = http.finish(ended, self.machine.left());
         let counters = *self.machine.counters();
         if let Some(account) = &mut self.machine.observer_mut().http {
             account.out.totals.unsent += unsent;

@@ -116,7 +116,11 @@ impl Trial<'_> {
                 borne: limit,
             }),
             Metric::Failed => {
-                let c = totals.connections?;
+                let Some(c) = totals.connections else {
+                    // Requests, of which no connections are told of here.
+                    let (bad, borne) = count(self.offered);
+                    return Some(Charge::Connections { bad, borne });
+                };
                 let (bad, borne) = (
                     c.failed_connections + c.open_connections,
                     limit * c.attempted_connections as f64,

@@ -523,7 +523,11 @@ impl Thread<'_> {
                 return;
             };
             let any = self.load.job.first_byte_timeout.is_some();
-            let late = |of: &Pending| self.load.overdue(&of.asked, now).is_some();
+            let (load, ears) = (self.load, &self.listening);
+            let late = |of: &Pending| {
+                let waited = ears.waited(of.asked.sent_ns);
+                load.overdue(&of.asked, waited).is_some()
+            };
             let Some(number) = http3.protocol.find(any, late) else {
                 break;
             };
@@ -533,7 +537,7 @@ impl Thread<'_> {
             http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
             expired = true;
             self.out.http3.cancelled += 1;
-            let cause = self.load.overdue(&pending.asked, now);
+            let cause = self.overdue(&pending.asked);
             self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
             self.keep_spare(pending.kept);
         }
@@ -548,7 +552,7 @@ impl Thread<'_> {
         if acks != http3.acks {
             (http3.pinged_ns, http3.acks) = (0, acks);
         }
-        if http3.pinged_ns > 0 && now.saturating_sub(http3.pinged_ns) >= timeout {
+        if http3.pinged_ns > 0 && self.listening.waited(http3.pinged_ns) >= timeout {
             return self.fail(index, Cause::Timeout, now);
         }
         if expired {

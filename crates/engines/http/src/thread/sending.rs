@@ -25,7 +25,7 @@ impl Thread<'_> {
             && self.budget > 0
         {
             let due = self.task.start_ns.saturating_add(schedule.due());
-            if due > now {
+            if due > now || due >= self.end {
                 break;
             }
             if patience.is_some_and(|patience| now - due > patience) {

@@ -229,13 +229,17 @@ impl Thread<'_> {
                 return;
             };
             let any = self.load.job.first_byte_timeout.is_some();
-            let late = |of: &Pending| self.load.overdue(&of.asked, now).is_some();
+            let (load, ears) = (self.load, &self.listening);
+            let late = |of: &Pending| {
+                let waited = ears.waited(of.asked.sent_ns);
+                load.overdue(&of.asked, waited).is_some()
+            };
             let Some(pending) = http2.protocol.expire(any, late, &mut connection.out) else {
                 break;
             };
             expired = true;
             self.out.http2.cancelled += 1;
-            let cause = self.load.overdue(&pending.asked, now);
+            let cause = self.overdue(&pending.asked);
             self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
             self.keep_spare(pending.kept);
         }
@@ -246,7 +250,7 @@ impl Thread<'_> {
         if http2.protocol.echoes() != http2.echoes {
             (http2.pinged_ns, http2.echoes) = (0, http2.protocol.echoes());
         }
-        if http2.pinged_ns > 0 && now.saturating_sub(http2.pinged_ns) >= timeout {
+        if http2.pinged_ns > 0 && self.listening.waited(http2.pinged_ns) >= timeout {
             return self.fail(index, Cause::Timeout, now);
         }
         if expired {

@@ -1,14 +1,14 @@
 //! HTTP loads over sockets against haproxy, which has ways of its own to refuse and to close, and with as many
 //! connections as one thread is asked to keep.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
 use crate::{
-    kit::{Lab, eventually, privileged, run},
+    kit::{Lab, Running, eventually, privileged},
     load_interop::{haproxy_says, inside, installed, server},
-    netperf::ours,
+    netperf::ours_going_on,
 };
 
 /// How a load reaches its server.
@@ -33,6 +33,11 @@ impl Way {
 
     /// The report of a run that must end with `code`.
     pub(crate) fn report(&self, words: &str, code: i32) -> Value {
+        self.finish(self.start(words), words, code)
+    }
+
+    /// A run that goes on.
+    pub(crate) fn start(&self, words: &str) -> Running {
         let line = match self {
             Self::Sockets(_) => format!("http -q --json {words}"),
             Self::Port(port) => {
@@ -40,10 +45,16 @@ impl Way {
             }
         };
         let words: Vec<&str> = line.split_whitespace().collect();
-        let output = match self {
-            Self::Sockets(node) => ours(node, &words),
-            Self::Port(_) => run(&words),
-        };
+        match self {
+            Self::Sockets(node) => ours_going_on(node, &words),
+            Self::Port(_) => Running::start(&words),
+        }
+    }
+
+    /// The report of a run that must end with `code`.
+    pub(crate) fn finish(&self, running: Running, words: &str, code: i32) -> Value {
+        let line = format!("{self:?} {words}");
+        let output = running.finish(Duration::from_secs(120));
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line}: {error}");
         let report: Value = serde_json::from_slice(&output.stdout)

@@ -14,6 +14,7 @@ mod faults;
 mod hostile;
 mod http;
 mod http3;
+mod http_blame;
 mod http_causes;
 mod http_port;
 mod http_servers;

@@ -87,7 +87,7 @@ pub(super) fn settle(
         latency.merge(&one.latency);
     }
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
-    let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via);
+    let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
     for one in &told {
         let name = &one.report.name;
         if let Some(what) = &one.report.first_failure {
@@ -164,6 +164,7 @@ fn limits(
     told: &[Told],
     outcomes: &[Vec<Outcome>],
     via: Via,
+    late: &Lateness,
 ) -> (String, Vec<String>) {
     let mut warnings = Vec::new();
     let mut busy = false;
@@ -184,6 +185,7 @@ fn limits(
             ));
         }
     }
+    let all = sum(told.iter().map(|t| t.report.totals));
     let unsent = told.iter().any(|t| {
         let totals = &t.report.totals;
         share(totals.unsent, totals.sent + totals.unsent) > MISSED
@@ -193,12 +195,27 @@ fn limits(
         let totals = &t.report.totals;
         totals.established_connections > 0 || totals.attempted_connections == 0
     });
+    // A rate that was kept was kept in spite of it.
+    let exhausted = all.refused_connections.exhausted > 0 && (unsent || !reached || !open);
     let limit = match (busy, unsent, open) {
+        _ if exhausted => {
+            "the tester: no port, address or descriptor of this machine was left for connections"
+        }
+        (_, true, _) if late.missed_departures > all.unsent / 2 => {
+            let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
+            return (
+                format!(
+                    "the tester: it was away for {ms} ms in all; {n} requests were due and not sent"
+                ),
+                warnings,
+            );
+        }
         (true, ..) => "the tester, perhaps: its threads were busy all the time",
         _ if !reached => "the server: no connection could be made",
-        (_, true, _) => {
+        (_, true, true) => {
             "connections: requests that were due found none free; the server is slower than the rate, or there are too few"
         }
+        (_, true, false) => "the server: no connection could be made any more",
         (_, _, true) => "the rate",
         _ => "the answers: each connection asked as soon as it had one",
     };

@@ -1,0 +1,92 @@
+//! For how long a thread has listened: no answer is late because nobody looked.
+//!
+//! Timers go by the last time of which all that had come by then has been read. What a thread was away for is no time
+//! that anybody let it wait.
+
+use std::collections::VecDeque;
+
+/// Absences that are remembered; a thread that is away all the time still sees time go by.
+const REMEMBERED: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Listening {
+    /// All that had come by then has been read, ns.
+    heard_ns: u64,
+    /// When the present round of looks began, ns, and how many are left of it.
+    round: Option<(u64, usize)>,
+    /// When each absence was over, ns, and how long it was.
+    absences: VecDeque<(u64, u64)>,
+}
+
+impl Listening {
+    /// The thread was away for `ns`, until `now`.
+    pub(super) fn was_away(&mut self, now: u64, ns: u64) {
+        if self.absences.len() == REMEMBERED {
+            self.absences.pop_front();
+        }
+        self.absences.push_back((now, ns));
+    }
+
+    /// A look that began at `now` has brought all that there was, or a part, of which there are `more` at most; it has been
+    /// read.
+    pub(super) fn looked(&mut self, now: u64, all: bool, more: usize) {
+        let (began, left) = match all {
+            true => (now, 0),
+            false => self.round.unwrap_or((now, more)),
+        };
+        self.round = left.checked_sub(1).map(|left| (began, left));
+        if left == 0 {
+            self.heard_ns = began;
+        }
+    }
+
+    /// For how long nothing has come since then, ns, as far as anybody has listened.
+    pub(super) fn waited(&self, since: u64) -> u64 {
+        let waited = self.heard_ns.saturating_sub(since);
+        let away = self.absences.iter().rev().map_while(|(until, ns)| {
+            let within = until.checked_sub(since).filter(|n| *n > 0)?;
+            Some(within.min(*ns))
+        });
+        waited.saturating_sub(away.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_by_as_far_as_all_was_read() {
+        let mut ears = Listening::default();
+        ears.looked(100, true, 2);
+        assert_eq!(ears.waited(30), 70);
+        assert_eq!(ears.waited(300), 0);
+        // More is there than a look brings: three looks bring all that was there at the first.
+        for (now, heard) in [(200, 100), (210, 100), (220, 200), (230, 200), (240, 200)] {
+            ears.looked(now, false, 2);
+            assert_eq!(ears.waited(0), heard, "at {now}");
+        }
+        ears.looked(250, true, 2);
+        assert_eq!(ears.waited(0), 250);
+    }
+
+    #[test]
+    fn who_was_away_has_not_waited() {
+        let mut ears = Listening::default();
+        ears.was_away(200, 50);
+        ears.was_away(400, 100);
+        ears.looked(500, true, 1);
+        let waited = [0, 160, 200, 250, 350, 400, 450].map(|since| ears.waited(since));
+        assert_eq!(waited, [350, 200, 200, 150, 100, 100, 50]);
+    }
+
+    #[test]
+    fn who_is_away_all_the_time_still_sees_it_go_by() {
+        let mut ears = Listening::default();
+        for n in 1..=1_000 {
+            ears.was_away(n * 10, 10);
+            ears.looked(n * 10, false, 3);
+        }
+        assert!(ears.waited(0) > 9_000);
+    }
+}

@@ -1,0 +1,125 @@
+//! What HTTP loads say was the limit: a tester that was away, a machine without ports, a server that is not there.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    http::Nginx,
+    http_servers::{Way, total, whole_frames},
+    kit::{Lab, Running, eventually, privileged},
+    load_interop::inside,
+};
+
+/// Stops a run that is under way for a while.
+fn stop_for(running: &Running, time: Duration) {
+    running.signal(Signal::STOP);
+    std::thread::sleep(time);
+    running.signal(Signal::CONT);
+}
+
+fn lateness(report: &Value, key: &str) -> u64 {
+    report["lateness"][key].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn no_answer_times_out_because_the_tester_was_away() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    whole_frames(&node);
+    let nginx = Nginx::start(&node, "198.19.1.2");
+    let [sockets, port] = Way::both(&lab);
+    // More than are read in one turn.
+    for (way, words) in [
+        (&sockets, "-c 500 http://198.19.1.2/one"),
+        (&sockets, "-c 200 --close http://198.19.1.2/one"),
+        (&sockets, "-c 100 https://198.19.1.2/one"),
+        (
+            &sockets,
+            "-c 50 --http2 --streams 10 http://198.19.1.2:81/one",
+        ),
+        (&port, "-c 500 http://198.19.1.2/one"),
+    ] {
+        let words = format!("-d 5s --timeout 1s --criteria failed<=0 {words}");
+        let before = nginx.noted();
+        let running = way.start(&words);
+        eventually("it answers", || nginx.noted() > before + 1000);
+        stop_for(&running, Duration::from_millis(1500));
+        let report = way.finish(running, &words, 0);
+        let job = &report["http"]["jobs"][0];
+        assert_eq!(total(job, "failed"), 0, "{words}: {job}");
+        assert!(lateness(&report, "exposed_connections") > 0, "{words}");
+    }
+}
+
+#[test]
+fn what_is_unsent_because_the_tester_was_away_is_nobody_elses() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    whole_frames(&node);
+    let nginx = Nginx::start(&node, "198.19.1.2");
+    for way in Way::both(&lab) {
+        let words =
+            "-d 3s -c 10 --rate 500 --patience 100ms --criteria failed<=0 http://198.19.1.2/one";
+        let before = nginx.noted();
+        let running = way.start(words);
+        eventually("it answers", || nginx.noted() > before + 100);
+        stop_for(&running, Duration::from_secs(1));
+        let report = way.finish(running, words, 3);
+        let said = ["limited_by", "reason"].map(|key| report[key].as_str().unwrap());
+        assert!(said[0].starts_with("the tester: it was away"), "{said:?}");
+        assert!(said[1].starts_with("the tester was late"), "{said:?}");
+        let unsent = total(&report["http"]["jobs"][0], "unsent");
+        assert!(unsent > 300, "{way:?}: {unsent}");
+        assert!(lateness(&report, "missed_departures") > 300, "{way:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_ports_is_no_slow_server() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let _nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    let ports = "net.ipv4.ip_local_port_range=40000 40049";
+    inside(&node, &["sysctl", "-qw", ports]);
+    // Who ends a connection first keeps its port for a minute.
+    for words in ["-n 500", "-d 1s", "-d 1s --rate 1000"] {
+        let words =
+            format!("{words} -c 4 --per-connection 2 --timeout 200ms http://198.19.1.2/one");
+        let report =
+            Way::Sockets(node.clone()).report(&words, if words.contains("-n") { 0 } else { 3 });
+        let job = &report["http"]["jobs"][0];
+        let exhausted = job["totals"]["refused_connections"]["exhausted"].as_u64();
+        assert!(exhausted > Some(0), "{words}: {job}");
+        let limit = report["limited_by"].as_str().unwrap();
+        assert!(limit.starts_with("the tester: no port"), "{words}: {limit}");
+    }
+}
+
+#[test]
+fn a_count_ends_where_nobody_can_be_reached() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let closed = "http://198.19.1.2:9/";
+    for way in Way::both(&lab) {
+        for words in ["", "--rate 100"] {
+            let words = format!("-n 10 -c 3 --timeout 200ms {words} {closed}");
+            let report = way.report(&words, 3);
+            let job = &report["http"]["jobs"][0];
+            let told = ["sent", "unsent", "established_connections"].map(|key| total(job, key));
+            assert_eq!(told, [0, 10, 0], "{way:?} {words}: {job}");
+        }
+    }
+}
