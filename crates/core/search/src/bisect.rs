@@ -6,7 +6,7 @@ use crate::{Ask, Bound, Found, Measurer, Outcome, Purpose};
 
 /// Clocks of Ethernet may differ by 100 ppm at each end, so a device that times frames anew may have to
 /// lose some of a load above this share of line rate.
-const SLOWEST_CLOCK: f64 = 0.9998;
+pub(crate) const SLOWEST_CLOCK: f64 = 0.9998;
 
 /// A binary search (RFC 2544 section 26.1), with loss verification where `repeats` is above 0 (ETSI GS
 /// NFV-TST 009 section 12.3).

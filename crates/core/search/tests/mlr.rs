@@ -495,6 +495,53 @@ fn a_wrong_guess_is_left_in_steps_that_double_and_closed_in_halves() {
     assert_eq!(widths, [0.0, 1.0, 3.0, 7.0, 15.0, 19.0, 21.0, 23.0, 22.0]);
 }
 
+#[test]
+fn a_clock_that_is_slower_than_ours_costs_no_width() {
+    for intermediate in [false, true] {
+        let run = |share: f64| {
+            let plan = Mlr {
+                intermediate,
+                ..Mlr::between(9001.0, TEN_GIG)
+            };
+            mlr(&mut Device::new(share * TEN_GIG), &plan).unwrap()
+        };
+        let found = run(0.999_85);
+        let ndr = found.goals[0];
+        assert_eq!(
+            (ndr.lower, ndr.upper),
+            (Some(0.9998 * TEN_GIG), Some(TEN_GIG))
+        );
+        assert_eq!(ndr.result, GoalResult::Regular);
+        assert_eq!(found.goals[1].result, GoalResult::AtMaximum);
+        // What loses more than clocks may is bracketed as ever.
+        let ndr = run(0.999).goals[0];
+        assert!(ndr.lower.unwrap() <= 0.999 * TEN_GIG && ndr.result.is_regular());
+    }
+}
+
+#[test]
+fn a_tester_whose_limit_varies_is_kept_below_it() {
+    struct Wavering(Device, u32);
+    impl Measurer for Wavering {
+        type Error = std::convert::Infallible;
+        fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+            self.1 += 1;
+            self.0.ceiling = 12e6 * (1.0 + 0.001 * f64::from(self.1 * 7 % 11));
+            self.0.measure(ask)
+        }
+    }
+    let plan = Mlr::between(9001.0, TEN_GIG);
+    let found = mlr(&mut Wavering(Device::new(14e6), 0), &plan).unwrap();
+    for goal in &found.goals {
+        let GoalResult::TesterLimit(limit) = goal.result else {
+            panic!("{goal:?}");
+        };
+        assert!((12e6 * 0.99..=12e6 * 1.01).contains(&limit), "{limit}");
+        assert_eq!((goal.lower, goal.upper), (Some(limit), None));
+    }
+    assert!(found.loads.len() <= 4, "{found:?}");
+}
+
 fn many() -> ProptestConfig {
     ProptestConfig {
         cases: 1000,

@@ -5,13 +5,20 @@
 //! between the bounds. So a good anchor costs two loads, and a bad one a few more, most of which are soon decided.
 
 use super::table::{Bounds, Table};
-use crate::Goal;
+use crate::{Goal, bisect::SLOWEST_CLOCK};
 
 /// Loads that may be tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) minimum: f64,
     pub(super) maximum: f64,
+}
+
+impl Range {
+    /// What a device whose clock is the slowest makes of the maximum.
+    fn slowest(&self) -> f64 {
+        self.maximum * SLOWEST_CLOCK
+    }
 }
 
 /// What the next load for a target depends on.
@@ -53,7 +60,7 @@ impl Outlook<'_> {
         let half = |load: f64| load.midpoint(self.target.above(load));
         match (self.known.lower, self.known.upper) {
             (Some(lower), _) if anchor <= half(lower) => lower,
-            (_, Some(upper)) if half(anchor) >= upper => upper,
+            (_, Some(upper)) if half(anchor) >= upper && anchor != self.range.slowest() => upper,
             _ => table.snapped(anchor),
         }
     }
@@ -67,6 +74,10 @@ impl Outlook<'_> {
         };
         let loss = table.get(upper).map_or(0.0, |tried| tried.mean_loss());
         let through = upper * (1.0 - loss) / (1.0 - self.target.loss_ratio);
+        // A maximum that loses no more than clocks may differ by: a width less would hide how near it is.
+        if upper == self.range.maximum && through >= self.range.slowest() {
+            return self.range.slowest().max(lower.unwrap_or(0.0));
+        }
         // Half a width lower, so that the limit comes to lie in the middle of the first step: at the guess itself a
         // device whose capacity varies by a hair loses in every other trial, and such a load takes up to twice as
         // many. The plain search, each load to the end, begins at the guess, as the authors of the RFC do.
