@@ -76,7 +76,8 @@
     };
     const tall = (u, low, high) => {
       if (low == null) return [0, 1];
-      const least = Math.min(0, low), most = Math.max(0, high);
+      const least = Math.min(0, low), most = Math.max(0, high, p.y.upTo || 0);
+      if (most === p.y.upTo) return [least * 1.06, most];
       return least === most ? [0, 1] : [least * 1.06, most * 1.06];
     };
     return {

@@ -288,8 +288,27 @@ impl Families {
                 labels.push(("metric".to_owned(), metric));
             }
             labels.extend(bench.size.clone().map(|size| ("size".to_owned(), size)));
+            let test = bench.test.map(|test| test.name().to_owned());
+            labels.extend(test.map(|test| ("test".to_owned(), test)));
             let of = "of the search that goes on, from 1";
-            self.put("bench_trial", of, labels, false, f64::from(bench.trial));
+            let number = f64::from(bench.trial);
+            self.put("bench_trial", of, labels.clone(), false, number);
+            if let Some(ns) = bench.left_ns.filter(|_| !ended) {
+                let of = "(as far as it can be told)";
+                self.put("bench_left_ns", of, labels.clone(), false, ns as f64);
+            }
+            if !bench.unit.is_empty() {
+                labels.push(("unit".to_owned(), bench.unit.clone()));
+            }
+            for (name, of, value) in [
+                ("bench_load", "that is tried", bench.load),
+                ("bench_low", "(the highest load that held)", bench.low),
+                ("bench_high", "(the least that did not)", bench.high),
+            ] {
+                if let Some(value) = value.filter(|_| !ended) {
+                    self.put(name, of, labels.clone(), false, value);
+                }
+            }
         }
     }
 
@@ -417,6 +436,20 @@ impl Families {
                     false,
                     limit,
                 );
+            }
+        }
+        for result in report.suite_results() {
+            let mut labels = vec![
+                ("test".to_owned(), result.test.name().to_owned()),
+                ("unit".to_owned(), result.unit.clone()),
+            ];
+            for (name, value) in [("size", Some(&result.size)), ("goal", result.goal.as_ref())] {
+                let value = value.filter(|value| !value.is_empty());
+                labels.extend(value.map(|value| (name.to_owned(), value.clone())));
+            }
+            if let Some(limit) = result.limit {
+                let of = "that a benchmark found";
+                self.put("bench_limit", of, labels, false, limit);
             }
         }
         let whole = serde_json::to_value(report).unwrap_or_default();

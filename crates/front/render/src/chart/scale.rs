@@ -115,7 +115,7 @@ impl Unit {
         };
         // kpps and Mbit/s, but k transactions/s.
         let joined = base.starts_with('/')
-            || ["bit", "B", "s", "pps", "cps", "rps", "tps", "Hz"]
+            || ["bit", "B", "s", "fps", "pps", "cps", "rps", "tps", "Hz"]
                 .iter()
                 .any(|word| {
                     let rest = base.strip_prefix(word);

@@ -8,7 +8,7 @@ use wb_model::{
 
 use super::{
     document::{Block, Cell, Document, Mark, Outcome, Section, Table},
-    engines, over_time, times,
+    engines, over_time, suite, times,
 };
 use crate::{
     figures::{UNKNOWN, count, count_or, exact_pps, rate_bps, ratio, share, time_ns},
@@ -31,6 +31,9 @@ pub(super) fn document(report: &Report) -> Document {
     let course = course.as_ref();
     document.section(frames(report, course));
     document.section(engines::bench(report));
+    for section in suite::sections(report) {
+        document.section(section);
+    }
     document.section(engines::loads(report, course));
     document.section(engines::http(report, course));
     document.section(engines::sockets(report, course));

@@ -148,6 +148,7 @@ fn table(out: &mut String, table: &Table) {
             // A word that is broken to make room for a long text elsewhere is hard to read.
             let kept = match at {
                 Side::Left if cell.text.chars().count() <= KEPT => "k",
+                Side::Left => "l",
                 at => side(*at),
             };
             let attribute = attribute([kept, class(cell.mark)]);
@@ -196,9 +197,10 @@ impl<'a> Plots<'a> {
         let marks = plot
             .x
             .marks(low.copied().unwrap_or(0.0), high.copied().unwrap_or(1.0));
+        let up_to = plot.y.up_to.map(|top| f64::from(top) / unit.factor);
         let head = json!({
             "x": {"label": plot.x.label, "title": plot.x.title(), "unit": plot.x.unit, "kind": kind, "marks": marks},
-            "y": {"title": plot.y_title(), "unit": unit.name, "log": plot.y.log},
+            "y": {"title": plot.y_title(), "unit": unit.name, "log": plot.y.log, "upTo": up_to},
             "xs": xs,
             "gaps": plot.gaps,
         });

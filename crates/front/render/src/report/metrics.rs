@@ -1,6 +1,10 @@
 //! The figures of a run by their names, in base units: what is compared, and what a CSV file holds.
 
-use wb_model::{Report, Summary, load::LoadEnd};
+use wb_model::{
+    Report, Summary,
+    bench::{Quantity, SuiteResult, SuiteTest},
+    load::LoadEnd,
+};
 
 use crate::figures::{count, ratio, significant, time_ns};
 
@@ -285,6 +289,9 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
         };
         list.add("limit", unit, r.limit, Better::Higher);
     }
+    for r in report.suite_results() {
+        list.suite(r);
+    }
     list.of = "tester".to_owned();
     let late = &report.lateness.all;
     list.add("stalls", "stalls", Some(late.stalls as f64), Better::Lower);
@@ -314,6 +321,69 @@ impl List {
             value,
             better,
         });
+    }
+
+    /// What a test of a suite found.
+    fn suite(&mut self, r: &SuiteResult) {
+        use Better::{Higher, Lower, Neither};
+        self.of = crate::suite::title(r);
+        let unit = match r.of {
+            Quantity::Frames => "fps",
+            Quantity::Cps => "cps",
+            Quantity::Cc => "connections",
+            Quantity::Rps => "rps",
+        };
+        let (limit, l2) = match r.test {
+            SuiteTest::Throughput | SuiteTest::Ndr => (r.limit, r.throughput_l2_bps),
+            // What others use of it is told there.
+            _ => (None, None),
+        };
+        self.add("limit", unit, limit, Higher);
+        self.add("limit, layer 2", "bit/s", l2, Higher);
+        let mlr = r.mlr.as_ref();
+        let conditional = mlr.and_then(|mlr| mlr.conditional_throughput);
+        self.add("conditional throughput", unit, conditional, Higher);
+        for row in &r.latency {
+            let at = |what: &str| format!("{what} at {}", ratio(row.load));
+            let l = &row.latency_ns;
+            self.add(&at("latency p50"), "ns", l.p50.map(|ns| ns as f64), Lower);
+            self.add(&at("latency p99"), "ns", l.p99.map(|ns| ns as f64), Lower);
+            self.add(&at("latency max"), "ns", l.max.map(|ns| ns as f64), Lower);
+            self.add(&at("latency, RFC 2544"), "ns", row.classic_ns, Lower);
+            self.add(&at("typical latency"), "ns", row.typical_ns, Lower);
+            self.add(&at("worst-case latency"), "ns", row.worst_ns, Lower);
+            self.add(&at("PDV p99.9"), "ns", row.pdv_ns, Lower);
+            self.add(&at("lost"), "frames", Some(row.lost as f64), Lower);
+        }
+        for row in &r.curve {
+            let name = format!("loss at {}", ratio(row.load_pct / 100.0));
+            self.add(&name, "share", row.loss_pct.map(|pct| pct / 100.0), Lower);
+        }
+        if let Some(b) = &r.bursts {
+            self.add("average burst", "frames", Some(b.average), Higher);
+            let corrected = b.corrected_s.map(|s| s * 1e9);
+            self.add("corrected buffer time", "ns", corrected, Neither);
+        }
+        if let Some(own) = &r.recovery {
+            let ns = |s: Option<f64>| s.map(|s| s * 1e9);
+            self.add("average recovery", "ns", ns(own.average_s), Lower);
+            self.add("longest recovery", "ns", ns(own.max_s), Lower);
+            let never = own.seconds.iter().filter(|s| s.is_none()).count();
+            self.add("not recovered", "times", Some(never as f64), Lower);
+        }
+        if let Some(own) = &r.reset {
+            let ns = |s: Option<f64>| s.map(|s| s * 1e9);
+            self.add("reset time by loss", "ns", ns(own.by_loss_s), Lower);
+            self.add("reset time by stamps", "ns", ns(own.by_stamps_s), Lower);
+        }
+        for step in &r.steps {
+            self.of = format!("y1564 {} {}", step.service, step.step);
+            self.add("received", "bit/s", Some(step.received_bps), Neither);
+            self.add("loss", "share", Some(step.loss_ratio), Lower);
+            self.add("delay", "ns", step.delay_ns, Lower);
+            let variation = step.variation_ns.map(|ns| ns as f64);
+            self.add("delay variation", "ns", variation, Lower);
+        }
     }
 
     fn summary(&mut self, name: &str, s: &Summary) {

@@ -12,6 +12,7 @@ mod markdown;
 mod metrics;
 mod over_time;
 mod plot;
+mod suite;
 mod times;
 
 pub use self::{

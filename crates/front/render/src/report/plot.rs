@@ -59,6 +59,8 @@ pub struct Y {
     pub unit: String,
     /// By the logarithm; else from 0 on, where nothing is below.
     pub log: bool,
+    /// It goes at least so far, whatever is drawn.
+    pub up_to: Option<u32>,
 }
 
 /// Points of one name and colour.
@@ -197,7 +199,15 @@ impl Y {
             label: label.to_owned(),
             unit: unit.to_owned(),
             log: false,
+            up_to: None,
         }
+    }
+
+    /// At least up to this value.
+    #[must_use]
+    pub fn up_to(mut self, value: u32) -> Self {
+        self.up_to = Some(value);
+        self
     }
 
     /// By the logarithm.
@@ -286,13 +296,16 @@ impl Plot {
         self
     }
 
-    /// The least and the greatest value.
+    /// The least and the greatest value, and what the axis goes up to.
     #[must_use]
     pub fn extent(&self) -> (f64, f64) {
         let values = self.series.iter().flat_map(|s| s.values.iter().flatten());
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-            (low.min(*v), high.max(*v))
-        })
+        let top = self.y.up_to.map(f64::from);
+        values
+            .chain(&top)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+                (low.min(*v), high.max(*v))
+            })
     }
 
     /// In which unit its values are written.

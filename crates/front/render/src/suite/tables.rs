@@ -15,7 +15,9 @@ use crate::{
 };
 
 /// One test at all its sizes.
-pub(crate) struct Part {
+pub(crate) struct Part<'a> {
+    pub(crate) test: SuiteTest,
+    pub(crate) results: Vec<&'a SuiteResult>,
     /// The name of the test and its document.
     pub(crate) title: String,
     /// What must not be missed.
@@ -27,7 +29,7 @@ pub(crate) struct Part {
 }
 
 /// The tests in the order in which they were made.
-pub(crate) fn parts(report: &Report) -> Vec<Part> {
+pub(crate) fn parts(report: &Report) -> Vec<Part<'_>> {
     let mut all: Vec<(SuiteTest, Vec<&SuiteResult>)> = Vec::new();
     for r in report.suite_results() {
         match all.iter_mut().find(|(test, _)| *test == r.test) {
@@ -40,7 +42,7 @@ pub(crate) fn parts(report: &Report) -> Vec<Part> {
         .collect()
 }
 
-fn part(report: &Report, test: SuiteTest, results: Vec<&SuiteResult>) -> Part {
+fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> Part<'a> {
     let (name, document) = method(test);
     let shown: Vec<&SuiteResult> = results
         .iter()
@@ -73,6 +75,7 @@ fn part(report: &Report, test: SuiteTest, results: Vec<&SuiteResult>) -> Part {
         }
     }
     Part {
+        test,
         title: format!("{name} ({document})"),
         headlines: results.iter().filter_map(|r| headline(r)).collect(),
         tables: tables
@@ -80,6 +83,7 @@ fn part(report: &Report, test: SuiteTest, results: Vec<&SuiteResult>) -> Part {
             .map(|(keys, table)| (keys, table.known()))
             .collect(),
         notes,
+        results,
     }
 }
 
@@ -97,7 +101,10 @@ fn megabits(bps: Option<f64>) -> String {
 }
 
 fn seconds(s: f64) -> String {
-    time_ns(s * 1e9)
+    match s == 0.0 {
+        true => "0 s".to_owned(),
+        false => time_ns(s * 1e9),
+    }
 }
 
 fn seconds_or(s: Option<f64>) -> String {

@@ -7,7 +7,8 @@ use wb_model::{
     bench::{BenchLive, BenchResult, LbLimit, SuiteResult, TrialOutcome},
 };
 use wb_render::{
-    csv, junit, live,
+    csv, junit, live, metrics,
+    report::{Document, Plot, Run, document, html, markdown, svg},
     text::{self, Options},
 };
 
@@ -279,6 +280,8 @@ proptest! {
         let xml = junit::report(&report);
         let document = roxmltree::Document::parse(&xml);
         prop_assert!(document.is_ok(), "{:?}: {}", document.err(), xml);
+        let page = html(&page(report.clone()));
+        prop_assert_eq!(page.matches("<script").count(), 3);
         let fields = rows(&csv::report(&report));
         prop_assert!(fields.iter().all(|n| *n == fields[0]), "{fields:?}");
     }
@@ -298,4 +301,164 @@ fn results_come_back_from_json() {
     let is_suite = |r: &BenchResult| matches!(r, BenchResult::Suite(_));
     assert!(back.results.iter().all(is_suite));
     assert_eq!(plain(&back, true), plain(&report, true));
+}
+
+fn page(report: Report) -> Document {
+    let name = String::new();
+    document(&[Run { name, report }])
+}
+
+fn plot<'a>(document: &'a Document, name: &str) -> &'a Plot {
+    let names: Vec<&str> = document.plots().map(|p| p.name.as_str()).collect();
+    let mut plots = document.plots();
+    plots
+        .find(|p| p.name == name)
+        .unwrap_or_else(|| panic!("{name}: {names:?}"))
+}
+
+#[test]
+fn pages_have_a_section_for_each_test() {
+    let document = page(samples::full());
+    let titles: Vec<&str> = document.sections.iter().map(|s| s.title.as_str()).collect();
+    for title in [
+        "Benchmark",
+        "Throughput",
+        "Non-drop and partial drop rates",
+        "Latency",
+        "Frame loss rate",
+        "Back-to-back frames",
+        "System recovery",
+        "Reset",
+        "Service activation",
+        "Trials",
+    ] {
+        assert!(titles.contains(&title), "{title}: {titles:?}");
+    }
+    for name in [
+        "throughput-by-size",
+        "ndr-by-size",
+        "search-throughput-64-B",
+        "search-ndr-64-B",
+        "latency-64-B",
+        "loss-by-load",
+        "bursts-by-size",
+        "recovery",
+        "services",
+    ] {
+        assert!(svg(plot(&document, name)).starts_with("<svg"), "{name}");
+    }
+    let texts = [html(&document), markdown(&document)];
+    for text in texts {
+        assert!(text.contains("128 B: tester limit: at least 4,222,972 fps"));
+        assert!(text.contains("9,999.9") && text.contains("99.99999 %"));
+    }
+}
+
+/// RFC 2544 section 26.1: theoretical and measured; section 26.3: both axes complete.
+#[test]
+fn plots_are_those_of_rfc_2544() {
+    let document = page(samples::full());
+    let by_size = plot(&document, "throughput-by-size");
+    let names: Vec<&str> = by_size.series.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(
+        names[..2],
+        ["theoretical maximum of the line", "throughput"]
+    );
+    let (line, most) = (&by_size.series[0].values, &by_size.series[1].values);
+    assert_eq!(
+        (line.len(), line[6]),
+        (8, None),
+        "what was not measured is a gap"
+    );
+    assert!((line[0].unwrap() - samples::line(64.0)).abs() < 1e-6);
+    assert!((most[0].unwrap() - samples::line(64.0) * 0.2).abs() < 1e-6);
+    assert_eq!(most[5], None, "no load held");
+    for report in [
+        samples::full(),
+        samples::report(vec![samples::loss("512", 0.99)]),
+    ] {
+        let document = page(report);
+        let loss = plot(&document, "loss-by-load");
+        assert_eq!((loss.xs[0], loss.xs[loss.xs.len() - 1]), (0.0, 100.0));
+        assert_eq!(loss.extent(), (0.0, 100.0));
+    }
+    let void = &plot(&document, "search-throughput-64-B").series[3];
+    assert_eq!(
+        (void.name.as_str(), void.values[2].is_some()),
+        ("void", true)
+    );
+    assert_eq!(void.values.iter().flatten().count(), 1);
+}
+
+#[test]
+fn runs_are_compared_by_size() {
+    let run = |name: &str, share: f64| Run {
+        name: name.to_owned(),
+        report: samples::report(vec![
+            throughput("64", share, LbLimit::Device),
+            throughput("1518", 1.0, LbLimit::Plan),
+        ]),
+    };
+    let runs = [run("before", 0.2), run("after", 0.15)];
+    let text = markdown(&document(&runs));
+    let row = |of: &str| {
+        let mut rows = text
+            .lines()
+            .filter(|l| l.contains(of) && l.contains("limit |"));
+        rows.next().unwrap_or_else(|| panic!("{of}: {text}"))
+    };
+    let slower = row("throughput 64 B");
+    assert!(slower.contains("worse: -744,048 fps (-25.0 %)"), "{slower}");
+    assert!(row("throughput 1518 B").contains("same"));
+    let figures = wb_render::report::csv(&runs);
+    assert!(
+        figures.contains("before,throughput 64 B,limit,2976190."),
+        "{figures}"
+    );
+    let all = wb_render::report::csv(&[Run {
+        name: "all".to_owned(),
+        report: samples::full(),
+    }]);
+    for figure in [
+        "all,ndr 64 B pdr,conditional throughput,",
+        "all,latency 64 B,typical latency at 10 %,6400,ns",
+        "all,loss 512 B,loss at 100 %,0.25,share",
+        "all,b2b 64 B,average burst,26000,frames",
+        "all,recovery 64 B,longest recovery,12000000,ns",
+        "all,reset 64 B,reset time by loss,1234000000,ns",
+        "all,y1564 voice policing,received,110000000,bit/s",
+    ] {
+        assert!(all.contains(figure), "{figure}: {all}");
+    }
+}
+
+#[test]
+fn metrics_tell_what_is_tried_and_found() {
+    let snapshot = Snapshot {
+        bench: Some(samples::live()),
+        ..Snapshot::at(1, 1, Phase::Running)
+    };
+    let mut seen = metrics::Seen {
+        snapshot: Some(snapshot),
+        ..metrics::Seen::default()
+    };
+    let text = metrics::text("1", &seen);
+    for line in [
+        "wirebench_bench_trial{size=\"64\",test=\"throughput\"} 7",
+        "wirebench_bench_load{size=\"64\",test=\"throughput\",unit=\"fps\"} 1050000",
+        "wirebench_bench_low{size=\"64\",test=\"throughput\",unit=\"fps\"} 1000000",
+        "wirebench_bench_high{size=\"64\",test=\"throughput\",unit=\"fps\"} 1100000",
+        "wirebench_bench_left_seconds{size=\"64\",test=\"throughput\"} 95",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    seen.report = Some(samples::full());
+    let text = metrics::text("1", &seen);
+    assert!(!text.contains("bench_load{"), "{text}");
+    for line in [
+        "wirebench_bench_limit{test=\"throughput\",unit=\"fps\",size=\"128\"} 4222972.",
+        "wirebench_bench_limit{test=\"ndr\",unit=\"fps\",size=\"64\",goal=\"pdr\"} 8400000",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
