@@ -17,6 +17,7 @@ use crate::{
 mod problems;
 mod report;
 mod suite;
+mod suite_figure;
 mod suite_problems;
 mod suite_report;
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     bench::LbMetric,
     kinds::JobKind,
-    units::{ParseUnitError, Rational, Span, parse_count, string_serde},
+    units::{ParseUnitError, Rate, Rational, Span, parse_count, string_serde},
 };
 
 /// Which value of a distribution.
@@ -64,14 +64,62 @@ pub enum Metric {
     Counter(String),
     /// A limit that a benchmark finds.
     Limit(LbMetric),
+    /// What a suite of tests finds.
+    Found(Figure),
 }
 
-/// What a metric's values are.
+/// What a suite of tests finds at a frame size, each the figure of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The highest load without loss, or with no more than the search allows.
+    Throughput(Counted),
+    /// The highest load that meets a goal of MLRsearch without loss.
+    Ndr(Counted),
+    /// The highest load that meets a goal of MLRsearch with loss.
+    Pdr(Counted),
+    /// The mean of the longest bursts without loss, in frames.
+    B2b,
+    /// From the end of the overload to the last frame that was lost, the longest of all repetitions.
+    Recovery,
+    /// How long the device did not forward.
+    Reset,
+}
+
+/// What a load is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Frames, connections or requests per second, or connections.
+    Number,
+    /// Bits per second of layer 1.
+    L1,
+    /// Bits per second of layer 2.
+    L2,
+    /// A share of the line rate.
+    OfLine,
+}
+
+impl Counted {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Number, Self::L1, Self::L2, Self::OfLine];
+}
+
+/// Figures that are loads, by what they are counted in.
+type OfLoad = fn(Counted) -> Figure;
+
+const LOADS: [(&str, OfLoad); 3] = [
+    ("throughput", Figure::Throughput),
+    ("ndr", Figure::Ndr),
+    ("pdr", Figure::Pdr),
+];
+
+/// What a metric's values are.
+#[derive(Clone, Copy)]
 enum Unit {
     Share,
     Time,
     Number,
+    /// A number, or a rate.
+    Load(OfLoad),
 }
 
 const SHARES: [(&str, Metric); 6] = [
@@ -119,6 +167,9 @@ const LIMITS: [LbMetric; 4] = [
     LbMetric::Elephant,
 ];
 
+/// Times that a suite finds.
+const INTERVALS: [(&str, Figure); 2] = [("recovery", Figure::Recovery), ("reset", Figure::Reset)];
+
 impl Metric {
     fn named(name: &str) -> Option<(Self, Unit)> {
         let find = |list: &[(&str, Self)], unit| {
@@ -135,6 +186,31 @@ impl Metric {
             .or(time)
             .or_else(|| find(&NUMBERS, Unit::Number))
             .or_else(|| limit.map(|l| (Self::Limit(*l), Unit::Number)))
+            .or_else(|| Self::found(name))
+    }
+
+    /// What follows a number of it.
+    const fn unit(&self) -> &'static str {
+        match self {
+            Self::Found(
+                Figure::Throughput(counted) | Figure::Ndr(counted) | Figure::Pdr(counted),
+            ) => match counted {
+                Counted::L1 => "bps",
+                Counted::L2 => "bps-l2",
+                Counted::Number | Counted::OfLine => "",
+            },
+            _ => "",
+        }
+    }
+
+    fn found(name: &str) -> Option<(Self, Unit)> {
+        let load = LOADS.iter().find(|(n, _)| *n == name);
+        let interval = INTERVALS.iter().find(|(n, _)| *n == name);
+        let load = load.map(|(_, of)| (of(Counted::Number), Unit::Load(*of)));
+        let interval = || interval.map(|(_, figure)| (*figure, Unit::Time));
+        let burst = || (name == "b2b").then_some((Figure::B2b, Unit::Number));
+        let (figure, unit) = load.or_else(interval).or_else(burst)?;
+        Some((Self::Found(figure), unit))
     }
 }
 
@@ -229,13 +305,31 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
     }
 }
 
+/// A load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
+fn load(text: &str) -> Option<(Counted, Limit)> {
+    let whole = |n: Rational| {
+        let number = (n.denominator() == 1).then(|| n.numerator());
+        number.map(Limit::Number)
+    };
+    if let Ok(number) = parse_count(text) {
+        return Some((Counted::Number, Limit::Number(number)));
+    }
+    match text.parse().ok()? {
+        Rate::Max => None,
+        Rate::Pps(n) => Some((Counted::Number, whole(n)?)),
+        Rate::L1(n) => Some((Counted::L1, whole(n)?)),
+        Rate::L2(n) => Some((Counted::L2, whole(n)?)),
+        Rate::Percent(_) => Some((Counted::OfLine, Limit::Share(parse_share(text).ok()?))),
+    }
+}
+
 /// What is allowed in place of a metric that there is not.
 fn metrics() -> String {
     let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
     let stats: Vec<&str> = STATS.iter().map(|(name, _)| *name).collect();
     let limits: Vec<&str> = LIMITS.iter().map(|limit| limit.name()).collect();
     format!(
-        "a criterion: its metric is one of {} (a share: 0.1%), {}, also with connect_ or http_ before it (a time: 500us), {}, probe.COUNTER, of benchmarks {} (a number: 20k); with KIND. or JOB. before it where several measure it",
+        "a criterion: its metric is one of {} (a share: 0.1%), {}, also with connect_ or http_ before it (a time: 500us), {}, probe.COUNTER, of benchmarks {}, b2b (a number: 20k), throughput, ndr, pdr (a number or a rate: 1mpps, 40mbps-l2, 90%), recovery, reset (a time); with KIND., JOB. or SIZE. before it where several measure it",
         of(&SHARES).join(", "),
         stats.join(", "),
         of(&NUMBERS).join(", "),
@@ -283,7 +377,15 @@ impl FromStr for Criterion {
         };
         let (metric, unit) =
             Metric::named(name).ok_or_else(|| ParseUnitError::new(text, metrics()))?;
+        let mut metric = metric;
         let limit = match unit {
+            Unit::Load(of) => {
+                let (counted, limit) = load(limit).ok_or_else(|| {
+                    error("its limit is a number or a rate: 50k, 1mpps, 40mbps-l2, 90%")
+                })?;
+                metric = Metric::Found(of(counted));
+                limit
+            }
             Unit::Share => parse_share(limit)
                 .map(Limit::Share)
                 .map_err(|_| error("its limit is a share: 0, 0.1%, 0.001"))?,
@@ -312,6 +414,12 @@ impl fmt::Display for Metric {
             Self::Http(s) => write!(f, "http_{}", stat(s)),
             Self::Counter(name) => f.write_str(name),
             Self::Limit(limit) => f.write_str(limit.name()),
+            Self::Found(Figure::Throughput(_)) => f.write_str("throughput"),
+            Self::Found(Figure::Ndr(_)) => f.write_str("ndr"),
+            Self::Found(Figure::Pdr(_)) => f.write_str("pdr"),
+            Self::Found(Figure::B2b) => f.write_str("b2b"),
+            Self::Found(Figure::Recovery) => f.write_str("recovery"),
+            Self::Found(Figure::Reset) => f.write_str("reset"),
             other => {
                 let mut all = SHARES.iter().chain(&NUMBERS);
                 f.write_str(all.find(|(_, m)| m == other).map_or("", |(name, _)| name))
@@ -339,7 +447,7 @@ impl fmt::Display for Criterion {
                 None => write!(f, "{s}"),
             },
             Limit::Time(t) => t.fmt(f),
-            Limit::Number(n) => n.fmt(f),
+            Limit::Number(n) => write!(f, "{n}{}", self.metric.unit()),
         }
     }
 }
@@ -372,12 +480,23 @@ mod tests {
             "probe.nft.drops<=0",
             "bench.oneway-pps>=100000",
             "loss>=100%",
+            "throughput>=50000",
+            "64.throughput>=40000000bps-l2",
+            "imix.ndr>=1000000bps",
+            "bench.7a4d1g.pdr>=90%",
+            "b2b>=1000",
+            "recovery<=1s",
+            "reset<=10s",
         ] {
             assert_eq!(text.parse::<Criterion>().unwrap().to_string(), text);
         }
         assert_eq!(
             "loss<=0.001".parse::<Criterion>().unwrap().to_string(),
             "loss<=0.1%"
+        );
+        assert_eq!(
+            "ndr>=1.5mpps".parse::<Criterion>().unwrap().to_string(),
+            "ndr>=1500000"
         );
         for text in [
             "",
@@ -391,6 +510,12 @@ mod tests {
             "open>=1%",
             "http_loss<=1ms",
             "probe.drops<=1%",
+            "throughput>=max",
+            "throughput>=1.5",
+            "throughput>=0.5pps",
+            "ndr>=101%",
+            "recovery<=1",
+            "b2b>=1s",
         ] {
             assert!(text.parse::<Criterion>().is_err(), "{text}");
         }

@@ -1,12 +1,12 @@
 //! By what a run can be judged: a criterion that its kind does not measure would never hold.
 
 use crate::{
-    bench::LbMetric,
+    bench::{LbMetric, Quantity, SuitePlan, SuiteTest},
     criteria::{
-        Criterion,
+        Counted, Criterion, Figure,
         Metric::{
-            self, Bps, Connect, Counter, Cps, Duplicates, Errors, Failed, Http, Latency, Loss,
-            Lost, Open, Pps, Reordered, Rps, Tps, Unsent,
+            self, Bps, Connect, Counter, Cps, Duplicates, Errors, Failed, Found, Http, Latency,
+            Loss, Lost, Open, Pps, Reordered, Rps, Tps, Unsent,
         },
         Stat,
     },
@@ -58,6 +58,10 @@ impl Plan {
             JobKind::Traffic => self.traffic_measures(),
             // Which counters there are is known once the probe has been read.
             JobKind::Probe => ("a probe", Vec::new()),
+            JobKind::Bench if self.suite().is_some() => (
+                "a suite of these tests",
+                self.suite().map(suite_measures).unwrap_or_default(),
+            ),
             JobKind::Bench => {
                 let tests = self.lb().map(|lb| lb.tests()).unwrap_or_default();
                 let limits = tests.iter().map(|test| match test.metric {
@@ -246,6 +250,42 @@ impl Plan {
     }
 }
 
+/// What the tests of a suite measure, each at each of its sizes.
+fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
+    // What else a load is counted in is known of frames alone.
+    let counted = match suite.of {
+        Quantity::Frames => &Counted::ALL[..],
+        _ => &[Counted::Number],
+    };
+    let loads = |of: fn(Counted) -> Figure| counted.iter().map(move |counted| Found(of(*counted)));
+    let goals = suite.goals();
+    let mut list: Vec<Metric> = Vec::new();
+    for test in &suite.tests {
+        match test {
+            SuiteTest::Throughput => list.extend(loads(Figure::Throughput)),
+            SuiteTest::Ndr => {
+                if goals.iter().any(|goal| goal.loss.0 == 0.0) {
+                    list.extend(loads(Figure::Ndr));
+                }
+                if goals.iter().any(|goal| goal.loss.0 > 0.0) {
+                    list.extend(loads(Figure::Pdr));
+                }
+            }
+            SuiteTest::Latency => list.extend(times(Latency)),
+            SuiteTest::Loss => list.push(Loss),
+            SuiteTest::B2b => list.push(Found(Figure::B2b)),
+            SuiteTest::Recovery => list.push(Found(Figure::Recovery)),
+            SuiteTest::Reset => list.push(Found(Figure::Reset)),
+            // Its services have limits of their own.
+            SuiteTest::Y1564 => {}
+        }
+        if matches!(test, SuiteTest::Throughput | SuiteTest::Ndr) {
+            list.extend(suite.of.metric());
+        }
+    }
+    list
+}
+
 fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
     let all = meant.iter().map(|(kind, plan)| {
         let (who, measured) = plan.measured_by(*kind);
@@ -256,7 +296,8 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
                 "not measured by several socket tests together, as rates and times of different tests have no sum; name one: {one}"
             );
         }
-        let names: Vec<String> = measured.iter().map(ToString::to_string).collect();
+        let mut names: Vec<String> = measured.iter().map(ToString::to_string).collect();
+        names.dedup();
         let what = match names.is_empty() {
             true if *kind == JobKind::Probe => "it measures probe.COUNTER".to_owned(),
             true => "it measures nothing that can be judged".to_owned(),
@@ -270,10 +311,11 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
 #[cfg(test)]
 mod tests {
     use crate::{
-        PortPlan, TrafficJob,
+        JobKind, PortPlan, TrafficJob,
+        bench::{Quantity, SuitePlan, SuiteTest},
         capture::CaptureJob,
         load::LoadJob,
-        plan::{Plan, Stream, TagKind},
+        plan::{Plan, Procedure, Stream, TagKind},
         socket::SocketJob,
     };
 
@@ -298,6 +340,66 @@ mod tests {
             }],
             ..Plan::default()
         }
+    }
+
+    #[test]
+    fn a_suite_is_judged_by_what_its_tests_measure() {
+        let suite = |tests: &[SuiteTest], of: Quantity| Plan {
+            procedure: Some(Procedure::Suite(Box::new(SuitePlan {
+                tests: tests.to_vec(),
+                of,
+                sizes: ["64", "imix"].iter().map(|s| s.parse().unwrap()).collect(),
+                ..SuitePlan::default()
+            }))),
+            ..Plan::default()
+        };
+        let judged = |plan: &Plan, criterion: &str| plan.judges(&criterion.parse().unwrap());
+        for (tests, measured, not) in [
+            (
+                &[SuiteTest::Throughput][..],
+                &[
+                    "throughput>=1k",
+                    "64.throughput>=40mbps-l2",
+                    "bench.imix.throughput>=90%",
+                ][..],
+                &[
+                    "ndr>=1",
+                    "loss<=0",
+                    "p99<=1ms",
+                    "cps>=1",
+                    "1518.throughput>=1",
+                ][..],
+            ),
+            (
+                &[SuiteTest::Ndr, SuiteTest::Loss],
+                &["ndr>=1mbps", "pdr>=1", "loss<=1%"],
+                &["throughput>=1", "lost<=1"],
+            ),
+            (
+                &[SuiteTest::Latency, SuiteTest::B2b],
+                &["p99<=1ms", "64.max<=1ms", "b2b>=1"],
+                &["recovery<=1s", "connect_p99<=1ms"],
+            ),
+            (
+                &[SuiteTest::Recovery, SuiteTest::Reset, SuiteTest::Y1564],
+                &["recovery<=1s", "reset<=1s"],
+                &["b2b>=1", "loss<=0"],
+            ),
+        ] {
+            let plan = suite(tests, Quantity::Frames);
+            for criterion in measured {
+                assert_eq!(judged(&plan, criterion), Ok(JobKind::Bench), "{criterion}");
+            }
+            for criterion in not {
+                assert!(judged(&plan, criterion).is_err(), "{tests:?} {criterion}");
+            }
+        }
+        let of = |of: Quantity, criterion: &str| judged(&suite(&[SuiteTest::Ndr], of), criterion);
+        assert!(of(Quantity::Cps, "cps>=1").is_ok() && of(Quantity::Cps, "ndr>=1").is_ok());
+        assert!(of(Quantity::Cc, "cc>=1").is_ok() && of(Quantity::Rps, "rps>=1").is_ok());
+        assert!(of(Quantity::Cps, "cc>=1").is_err() && of(Quantity::Cps, "ndr>=1mbps").is_err());
+        let said = of(Quantity::Frames, "throughput>=1").unwrap_err();
+        assert!(said.ends_with("it measures ndr, pdr"), "{said}");
     }
 
     #[test]

@@ -365,6 +365,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("PCI=IF", "", "0000:1b:00.0=eth3"),
     ("TIME:SHARE", "", "0s:0.1,5s:1"),
     ("FILE.html", "a path", "results.html"),
+    ("FILE.xml", "a path", "results.xml"),
     ("1.2|1.3", "", "1.3"),
     ("DRIVER", "", "packet"),
     ("DIALECT", "", "osta"),

@@ -135,6 +135,14 @@ pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
     }
 }
 
+/// Writes the results for builds, where they were asked for; what goes wrong is told as of a page.
+fn write_junit(report: &Report, path: Option<&Path>) {
+    let Some(path) = path else { return };
+    if let Err(e) = std::fs::write(path, wb_render::junit::report(report)) {
+        let _ = UNWRITTEN.set(Fault(format!("cannot write {}: {e}", path.display())));
+    }
+}
+
 /// Why something that was printed is not where it was to be.
 pub(crate) fn unwritten() -> Option<&'static Fault> {
     UNWRITTEN.get()
@@ -262,6 +270,7 @@ pub(crate) fn carry_out(
     };
     let finished = metrics::run(prepared, &mut watched)?;
     write_page(&finished.report, output.report.as_deref());
+    write_junit(&finished.report, output.junit.as_deref());
     // The terminal is itself again before anything is printed.
     drop(watched);
     if let wb_session::End::Fault(text) = &finished.end {

@@ -178,7 +178,7 @@ impl Figures {
             Metric::Connect(which) => stat(&self.connect, *which),
             Metric::Http(which) => stat(&self.http, *which),
             Metric::Counter(name) => self.counters.get(name).map(|n| *n as f64),
-            Metric::Limit(_) => None,
+            Metric::Limit(_) | Metric::Found(_) => None,
         }
     }
 }

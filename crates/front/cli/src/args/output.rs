@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use wb_model::{Criterion, Plan, criteria, units::Span};
 
-use crate::{commands::report, metrics::MetricsArgs};
+use crate::{commands::report, metrics::MetricsArgs, run::check_writable};
 
 /// How results are shown, what is judged, and what is allowed.
 #[derive(Args, Clone, Debug, Default)]
@@ -23,6 +23,9 @@ pub(crate) struct OutputArgs {
     /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Also write criteria and results as JUnit XML, which builds and their servers read.
+    #[arg(long, value_name = "FILE.xml")]
+    pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) metrics: MetricsArgs,
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
@@ -47,6 +50,8 @@ pub(crate) struct OutputArgs {
     /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99,
     /// p999, max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open,
     /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; of one job: web.p99<=5ms.
+    /// Of benchmarks: throughput, ndr, pdr (50k, 1mpps, 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; in
+    /// several sizes the worst decides, of one: 64.throughput>=1m.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
     /// Where all random choices come from. Default: 1.
@@ -80,9 +85,15 @@ impl OutputArgs {
                 .push(Criterion::at_most(criteria::Metric::Loss, limit));
         }
         plan.criteria.extend(self.criteria.iter().cloned());
+        if self.print_plan {
+            return Ok(());
+        }
+        if let Some(path) = &self.junit {
+            check_writable(path)?;
+        }
         match &self.report {
-            Some(path) if !self.print_plan => report::check(path),
-            _ => Ok(()),
+            Some(path) => report::check(path),
+            None => Ok(()),
         }
     }
 }

@@ -1,0 +1,221 @@
+//! What a result of a suite has for a criterion.
+
+use super::{LbMetric, Quantity, SuiteResult, SuiteTest};
+use crate::{
+    criteria::{Counted, Figure, Metric, Stat},
+    report::Summary,
+};
+
+impl Quantity {
+    /// What a criterion calls the limit of it, where that has a name of its own.
+    #[must_use]
+    pub const fn metric(self) -> Option<Metric> {
+        match self {
+            Self::Frames => None,
+            Self::Cps => Some(Metric::Cps),
+            Self::Cc => Some(Metric::Limit(LbMetric::Cc)),
+            Self::Rps => Some(Metric::Rps),
+        }
+    }
+}
+
+impl SuiteResult {
+    /// Whether a metric is about results of this test.
+    #[must_use]
+    pub fn is_about(&self, metric: &Metric) -> bool {
+        let of_load = matches!(self.test, SuiteTest::Throughput | SuiteTest::Ndr);
+        // Whatever a goal is called: without loss is NDR.
+        let allows_loss = self.loss_goal.is_some_and(|loss| loss > 0.0);
+        match metric {
+            Metric::Found(figure) => match figure {
+                Figure::Throughput(_) => self.test == SuiteTest::Throughput,
+                Figure::Ndr(_) => self.test == SuiteTest::Ndr && !allows_loss,
+                Figure::Pdr(_) => self.test == SuiteTest::Ndr && allows_loss,
+                Figure::B2b => self.test == SuiteTest::B2b,
+                Figure::Recovery => self.test == SuiteTest::Recovery,
+                Figure::Reset => self.test == SuiteTest::Reset,
+            },
+            Metric::Latency(_) => self.test == SuiteTest::Latency,
+            Metric::Loss => self.test == SuiteTest::Loss,
+            other => of_load && self.of.metric().as_ref() == Some(other),
+        }
+    }
+
+    /// What it has for a metric that is about it: loads in their unit or bits per second, times in ns, shares of 1.
+    /// Of delay the largest over all loads, of loss the largest of the curve. Absent where it was not measured.
+    #[must_use]
+    pub fn figure(&self, metric: &Metric) -> Option<f64> {
+        if !self.is_about(metric) {
+            return None;
+        }
+        match metric {
+            Metric::Found(figure) => self.found(*figure),
+            Metric::Latency(stat) => {
+                let rows = self.latency.iter().map(|row| value(&row.latency_ns, *stat));
+                largest(rows)
+            }
+            Metric::Loss => largest(self.curve.iter().map(|row| Some(row.loss_pct? / 100.0))),
+            _ => self.limit,
+        }
+    }
+
+    fn found(&self, figure: Figure) -> Option<f64> {
+        const NS: f64 = 1e9;
+        match figure {
+            Figure::Throughput(counted) | Figure::Ndr(counted) | Figure::Pdr(counted) => {
+                match counted {
+                    Counted::Number => self.limit,
+                    Counted::L1 => self.throughput_l1_bps,
+                    Counted::L2 => self.throughput_l2_bps,
+                    Counted::OfLine => Some(self.throughput_fps? / self.theoretical_fps?),
+                }
+            }
+            Figure::B2b => Some(self.bursts.as_ref()?.average),
+            Figure::Recovery => {
+                let seconds = &self.recovery.as_ref()?.seconds;
+                largest(seconds.iter().copied()).map(|s| s * NS)
+            }
+            Figure::Reset => {
+                let reset = self.reset.as_ref()?;
+                reset.by_loss_s.or(reset.by_stamps_s).map(|s| s * NS)
+            }
+        }
+    }
+}
+
+/// The largest; none where one of them is missing: it may be the largest.
+fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Option<Vec<f64>> = values.into_iter().collect();
+    values?.into_iter().reduce(f64::max)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn value(times: &Summary, stat: Stat) -> Option<f64> {
+    let whole = match stat {
+        Stat::Mean => return times.mean,
+        Stat::P50 => times.p50,
+        Stat::P99 => times.p99,
+        Stat::P999 => times.p999,
+        Stat::Max => times.max,
+    };
+    whole.map(|ns| ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BurstResult, LatencyRow, LossRow, RecoveryResult, ResetResult};
+    use super::*;
+    use crate::Criterion;
+
+    fn figure(result: &SuiteResult, criterion: &str) -> Option<f64> {
+        result.figure(&criterion.parse::<Criterion>().unwrap().metric)
+    }
+
+    fn of(test: SuiteTest) -> SuiteResult {
+        SuiteResult::new(test, Quantity::Frames)
+    }
+
+    #[test]
+    fn a_load_in_frames_and_bits() {
+        let result = SuiteResult {
+            limit: Some(1e6),
+            throughput_fps: Some(1e6),
+            throughput_l1_bps: Some(672e6),
+            throughput_l2_bps: Some(512e6),
+            theoretical_fps: Some(2e6),
+            loss_goal: Some(0.0),
+            ..of(SuiteTest::Throughput)
+        };
+        assert_eq!(figure(&result, "throughput>=1"), Some(1e6));
+        assert_eq!(figure(&result, "throughput>=1mbps"), Some(672e6));
+        assert_eq!(figure(&result, "throughput>=1mbps-l2"), Some(512e6));
+        assert_eq!(figure(&result, "throughput>=1%"), Some(0.5));
+        assert_eq!(figure(&result, "ndr>=1"), None);
+        let mut goal = SuiteResult {
+            test: SuiteTest::Ndr,
+            ..result
+        };
+        assert_eq!(figure(&goal, "ndr>=1"), Some(1e6));
+        assert_eq!(figure(&goal, "pdr>=1"), None);
+        goal.loss_goal = Some(0.005);
+        assert_eq!(figure(&goal, "ndr>=1"), None);
+        assert_eq!(figure(&goal, "pdr>=1"), Some(1e6));
+        assert_eq!(figure(&goal, "throughput>=1"), None);
+        assert_eq!(figure(&goal, "cps>=1"), None);
+    }
+
+    #[test]
+    fn a_load_of_connections() {
+        let result = |of| SuiteResult {
+            limit: Some(9.0),
+            ..SuiteResult::new(SuiteTest::Ndr, of)
+        };
+        assert_eq!(figure(&result(Quantity::Cps), "cps>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Cps), "ndr>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Cps), "rps>=1"), None);
+        assert_eq!(figure(&result(Quantity::Cc), "cc>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Rps), "rps>=1"), Some(9.0));
+    }
+
+    #[test]
+    fn the_worst_load_and_the_worst_repetition() {
+        let row = |p99: Option<i64>| LatencyRow {
+            latency_ns: Summary {
+                p99,
+                ..Summary::default()
+            },
+            ..LatencyRow::default()
+        };
+        let mut result = of(SuiteTest::Latency);
+        assert_eq!(figure(&result, "p99<=1ms"), None);
+        result.latency = vec![row(Some(7)), row(Some(900)), row(Some(20))];
+        assert_eq!(figure(&result, "p99<=1ms"), Some(900.0));
+        assert_eq!(figure(&result, "loss<=1%"), None);
+        result.latency.push(row(None));
+        assert_eq!(figure(&result, "p99<=1ms"), None);
+
+        let loss = |loss_pct| LossRow {
+            loss_pct,
+            ..LossRow::default()
+        };
+        let mut result = of(SuiteTest::Loss);
+        result.curve = vec![loss(Some(25.0)), loss(Some(0.0))];
+        assert_eq!(figure(&result, "loss<=1%"), Some(0.25));
+        result.curve.push(loss(None));
+        assert_eq!(figure(&result, "loss<=1%"), None);
+
+        let mut result = of(SuiteTest::Recovery);
+        result.recovery = Some(RecoveryResult {
+            seconds: vec![Some(0.5), Some(0.25)],
+            average_s: Some(0.375),
+            ..RecoveryResult::default()
+        });
+        assert_eq!(figure(&result, "recovery<=1s"), Some(0.5e9));
+        // One that did not recover is longer than any limit.
+        result.recovery.as_mut().unwrap().seconds.push(None);
+        assert_eq!(figure(&result, "recovery<=1s"), None);
+    }
+
+    #[test]
+    fn bursts_and_resets() {
+        let mut result = of(SuiteTest::B2b);
+        assert_eq!(figure(&result, "b2b>=1"), None);
+        result.bursts = Some(BurstResult {
+            average: 3048.0,
+            min: 1,
+            ..BurstResult::default()
+        });
+        assert_eq!(figure(&result, "b2b>=1"), Some(3048.0));
+        // Stamps only where the link was down, and loss says nothing.
+        let mut result = of(SuiteTest::Reset);
+        let (by_loss_s, by_stamps_s) = (Some(2.0), Some(3.0));
+        result.reset = Some(ResetResult {
+            by_loss_s,
+            by_stamps_s,
+            ..ResetResult::default()
+        });
+        assert_eq!(figure(&result, "reset<=1s"), Some(2e9));
+        result.reset.as_mut().unwrap().by_loss_s = None;
+        assert_eq!(figure(&result, "reset<=1s"), Some(3e9));
+    }
+}
