@@ -61,7 +61,8 @@ pub(crate) fn subject(r: &SuiteResult) -> String {
 }
 
 /// A load without its unit: whole, and never more than it is. What is less than 100 has three digits.
-pub(crate) fn figure(load: f64) -> String {
+#[must_use]
+pub fn figure(load: f64) -> String {
     match load.abs() {
         n if !n.is_finite() => UNKNOWN.to_owned(),
         n if n >= 100.0 || n.fract() == 0.0 => group(&format!("{:.0}", (load + 1e-6).floor())),
@@ -155,7 +156,8 @@ pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
 }
 
 /// What a trial was for.
-pub(crate) const fn purpose(purpose: TrialPurpose) -> &'static str {
+#[must_use]
+pub const fn purpose(purpose: TrialPurpose) -> &'static str {
     match purpose {
         TrialPurpose::Ceiling => "ceiling",
         TrialPurpose::WarmUp => "warm-up",

@@ -107,7 +107,11 @@ fn head(screen: &Screen, width: usize) -> Line<'static> {
     #[allow(clippy::cast_precision_loss)]
     let planned = screen.about.planned_ns.map(|ns| ns as f64 / 1e9);
     let by_progress = now.progress.filter(|p| *p > 0.0 && told > 0.0);
-    match by_progress.map(|progress| told / progress).or(planned) {
+    let by_progress = by_progress.map(|progress| told / progress);
+    let left = now.bench.as_ref().and_then(|bench| bench.left_ns);
+    #[allow(clippy::cast_precision_loss)]
+    let by_search = left.map(|ns| told + ns as f64 / 1e9);
+    match by_progress.or(by_search).or(planned) {
         Some(whole) => {
             let elapsed = elapsed.min(whole);
             let part = elapsed / whole.max(1e-9);

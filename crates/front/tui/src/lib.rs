@@ -14,6 +14,7 @@ mod pages;
 mod screen;
 mod section;
 mod stat;
+mod suite;
 
 pub use draw::{LEAST_HEIGHT, LEAST_WIDTH, draw};
 pub use keys::{Key, Keys};

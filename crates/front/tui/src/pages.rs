@@ -12,7 +12,7 @@ use wb_model::{
 };
 use wb_render::figures::{count, rate_bps, rate_pps, share, time_ns};
 
-use crate::{Page, Row, Screen, Section, Tone};
+use crate::{Page, Row, Screen, Section, Tone, suite};
 
 /// How a value is written.
 type Write = fn(f64) -> String;
@@ -396,6 +396,9 @@ impl Screen {
     }
 
     fn search(&self, bench: &BenchLive) -> Section {
+        if bench.test.is_some() {
+            return suite::section(bench, self.largest, &self.trials, self.about.unicode);
+        }
         let name = match (bench.metric, bench.test) {
             (Some(metric), _) => metric.name(),
             (None, Some(test)) => test.name(),
@@ -415,7 +418,7 @@ impl Screen {
         rows.extend(
             self.trials[last..]
                 .iter()
-                .map(|line| Row::Short(line.trim().to_owned())),
+                .map(|(line, _)| Row::Short(line.trim().to_owned(), Tone::Plain)),
         );
         Section::new("Search", rows)
     }
@@ -427,10 +430,12 @@ impl Screen {
         }
         let first = self.trials.len().saturating_sub(most);
         let mut rows: Vec<Row> = Vec::new();
-        for line in &self.trials[first..] {
-            rows.push(match line.starts_with(' ') {
-                true => Row::Text(line.trim().to_owned(), Tone::Plain),
-                false => Row::Text(line.clone(), Tone::Warn),
+        for (line, tone) in &self.trials[first..] {
+            rows.push(match (line.starts_with(' '), tone) {
+                (false, _) => Row::Text(line.clone(), Tone::Warn),
+                // Most pass: what did not is to be seen.
+                (true, Tone::Good) => Row::Text(line.trim().to_owned(), Tone::Plain),
+                (true, tone) => Row::Text(line.trim().to_owned(), *tone),
             });
         }
         if rows.is_empty() {

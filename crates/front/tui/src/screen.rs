@@ -8,9 +8,10 @@ use std::{
 use wb_model::{Criterion, Phase, Snapshot, timeline::Timeline};
 
 use crate::{
-    Key,
+    Key, Tone,
     figures::Figures,
     stat::{Counted, Reading},
+    suite,
 };
 
 /// What is known of a run before it starts.
@@ -134,7 +135,10 @@ pub struct Screen {
     pub(crate) since_ns: u64,
     pub(crate) past: BTreeMap<&'static str, VecDeque<Option<f64>>>,
     pub(crate) figures: Figures,
-    pub(crate) trials: Vec<String>,
+    /// Trials of a search that have ended, and what it went on to, in a line each.
+    pub(crate) trials: Vec<(String, Tone)>,
+    /// The largest load of the search so far.
+    pub(crate) largest: f64,
     pub(crate) messages: VecDeque<String>,
     pub(crate) counted: Option<Counted>,
     pub(crate) page: Page,
@@ -160,12 +164,16 @@ impl Screen {
 
     /// Takes a snapshot.
     pub fn take(&mut self, snapshot: &Snapshot) {
+        if let Some(bench) = &snapshot.bench {
+            let before = if bench.trial == 0 { 0.0 } else { self.largest };
+            self.largest = suite::largest(bench).max(before);
+        }
         if let Some(bench) = &snapshot.bench
             && (bench.trial == 0 || bench.ended.is_some())
         {
             // About a trial, not of one: its figures are no measurement of this moment.
             let line = wb_render::live::line(snapshot, usize::MAX, self.about.unicode);
-            self.trials.push(line);
+            self.trials.push((line, suite::tone(bench)));
             let now = self
                 .now
                 .get_or_insert_with(|| Snapshot::at(0, 1, Phase::Running));

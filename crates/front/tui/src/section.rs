@@ -44,7 +44,7 @@ pub enum Row {
     /// The same, and values over time in what room is left.
     Over(Vec<(String, Tone)>, Vec<Option<f64>>),
     /// A sentence of which one line is enough.
-    Short(String),
+    Short(String, Tone),
     /// A sentence.
     Text(String, Tone),
 }
@@ -76,7 +76,7 @@ impl Row {
     fn cells(&self) -> Option<&[(String, Tone)]> {
         match self {
             Self::Cells(cells) | Self::Over(cells, _) => Some(cells),
-            Self::Short(_) | Self::Text(..) => None,
+            Self::Short(..) | Self::Text(..) => None,
         }
     }
 }
@@ -125,9 +125,10 @@ impl Section {
         let widths = self.widths();
         for row in &self.rows {
             match row {
-                Row::Short(text) => {
+                Row::Short(text, tone) => {
                     let text = cut(text, width.saturating_sub(2), unicode);
-                    lines.push(Line::raw(format!("  {text}")));
+                    let text = format!("  {text}");
+                    lines.push(Line::from(Span::styled(text, tone.style(color))));
                 }
                 Row::Text(text, tone) => {
                     let wrapped = wrap(text, width.saturating_sub(2));

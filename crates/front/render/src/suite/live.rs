@@ -4,8 +4,9 @@ use wb_model::bench::{BenchLive, SuiteTrial, TrialOutcome, TrialPurpose};
 
 use super::{figure, load, method, of_line, purpose, size};
 
-/// A test that begins.
-pub(crate) fn begins(bench: &BenchLive) -> Option<String> {
+/// What a test is called where it begins, if a suite makes it.
+#[must_use]
+pub fn begins(bench: &BenchLive) -> Option<String> {
     let (name, document) = method(bench.test?);
     let size = bench.size.as_deref().filter(|s| !s.is_empty()).map(size);
     let size = size.map_or_else(String::new, |size| format!(", {size}"));

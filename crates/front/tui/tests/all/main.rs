@@ -300,6 +300,65 @@ fn search() -> Screen {
     screen
 }
 
+/// A suite in the middle of a search, whose first two trials have ended.
+fn suite() -> Screen {
+    let about = About {
+        searches: true,
+        ..about("bench rfc2544")
+    };
+    let trial = |trial: u32, load: f64, lost: u64, outcome: &str, reason: &str| {
+        serde_json::json!({
+            "trial": trial, "purpose": "search", "size": "64", "intended": load, "intended_pct": load / 14_880.0,
+            "offered": load, "forwarded": load, "duration_s": 2.0, "tx": 2_000_000, "rx": 2_000_000 - lost,
+            "lost": lost, "loss_ratio": lost as f64 / 2e6, "dup": 0, "ooo": 0, "foreign": 0, "unsent": 0,
+            "nic_drops": 0, "latency_ns": {"samples": 0}, "ipdv_ns": {"samples": 0}, "pdv_ns": {"samples": 0},
+            "longest_silence_ns": null, "outcome": outcome, "reason": reason,
+        })
+    };
+    let mut screen = Screen::new(about);
+    let mut tell = |second: u64, live: serde_json::Value| {
+        let mut now = at(second);
+        frames(second, &mut now);
+        now.progress = None;
+        let mut bench = serde_json::json!({"test": "throughput", "size": "64", "unit": "fps"});
+        bench
+            .as_object_mut()
+            .unwrap()
+            .extend(live.as_object().unwrap().clone());
+        now.bench = Some(of_json(bench));
+        screen.take(&now);
+    };
+    let (most, half) = (1_488_000.0, 744_000.0);
+    let lost = "123,456 frames were lost, and none may be";
+    let late = "the tester was late: away for 12 ms";
+    tell(0, serde_json::json!({"trial": 0}));
+    tell(
+        1,
+        serde_json::json!({"trial": 1, "purpose": "search", "load": most}),
+    );
+    tell(
+        3,
+        serde_json::json!({"trial": 1, "load": most, "high": most, "left_ns": 40_000_000_000_u64,
+        "ended": trial(1, most, 123_456, "fail", lost)}),
+    );
+    tell(
+        6,
+        serde_json::json!({"trial": 2, "load": half, "low": half, "high": most, "ended":
+        trial(2, half, 0, "pass", "nothing was lost")}),
+    );
+    tell(
+        7,
+        serde_json::json!({"trial": 3, "load": 1_116_000.0, "low": half, "high": most, "ended":
+        trial(3, 1_116_000.0, 0, "late", late)}),
+    );
+    tell(
+        8,
+        serde_json::json!({"trial": 4, "purpose": "search", "load": 1_116_000.0, "low": half, "high": most,
+        "left_ns": 30_000_000_000_u64}),
+    );
+    screen
+}
+
 fn devices() -> Screen {
     let snapshot = |n: u64, s: &mut Snapshot| {
         s.progress = None;
@@ -321,6 +380,7 @@ fn each_kind_of_run_has_its_overview() {
         ("capture", capture()),
         ("mix", mix()),
         ("search", search()),
+        ("suite", suite()),
         ("devices", devices()),
         ("nothing", Screen::new(about("tx"))),
     ] {
@@ -361,6 +421,9 @@ fn each_page_shows_what_is_known_or_that_it_is_not() {
             insta::assert_snapshot!(name, picture(&screen, (80, 24)));
         }
     }
+    let mut screen = suite();
+    screen.press(Key::Char('6'));
+    insta::assert_snapshot!("suite-page-6", picture(&screen, (80, 24)));
     let mut screen = load();
     screen.press(Key::Char('?'));
     insta::assert_snapshot!("help", picture(&screen, (80, 24)));
@@ -368,7 +431,7 @@ fn each_page_shows_what_is_known_or_that_it_is_not() {
 
 #[test]
 fn no_size_breaks_it() {
-    for mut screen in [trial(), load(), mix(), http(), search()] {
+    for mut screen in [trial(), load(), mix(), http(), search(), suite()] {
         for page in '1'..='7' {
             screen.press(Key::Char(page));
             for width in (1..60).chain([79, 149, 150, 151, 500]) {

@@ -1,0 +1,126 @@
+//! A suite of tests while it runs: what is tried, and in which interval the result is.
+
+use wb_model::bench::{BenchLive, EndedTrial, SuiteTrial, TrialOutcome};
+use wb_render::suite::{self, live};
+
+use crate::{Row, Section, Tone};
+
+/// Cells of the bar of an interval.
+const CELLS: usize = 50;
+/// Trials that are shown beside the one that runs.
+const LAST: usize = 5;
+
+/// How a trial that has ended is meant.
+pub(crate) fn tone(bench: &BenchLive) -> Tone {
+    match &bench.ended {
+        None => Tone::Warn,
+        Some(EndedTrial::Suite(trial)) => match trial.outcome {
+            TrialOutcome::Pass => Tone::Good,
+            TrialOutcome::Fail => Tone::Bad,
+            _ => Tone::Warn,
+        },
+        Some(EndedTrial::Lb(_)) => Tone::Plain,
+    }
+}
+
+/// The largest load that a snapshot knows of.
+pub(crate) fn largest(bench: &BenchLive) -> f64 {
+    let ended = bench.ended.as_ref().and_then(|ended| match ended {
+        EndedTrial::Suite(trial) => Some(trial.intended),
+        EndedTrial::Lb(_) => None,
+    });
+    let known = [bench.load, bench.low, bench.high, ended];
+    let finite = known.into_iter().flatten().filter(|n| n.is_finite());
+    finite.fold(0.0, f64::max)
+}
+
+/// A bar from 0 to `top`: full where the result may be, with a mark at the load that is tried.
+fn bar(bench: &BenchLive, top: f64, unicode: bool) -> Option<String> {
+    if top <= 0.0 || bench.low.or(bench.high).is_none() {
+        return None;
+    }
+    let place = |load: f64| ((load / top).clamp(0.0, 1.0) * CELLS as f64) as usize;
+    let low = place(bench.low.unwrap_or(0.0)).min(CELLS - 1);
+    let high = bench.high.map_or(CELLS, place).max(low + 1);
+    let tried = bench.load.map(|load| place(load).min(CELLS - 1));
+    let (on, off, mark) = match unicode {
+        true => ('█', '░', '┃'),
+        false => ('#', '-', '|'),
+    };
+    let cells = (0..CELLS).map(|cell| match cell {
+        cell if Some(cell) == tried => mark,
+        cell if (low..high).contains(&cell) => on,
+        _ => off,
+    });
+    Some(cells.collect())
+}
+
+/// What the test and the trial are, the interval that is left as figures and as a bar, and the time.
+pub(crate) fn section(
+    bench: &BenchLive,
+    top: f64,
+    trials: &[(String, Tone)],
+    unicode: bool,
+) -> Section {
+    let load = |n: f64| {
+        format!("{} {}", suite::figure(n), bench.unit)
+            .trim_end()
+            .to_owned()
+    };
+    let what = live::begins(bench).unwrap_or_default();
+    let purpose = bench.purpose.map_or("", suite::purpose);
+    let trial = match (bench.trial, &bench.ended) {
+        (0, _) => "it begins".to_owned(),
+        (n, None) => format!("{n}, {purpose}"),
+        (n, Some(_)) => format!("{n} has ended"),
+    };
+    let mut rows = vec![Row::of("trial", [trial.trim_end_matches(", ").to_owned()])];
+    for (name, value) in [
+        ("load tried", bench.load),
+        ("highest that held", bench.low),
+        ("least that did not", bench.high),
+    ] {
+        rows.extend(value.map(|n| Row::of(name, [load(n)])));
+    }
+    if let Some(own) = bar(bench, top, unicode) {
+        rows.push(Row::Short(format!("0 {own} {}", load(top)), Tone::Plain));
+    }
+    rows.extend(
+        bench
+            .left_ns
+            .map(|ns| Row::of("time left", [format!("~{}", live::left(ns))])),
+    );
+    rows.extend(bench.ended.as_ref().and_then(|ended| match ended {
+        EndedTrial::Suite(trial) => Some(counts(trial)),
+        EndedTrial::Lb(_) => None,
+    }));
+    // Those of this test: titles are not indented.
+    let own = trials
+        .iter()
+        .rev()
+        .take_while(|(line, _)| line.starts_with(' '));
+    let mut last: Vec<Row> = own
+        .take(LAST)
+        .map(|(line, tone)| Row::Short(line.trim().to_owned(), *tone))
+        .collect();
+    last.reverse();
+    rows.extend(last);
+    Section::new(&what, rows)
+}
+
+/// What was counted in a trial that has ended.
+fn counts(trial: &SuiteTrial) -> Row {
+    let count = wb_render::figures::count;
+    let lost = format!(
+        "{} of {} ({})",
+        count(trial.lost),
+        count(trial.tx),
+        wb_render::figures::ratio(trial.loss_ratio)
+    );
+    let tone = if trial.lost > 0 {
+        Tone::Bad
+    } else {
+        Tone::Plain
+    };
+    Row::toned("lost in it", [lost], tone)
+}
