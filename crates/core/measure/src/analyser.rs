@@ -40,6 +40,7 @@ pub struct Analyser {
     delays: Delays,
     counters: Counters,
     largest_gap: u64,
+    last_skipped: Option<u64>,
 }
 
 /// When frames came, whatever their flows.
@@ -91,6 +92,7 @@ impl Analyser {
             delays: Delays::default(),
             counters: Counters::default(),
             largest_gap: 0,
+            last_skipped: None,
         }
     }
 
@@ -121,6 +123,8 @@ impl Analyser {
                 if gap != 0 {
                     self.counters.missing_frames += gap;
                     self.largest_gap = self.largest_gap.max(gap);
+                    // `next` is behind the one that came.
+                    self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
                 }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_in_order(flow, delay, gap == 0);
@@ -223,6 +227,7 @@ impl Analyser {
             first_rx_ns: self.pace.first_rx_ns,
             last_rx_ns: self.pace.first_rx_ns.map(|_| self.pace.last_rx_ns),
             largest_gap: self.largest_gap,
+            last_skipped: self.last_skipped,
             window: Some(self.table.window()),
             flows,
             unpaired_jitter: self.delays.unpaired_jitter,

@@ -30,6 +30,9 @@ pub struct Measurement {
     pub last_rx_ns: Option<u64>,
     /// Most sequence numbers skipped at once: the longest run of loss, if nothing was reordered.
     pub largest_gap: u64,
+    /// The highest sequence number that was skipped, of any flow: with one flow in order, the last frame that was lost
+    /// before others came.
+    pub last_skipped: Option<u64>,
     /// The smallest window of sequence numbers that a worker had at the end.
     pub window: Option<WindowSize>,
     /// The flows by ascending number; those that were planned also if nothing came of them.
@@ -57,6 +60,7 @@ impl Measurement {
         self.first_rx_ns = lesser(self.first_rx_ns, other.first_rx_ns);
         self.last_rx_ns = self.last_rx_ns.max(other.last_rx_ns);
         self.largest_gap = self.largest_gap.max(other.largest_gap);
+        self.last_skipped = self.last_skipped.max(other.last_skipped);
         self.window = lesser(self.window, other.window);
         self.flows = merged_flows(&self.flows, &other.flows);
     }

@@ -218,6 +218,13 @@ pub struct TrafficJob {
     /// ramp are sent and counted apart.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ramp: Span,
+    /// After the ramp, send at `hold_load` times the rate for this time before the duration begins. These frames are
+    /// counted with those of the ramp.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub hold: Span,
+    /// The rate of that time, and of the ramp before it, as a multiple of the streams' rates: 0.01 to 100.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub hold_load: f64,
     /// A stalled sender makes up for at most this much time; what is older stays unsent.
     #[serde(default = "default_catch_up")]
     pub catch_up: Span,
@@ -402,6 +409,12 @@ const fn default_drain() -> Span {
 const fn default_catch_up() -> Span {
     Span::from_millis(100)
 }
+const fn once() -> f64 {
+    1.0
+}
+fn is_once(times: &f64) -> bool {
+    *times == once()
+}
 const fn one() -> u32 {
     1
 }
@@ -514,6 +527,14 @@ impl PortPlan {
     }
 }
 
+impl TrafficJob {
+    /// From its first frame to the first that counts, ns.
+    #[must_use]
+    pub fn lead_ns(&self) -> u64 {
+        self.ramp.as_nanos().saturating_add(self.hold.as_nanos())
+    }
+}
+
 impl Default for TrafficJob {
     fn default() -> Self {
         Self {
@@ -526,6 +547,8 @@ impl Default for TrafficJob {
             count: None,
             drain: default_drain(),
             ramp: Span::default(),
+            hold: Span::default(),
+            hold_load: once(),
             catch_up: default_catch_up(),
             departures: false,
             streams: Vec::new(),

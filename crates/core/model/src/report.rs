@@ -293,6 +293,19 @@ pub struct JobReport {
     pub rates: Rates,
     /// Receive stamp minus transmit stamp.
     pub latency_ns: Summary,
+    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393).
+    #[serde(default)]
+    pub ipdv_ns: Summary,
+    /// D(i) − min D (RFC 5481).
+    #[serde(default)]
+    pub pdv_ns: Summary,
+    /// Time between successive arrivals at a worker.
+    #[serde(default)]
+    pub inter_arrival_ns: Summary,
+    /// The highest sequence number that was skipped; of one flow in order, the last frame that was lost before others
+    /// came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_skipped: Option<u64>,
     /// What each stream sent.
     pub streams: Vec<StreamReport>,
 }
@@ -385,6 +398,10 @@ pub struct PortReport {
     /// How often its link went down under senders, the worst of its workers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_downs: u64,
+    /// Frames that the interface of a port that receives streams dropped, besides those that our own rings had no
+    /// room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interface_drops: u64,
     /// The device's counters before the run.
     pub before: BTreeMap<String, u64>,
     /// The device's counters after the run.

@@ -512,6 +512,7 @@ impl Plan {
             job.bidir && (job.tx.is_none() || job.rx.is_none()) => place, "bidir needs both tx and rx";
             job.tx.is_some() && job.count == Some(0) => place, "count is 0; at least 1 frame";
             job.duration.is_some_and(|d| d == Span::default()) => place, "duration is 0";
+            !(0.01..=100.0).contains(&job.hold_load) => place, "hold_load is {}; 0.01 to 100", job.hold_load;
             job.drain > Span::from_secs(60) => place, "drain is {}; at most 1m", job.drain;
         }
         for (i, stream) in job.streams.iter().enumerate() {

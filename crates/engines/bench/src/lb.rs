@@ -27,7 +27,7 @@ use wb_model::{
 use wb_search::{Bound, Found, Purpose, Search, search};
 
 use self::search_run::{SearchRun, Stop};
-use crate::Bench;
+use crate::{Bench, BenchEnd};
 
 pub use tuples::Tuples;
 
@@ -39,20 +39,7 @@ pub struct LbRun<E> {
     /// What the reader must know.
     pub warnings: Vec<String>,
     /// How it ended.
-    pub end: LbEnd<E>,
-}
-
-/// How a benchmark ended.
-#[derive(Debug)]
-pub enum LbEnd<E> {
-    /// All tests were made.
-    Completed,
-    /// The user ended it.
-    Interrupted,
-    /// A plan could not be run.
-    Failed(E),
-    /// A trial broke off, or the links of the tester do not hold.
-    Broken(String),
+    pub end: BenchEnd<E>,
 }
 
 /// One search: a test at one frame size.
@@ -142,7 +129,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
     let mut run = LbRun {
         results: Vec::new(),
         warnings: Vec::new(),
-        end: LbEnd::Completed,
+        end: BenchEnd::Completed,
     };
     let mut tuples = Tuples::new(plan);
     let deadline = bench.now_ns().saturating_add(plan.times.budget.as_nanos());
@@ -150,7 +137,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
     let mut found_cps = None;
     for item in &items {
         if bench.is_stopped() {
-            run.end = LbEnd::Interrupted;
+            run.end = BenchEnd::Interrupted;
             break;
         }
         bench.tell(item.live());
@@ -172,15 +159,15 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
         run.results.push(result);
         match found {
             Err(Stop::Failed(error)) => {
-                run.end = LbEnd::Failed(error);
+                run.end = BenchEnd::Failed(error);
                 break;
             }
             Err(Stop::Interrupted) => {
-                run.end = LbEnd::Interrupted;
+                run.end = BenchEnd::Interrupted;
                 break;
             }
             Err(Stop::Broken(reason)) => {
-                run.end = LbEnd::Broken(reason);
+                run.end = BenchEnd::Broken(reason);
                 break;
             }
             Ok(_) | Err(Stop::Late(_)) => {}

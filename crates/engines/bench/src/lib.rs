@@ -7,10 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod lb;
+pub mod suite;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_model::{Plan, Report, bench::BenchLive};
+use wb_model::{Plan, PortPlan, Report, bench::BenchLive};
 
 /// What a procedure needs: trials, the device's counters, and time.
 pub trait Bench {
@@ -25,6 +26,9 @@ pub trait Bench {
 
     /// The device now.
     fn read(&mut self) -> Reading;
+
+    /// Whether the links of these ports are up, as far as that can be told.
+    fn links_are_up(&mut self, ports: &[PortPlan]) -> bool;
 
     /// Lets time pass.
     fn pause(&mut self, time: Duration);
@@ -68,6 +72,19 @@ pub enum Cut {
     Signal,
     /// A fault, in words.
     Fault(String),
+}
+
+/// How a benchmark ended.
+#[derive(Debug)]
+pub enum BenchEnd<E> {
+    /// All tests were made.
+    Completed,
+    /// The user ended it.
+    Interrupted,
+    /// A plan could not be run.
+    Failed(E),
+    /// A trial broke off, or the links of the tester do not hold.
+    Broken(String),
 }
 
 /// The device's counters at an instant. Names are PROBE.COUNTER.

@@ -2,12 +2,9 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use wb_bench::{
-    Bench, Cut, Ran, Reading, Trigger,
-    lb::{self, LbEnd},
-};
+use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb};
 use wb_model::{
-    Lateness, LatenessReport, Plan, Report, Verdict,
+    Lateness, LatenessReport, Plan, PortPlan, Report, Verdict,
     bench::{BenchLive, LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
     load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
     text::plan_from_toml,
@@ -218,6 +215,9 @@ impl Bench for Paper {
         self.runs >= self.stop_after
     }
 
+    fn links_are_up(&mut self, _: &[PortPlan]) -> bool {
+        true
+    }
     fn tell(&mut self, _: BenchLive) {}
 }
 
@@ -249,7 +249,7 @@ fn all_six_limits_are_found_in_time() {
     let mut paper = Paper::new();
     // One-way on paper, so nothing comes back and nothing is lost on the way back.
     let run = lb::run(&mut paper, &plan(""));
-    assert!(matches!(run.end, LbEnd::Completed));
+    assert!(matches!(run.end, BenchEnd::Completed));
     assert_eq!(run.results.len(), 7);
     assert_near(of(&run.results, LbMetric::OnewayPps).limit, 500_000.0);
     assert_near(of(&run.results, LbMetric::TwowayPps).limit, 1_000_000.0);
@@ -333,7 +333,7 @@ fn a_tester_that_is_always_late_finds_nothing_and_blames_nobody() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan(ONEWAY));
-    assert!(matches!(run.end, LbEnd::Completed));
+    assert!(matches!(run.end, BenchEnd::Completed));
     let result = &run.results[0];
     assert_eq!((result.limit, result.limited_by), (None, LbLimit::Tester));
     assert!(
@@ -433,6 +433,9 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
         fn is_stopped(&mut self) -> bool {
             false
         }
+        fn links_are_up(&mut self, _: &[PortPlan]) -> bool {
+            true
+        }
         fn tell(&mut self, _: BenchLive) {}
     }
     let run = lb::run(
@@ -459,7 +462,7 @@ fn what_was_measured_before_the_end_is_kept() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan(""));
-    assert!(matches!(run.end, LbEnd::Interrupted));
+    assert!(matches!(run.end, BenchEnd::Interrupted));
     assert_eq!(run.results.len(), 1);
     let result = &run.results[0];
     assert_eq!(result.trials.len(), 3);
@@ -483,7 +486,7 @@ fn a_trial_that_breaks_off_is_kept_and_ends_the_benchmark() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan(""));
-    assert!(matches!(run.end, LbEnd::Broken(reason) if reason == "gone"));
+    assert!(matches!(run.end, BenchEnd::Broken(reason) if reason == "gone"));
     let trials = &run.results[0].trials;
     let outcomes: Vec<_> = trials.iter().map(|t| t.outcome).collect();
     assert_eq!(outcomes, [LbOutcome::Held, LbOutcome::Held, LbOutcome::Cut]);
@@ -497,7 +500,7 @@ fn a_link_that_was_down_voids_the_trial() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan(""));
-    assert!(matches!(run.end, LbEnd::Completed));
+    assert!(matches!(run.end, BenchEnd::Completed));
     assert_near(of(&run.results, LbMetric::OnewayPps).limit, 500_000.0);
     let trials = &run.results[0].trials;
     assert_eq!(trials[0].outcome, LbOutcome::Cut, "{}", trials[0].reason);
@@ -508,5 +511,5 @@ fn a_link_that_was_down_voids_the_trial() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan(""));
-    assert!(matches!(run.end, LbEnd::Broken(reason) if reason.contains("went down")));
+    assert!(matches!(run.end, BenchEnd::Broken(reason) if reason.contains("went down")));
 }

@@ -74,6 +74,7 @@ pub use device::{
     DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_sender, run_devices,
 };
 pub use error::CompileError;
+pub use ramp::Lead;
 pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};
 pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};

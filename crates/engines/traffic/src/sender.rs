@@ -173,7 +173,7 @@ impl Sender {
             end_ns: u64::MAX,
             wake_ns: u64::MAX,
             start_offset_ns: spec.start_offset_ns,
-            ramp_ns: spec.ramp_ns,
+            ramp_ns: spec.lead.whole_ns(),
             duration_ns: spec.duration_ns,
             catch_up_ns: spec.catch_up_ns,
             budget,

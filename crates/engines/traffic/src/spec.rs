@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use wb_model::{Stream, units::Rational};
 
+use crate::ramp::Lead;
+
 /// A stream with what the session found out for it.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
@@ -74,8 +76,8 @@ pub struct SenderSpec {
     pub duration_ns: Option<u64>,
     /// Frames to send, over all streams and workers, without the ramp.
     pub count: Option<u64>,
-    /// How long the rate rises from 0 before the counted schedule begins.
-    pub ramp_ns: u64,
+    /// What is sent before the counted schedule begins.
+    pub lead: Lead,
     /// What a late sender makes up for at most. 0: only the latest frame due is sent.
     pub catch_up_ns: u64,
     /// Whether to measure the time between departures; then every frame has a stamp of its own.
@@ -92,7 +94,7 @@ impl Default for SenderSpec {
             start_offset_ns: 0,
             duration_ns: None,
             count: None,
-            ramp_ns: 0,
+            lead: Lead::default(),
             catch_up_ns: 100_000_000,
             departures: false,
         }

@@ -13,7 +13,7 @@ use wb_port::{Slot, TxQueue};
 use crate::frames::{Build, FlowCursor, Frames, Mark, Stamp, cursor_of};
 use crate::modify::Share;
 use crate::pacer::{Pacer, Schedule};
-use crate::ramp::Ramp;
+use crate::ramp::{Lead, Ramp};
 use crate::{Clock, CompileError, RAMP_FLOW, Recording, SenderSpec, StreamOutcome, StreamSpec};
 
 /// Frames that share a wall clock stamp at most: they are written in well under a microsecond.
@@ -196,9 +196,9 @@ impl StreamSender {
             };
             pacer.limit_to(end);
         }
-        let rise = match sender.ramp_ns {
+        let rise = match sender.lead.whole_ns() {
             0 => None,
-            length => Some(rise(spec, length, &build)?),
+            _ => Some(rise(spec, sender.lead, &build)?),
         };
         if spec.flows < share.workers
             && spec.stream.tag == TagKind::Wirebench
@@ -634,7 +634,7 @@ fn replay(
     })
 }
 
-fn rise(spec: &StreamSpec, length_ns: u64, build: &Build) -> Result<Rise, CompileError> {
+fn rise(spec: &StreamSpec, lead: Lead, build: &Build) -> Result<Rise, CompileError> {
     let error = |cause| CompileError::Ramp {
         stream: spec.name.clone(),
         cause,
@@ -671,7 +671,7 @@ fn rise(spec: &StreamSpec, length_ns: u64, build: &Build) -> Result<Rise, Compil
         other => other,
     })?;
     Ok(Rise {
-        ramp: Ramp::new(pps, length_ns, build.share.worker, build.share.workers),
+        ramp: Ramp::new(pps, lead, build.share.worker, build.share.workers),
         frames: Box::new(frames),
         cursor,
         sequence: 0,

@@ -4,6 +4,8 @@
 //! the same door ([`crate::prepare`]). The device is read before it, at an interval while it runs, from a
 //! thread of its own, and after it. A reading that fails is counted and ends nothing.
 
+mod findings;
+
 use std::{
     collections::BTreeSet,
     process::{Command, Stdio},
@@ -15,23 +17,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_bench::{
-    Bench, Cut, Ran, Reading, Trigger,
-    lb::{self, LbEnd, LbRun},
-};
+use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb, suite};
 use wb_host::clock::monotonic_ns;
 use wb_model::{
-    Criterion, JobKind, Phase, Plan, Snapshot, Verdict,
-    bench::{BenchLive, BenchResult, LbLimit, LbMetric, LbPlan, LbResult},
-    criteria::{Bound, Metric},
-    report::{CriterionReport, PortReport},
+    JobKind, Phase, Plan, PortPlan, Snapshot, Verdict,
+    bench::{BenchLive, BenchResult},
+    plan::Procedure,
+    report::PortReport,
     timeline::Row,
 };
 
+use self::findings::Findings;
 use crate::{
-    End, Environment, Extras, StartError, View, criteria,
+    End, Environment, Extras, StartError, View,
     engine::{Ended, Engine, Launch, Observer, Sample, Settled, State, Stop},
-    ports::OpenPort,
+    ports::{self, OpenPort},
     prepare,
     probes::Watched,
     verdict::{self, Circumstances},
@@ -228,6 +228,10 @@ impl Bench for Ports {
         read_all(&self.probes)
     }
 
+    fn links_are_up(&mut self, ports: &[PortPlan]) -> bool {
+        ports.iter().all(ports::has_link)
+    }
+
     fn pause(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.is_stopped() {
@@ -257,7 +261,6 @@ impl Bench for Ports {
 
 /// A benchmark with its worker.
 pub(crate) struct Benchmark {
-    plan: LbPlan,
     base: Plan,
     environment: Environment,
     probes: Arc<Vec<Watched>>,
@@ -272,9 +275,32 @@ pub(crate) struct Benchmark {
 
 /// What the worker leaves.
 struct Outcome {
-    run: LbRun<StartError>,
+    results: Vec<BenchResult>,
+    end: BenchEnd<StartError>,
     warnings: BTreeSet<String>,
     ports: Vec<PortReport>,
+}
+
+/// Makes all trials of a plan's procedure.
+fn carry_out(ports: &mut Ports) -> (Vec<BenchResult>, Vec<String>, BenchEnd<StartError>) {
+    let plan = ports.base.clone();
+    match &plan.procedure {
+        Some(Procedure::Lb(lb)) => {
+            let run = lb::run(ports, lb);
+            let results = run.results.into_iter().map(Box::new);
+            (
+                results.map(BenchResult::Lb).collect(),
+                run.warnings,
+                run.end,
+            )
+        }
+        _ => {
+            let run = suite::run(ports, &plan);
+            let results = run.results.into_iter().map(Box::new);
+            let results = results.map(BenchResult::Suite).collect();
+            (results, run.warnings, run.end)
+        }
+    }
 }
 
 impl Benchmark {
@@ -282,22 +308,23 @@ impl Benchmark {
     ///
     /// # Errors
     /// With the first that cannot be.
-    pub(crate) fn open(plan: &Plan, environment: &Environment) -> Result<Option<Self>, StartError> {
-        let Some(lb) = plan.lb() else {
-            return Ok(None);
+    pub(crate) fn open(plan: &Plan, environment: &Environment) -> Result<Self, StartError> {
+        let (probes, place) = match &plan.procedure {
+            Some(Procedure::Lb(lb)) => (&lb.device.probes, "device.probe"),
+            Some(Procedure::Suite(_)) => (&plan.probes, "probe"),
+            None => (&plan.probes, "probe"),
         };
-        Ok(Some(Self {
-            plan: lb.clone(),
+        Ok(Self {
             base: plan.clone(),
             environment: environment.clone(),
-            probes: Arc::new(Watched::open(&lb.device.probes, "device.probe")?),
+            probes: Arc::new(Watched::open(probes, place)?),
             worker: Workers::new(&Arc::new(AtomicBool::new(false))),
             stop: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
             news: None,
             told: false,
             outcome: None,
-        }))
+        })
     }
 
     /// Takes over what the worker leaves; whether it left something.
@@ -333,7 +360,10 @@ impl Engine for Benchmark {
             environment: self.environment.clone(),
             base: self.base.clone(),
             probes: Arc::clone(&self.probes),
-            every: self.plan.device.every.0,
+            every: match &self.base.procedure {
+                Some(Procedure::Lb(lb)) => lb.device.every.0,
+                _ => Duration::from_millis(500),
+            },
             warnings: BTreeSet::new(),
             ports: Vec::new(),
             ready: Some(ready),
@@ -342,12 +372,14 @@ impl Engine for Benchmark {
             stop: Arc::clone(&self.stop),
             live: None,
         };
-        let plan = self.plan.clone();
         let work = move || {
-            let run = lb::run(&mut ports, &plan);
+            let (results, warnings, end) = carry_out(&mut ports);
+            let mut all = ports.warnings;
+            all.extend(warnings);
             Outcome {
-                run,
-                warnings: ports.warnings,
+                results,
+                end,
+                warnings: all,
                 ports: ports.ports,
             }
         };
@@ -359,11 +391,7 @@ impl Engine for Benchmark {
         self.collect();
         match self.outcome.take() {
             Some(Outcome {
-                run:
-                    LbRun {
-                        end: LbEnd::Failed(error),
-                        ..
-                    },
+                end: BenchEnd::Failed(error),
                 ..
             }) => Err(error),
             outcome => {
@@ -414,28 +442,22 @@ impl Engine for Benchmark {
         if !self.collect() {
             return Some("the thread that makes the trials panicked".to_owned());
         }
-        match &self.outcome.as_ref()?.run.end {
-            LbEnd::Completed | LbEnd::Interrupted => None,
+        match &self.outcome.as_ref()?.end {
+            BenchEnd::Completed | BenchEnd::Interrupted => None,
             // What was measured before is worth telling.
-            LbEnd::Failed(error) => Some(error.to_string()),
-            LbEnd::Broken(text) => Some(text.clone()),
+            BenchEnd::Failed(error) => Some(error.to_string()),
+            BenchEnd::Broken(text) => Some(text.clone()),
         }
     }
 
     fn settle(&mut self, ended: &Ended) -> Settled {
         let (results, warnings, ports) = match self.outcome.take() {
-            Some(Outcome {
-                run,
-                warnings,
-                ports,
-            }) => {
-                let warnings = warnings.into_iter().chain(run.warnings).collect();
-                (run.results, warnings, ports)
-            }
-            None => (Vec::new(), Vec::new(), Vec::new()),
+            Some(outcome) => (outcome.results, outcome.warnings, outcome.ports),
+            None => Default::default(),
         };
-        let criteria = judge(&self.base.criteria, &results);
-        let (own, reason) = own_verdict(&self.plan, &results, &ended.end);
+        let findings = Findings::of(&self.base, &results);
+        let criteria = findings.judge(&self.base.criteria);
+        let (own, reason) = findings.verdict(&ended.end);
         let judged = match (
             &ended.end,
             criteria.iter().find(|(_, excuse)| excuse.is_some()),
@@ -451,190 +473,12 @@ impl Engine for Benchmark {
         Settled {
             judged: Some(judged),
             criteria: criteria.into_iter().map(|(report, _)| report).collect(),
-            limited_by: limited_by(&results),
+            limited_by: findings.limited_by(),
             probes: self.probes.iter().map(Watched::report).collect(),
-            results: results
-                .into_iter()
-                .map(|r| BenchResult::Lb(Box::new(r)))
-                .collect(),
-            warnings,
+            results,
+            warnings: warnings.into_iter().collect(),
             ports,
             ..Settled::default()
         }
-    }
-}
-
-/// How each criterion came out, and why one that did not hold says nothing of the device. Of several frame
-/// sizes the worst result decides.
-fn judge(criteria: &[Criterion], results: &[LbResult]) -> Vec<(CriterionReport, Option<String>)> {
-    let judge = |criterion: &Criterion| {
-        let is_meant = |result: &&LbResult| match (&criterion.metric, result.metric) {
-            (Metric::Cps, LbMetric::Cps) | (Metric::Bps, LbMetric::Bps) => true,
-            (Metric::Limit(metric), of) => *metric == of,
-            _ => false,
-        };
-        let meant: Vec<&LbResult> = results.iter().filter(is_meant).collect();
-        let limits: Option<Vec<f64>> = meant.iter().map(|result| result.limit).collect();
-        let worst = limits.and_then(|limits| {
-            limits.into_iter().reduce(|a, b| match criterion.bound {
-                Bound::AtLeast => a.min(b),
-                Bound::AtMost => a.max(b),
-            })
-        });
-        let report = criteria::report(criterion, worst);
-        let not_met = |r: &&&LbResult| !r.limit.is_some_and(|limit| criterion.holds(limit));
-        let short = meant.iter().filter(not_met);
-        let mut of_others = short.filter(|r| r.late.is_some() || r.limited_by != LbLimit::Device);
-        let excuse = match (report.held, criterion.bound, of_others.next()) {
-            (false, Bound::AtLeast, Some(result)) => Some(match &result.late {
-                Some(why) => format!("{criterion}: {why}"),
-                None => format!(
-                    "{criterion}: the device was not the limit: {}",
-                    limited_by(std::slice::from_ref(result))
-                ),
-            }),
-            _ => None,
-        };
-        (report, excuse)
-    };
-    criteria.iter().map(judge).collect()
-}
-
-/// Who was the limit of what.
-fn limited_by(results: &[LbResult]) -> String {
-    let named = [
-        (LbLimit::Device, "the device"),
-        (LbLimit::Tester, "the tester"),
-        (LbLimit::Plan, "the plan"),
-        (LbLimit::Time, "time"),
-    ];
-    let parts = named.into_iter().filter_map(|(limit, name)| {
-        let of_it = results.iter().filter(|r| r.limited_by == limit);
-        let metrics: BTreeSet<&str> = of_it.map(|r| r.metric.name()).collect();
-        let metrics: Vec<&str> = metrics.into_iter().collect();
-        (!metrics.is_empty()).then(|| format!("{name}: {}", metrics.join(", ")))
-    });
-    parts.collect::<Vec<_>>().join("; ")
-}
-
-fn own_verdict(plan: &LbPlan, results: &[LbResult], end: &End) -> (Verdict, String) {
-    let without: Vec<&str> = results
-        .iter()
-        .filter(|r| r.limit.is_none())
-        .map(|r| r.metric.name())
-        .collect();
-    let late: Vec<&str> = results
-        .iter()
-        .filter(|r| r.late.is_some())
-        .map(|r| r.metric.name())
-        .collect();
-    let of_device = results
-        .iter()
-        .filter(|r| r.limited_by == LbLimit::Device)
-        .count();
-    let device = &plan.device.name;
-    match end {
-        End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        End::Signal(_) => (
-            Verdict::Incomplete,
-            "ended early; this is what was measured until then".to_owned(),
-        ),
-        End::Completed if !late.is_empty() && late.len() == without.len() => (
-            Verdict::Invalid,
-            format!(
-                "the tester was late, again and again; nothing is known of {device}: {}",
-                late.join(", ")
-            ),
-        ),
-        End::Completed if !without.is_empty() => (
-            Verdict::Fail,
-            format!("no load held: {}", without.join(", ")),
-        ),
-        End::Completed if results.iter().all(|r| r.limited_by == LbLimit::Tester) => (
-            Verdict::Invalid,
-            format!("the tester was the limit of all; {device} carries at least this"),
-        ),
-        End::Completed => (
-            Verdict::Pass,
-            format!(
-                "{of_device} of {} limits are those of {device}, the others at least so high",
-                results.len()
-            ),
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use wb_model::load::LoadTransport;
-
-    use super::*;
-
-    fn result(size: u16, limit: f64, limited_by: LbLimit) -> LbResult {
-        LbResult {
-            metric: LbMetric::Cps,
-            transport: LoadTransport::Tcp,
-            size: Some(size),
-            flows: None,
-            unit: "cps".to_owned(),
-            limit: Some(limit),
-            limited_by,
-            confirmed: true,
-            l2_bps: None,
-            beyond: None,
-            reuse_s: None,
-            trials: Vec::new(),
-            best_trial: None,
-            late: None,
-        }
-    }
-
-    /// What was measured, whether it holds, and the excuse.
-    fn judged(criterion: &str, results: &[LbResult]) -> (Option<f64>, bool, Option<String>) {
-        let criterion = criterion.parse().expect("a criterion");
-        let (report, excuse) = judge(&[criterion], results).remove(0);
-        (report.measured, report.held, excuse)
-    }
-
-    #[test]
-    fn the_worst_size_decides_a_criterion() {
-        let both = [
-            result(64, 5e3, LbLimit::Device),
-            result(1518, 9e3, LbLimit::Device),
-        ];
-        assert_eq!(judged("cps>=5k", &both), (Some(5e3), true, None));
-        assert_eq!(judged("cps>=6k", &both), (Some(5e3), false, None));
-        assert_eq!(judged("cps<=9k", &both), (Some(9e3), true, None));
-        assert_eq!(judged("cps<=8k", &both), (Some(9e3), false, None));
-        // Where one size has no limit there is no worst one.
-        let mut none = both.clone();
-        none[1].limit = None;
-        assert_eq!(judged("cps>=1", &none), (None, false, None));
-        assert_eq!(judged("bps>=1", &both), (None, false, None));
-    }
-
-    #[test]
-    fn a_limit_of_the_tester_excuses_the_device() {
-        let mut results = [
-            result(64, 5e3, LbLimit::Tester),
-            result(1518, 9e3, LbLimit::Device),
-        ];
-        let (_, held, excuse) = judged("cps>=6k", &results);
-        assert!(!held);
-        let excuse = excuse.expect("an excuse");
-        assert!(excuse.contains("the device was not the limit"), "{excuse}");
-        assert!(excuse.contains("the tester: cps"), "{excuse}");
-        // Not where the device was the limit of what does not hold.
-        results
-            .iter_mut()
-            .for_each(|r| r.limited_by = LbLimit::Device);
-        assert_eq!(judged("cps>=6k", &results).2, None);
-        // A tester that was late is one, whatever was found to be the limit.
-        results[0].late = Some("the tester was late".to_owned());
-        let excuse = judged("cps>=6k", &results).2.expect("an excuse");
-        assert!(excuse.contains("the tester was late"), "{excuse}");
-        // At most so much: more was carried, whoever was the limit.
-        assert_eq!(judged("cps<=4k", &results).2, None);
-        assert_eq!(judged("cps>=5k", &results), (Some(5e3), true, None));
     }
 }

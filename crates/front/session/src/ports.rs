@@ -175,6 +175,7 @@ impl OpenPort {
                 timestamp_source: self.facts.stamp_source.to_string(),
             }],
             link_downs: 0,
+            interface_drops: 0,
             before,
             after,
         }
@@ -231,6 +232,12 @@ pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
             "frames reach the receive side of a veth pair only, from its other end; this is none, or its other end is in a namespace without a name",
         )),
     }
+}
+
+/// Whether the interface of a port is up and its cable in; also where that cannot be told.
+pub(crate) fn has_link(port: &PortPlan) -> bool {
+    !port.locator.is_interface()
+        || locate_wire(port).map_or(true, |wire| wire.link.up && wire.link.carrier)
 }
 
 /// Checks that the interface of a port is up and its cable in.

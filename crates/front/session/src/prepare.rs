@@ -114,6 +114,9 @@ pub fn prepare(
     extras: Extras,
 ) -> Result<Prepared, StartError> {
     let mut warnings = plan.validate()?;
+    if plan.procedure.is_some() {
+        return prepare_benchmark(plan, environment, warnings);
+    }
     warnings.extend(wb_host::offloads::repair());
     warnings.extend(wb_host::affinity::repair());
     load::name_jobs(&mut plan);
@@ -200,9 +203,6 @@ pub fn prepare(
     if plan.has(JobKind::Probe) {
         engines.push(Box::new(Probes::open(&plan)?));
     }
-    if let Some(benchmark) = Benchmark::open(&plan, environment)? {
-        engines.push(Box::new(benchmark));
-    }
     // Last, as it may give up the privileges of the process.
     let mut capture_extras = Some(extras.capture);
     let mut files = TakenFiles::default();
@@ -224,6 +224,28 @@ pub fn prepare(
         neighbours: opening.neighbours,
         warnings: opening.warnings,
         ..prepared
+    })
+}
+
+/// A benchmark prepares its trials one by one: of the plan itself nothing is opened but the probes.
+fn prepare_benchmark(
+    mut plan: Plan,
+    environment: &Environment,
+    warnings: Vec<String>,
+) -> Result<Prepared, StartError> {
+    load::name_jobs(&mut plan);
+    check_cpus(&plan)?;
+    let benchmark = Benchmark::open(&plan, environment)?;
+    Ok(Prepared {
+        engines: vec![Box::new(benchmark)],
+        devices: Vec::new(),
+        watches: Vec::new(),
+        addresses: Vec::new(),
+        _responders: Vec::new(),
+        neighbours: BTreeMap::new(),
+        warnings,
+        signals: environment.signals.clone(),
+        plan,
     })
 }
 

@@ -17,8 +17,8 @@ use wb_model::{
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::QueuePair;
 use wb_traffic::{
-    Control, CounterValues, FlowSpace, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender, SenderSpec,
-    SharedCounters, StreamSpec, Worker, WorkerOutcome, run_worker,
+    Control, CounterValues, FlowSpace, Lead, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender,
+    SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome, run_worker,
 };
 
 use crate::{
@@ -219,7 +219,7 @@ fn planned_end_ns(run: &Traffic) -> Option<u64> {
             (Some(a), None) => a,
             (None, b) => b?,
         };
-        end = end.max(job.start.as_nanos() + job.ramp.as_nanos() + length);
+        end = end.max(job.start.as_nanos() + job.lead_ns() + length);
     }
     Some(end)
 }
@@ -249,7 +249,11 @@ fn sender_for(
         start_offset_ns: job.start.as_nanos(),
         duration_ns: job.duration.map(|d| d.as_nanos()),
         count: job.count,
-        ramp_ns: job.ramp.as_nanos(),
+        lead: Lead {
+            rise_ns: job.ramp.as_nanos(),
+            hold_ns: job.hold.as_nanos(),
+            times: job.hold_load,
+        },
         catch_up_ns: job.catch_up.as_nanos(),
         departures: job.departures,
     };
@@ -583,7 +587,7 @@ impl Live {
     fn phase(&self, jobs: &[TrafficJob], now: u64, draining: bool) -> Phase {
         let ramp = jobs
             .iter()
-            .map(|j| j.start.as_nanos() + j.ramp.as_nanos())
+            .map(|j| j.start.as_nanos() + j.lead_ns())
             .max()
             .unwrap_or(0);
         if draining {

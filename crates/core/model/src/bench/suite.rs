@@ -432,8 +432,6 @@ pub struct Service {
 pub enum Modifier {
     /// Every hundredth frame goes to all stations (section 11.1).
     Broadcast,
-    /// A management query as the first frame of every second (section 11.2).
-    Management,
 }
 
 /// The device under test, for the report.

@@ -1,6 +1,6 @@
 //! Finds everything wrong with a suite of tests, as far as the plan alone shows it.
 
-use super::{Load, Method, Modifier, Quantity, Share, SuitePlan, SuiteTest};
+use super::{Load, Method, Quantity, Share, SuitePlan, SuiteTest};
 use crate::{
     load::LoadEnd,
     plan::{Plan, TrafficJob},
@@ -107,10 +107,6 @@ impl SuitePlan {
                 self.sizes[..n].iter().any(|s| s.model == size.model) => place, "size {size} is named twice";
                 size.model.largest() > FrameSize::MAX => place, "size {size}; at most {}", FrameSize::MAX;
             }
-        }
-        rules! { found:
-            self.modifiers.contains(&Modifier::Management) && job.bidir =>
-                place, "modifier management is for one direction";
         }
     }
 

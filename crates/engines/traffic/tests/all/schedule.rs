@@ -6,7 +6,7 @@ use crate::common::Lab;
 use wb_model::{Stream, units::Rational};
 use wb_port::{PortError, QueuePair};
 use wb_traffic::{
-    Clock, CompileError, RAMP_FLOW, RecordedFrame, Recording, Sender, SenderSpec, StreamSpec,
+    Clock, CompileError, Lead, RAMP_FLOW, RecordedFrame, Recording, Sender, SenderSpec, StreamSpec,
 };
 use wb_wire::Tag;
 
@@ -333,7 +333,7 @@ fn full_speed_fills_batches_until_time_or_count() {
 fn the_ramp_comes_before_and_is_counted_apart() {
     let spec = SenderSpec {
         duration_ns: Some(10 * MS),
-        ramp_ns: 20 * MS,
+        lead: Lead::ramp(20 * MS),
         ..spec(vec![paced(10_000)])
     };
     let (frames, outcome) = Lab::new(|_| ()).send(&spec);
@@ -355,7 +355,7 @@ fn a_ramp_needs_a_rate_and_a_tag() {
     let error = |stream: StreamSpec| {
         Sender::new(
             &SenderSpec {
-                ramp_ns: 1,
+                lead: Lead::ramp(1),
                 ..spec(vec![stream])
             },
             1514,
@@ -378,7 +378,7 @@ fn a_ramp_needs_a_rate_and_a_tag() {
     assert!(
         Sender::new(
             &SenderSpec {
-                ramp_ns: 1,
+                lead: Lead::ramp(1),
                 ..spec(vec![tight])
             },
             1514

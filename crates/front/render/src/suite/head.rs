@@ -132,7 +132,6 @@ fn sizes(report: &Report, plan: &SuitePlan) -> String {
 fn modifiers(plan: &SuitePlan) -> String {
     let named = plan.modifiers.iter().map(|modifier| match modifier {
         Modifier::Broadcast => "broadcast frames, one of a hundred (RFC 2544 section 11.1)",
-        Modifier::Management => "management queries, one each second (RFC 2544 section 11.2)",
     });
     named.collect::<Vec<_>>().join(", ")
 }

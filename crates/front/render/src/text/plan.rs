@@ -107,6 +107,10 @@ fn job_line(job: &TrafficJob) -> String {
     if job.ramp != Default::default() {
         parts.push(format!("ramp {}", job.ramp));
     }
+    if job.hold != Default::default() {
+        let load = job.hold_load;
+        parts.push(format!("{} at {load} times the rate before it", job.hold));
+    }
     if job.tx.is_some() && job.rx.is_some() {
         parts.push(format!("drain {}", job.drain));
     }

@@ -94,6 +94,7 @@ fn jobs(run: &Devices, totals: Totals, rates: Rates, latency: Summary) -> Vec<Jo
             rates,
             latency_ns: latency,
             streams: devices().map(|(job, device)| stream(job, device)).collect(),
+            ..JobReport::default()
         }];
     }
     let sending = devices().map(|(job, device)| JobReport {

@@ -235,15 +235,20 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             .collect();
     }
     let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
+    let summary = |of: fn(&Measurement) -> Summary| {
+        let measured = measurement.as_ref();
+        measured.map(of).unwrap_or_default()
+    };
     let job = JobReport {
         name: direction.name.clone(),
         tx: name_of(direction.tx),
         rx: name_of(direction.rx),
         rates: rates(run, ended, index, &totals, measurement.as_ref()),
-        latency_ns: measurement
-            .as_ref()
-            .map(|m| m.latency.summary())
-            .unwrap_or_default(),
+        latency_ns: summary(|m| m.latency.summary()),
+        ipdv_ns: summary(|m| m.ipdv.summary()),
+        pdv_ns: summary(Measurement::pdv),
+        inter_arrival_ns: summary(|m| m.inter_arrival.summary()),
+        last_skipped: measurement.as_ref().and_then(|m| m.last_skipped),
         totals,
         streams,
     };
@@ -435,11 +440,19 @@ fn lateness_of(run: &Traffic) -> Lateness {
 }
 
 fn port_reports(run: &Traffic, ended: &Ended) -> Vec<PortReport> {
+    let (drops, downs) = (device_drops(run, ended), link_downs(run));
     let ports = run.ports.iter().enumerate();
     ports
-        .map(|(i, port)| PortReport {
-            timestamp_source: stamp_source(run, i),
-            ..ended.port(port)
+        .map(|(i, port)| {
+            let locator = port.plan.locator.to_string();
+            let drops = drops.iter().find(|(of, _)| *of == locator);
+            let downs = downs.iter().find(|(of, ..)| *of == locator);
+            PortReport {
+                timestamp_source: stamp_source(run, i),
+                link_downs: downs.map_or(0, |(_, times, _)| *times),
+                interface_drops: drops.map_or(0, |(_, frames)| *frames),
+                ..ended.port(port)
+            }
         })
         .collect()
 }

@@ -78,7 +78,7 @@ pub(crate) struct SuiteArgs {
     /// Do not measure first what the tester can do by itself.
     #[arg(long)]
     no_ceiling: bool,
-    /// Frames among those of the test: broadcast (every 100th), management (a query each second), as RFC 2544
+    /// Frames among those of the test: broadcast (every 100th), as RFC 2544
     /// section 11 has them.
     #[arg(long, value_name = "MODIFIER", value_delimiter = ',', value_parser = modifier)]
     modifiers: Vec<Modifier>,
@@ -313,8 +313,7 @@ pub(crate) struct ResetArgs {
 fn modifier(text: &str) -> Result<Modifier, String> {
     match text {
         "broadcast" => Ok(Modifier::Broadcast),
-        "management" => Ok(Modifier::Management),
-        _ => Err("broadcast or management is allowed".to_owned()),
+        _ => Err("broadcast is allowed".to_owned()),
     }
 }
 

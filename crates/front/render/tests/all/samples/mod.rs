@@ -199,6 +199,7 @@ pub(crate) fn lossy() -> Report {
                     ..Totals::default()
                 },
             }],
+            ..JobReport::default()
         }],
         flows: vec![flow(2, 998), flow(0, 2), flow(1, 0), flow(3, 0)],
         flows_omitted: 0,

@@ -1,0 +1,396 @@
+//! Suites of tests of a device: RFC 2544 and its kin, one module each.
+//!
+//! | test | module | by |
+//! |---|---|---|
+//! | `throughput`, `ndr` | `throughput` | RFC 2544 section 26.1, ETSI GS NFV-TST 009, RFC 9971 |
+//! | `latency` | `latency` | RFC 2544 section 26.2, RFC 8219 section 7, RFC 5481 |
+//! | `loss` | `loss` | RFC 2544 section 26.3 |
+//! | `b2b` | `bursts` | RFC 9004 |
+//! | `recovery` | `recovery` | RFC 2544 section 26.5 |
+//! | `reset` | `reset` | RFC 6201 |
+//! | `y1564` | `services` | ITU-T Y.1564 |
+//!
+//! All of them ask [`Tester`] for trials. A trial is the plan's own jobs with another load on one of them
+//! (`shape`), and comes back as a line of the trial log (`judge`): what says nothing of the device is made again
+//! there, so a procedure sees either the device or the tester's limit.
+
+mod bursts;
+mod judge;
+mod latency;
+mod loss;
+mod recovery;
+mod reset;
+mod services;
+mod shape;
+mod tester;
+mod throughput;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use wb_model::{
+    Driver, Locator, Plan,
+    bench::{
+        LbLimit, Load, Quantity, SuitePlan, SuiteResult, SuiteTest, TestSize, TrialOutcome,
+        TrialPurpose,
+    },
+    units::{Rate, Rational, WIRE_OVERHEAD},
+};
+
+pub use self::services::{Step, steps};
+use self::{
+    shape::{Amount, Target},
+    tester::{Left, Tester},
+};
+use crate::{Bench, BenchEnd};
+
+/// How long the tester's own ceiling is measured.
+const CEILING: Duration = Duration::from_secs(1);
+/// The load at which a search without a known maximum begins, in connections or requests.
+const UNKNOWN: f64 = 1_000.0;
+
+/// A whole suite, as far as it came.
+#[derive(Debug)]
+pub struct SuiteRun<E> {
+    /// One for each test and size, and of `ndr` for each goal.
+    pub results: Vec<SuiteResult>,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+    /// How it ended.
+    pub end: BenchEnd<E>,
+}
+
+/// Why no further trial is made.
+#[derive(Debug)]
+enum Stop<E> {
+    Interrupted,
+    Failed(E),
+    Broken(String),
+}
+
+impl<E> From<Stop<E>> for BenchEnd<E> {
+    fn from(stop: Stop<E>) -> Self {
+        match stop {
+            Stop::Interrupted => Self::Interrupted,
+            Stop::Failed(error) => Self::Failed(error),
+            Stop::Broken(text) => Self::Broken(text),
+        }
+    }
+}
+
+/// What is known of a size, whichever test found it out.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Mean frame size with FCS.
+    mean: Option<f64>,
+    /// What the link carries.
+    theoretical: Option<f64>,
+    /// What the tester was found to offer.
+    ceiling: Option<f64>,
+    /// The largest load of a search.
+    maximum: f64,
+    /// Whether that is the tester's and no link's or plan's.
+    maximum_is_ours: bool,
+    /// The throughput.
+    throughput: Option<f64>,
+    /// The tester was its limit.
+    tester_limit: bool,
+}
+
+/// Runs all tests of a plan's suite, one after the other.
+pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
+    let mut run = SuiteRun {
+        results: Vec::new(),
+        warnings: Vec::new(),
+        end: BenchEnd::Completed,
+    };
+    let Some(suite) = plan.suite() else {
+        return run;
+    };
+    let base = plan.trial();
+    let Some(target) = Target::of(suite, &base) else {
+        return run;
+    };
+    let mut warnings = BTreeSet::new();
+    let mut whole = Whole {
+        bench,
+        base: &base,
+        suite,
+        target,
+        known: vec![Known::default(); suite.sizes.len().max(1)],
+        engine: None,
+        spent: Vec::new(),
+        warnings: &mut warnings,
+        results: &mut run.results,
+    };
+    if let Err(stop) = whole.all() {
+        run.end = stop.into();
+    }
+    run.warnings = warnings.into_iter().collect();
+    run
+}
+
+/// A suite on its way.
+struct Whole<'a, B: Bench> {
+    bench: &'a mut B,
+    base: &'a Plan,
+    suite: &'a SuitePlan,
+    target: Target,
+    known: Vec<Known>,
+    /// What the engine sends between two memory ports, frames per second.
+    engine: Option<f64>,
+    /// What each test at each size took so far.
+    spent: Vec<Duration>,
+    warnings: &'a mut BTreeSet<String>,
+    results: &'a mut Vec<SuiteResult>,
+}
+
+impl<'a, B: Bench> Whole<'a, B> {
+    fn size(&self, n: usize) -> Option<&'a TestSize> {
+        self.suite.sizes.get(n)
+    }
+
+    fn all(&mut self) -> Result<(), Stop<B::Error>> {
+        for (t, test) in self.suite.tests.iter().enumerate() {
+            for n in 0..self.known.len() {
+                if self.bench.is_stopped() {
+                    return Err(Stop::Interrupted);
+                }
+                // Services have rates of their own, and sizes are those of their streams.
+                if *test == SuiteTest::Y1564 && n > 0 {
+                    continue;
+                }
+                let began = self.bench.now_ns();
+                let rest = (self.suite.tests.len() - t) * self.known.len() - n - 1;
+                self.at_size(*test, n, rest)?;
+                let took = self.bench.now_ns().saturating_sub(began);
+                self.spent.push(Duration::from_nanos(took));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a test at one size takes, from those that have been made.
+    fn usual(&self) -> Duration {
+        let made = u32::try_from(self.spent.len()).unwrap_or(u32::MAX);
+        match made {
+            0 => {
+                let times = &self.suite.times;
+                let one =
+                    times.ramp.0 + times.drain.0 + times.settle.0 + self.suite.search_time().0;
+                one * 10 + times.trial.0
+            }
+            made => self.spent.iter().sum::<Duration>() / made,
+        }
+    }
+
+    /// One test at one size; the throughput first where it is not known and needed.
+    fn at_size(&mut self, test: SuiteTest, n: usize, rest: usize) -> Result<(), Stop<B::Error>> {
+        self.find_ceiling(n)?;
+        let needs = test.needs_throughput() && self.known[n].throughput.is_none();
+        let has_own = self.suite.tests.contains(&SuiteTest::Throughput);
+        if needs && !has_own {
+            self.make(SuiteTest::Throughput, n, rest + 1)?;
+        }
+        self.make(test, n, rest)
+    }
+
+    fn make(&mut self, test: SuiteTest, n: usize, rest: usize) -> Result<(), Stop<B::Error>> {
+        let mut result = self.blank(test, n);
+        let after = self.usual() * u32::try_from(rest).unwrap_or(u32::MAX);
+        let size = self.size(n);
+        let mut tester = Tester::new(self.bench, self.base, self.suite, self.target, size, test);
+        tester.left = Left { trials: 1, after };
+        let known = &mut self.known[n];
+        tester.maximum = (known.maximum.is_finite()).then_some(known.maximum);
+        let budget = u64::try_from(self.suite.search.budget.0.as_nanos()).unwrap_or(u64::MAX);
+        tester.deadline = tester.bench.now_ns().saturating_add(budget);
+        tester.begin();
+        let mut more = Vec::new();
+        let made = match test {
+            SuiteTest::Throughput => throughput::find(&mut tester, known, &mut result),
+            SuiteTest::Ndr => throughput::goals(&mut tester, known, &mut result, &mut more),
+            SuiteTest::Latency => latency::measure(&mut tester, known, &mut result),
+            SuiteTest::Loss => loss::measure(&mut tester, known, &mut result),
+            SuiteTest::B2b => bursts::measure(&mut tester, known, &mut result),
+            SuiteTest::Recovery => recovery::measure(&mut tester, known, &mut result),
+            SuiteTest::Reset => reset::measure(&mut tester, known, &mut result),
+            SuiteTest::Y1564 => services::measure(&mut tester, &mut result),
+        };
+        if let Err(stop) = &made {
+            result.incomplete = true;
+            broken_off(&tester, &mut result, stop);
+        }
+        tester.conclude(&mut result);
+        self.warnings.append(&mut tester.warnings);
+        if test == SuiteTest::Throughput {
+            known.throughput = result.limit;
+            known.tester_limit = result.tester_limit;
+        }
+        self.results.push(result);
+        self.results.append(&mut more);
+        made
+    }
+
+    fn blank(&self, test: SuiteTest, n: usize) -> SuiteResult {
+        let known = &self.known[n];
+        let of = self.suite.of;
+        let frames = of == Quantity::Frames;
+        let mut result = SuiteResult::new(test, of);
+        result.size = self
+            .size(n)
+            .map_or_else(String::new, |size| size.name.clone());
+        result.mean_size = known.mean;
+        result.directions = match self.target {
+            Target::Traffic(job) => shape::directions(&self.base.traffic[job]) as u32,
+            _ => 1,
+        };
+        result.theoretical_fps = known.theoretical;
+        result.tester_ceiling = known.ceiling;
+        result.tester_ceiling_fps = known.ceiling.filter(|_| frames);
+        result.maximum = known.maximum.is_finite().then_some(known.maximum);
+        result.loss_goal = Some(self.suite.search.loss.0);
+        result
+    }
+
+    /// Finds out what the tester can offer at a size, and with it the largest load of searches.
+    fn find_ceiling(&mut self, n: usize) -> Result<(), Stop<B::Error>> {
+        if self.known[n].maximum > 0.0 {
+            return Ok(());
+        }
+        let Target::Traffic(job) = self.target else {
+            self.known[n].maximum = match self.suite.max {
+                Some(Load::Number(number)) => number as f64,
+                _ => f64::INFINITY,
+            };
+            return Ok(());
+        };
+        let size = self.size(n);
+        let mean = shape::mean_size(&self.base.traffic[job], size);
+        self.known[n].mean = Some(mean);
+        let own = self.suite.max.and_then(|max| fps(max, mean, None));
+        let has_line = matches!(self.suite.max, Some(Load::Rate(Rate::Percent(_))));
+        if !self.suite.ceiling && own.is_some() && !has_line {
+            self.known[n].maximum = own.unwrap_or_default();
+            return Ok(());
+        }
+        let test = self
+            .suite
+            .tests
+            .first()
+            .copied()
+            .unwrap_or(SuiteTest::Throughput);
+        let mut tester = Tester::new(self.bench, self.base, self.suite, self.target, size, test);
+        // Whatever is lost at more than the device carries says nothing here.
+        tester.goal = 1.0;
+        let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
+        let judged = tester.trial(&shape, None)?;
+        self.warnings.append(&mut tester.warnings);
+        let line = judged.line_bps;
+        if self.engine.is_none() {
+            self.engine = Some(self.engine_alone(size).unwrap_or(0.0));
+        }
+        let known = &mut self.known[n];
+        known.ceiling = (judged.trial.tx > 0).then_some(judged.trial.offered);
+        known.theoretical = line.map(|bps| bps as f64 / ((mean + f64::from(WIRE_OVERHEAD)) * 8.0));
+        let own = self.suite.max.and_then(|max| fps(max, mean, line));
+        let limits = [own, known.theoretical];
+        let limit = limits.into_iter().flatten().reduce(f64::min);
+        known.maximum_is_ours = limit.is_none();
+        known.maximum = limit.or(known.ceiling).unwrap_or(f64::INFINITY);
+        if judged.trial.outcome == TrialOutcome::NotRead {
+            self.warnings.insert(format!(
+                "at the tester's largest rate its own receiver dropped {} frames",
+                judged.trial.nic_drops
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the engine sends and receives between two ports in memory: no more is to be expected of any port.
+    fn engine_alone(&mut self, size: Option<&TestSize>) -> Option<f64> {
+        let Target::Traffic(n) = self.target else {
+            return None;
+        };
+        let mut base = self.base.clone();
+        base.traffic = vec![base.traffic[n].clone()];
+        (base.loads, base.http_jobs, base.captures) = (Vec::new(), Vec::new(), Vec::new());
+        base.sockets.clear();
+        base.probes.clear();
+        let job = &base.traffic[0];
+        let names = [job.tx.clone(), job.rx.clone()];
+        base.ports
+            .retain(|port| names.iter().flatten().any(|name| *name == port.name));
+        for port in &mut base.ports {
+            port.locator = Locator {
+                driver: Some(Driver::Memory),
+                node: None,
+                name: "wb-engine".to_owned(),
+            };
+            port.gateway = None;
+        }
+        let tester = Tester::new(
+            self.bench,
+            &base,
+            self.suite,
+            Target::Traffic(0),
+            size,
+            SuiteTest::Throughput,
+        );
+        let shape = tester.shape(Amount::Most, CEILING / 2, TrialPurpose::Ceiling);
+        let plan = shape::plan(&base, self.suite, Target::Traffic(0), size, &shape);
+        // It is no more than a figure to compare with: without it the suite goes on.
+        let ran = tester.bench.run(plan, None).ok()?;
+        let judged = judge::judge(&ran, self.suite.of, Target::Traffic(0), &shape, 1.0);
+        let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
+        self.warnings.insert(format!(
+            "the tester's engine alone, between two ports in memory, sends and receives {found:.0} frames per second"
+        ));
+        Some(found)
+    }
+}
+
+/// A load in frames per second; none where it is a share of a line rate that is not known.
+fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
+    match load {
+        Load::Number(number) => Some(number as f64),
+        Load::Rate(rate) => {
+            let mean = Rational::new((mean * 1e6) as u128, 1_000_000)?;
+            rate.frames_per_second(mean, line).map(Rational::as_f64)
+        }
+    }
+}
+
+/// What is known of a test that was broken off: what held, held.
+fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: &Stop<B::Error>) {
+    let why = match stop {
+        Stop::Interrupted => "ended early",
+        Stop::Failed(_) | Stop::Broken(_) => "broken off",
+    };
+    if result.limit.is_none() && matches!(result.test, SuiteTest::Throughput | SuiteTest::Ndr) {
+        let held = tester.log.iter().filter(|t| {
+            t.outcome == TrialOutcome::Pass
+                && matches!(t.purpose, TrialPurpose::Search | TrialPurpose::Confirm)
+        });
+        let best = held.map(|t| t.intended).reduce(f64::max);
+        throughput::set_limit(result, best);
+        result.limited_by = LbLimit::Time;
+    }
+    result.not_measured = Some(format!("{why}: this is what was known by then"));
+}
+
+/// Where a search without a known maximum begins.
+fn first(known: &Known, suite: &SuitePlan) -> f64 {
+    match known.maximum.is_finite() {
+        true => known.maximum,
+        false => minimum(suite).max(UNKNOWN),
+    }
+}
+
+/// No load below it is tried.
+fn minimum(suite: &SuitePlan) -> f64 {
+    match suite.min {
+        Some(Load::Number(number)) => number as f64,
+        Some(Load::Rate(Rate::Pps(pps))) => pps.as_f64(),
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,494 @@
+//! What a trial showed: from a report to a line of the trial log.
+
+use std::collections::BTreeMap;
+
+use wb_model::{
+    Charge, Report,
+    bench::{Quantity, SuiteTrial, TrialOutcome},
+    judge_lateness,
+    load::{LoadEnd, LoadJobReport, LoadPhaseReport},
+    report::JobReport,
+};
+
+use super::shape::{Amount, Shape, Target, directions, directions_before};
+use crate::{Cut, Ran};
+
+/// What may stay unsent of a load: what is sent in this time, and a batch (spec of trials, after FD.io's practice).
+const UNSENT_SECONDS: f64 = 10e-6;
+const BATCH: f64 = 64.0;
+/// By how much a trial may be longer than asked.
+const LONGER: f64 = 1.01;
+/// Of what is received, this share may be of others before it is said.
+const FOREIGN: f64 = 0.001;
+/// Connections and requests are due one by one; this share of them must have been begun.
+const BEGUN: f64 = 0.98;
+
+/// A trial with what the searches need beside the line of the log.
+pub(super) struct Judged {
+    pub(super) trial: SuiteTrial,
+    /// The highest sequence number that was skipped.
+    pub(super) last_skipped: Option<u64>,
+    /// Who took the receive stamps.
+    pub(super) stamps: String,
+    /// Which of our ports had no link.
+    pub(super) link_down: Option<String>,
+    /// Bits per second of the slowest link that a wire sets; none where no port has one.
+    pub(super) line_bps: Option<u64>,
+}
+
+/// What is counted of a load of frames.
+struct Frames<'a> {
+    jobs: Vec<&'a JobReport>,
+}
+
+impl<'a> Frames<'a> {
+    fn sum(&self, of: fn(&JobReport) -> Option<u64>) -> u64 {
+        self.jobs.iter().filter_map(|job| of(job)).sum()
+    }
+}
+
+/// The reports of a traffic job, one for each direction.
+fn jobs_of(report: &Report, n: usize) -> Vec<&JobReport> {
+    let plan = &report.plan;
+    let Some(job) = plan.traffic.get(n) else {
+        return Vec::new();
+    };
+    let first = directions_before(plan, n);
+    report
+        .jobs
+        .iter()
+        .skip(first)
+        .take(directions(job))
+        .collect()
+}
+
+fn load_job(report: &Report, n: usize) -> Option<&LoadJobReport> {
+    let name = &report.plan.loads.get(n)?.name;
+    let load = report.load.as_ref()?;
+    load.jobs.iter().find(|job| job.name == *name)
+}
+
+fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
+    job.phases.iter().find(|p| p.phase == "steady")
+}
+
+/// The line of the log; its number and its size are the caller's.
+pub(super) fn judge(ran: &Ran, of: Quantity, target: Target, shape: &Shape, goal: f64) -> Judged {
+    let report = &ran.report;
+    let mut judged = match target {
+        Target::Traffic(n) => frames(report, n, shape, goal),
+        Target::Load(n) => connections(report, of, n, shape, goal),
+        Target::Http(n) => requests(report, n, shape, goal),
+    };
+    let trial = &mut judged.trial;
+    trial.lateness = report.lateness.all;
+    trial.warnings.clone_from(&report.warnings);
+    trial.rose = rose(ran);
+    beside(report, target, trial, goal);
+    late(report, target, shape, goal, trial);
+    judged.link_down = link_down(report);
+    let wires = report.ports.iter().filter(|p| !p.speed_nominal);
+    judged.line_bps = wires.filter_map(|p| p.speed_bps).min();
+    let trial = &mut judged.trial;
+    if let Some(port) = judged
+        .link_down
+        .as_ref()
+        .filter(|_| trial.outcome != TrialOutcome::Pass)
+    {
+        (trial.outcome, trial.reason) =
+            (TrialOutcome::Cut, format!("the link of {port} went down"));
+    }
+    match &ran.cut {
+        Some(Cut::Signal) => {
+            (trial.outcome, trial.reason) =
+                (TrialOutcome::Cut, "ended early by a signal".to_owned());
+        }
+        Some(Cut::Fault(fault)) => {
+            (trial.outcome, trial.reason) = (
+                TrialOutcome::Cut,
+                format!("ended early by a fault: {fault}"),
+            );
+        }
+        None => {}
+    }
+    judged
+}
+
+fn blank(shape: &Shape) -> SuiteTrial {
+    let intended = match shape.amount {
+        Amount::Load(load) => load,
+        Amount::Most => 0.0,
+        Amount::Burst(frames) => frames as f64,
+    };
+    SuiteTrial {
+        trial: 0,
+        purpose: shape.purpose,
+        size: String::new(),
+        intended,
+        intended_pct: None,
+        offered: 0.0,
+        forwarded: 0.0,
+        duration_s: shape.duration.as_secs_f64(),
+        tx: 0,
+        rx: 0,
+        lost: 0,
+        loss_ratio: 0.0,
+        dup: 0,
+        ooo: 0,
+        foreign: 0,
+        unsent: 0,
+        nic_drops: 0,
+        latency_ns: Default::default(),
+        ipdv_ns: Default::default(),
+        pdv_ns: Default::default(),
+        longest_silence_ns: None,
+        outcome: TrialOutcome::Pass,
+        reason: String::new(),
+        rose: BTreeMap::new(),
+        beside: Vec::new(),
+        lateness: Default::default(),
+        warnings: Vec::new(),
+    }
+}
+
+fn plain(trial: SuiteTrial) -> Judged {
+    Judged {
+        trial,
+        last_skipped: None,
+        stamps: String::new(),
+        link_down: None,
+        line_bps: None,
+    }
+}
+
+fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
+    let jobs = jobs_of(report, n);
+    let frames = Frames { jobs };
+    let mut trial = blank(shape);
+    trial.tx = frames.sum(|j| j.totals.offered_frames);
+    trial.rx = frames.sum(|j| j.totals.received_frames);
+    trial.lost = frames.sum(|j| j.totals.lost_frames);
+    trial.dup = frames.sum(|j| j.totals.duplicate_frames);
+    trial.ooo = frames.sum(|j| j.totals.reordered_frames);
+    trial.foreign = frames.sum(|j| j.totals.foreign_frames);
+    trial.unsent = frames.sum(|j| j.totals.unsent_frames);
+    let ways = frames.jobs.len().max(1) as f64;
+    let interface: u64 = report.ports.iter().map(|p| p.interface_drops).sum();
+    trial.nic_drops = frames.sum(|j| j.totals.rx_dropped_frames) + interface;
+    let took = frames.jobs.iter().filter_map(|j| j.rates.tx_time_ns).max();
+    let took_s = took.unwrap_or(0) as f64 / 1e9;
+    // Of a load the time is the trial's; of the rest as long as it took.
+    let seconds = match shape.amount {
+        Amount::Load(_) => trial.duration_s,
+        _ => took_s,
+    };
+    if seconds > 0.0 {
+        trial.offered = trial.tx as f64 / seconds / ways;
+        let unique = trial.rx.saturating_sub(trial.dup) as f64;
+        trial.forwarded = unique / seconds / ways;
+    }
+    if let Amount::Load(load) = shape.amount
+        && trial.unsent == 0
+        && trial.tx > 0
+    {
+        // All of it was sent: the schedule is exact, and whole frames are not.
+        trial.offered = load;
+    }
+    trial.duration_s = seconds;
+    trial.loss_ratio = match trial.tx {
+        0 => 0.0,
+        tx => trial.lost as f64 / tx as f64,
+    };
+    if let Some(first) = frames.jobs.first() {
+        // Of two directions the one whose frames were the slower.
+        let slower = |a: &&&JobReport, b: &&&JobReport| a.latency_ns.p50.cmp(&b.latency_ns.p50);
+        let job = frames.jobs.iter().max_by(slower).map_or(*first, |job| job);
+        trial.latency_ns = job.latency_ns;
+        trial.ipdv_ns = job.ipdv_ns;
+        trial.pdv_ns = job.pdv_ns;
+        let silence = frames.jobs.iter().filter_map(|j| j.inter_arrival_ns.max);
+        trial.longest_silence_ns = silence.max();
+    }
+    (trial.outcome, trial.reason) = outcome_of_frames(&trial, shape, took_s, goal);
+    let rx = frames.jobs.first().and_then(|job| job.rx.as_ref());
+    let stamps = report.ports.iter().find(|p| Some(&p.name) == rx);
+    Judged {
+        last_skipped: frames.jobs.iter().filter_map(|j| j.last_skipped).max(),
+        stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
+        ..plain(trial)
+    }
+}
+
+fn outcome_of_frames(
+    trial: &SuiteTrial,
+    shape: &Shape,
+    took_s: f64,
+    goal: f64,
+) -> (TrialOutcome, String) {
+    let (tx, lost) = (trial.tx, trial.lost);
+    if tx == 0 {
+        return (TrialOutcome::NotOffered, "nothing was sent".to_owned());
+    }
+    let borne = goal * tx as f64;
+    // What our ports dropped the device did not.
+    let of_device = lost.saturating_sub(trial.nic_drops);
+    if of_device as f64 > borne {
+        return (TrialOutcome::Fail, format!("{lost} of {tx} frames lost"));
+    }
+    if lost as f64 > borne {
+        let reason = format!(
+            "{} frames came to our ports and found no room there",
+            trial.nic_drops
+        );
+        return (TrialOutcome::NotRead, reason);
+    }
+    if let Amount::Load(load) = shape.amount {
+        let spare = load * UNSENT_SECONDS + BATCH;
+        if trial.unsent as f64 > spare {
+            let intended = tx + trial.unsent;
+            let reason = format!("only {tx} of {intended} frames were sent");
+            return (TrialOutcome::NotOffered, reason);
+        }
+        let asked = shape.duration.as_secs_f64();
+        if took_s > asked * LONGER + 1e-3 {
+            let reason = format!("it took {took_s:.3} s to send what was to take {asked:.3} s");
+            return (TrialOutcome::NotOffered, reason);
+        }
+    }
+    let mut reason = format!("{lost} of {tx} frames lost");
+    if trial.foreign as f64 > FOREIGN * trial.rx as f64 {
+        reason.push_str(&format!("; {} frames of others came too", trial.foreign));
+    }
+    (TrialOutcome::Pass, reason)
+}
+
+fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64) -> Judged {
+    let mut trial = blank(shape);
+    let Some(job) = load_job(report, n) else {
+        (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was begun".to_owned());
+        return plain(trial);
+    };
+    let full = steady(job);
+    let seconds = full.map_or(0.0, |p| p.to_ns.saturating_sub(p.from_ns) as f64 / 1e9);
+    let totals = &job.totals;
+    trial.duration_s = seconds;
+    let per_second = |count: u64| match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
+    };
+    let of_phase = full.map(|p| p.totals).unwrap_or_default();
+    match of {
+        Quantity::Rps => {
+            trial.tx = totals.requests;
+            trial.rx = totals.responses;
+            trial.lost = totals.requests.saturating_sub(totals.responses);
+            trial.unsent = job.unsent_requests;
+            trial.offered = per_second(of_phase.requests);
+            trial.forwarded = per_second(of_phase.responses);
+            trial.latency_ns = job.request_ns;
+        }
+        Quantity::Cc => {
+            trial.tx = totals.attempted_connections;
+            trial.rx = totals.attempted_connections - totals.failed_connections;
+            trial.lost = totals.failed_connections;
+            trial.unsent = job.unsent_connections;
+            trial.offered = of_phase.open_connections as f64;
+            trial.forwarded = of_phase.open_connections as f64;
+            trial.latency_ns = job.request_ns;
+        }
+        _ => {
+            trial.tx = totals.attempted_connections;
+            trial.rx = totals.completed_connections;
+            trial.lost = totals.failed_connections + totals.open_connections;
+            trial.unsent = job.unsent_connections;
+            trial.offered = per_second(of_phase.attempted_connections);
+            trial.forwarded = per_second(of_phase.completed_connections);
+            trial.latency_ns = job.connect_ns;
+        }
+    }
+    trial.loss_ratio = match trial.tx {
+        0 => 0.0,
+        tx => trial.lost as f64 / tx as f64,
+    };
+    let what = match of {
+        Quantity::Rps => "requests were not answered",
+        _ => "connections failed",
+    };
+    settle(&mut trial, what, goal);
+    plain(trial)
+}
+
+fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
+    let mut trial = blank(shape);
+    let jobs = report.http.as_ref().map(|http| http.jobs.as_slice());
+    let Some(job) = jobs.and_then(|jobs| jobs.get(n)) else {
+        (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was asked".to_owned());
+        return plain(trial);
+    };
+    let totals = &job.totals;
+    trial.duration_s = job.duration_ns as f64 / 1e9;
+    trial.tx = totals.sent;
+    trial.rx = totals.completed;
+    trial.lost = totals.sent.saturating_sub(totals.completed);
+    trial.unsent = totals.unsent;
+    trial.offered = match trial.duration_s > 0.0 {
+        true => totals.sent as f64 / trial.duration_s,
+        false => 0.0,
+    };
+    trial.forwarded = job.requests_per_second;
+    trial.latency_ns = job.latency_ns;
+    trial.loss_ratio = match trial.tx {
+        0 => 0.0,
+        tx => trial.lost as f64 / tx as f64,
+    };
+    settle(&mut trial, "requests were not answered", goal);
+    plain(trial)
+}
+
+/// The outcome of a load of connections or requests.
+fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
+    let (lost, tx) = (trial.lost, trial.tx);
+    (trial.outcome, trial.reason) = match () {
+        () if tx == 0 => (TrialOutcome::NotOffered, "nothing was begun".to_owned()),
+        () if lost as f64 > goal * tx as f64 => {
+            (TrialOutcome::Fail, format!("{lost} of {tx} {what}"))
+        }
+        () if trial.offered < trial.intended * BEGUN => (
+            TrialOutcome::NotOffered,
+            format!("{:.0} of {:.0} were offered", trial.offered, trial.intended),
+        ),
+        () => (TrialOutcome::Pass, format!("{lost} of {tx} {what}")),
+    };
+}
+
+/// What the jobs beside it did: a load that was stated and not carried is not carried by the device either.
+fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
+    let loads = report.plan.loads.iter().enumerate();
+    let clients = loads.filter(|(n, l)| l.end == LoadEnd::Client && target != Target::Load(*n));
+    for (n, plan) in clients {
+        let Some(job) = load_job(report, n) else {
+            continue;
+        };
+        let totals = &job.totals;
+        let failed = totals.failed_connections;
+        trial.beside.push(format!(
+            "{}: {} connections begun, {failed} failed, {} not begun",
+            plan.name, totals.attempted_connections, job.unsent_connections
+        ));
+        let missed = job.unsent_connections + job.unsent_requests;
+        let due = totals.attempted_connections + totals.requests + missed;
+        if failed as f64 > goal * totals.attempted_connections as f64 {
+            let attempted = totals.attempted_connections;
+            let reason = format!(
+                "{failed} of {attempted} connections of {} failed beside it",
+                plan.name
+            );
+            if trial.outcome == TrialOutcome::Pass {
+                (trial.outcome, trial.reason) = (TrialOutcome::Fail, reason);
+            }
+            trial.loss_ratio = trial.loss_ratio.max(failed as f64 / attempted as f64);
+        } else if missed as f64 > (1.0 - BEGUN) * due as f64 && trial.outcome == TrialOutcome::Pass
+        {
+            let reason = format!(
+                "{missed} of {due} of {} were not offered beside it",
+                plan.name
+            );
+            (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, reason);
+        }
+    }
+    for (n, _) in report.plan.traffic.iter().enumerate() {
+        if target == Target::Traffic(n) {
+            continue;
+        }
+        for job in jobs_of(report, n) {
+            let number = |count: Option<u64>| count.unwrap_or(0);
+            trial.beside.push(format!(
+                "{}: {} frames sent, {} lost, {} not sent",
+                job.name,
+                number(job.totals.offered_frames),
+                number(job.totals.lost_frames),
+                number(job.totals.unsent_frames)
+            ));
+        }
+    }
+}
+
+/// Makes a trial void whose outcome the tester's own lateness may have caused.
+fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut SuiteTrial) {
+    let lateness = &report.lateness.all;
+    let is_of_frames = matches!(target, Target::Traffic(_));
+    let borne = goal * trial.tx as f64;
+    let charge = match trial.outcome {
+        TrialOutcome::Fail if is_of_frames => Charge::Frames {
+            bad: trial.lost,
+            borne,
+        },
+        TrialOutcome::Fail => Charge::Connections {
+            bad: trial.lost,
+            borne,
+        },
+        TrialOutcome::NotRead if lateness.stalls > 0 => Charge::Frames {
+            bad: trial.nic_drops,
+            borne: 0.0,
+        },
+        TrialOutcome::NotOffered => Charge::Load {
+            intended: trial.tx + trial.unsent,
+            offered: trial.tx,
+        },
+        // A burst with a pause in it is none.
+        TrialOutcome::Pass if matches!(shape.amount, Amount::Burst(_)) && lateness.stalls > 0 => {
+            trial.outcome = TrialOutcome::Late;
+            trial.reason = format!("the tester was late ({}) in the burst", lateness.account());
+            return;
+        }
+        _ => return,
+    };
+    let reason = judge_lateness(lateness, &charge).or_else(|| {
+        // Whatever little is unsent for a stall was not too much for the tester.
+        let stalled = trial.outcome == TrialOutcome::NotOffered && lateness.missed_departures > 0;
+        stalled.then(|| {
+            format!(
+                "the tester was late ({}): {}",
+                lateness.account(),
+                trial.reason
+            )
+        })
+    });
+    if let Some(reason) = reason {
+        (trial.outcome, trial.reason) = (TrialOutcome::Late, reason);
+    }
+}
+
+/// Which of our ports had no link for a while: whatever is missing, no load caused it.
+fn link_down(report: &Report) -> Option<String> {
+    let port = report.ports.iter().find(|port| port.link_downs > 0);
+    if let Some(port) = port {
+        return Some(port.locator.clone());
+    }
+    let mut jobs = report.load.iter().flat_map(|load| &load.jobs);
+    jobs.find(|job| job.link_downs > 0)
+        .map(|job| job.port.clone())
+}
+
+/// By how much counters rose: the device's, and those of our ports that tell of trouble.
+fn rose(ran: &Ran) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    if let (Some(first), Some(last)) = (ran.readings.first(), ran.readings.last()) {
+        for (name, after) in &last.counters {
+            let before = first.counters.get(name).copied().unwrap_or(0);
+            all.insert(name.clone(), after.saturating_sub(before));
+        }
+    }
+    for port in &ran.report.ports {
+        for (name, after) in &port.after {
+            let trouble = ["drop", "err", "miss"]
+                .iter()
+                .any(|word| name.contains(word));
+            let rise = after.saturating_sub(port.before.get(name).copied().unwrap_or(0));
+            if trouble && rise > 0 {
+                all.insert(format!("{}.{name}", port.name), rise);
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,55 @@
+//! Frame loss rate (RFC 2544 section 26.3): 100 %, 90 %, 80 % and so on of the maximum, until two loads in succession
+//! lose nothing.
+
+use wb_model::bench::{LossRow, SuiteResult, TrialPurpose};
+use wb_search::{LossCurve, loss_curve};
+
+use super::{Known, Stop, tester::Tester};
+use crate::Bench;
+
+pub(super) fn measure<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    if !known.maximum.is_finite() {
+        result.not_measured = Some(
+            "a curve begins at the largest load, which is not known here: give a maximum"
+                .to_owned(),
+        );
+        return Ok(());
+    }
+    tester.left.trials = (1.0 / tester.suite.step.0).ceil() as u32;
+    let curve = LossCurve {
+        maximum: known.maximum,
+        step: tester.suite.step.0,
+    };
+    tester.goal = 0.0;
+    let found = loss_curve(tester, &curve);
+    // Of a curve that was broken off, what there is is worth telling.
+    let rows = tester
+        .log
+        .iter()
+        .filter(|t| t.purpose == TrialPurpose::Search);
+    for trial in rows {
+        let row = LossRow {
+            load_pct: 100.0 * trial.intended / known.maximum,
+            offered: trial.offered,
+            loss_pct: trial.outcome.is_valid().then_some(100.0 * trial.loss_ratio),
+        };
+        match result.curve.last_mut() {
+            // A load that was tried again: the last word counts.
+            Some(last) if last.load_pct == row.load_pct => *last = row,
+            _ => result.curve.push(row),
+        }
+    }
+    let found = found?;
+    if !found.is_finished {
+        result.incomplete = true;
+        result
+            .notes
+            .push("time ran out before two loads in succession lost nothing".to_owned());
+    }
+    result.confirmed = found.is_finished;
+    Ok(())
+}

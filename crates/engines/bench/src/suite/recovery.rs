@@ -1,0 +1,89 @@
+//! System recovery (RFC 2544 section 26.5): how long after an overload the device still loses frames.
+//!
+//! The overload is sent as a stream of its own directly before the half of it, so what is lost of the half is told by
+//! its sequence numbers: frame k of it left k ÷ rate after the reduction.
+
+use wb_model::bench::{RecoveryResult, SuiteResult, TrialPurpose};
+
+use super::{Known, Stop, latency::median, shape::Amount, tester::Tester};
+use crate::Bench;
+
+/// The overload, as a share of the throughput (RFC 2544 section 26.5).
+const OVERLOAD: f64 = 1.1;
+
+pub(super) fn measure<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    let Some(throughput) = known.throughput else {
+        result.not_measured = Some("no throughput was found at this size".to_owned());
+        return Ok(());
+    };
+    let most = known
+        .ceiling
+        .map_or(known.maximum, |ceiling| ceiling.min(known.maximum));
+    let overload = (throughput * OVERLOAD).min(most);
+    if known.tester_limit || overload <= throughput * 1.000_1 {
+        result.not_measured = Some(
+            "not applicable: the throughput is all that can be sent, so the device cannot be overloaded".to_owned(),
+        );
+        return Ok(());
+    }
+    let test = &tester.suite.recovery;
+    let half = overload / 2.0;
+    let mut recovery = RecoveryResult {
+        overload_fps: overload,
+        half_fps: half,
+        ..RecoveryResult::default()
+    };
+    tester.left.trials = test.repetitions;
+    tester.goal = 1.0;
+    for _ in 0..test.repetitions {
+        let mut shape = tester.shape(Amount::Load(half), test.half.0, TrialPurpose::Measure);
+        shape.before = Some((overload, test.overload.0));
+        let judged = tester.trial(&shape, None);
+        if let Ok(judged) = &judged {
+            if judged.trial.outcome.is_valid() {
+                let last = match judged.trial.lost {
+                    0 => Some(0.0),
+                    _ => judged.last_skipped.map(|sequence| sequence as f64 / half),
+                };
+                // Frames that are lost to the very end have none behind them.
+                let end = test.half.0.as_secs_f64() - 1.0 / half;
+                recovery
+                    .seconds
+                    .push(last.filter(|last| *last < end * 0.99));
+            } else {
+                result.notes.push(judged.trial.reason.clone());
+            }
+            summarise(&mut recovery);
+            result.recovery = Some(recovery.clone());
+        }
+        judged?;
+    }
+    result.spread = spread(&recovery);
+    result.confirmed = recovery.seconds.iter().any(Option::is_some);
+    if recovery.seconds.is_empty() {
+        result.not_measured = Some("the tester could not offer the overload".to_owned());
+    } else if recovery.seconds.iter().any(Option::is_none) {
+        result
+            .notes
+            .push("at least once the device had not recovered at the end".to_owned());
+    }
+    Ok(())
+}
+
+fn summarise(recovery: &mut RecoveryResult) {
+    let known: Vec<f64> = recovery.seconds.iter().flatten().copied().collect();
+    let n = known.len() as f64;
+    recovery.average_s = (n > 0.0).then(|| known.iter().sum::<f64>() / n);
+    recovery.min_s = known.iter().copied().reduce(f64::min);
+    recovery.max_s = known.iter().copied().reduce(f64::max);
+}
+
+fn spread(recovery: &RecoveryResult) -> Option<f64> {
+    let middle = median(recovery.seconds.iter().flatten().copied().collect())?;
+    let (min, max) = (recovery.min_s?, recovery.max_s?);
+    (recovery.seconds.len() > 1 && middle > 0.0).then(|| (max - min) / middle)
+}

@@ -1,0 +1,75 @@
+//! Reset (RFC 6201): how long the device does not forward when it is reset, by lost frames and by the stamps of those
+//! before and after.
+
+use std::time::Duration;
+
+use wb_model::bench::{ResetResult, Share, SuiteResult, TrialPurpose};
+
+use super::{Known, Stop, shape::Amount, tester::Tester};
+use crate::{Bench, Trigger};
+
+/// The load, where the plan says nothing: a share of the largest.
+const LOAD: Share = Share(0.1);
+/// How long it is waited, where the plan says nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Frames flow for this long before the reset.
+const BEFORE: Duration = Duration::from_secs(2);
+
+pub(super) fn measure<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    let test = &tester.suite.reset;
+    let Some(command) = &test.trigger else {
+        result.not_measured = Some(
+            "not made: it needs a command that resets the device, --trigger COMMAND".to_owned(),
+        );
+        return Ok(());
+    };
+    let most = known
+        .ceiling
+        .map_or(known.maximum, |ceiling| ceiling.min(known.maximum));
+    if !most.is_finite() {
+        result.not_measured = Some("the largest load is not known: give a maximum".to_owned());
+        return Ok(());
+    }
+    let share = if test.load.0 > 0.0 { test.load } else { LOAD };
+    let patience = match test.patience.0 {
+        Duration::ZERO => PATIENCE,
+        told => told,
+    };
+    let load = most * share.0;
+    tester.goal = 1.0;
+    let shape = tester.shape(Amount::Load(load), BEFORE + patience, TrialPurpose::Measure);
+    let trigger = Trigger {
+        after: shape.ramp + BEFORE,
+        command: command.clone(),
+    };
+    let trial = tester.trial(&shape, Some(&trigger))?.trial;
+    let silence = trial.longest_silence_ns.map(|ns| ns as f64 / 1e9);
+    // Frames that our own link could not take were not lost by the device.
+    let by_loss = (trial.unsent == 0 && trial.tx > 0).then(|| trial.lost as f64 / load);
+    result.reset = Some(ResetResult {
+        kind: match test.kind.as_str() {
+            "" => "reset".to_owned(),
+            kind => kind.to_owned(),
+        },
+        trigger: command.clone(),
+        offered_fps: load,
+        by_loss_s: by_loss,
+        by_stamps_s: silence,
+    });
+    result.confirmed = trial.rx > 0;
+    if trial.unsent > 0 {
+        result.notes.push(format!(
+            "{} frames could not leave, as the reset took our own link down: only the stamps tell how long it was",
+            trial.unsent
+        ));
+    }
+    if trial.reason.starts_with("the trigger") {
+        result.confirmed = false;
+        result.not_measured = Some(trial.reason);
+    }
+    Ok(())
+}

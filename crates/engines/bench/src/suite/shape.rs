@@ -1,0 +1,294 @@
+//! What is run for a trial: the plan's own jobs, of which one has another load.
+
+use std::time::Duration;
+
+use wb_model::{
+    Plan, Stream, TrafficJob,
+    bench::{Modifier, Quantity, SuitePlan, TestSize, TrialPurpose},
+    device::{Defaults, DeviceConfig, DeviceJob},
+    http::HttpStage,
+    load::{LoadEnd, LoadJob},
+    units::{AddressRange, FrameSize, Mac, Rate, Rational, SizeModel, Span},
+};
+
+/// For connections that end with a trial: longer than their retries.
+const CLOSING: Duration = Duration::from_millis(1_300);
+/// Loads are told to engines to so many parts of one: fractions of a frame matter over a long trial.
+const FINENESS: f64 = 1_000_000.0;
+/// One of so many frames goes to all stations (RFC 2544 section 11.1).
+const BROADCAST: f64 = 100.0;
+
+/// The job whose load is changed, by its place among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Traffic(usize),
+    Load(usize),
+    Http(usize),
+}
+
+impl Target {
+    pub(super) fn of(suite: &SuitePlan, plan: &Plan) -> Option<Self> {
+        let load = || suite.load_index(plan).map(Self::Load);
+        match suite.of {
+            Quantity::Frames => suite.traffic_index(plan).map(Self::Traffic),
+            Quantity::Cps | Quantity::Cc => load(),
+            Quantity::Rps => load().or_else(|| suite.http_index(plan).map(Self::Http)),
+        }
+    }
+}
+
+/// How much is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Amount {
+    /// A load, in the unit of the suite and in each direction.
+    Load(f64),
+    /// As much as the port takes.
+    Most,
+    /// So many frames, as fast as the port takes them.
+    Burst(u64),
+}
+
+/// How one trial goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    pub(super) amount: Amount,
+    /// Without ramp, drain and what is sent before.
+    pub(super) duration: Duration,
+    pub(super) ramp: Duration,
+    pub(super) drain: Duration,
+    /// Sent directly before, at this load and for so long; nothing is concluded from it.
+    pub(super) before: Option<(f64, Duration)>,
+    pub(super) purpose: TrialPurpose,
+}
+
+impl Shape {
+    /// From its first frame to its end.
+    pub(super) fn whole(&self) -> Duration {
+        self.ramp
+            + self.before.map_or(Duration::ZERO, |(_, time)| time)
+            + self.duration
+            + self.drain
+    }
+
+    /// From the first frame to the first that counts.
+    pub(super) fn lead(&self) -> Duration {
+        self.ramp + self.before.map_or(Duration::ZERO, |(_, time)| time)
+    }
+}
+
+fn exact(load: f64) -> Rational {
+    let parts = (load.max(0.0) * FINENESS).round();
+    Rational::new(parts as u128, FINENESS as u128).unwrap_or(Rational::whole(load as u64))
+}
+
+/// What share of its job's frames each stream has: as their rates are to each other, else all the same.
+fn shares(job: &TrafficJob) -> Vec<f64> {
+    let rates: Option<Vec<f64>> = job
+        .streams
+        .iter()
+        .map(|s| s.frames_per_second(None).map(Rational::as_f64))
+        .collect();
+    let rates = rates.filter(|rates| rates.iter().sum::<f64>() > 0.0);
+    let rates = rates.unwrap_or_else(|| vec![1.0; job.streams.len()]);
+    let sum: f64 = rates.iter().sum();
+    rates.into_iter().map(|rate| rate / sum).collect()
+}
+
+/// The sizes of a stream in a test of `size`: what does not fit is raised to the smallest that does.
+pub(super) fn sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
+    let mut stream = stream.clone();
+    if let Some(size) = size {
+        stream.size = Some(size.model.clone());
+    }
+    let least = stream.smallest_size();
+    match stream.sizes() {
+        SizeModel::Fixed(size) => SizeModel::Fixed(size.max(least)),
+        SizeModel::Range(first, last) => SizeModel::Range(first.max(least), last.max(least)),
+        mix @ SizeModel::Mix(_) => mix,
+    }
+}
+
+/// Mean frame size with FCS of a job in a test of `size`.
+pub(super) fn mean_size(job: &TrafficJob, size: Option<&TestSize>) -> f64 {
+    let shares = shares(job);
+    let all = job.streams.iter().zip(shares);
+    all.map(|(stream, share)| share * sizes(stream, size).mean().as_f64())
+        .sum()
+}
+
+/// A job at another load.
+fn at(job: &TrafficJob, amount: Amount, size: Option<&TestSize>) -> TrafficJob {
+    let shares = shares(job);
+    let streams = job
+        .streams
+        .iter()
+        .zip(shares)
+        .map(|(stream, share)| Stream {
+            size: Some(sizes(stream, size)),
+            rate: match amount {
+                Amount::Load(load) => Rate::Pps(exact(load * share)),
+                Amount::Most | Amount::Burst(_) => Rate::Max,
+            },
+            burst: None,
+            gap: None,
+            ..stream.clone()
+        });
+    TrafficJob {
+        streams: streams.collect(),
+        count: match amount {
+            Amount::Burst(frames) => Some(frames),
+            _ => None,
+        },
+        start: Span::default(),
+        ..job.clone()
+    }
+}
+
+/// Frames to all stations, by a sender of their own: nobody forwards them.
+fn broadcast(job: &TrafficJob, load: f64, shape: &Shape) -> Option<DeviceJob> {
+    let time = (shape.lead() + shape.duration).as_secs_f64();
+    let size = job
+        .streams
+        .first()
+        .map_or(FrameSize::MIN, Stream::smallest_size);
+    let len = u32::try_from(size.len_without_fcs()).unwrap_or(u32::MAX);
+    let defaults = Defaults {
+        count: (load * time).ceil() as u64,
+        delay_ns: (1e9 / load.max(1.0)) as u64,
+        ..Defaults::default()
+    };
+    let own = job.streams.first().map(|s| (s.source(), s.destination()));
+    let own = own.filter(|(source, _)| !source.is_ipv6());
+    let text = |range: Option<AddressRange>| {
+        range.map_or_else(String::new, |range| range.nth(0).to_string())
+    };
+    Some(DeviceJob {
+        settings: DeviceConfig {
+            dst_mac: Mac([0xff; 6]),
+            min_size: len,
+            max_size: len,
+            src_min: text(own.map(|(source, _)| source)),
+            dst_min: text(own.map(|(_, destination)| destination)),
+            ..DeviceConfig::new("broadcast", &defaults)
+        },
+        port: job.tx.clone()?,
+        ..DeviceJob::default()
+    })
+}
+
+/// The plan of a trial.
+pub(super) fn plan(
+    base: &Plan,
+    suite: &SuitePlan,
+    target: Target,
+    size: Option<&TestSize>,
+    shape: &Shape,
+) -> Plan {
+    let mut plan = base.clone();
+    let ramp = Span(shape.ramp);
+    let drain = Span(shape.drain);
+    match target {
+        Target::Traffic(n) => {
+            let job = &base.traffic[n];
+            let mut own = shape.amount;
+            if suite.modifiers.contains(&Modifier::Broadcast)
+                && let Amount::Load(load) = own
+            {
+                own = Amount::Load(load * (1.0 - 1.0 / BROADCAST));
+                plan.devices.extend(broadcast(job, load / BROADCAST, shape));
+            }
+            let mut main = TrafficJob {
+                ramp,
+                drain,
+                duration: match own {
+                    Amount::Burst(_) => None,
+                    _ => Some(Span(shape.duration)),
+                },
+                ..at(job, own, size)
+            };
+            if let (Some((load, time)), Amount::Load(own)) = (shape.before, own) {
+                main.hold = Span(time);
+                main.hold_load = load / own;
+            }
+            plan.traffic[n] = main;
+        }
+        Target::Load(n) => {
+            set_load(&mut plan.loads[n], suite.of, shape);
+        }
+        Target::Http(n) => {
+            let job = &mut plan.http_jobs[n];
+            let Amount::Load(load) = shape.amount else {
+                return plan;
+            };
+            job.amount = None;
+            job.duration = Some(Span(shape.duration));
+            job.warm_up = ramp;
+            job.rate = vec![HttpStage {
+                from: load,
+                to: load,
+                time: None,
+            }];
+        }
+    }
+    go_beside(&mut plan, base, target, shape);
+    plan
+}
+
+/// The other jobs go on for as long as the trial sends.
+fn go_beside(plan: &mut Plan, base: &Plan, target: Target, shape: &Shape) {
+    let time = Span(shape.lead() + shape.duration);
+    for (n, job) in plan.traffic.iter_mut().enumerate() {
+        if n < base.traffic.len() && target != Target::Traffic(n) {
+            job.count = None;
+            job.duration = Some(time);
+        }
+    }
+    for (n, load) in plan.loads.iter_mut().enumerate() {
+        if load.end == LoadEnd::Client && target != Target::Load(n) {
+            let ramp = load.shape.ramp.0;
+            load.shape.duration = Span(time.0.saturating_sub(ramp).max(Duration::from_millis(100)));
+        }
+    }
+    for (n, job) in plan.http_jobs.iter_mut().enumerate() {
+        if target != Target::Http(n) {
+            job.amount = None;
+            job.duration = Some(time);
+        }
+    }
+}
+
+fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
+    let Amount::Load(number) = shape.amount else {
+        return;
+    };
+    let number = number.round().max(1.0) as u64;
+    load.shape.ramp = Span(shape.ramp);
+    load.shape.duration = Span(shape.duration);
+    load.shape.profile = Vec::new();
+    load.shape.drain = Span(shape.drain.max(CLOSING));
+    match of {
+        Quantity::Cps => {
+            load.rate.cps = Some(number);
+            load.requests = load.requests.max(1);
+        }
+        Quantity::Cc => {
+            load.rate.cc = Some(number);
+            // All are open before the trial's time begins.
+            let cps = load.rate.cps.get_or_insert(20_000);
+            let opening = Duration::from_secs_f64(number as f64 / (*cps).max(1) as f64 * 1.15);
+            load.shape.ramp = Span(shape.ramp.max(opening));
+        }
+        Quantity::Rps => load.rate.rps = Some(number),
+        Quantity::Frames => {}
+    }
+}
+
+/// How many entries of a report's jobs come before those of the traffic job `n`: each direction has one.
+pub(super) fn directions_before(plan: &Plan, n: usize) -> usize {
+    plan.traffic[..n].iter().map(directions).sum()
+}
+
+/// In how many directions a job sends.
+pub(super) fn directions(job: &TrafficJob) -> usize {
+    1 + usize::from(job.bidir)
+}

@@ -1,0 +1,380 @@
+//! Makes the trials of one test at one size: repeats what is void, waits for links, and keeps the log.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use wb_model::{
+    Plan, PortPlan,
+    bench::{
+        BenchLive, EndedTrial, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TestSize,
+        TrialOutcome, TrialPurpose,
+    },
+};
+use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
+
+use super::{
+    Stop,
+    judge::{self, Judged},
+    shape::{self, Amount, Shape, Target},
+};
+use crate::{Bench, Cut, Trigger};
+
+/// How often a trial is made at most that is void because the tester was late.
+const LATE_TRIALS: u32 = 6;
+/// As often at loads after one at which it always was: then that is what it can do, no accident.
+const LATE_TRIALS_AFTER: u32 = 2;
+/// How often a load is offered that was not offered the first time.
+const UNOFFERED_TRIALS: u32 = 2;
+/// How long a link may be down before the benchmark ends.
+const LINK_PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether it is up again.
+const LOOK: Duration = Duration::from_millis(250);
+/// After a link has come up: for neighbours to be found and bridges to learn.
+const AFTER_LINK: Duration = Duration::from_secs(1);
+/// How often a trial is prepared again that could not be after one that could: links and neighbours come back.
+const PREPARED_AGAIN: u32 = 10;
+/// A trial's share beside its own time, until one has been made.
+const OVERHEAD: Duration = Duration::from_millis(700);
+
+/// The trials of one test at one size.
+pub(super) struct Tester<'a, B: Bench> {
+    pub(super) bench: &'a mut B,
+    pub(super) base: &'a Plan,
+    pub(super) suite: &'a SuitePlan,
+    pub(super) target: Target,
+    pub(super) size: Option<&'a TestSize>,
+    pub(super) test: SuiteTest,
+    pub(super) log: Vec<SuiteTrial>,
+    pub(super) warnings: BTreeSet<String>,
+    /// The largest load, for shares of it.
+    pub(super) maximum: Option<f64>,
+    /// A load passes up to this loss ratio.
+    pub(super) goal: f64,
+    /// How often a load that fails is tried again.
+    pub(super) repeats: u32,
+    /// The search ends at this time.
+    pub(super) deadline: u64,
+    /// Who took the receive stamps in the last trial.
+    pub(super) stamps: String,
+    /// The highest load that held and the least that did not.
+    low: Option<f64>,
+    high: Option<f64>,
+    /// The tester was late at some load as often as it was tried.
+    always_late: bool,
+    /// What a trial takes beside its own time.
+    overhead: Duration,
+    /// What the rest takes: told with each trial.
+    pub(super) left: Left,
+}
+
+/// What is still to be done, for the estimate of the time left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Left {
+    /// Trials of this test.
+    pub(super) trials: u32,
+    /// All that comes after this test.
+    pub(super) after: Duration,
+}
+
+impl<'a, B: Bench> Tester<'a, B> {
+    pub(super) fn new(
+        bench: &'a mut B,
+        base: &'a Plan,
+        suite: &'a SuitePlan,
+        target: Target,
+        size: Option<&'a TestSize>,
+        test: SuiteTest,
+    ) -> Self {
+        Self {
+            bench,
+            base,
+            suite,
+            target,
+            size,
+            test,
+            log: Vec::new(),
+            warnings: BTreeSet::new(),
+            maximum: None,
+            goal: suite.search.loss.0,
+            repeats: 0,
+            deadline: u64::MAX,
+            stamps: String::new(),
+            low: None,
+            high: None,
+            always_late: false,
+            overhead: OVERHEAD,
+            left: Left::default(),
+        }
+    }
+
+    /// A trial of this length, with the plan's ramp and drain.
+    pub(super) fn shape(&self, amount: Amount, duration: Duration, purpose: TrialPurpose) -> Shape {
+        let times = &self.suite.times;
+        Shape {
+            amount,
+            duration,
+            ramp: match amount {
+                Amount::Load(_) => times.ramp.0,
+                Amount::Most | Amount::Burst(_) => Duration::ZERO,
+            },
+            drain: times.drain.0,
+            before: None,
+            purpose,
+        }
+    }
+
+    /// Says that this test begins.
+    pub(super) fn begin(&mut self) {
+        let live = self.live();
+        self.bench.tell(live);
+    }
+
+    fn live(&self) -> BenchLive {
+        BenchLive {
+            test: Some(self.test),
+            size: self.size.map(|size| size.name.clone()),
+            unit: match self.test {
+                SuiteTest::B2b => "frames".to_owned(),
+                _ => self.suite.of.unit().to_owned(),
+            },
+            low: self.low,
+            high: self.high,
+            ..BenchLive::default()
+        }
+    }
+
+    fn left_ns(&self, whole: Duration) -> u64 {
+        let one = whole + self.overhead + self.suite.times.settle.0;
+        let left = one * self.left.trials.max(1) + self.left.after;
+        u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn ports(&self) -> Vec<PortPlan> {
+        self.base.ports.clone()
+    }
+
+    /// Waits until the links of our ports are up.
+    fn await_links(&mut self) -> Result<(), Stop<B::Error>> {
+        let ports = self.ports();
+        let mut waited = Duration::ZERO;
+        while !self.bench.links_are_up(&ports) {
+            if self.bench.is_stopped() {
+                return Err(Stop::Interrupted);
+            }
+            if waited >= LINK_PATIENCE {
+                let names: Vec<String> = ports.iter().map(|p| p.locator.to_string()).collect();
+                return Err(Stop::Broken(format!(
+                    "a link of {} has been down for {} s",
+                    names.join(" and "),
+                    LINK_PATIENCE.as_secs()
+                )));
+            }
+            self.bench.pause(LOOK);
+            waited += LOOK;
+        }
+        if waited > Duration::ZERO {
+            self.bench.pause(AFTER_LINK);
+        }
+        Ok(())
+    }
+
+    /// One run, whatever comes of it.
+    fn run(&mut self, shape: &Shape, trigger: Option<&Trigger>) -> Result<Judged, Stop<B::Error>> {
+        if !self.log.is_empty() {
+            self.bench.pause(self.suite.times.settle.0);
+        }
+        if self.bench.is_stopped() {
+            return Err(Stop::Interrupted);
+        }
+        self.await_links()?;
+        let number = u32::try_from(self.log.len()).unwrap_or(u32::MAX) + 1;
+        let live = BenchLive {
+            trial: number,
+            purpose: Some(shape.purpose),
+            load: match shape.amount {
+                Amount::Load(load) => Some(load),
+                Amount::Burst(frames) => Some(frames as f64),
+                Amount::Most => None,
+            },
+            left_ns: Some(self.left_ns(shape.whole())),
+            ..self.live()
+        };
+        self.bench.tell(live.clone());
+        let began = self.bench.now_ns();
+        let mut again = 0;
+        let ran = loop {
+            let plan = shape::plan(self.base, self.suite, self.target, self.size, shape);
+            match self.bench.run(plan, trigger) {
+                Ok(ran) => break ran,
+                Err(error) if self.log.is_empty() || again == PREPARED_AGAIN => {
+                    return Err(Stop::Failed(error));
+                }
+                Err(_) => {
+                    again += 1;
+                    self.bench.pause(AFTER_LINK);
+                    if self.bench.is_stopped() {
+                        return Err(Stop::Interrupted);
+                    }
+                    self.await_links()?;
+                }
+            }
+        };
+        let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
+        self.overhead = took.saturating_sub(shape.whole());
+        let mut judged = judge::judge(&ran, self.suite.of, self.target, shape, self.goal);
+        if let Some(misfire) = &ran.misfire {
+            let trial = &mut judged.trial;
+            (trial.outcome, trial.reason) = (TrialOutcome::Cut, format!("the trigger: {misfire}"));
+        }
+        let trial = &mut judged.trial;
+        trial.trial = number;
+        trial.size = self.size.map_or_else(String::new, |size| size.name.clone());
+        trial.intended_pct = match shape.amount {
+            Amount::Load(load) => self.maximum.map(|maximum| 100.0 * load / maximum),
+            _ => None,
+        };
+        self.warnings.extend(trial.warnings.iter().cloned());
+        self.stamps.clone_from(&judged.stamps);
+        self.note_bounds(&judged.trial);
+        self.left.trials = self.left.trials.saturating_sub(1);
+        self.bench.tell(BenchLive {
+            ended: Some(EndedTrial::Suite(Box::new(judged.trial.clone()))),
+            low: self.low,
+            high: self.high,
+            ..live
+        });
+        self.log.push(judged.trial.clone());
+        match ran.cut {
+            None => Ok(judged),
+            Some(Cut::Signal) => Err(Stop::Interrupted),
+            // A port that has gone away is looked for once more.
+            Some(Cut::Fault(_)) if judged.link_down.is_some() => Ok(judged),
+            Some(Cut::Fault(fault)) => Err(Stop::Broken(fault)),
+        }
+    }
+
+    fn note_bounds(&mut self, trial: &SuiteTrial) {
+        if !matches!(trial.purpose, TrialPurpose::Search | TrialPurpose::Confirm) {
+            return;
+        }
+        let load = trial.intended;
+        match trial.outcome {
+            TrialOutcome::Pass => {
+                self.low = Some(self.low.map_or(load, |low| low.max(load)));
+                self.high = self.high.filter(|high| *high > load);
+            }
+            TrialOutcome::Fail => {
+                self.high = Some(self.high.map_or(load, |high| high.min(load)));
+                self.low = self.low.filter(|low| *low < load);
+            }
+            _ => {}
+        }
+    }
+
+    /// A trial that says something of the device, or what the tester's limit is after all repetitions. Whether it is
+    /// one or the other its outcome tells.
+    pub(super) fn trial(
+        &mut self,
+        shape: &Shape,
+        trigger: Option<&Trigger>,
+    ) -> Result<Judged, Stop<B::Error>> {
+        let most_late = match self.always_late {
+            true => LATE_TRIALS_AFTER,
+            false => LATE_TRIALS,
+        };
+        let (mut late, mut unoffered, mut cut) = (0, 0, 0);
+        loop {
+            let judged = self.run(shape, trigger)?;
+            let again = match judged.trial.outcome {
+                TrialOutcome::Pass | TrialOutcome::Fail => false,
+                TrialOutcome::Late => {
+                    late += 1;
+                    self.always_late |= late == most_late;
+                    late < most_late
+                }
+                // Once is an accident of ours, twice is what we can do.
+                TrialOutcome::NotOffered | TrialOutcome::NotRead => {
+                    unoffered += 1;
+                    unoffered < UNOFFERED_TRIALS
+                }
+                // Of a trigger that takes the link down nothing else is to be expected.
+                TrialOutcome::Cut if trigger.is_some() => false,
+                TrialOutcome::Cut => {
+                    cut += 1;
+                    if cut == LATE_TRIALS {
+                        return Err(Stop::Broken(judged.trial.reason));
+                    }
+                    true
+                }
+            };
+            if !again {
+                return Ok(judged);
+            }
+        }
+    }
+
+    /// Whether there is time for one more trial of this length. The first always is made.
+    fn has_time(&mut self, shape: &Shape) -> bool {
+        let needed = u64::try_from((shape.whole() + self.overhead).as_nanos()).unwrap_or(u64::MAX);
+        self.log.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
+    }
+
+    /// Puts the log into a result.
+    pub(super) fn conclude(&mut self, result: &mut SuiteResult) {
+        let counts = |t: &&SuiteTrial| t.purpose != TrialPurpose::Ceiling;
+        let made = self.log.iter().filter(counts);
+        result.trials = u32::try_from(made.count()).unwrap_or(u32::MAX);
+        result.trial_seconds = self.log.iter().map(|t| t.duration_s).sum();
+        result.trial_log = std::mem::take(&mut self.log);
+    }
+}
+
+impl<B: Bench> Measurer for Tester<'_, B> {
+    type Error = Stop<B::Error>;
+
+    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+        if self.bench.is_stopped() {
+            return Err(Stop::Interrupted);
+        }
+        let purpose = match ask.purpose {
+            Purpose::WarmUp => TrialPurpose::WarmUp,
+            Purpose::Search => TrialPurpose::Search,
+            Purpose::Confirm => TrialPurpose::Confirm,
+        };
+        let duration = ask.duration.unwrap_or(match ask.purpose {
+            Purpose::WarmUp | Purpose::Search => self.suite.search_time().0,
+            Purpose::Confirm => self.suite.times.trial.0,
+        });
+        let amount = match self.test {
+            SuiteTest::B2b => Amount::Burst(ask.load as u64),
+            _ => Amount::Load(ask.load),
+        };
+        let shape = self.shape(amount, duration, purpose);
+        if purpose == TrialPurpose::Search && !self.has_time(&shape) {
+            return Ok(None);
+        }
+        let began = self.bench.now_ns();
+        let mut judged = self.trial(&shape, None)?;
+        let mut repeats = match purpose {
+            TrialPurpose::WarmUp => 0,
+            _ => self.repeats,
+        };
+        while judged.trial.outcome == TrialOutcome::Fail && repeats > 0 {
+            repeats -= 1;
+            judged = self.trial(&shape, None)?;
+        }
+        let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
+        let trial = &judged.trial;
+        Ok(Some(Trial {
+            outcome: match trial.outcome {
+                TrialOutcome::Pass => Outcome::Held,
+                TrialOutcome::Fail => Outcome::Broke,
+                TrialOutcome::NotOffered => Outcome::Unoffered,
+                TrialOutcome::NotRead | TrialOutcome::Late | TrialOutcome::Cut => Outcome::Unread,
+            },
+            offered: trial.offered,
+            through: trial.forwarded,
+            loss: trial.loss_ratio,
+            overhead: took.saturating_sub(duration),
+        }))
+    }
+}

@@ -1,0 +1,288 @@
+//! The highest load that holds: throughput by halving or by MLRsearch, and the goals of `ndr`.
+
+use wb_model::bench::{
+    GoalPlan, LbLimit, Method, MlrLoad, MlrResult, Quantity, SuiteResult, SuiteTest,
+};
+use wb_search::{
+    Binary, Bound, Class, Found, Goal, GoalFound, GoalResult, Mlr, MlrFound, Search, binary, mlr,
+    search,
+};
+
+use super::{Known, Stop, first, minimum, tester::Tester};
+use crate::Bench;
+
+/// By how much a load that held and one that did not differ at the end, as a share of the latter, where the plan says
+/// nothing.
+const PRECISION: f64 = 0.005;
+/// Trials of a search at most, without those that confirm it.
+const MOST_TRIALS: u32 = 60;
+/// Loads at most that are tried to confirm a result.
+const MOST_CONFIRMATIONS: u32 = 10;
+/// No load below is tried by MLRsearch: (RFC 9971's reference implementation).
+const MLR_LEAST: f64 = 1_000.0;
+
+/// Puts a limit into a result, in all its units.
+pub(super) fn set_limit(result: &mut SuiteResult, limit: Option<f64>) {
+    result.limit = limit;
+    if result.of != Quantity::Frames {
+        return;
+    }
+    let bits = |extra: f64| Some(limit? * (result.mean_size? + extra) * 8.0);
+    result.throughput_fps = limit;
+    result.throughput_l2_bps = bits(0.0);
+    result.throughput_l1_bps = bits(20.0);
+}
+
+fn limited_by(bound: Bound, known: &Known) -> LbLimit {
+    match bound {
+        Bound::Device => LbLimit::Device,
+        Bound::Tester => LbLimit::Tester,
+        // All that the tester was found to offer came through.
+        Bound::Maximum if known.maximum_is_ours => LbLimit::Tester,
+        Bound::Maximum => LbLimit::Plan,
+        Bound::Unfinished => LbLimit::Time,
+    }
+}
+
+fn tell(result: &mut SuiteResult, known: &Known) {
+    result.tester_limit = result.limited_by == LbLimit::Tester;
+    if let (true, Some(limit)) = (result.tester_limit, result.limit) {
+        let unit = &result.unit;
+        result.notes.push(format!(
+            "tester limit at {limit:.0} {unit}: the device carried all that the tester could offer"
+        ));
+    }
+    if result.limited_by == LbLimit::Plan && known.theoretical.is_some_and(|t| t <= known.maximum) {
+        result.notes.push("the device carries line rate".to_owned());
+    }
+}
+
+/// The throughput.
+pub(super) fn find<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    let suite = tester.suite;
+    if suite.search.method == Method::Mlr {
+        let goal = GoalPlan {
+            name: "throughput".to_owned(),
+            loss: suite.search.loss,
+            final_duration: suite.times.trial,
+            duration_sum: suite.times.trial,
+            exceed: wb_model::bench::Share(0.0),
+            width: suite
+                .search
+                .precision
+                .unwrap_or(wb_model::bench::Share(PRECISION)),
+        };
+        let found = search_goals(tester, known, &[goal])?;
+        if let Some(goal) = found.goals.first() {
+            fill(result, known, goal, 0, &found);
+        }
+        result.goal = None;
+        return Ok(());
+    }
+    warm_up(tester, known)?;
+    let found = match suite.search.resolution {
+        Some(share) if known.maximum.is_finite() => {
+            tester.left.trials = (1.0 / share.0).log2().ceil() as u32 + 1;
+            let all = Binary {
+                minimum: minimum(suite),
+                resolution: known.maximum * share.0,
+                loss_goal: suite.search.loss.0,
+                repeats: suite.search.repeats,
+                search_duration: suite.times.search.map(|time| time.0),
+                final_duration: Some(suite.times.trial.0),
+                most_confirmations: MOST_CONFIRMATIONS,
+                most_trials: MOST_TRIALS.saturating_mul(1 + suite.search.repeats),
+                ..Binary::up_to(known.maximum)
+            };
+            binary(tester, &all)?
+        }
+        _ => {
+            tester.repeats = suite.search.repeats;
+            let precision = suite.search.precision.map_or(PRECISION, |p| p.0);
+            tester.left.trials = (1.0 / precision).log2().ceil() as u32;
+            let all = Search {
+                first: first(known, suite),
+                maximum: known.maximum,
+                minimum: minimum(suite),
+                resolution: precision,
+                most_trials: MOST_TRIALS,
+                most_confirmations: MOST_CONFIRMATIONS,
+                ..Search::up_to(known.maximum)
+            };
+            search(tester, &all)?
+        }
+    };
+    conclude(result, known, &found);
+    Ok(())
+}
+
+/// A first trial wakes the device; what it shows is thrown away.
+fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), Stop<B::Error>> {
+    // The ceiling has woken it.
+    if !tester.suite.times.warm_up || known.ceiling.is_some() || !known.maximum.is_finite() {
+        return Ok(());
+    }
+    let ask = wb_search::Ask {
+        load: known.maximum,
+        duration: Some(tester.suite.search_time().0),
+        purpose: wb_search::Purpose::WarmUp,
+    };
+    wb_search::Measurer::measure(tester, &ask).map(|_| ())
+}
+
+fn conclude(result: &mut SuiteResult, known: &Known, found: &Found) {
+    set_limit(result, found.best);
+    result.beyond = found.beyond;
+    result.confirmed = found.confirmed;
+    result.limited_by = limited_by(found.bound, known);
+    if let Some(held) = found.near_maximum {
+        let how = if held { "held" } else { "did not hold" };
+        result.notes.push(format!(
+            "only the maximum failed; 99.98 % of it, which clocks of Ethernet may differ by, {how}"
+        ));
+    }
+    tell(result, known);
+}
+
+/// All goals of `ndr`, a result each: the first is `result`, the others follow in `more`.
+pub(super) fn goals<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+    more: &mut Vec<SuiteResult>,
+) -> Result<(), Stop<B::Error>> {
+    let plans = tester.suite.goals();
+    result.goal = plans.first().map(|goal| goal.name.clone());
+    result.loss_goal = plans.first().map(|goal| goal.loss.0);
+    let found = search_goals(tester, known, &plans)?;
+    for (n, (plan, goal)) in plans.iter().zip(&found.goals).enumerate() {
+        let mut own = SuiteResult {
+            goal: Some(plan.name.clone()),
+            loss_goal: Some(plan.loss.0),
+            ..result.clone()
+        };
+        own.notes.clear();
+        fill(&mut own, known, goal, n, &found);
+        own.trials = goal.trials;
+        own.trial_seconds = goal.trial_time.as_secs_f64();
+        match n {
+            0 => *result = own,
+            _ => {
+                own.notes
+                    .push("its trials are in the log of the first goal".to_owned());
+                more.push(own);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn search_goals<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    plans: &[GoalPlan],
+) -> Result<MlrFound, Stop<B::Error>> {
+    let suite = tester.suite;
+    let goals: Vec<Goal> = plans.iter().map(goal).collect();
+    let longest = goals.iter().map(|g| g.duration_sum).max();
+    let one = suite
+        .search_time()
+        .0
+        .max(std::time::Duration::from_millis(100));
+    let each = longest.unwrap_or_default().as_secs_f64() / one.as_secs_f64();
+    tester.left.trials = (each.ceil() as u32)
+        .saturating_add(4)
+        .saturating_mul(plans.len() as u32);
+    let maximum = match known.maximum.is_finite() {
+        true => known.maximum,
+        // Nobody knows how much: as much as a trial can be asked for.
+        false => 1e7,
+    };
+    let least = match suite.of {
+        Quantity::Frames => MLR_LEAST.min(maximum / 10.0),
+        _ => 1.0,
+    };
+    let all = Mlr {
+        goals,
+        minimum: minimum(suite).max(least),
+        maximum,
+        time_limit: suite.search.budget.0,
+        warm_up: (suite.times.warm_up && known.ceiling.is_none()).then_some(one),
+        intermediate: true,
+        initial_duration: suite.times.search.map(|time| time.0),
+    };
+    mlr(tester, &all)
+}
+
+fn goal(plan: &GoalPlan) -> Goal {
+    Goal {
+        loss_ratio: plan.loss.0,
+        exceed_ratio: plan.exceed.0,
+        final_duration: plan.final_duration.0,
+        initial_duration: None,
+        duration_sum: plan.duration_sum.0,
+        width: plan.width.0,
+    }
+}
+
+fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, found: &MlrFound) {
+    set_limit(result, goal.lower);
+    result.beyond = goal.upper;
+    result.confirmed = goal.result.is_regular();
+    let unit = &result.unit;
+    let (limited_by, irregular) = match goal.result {
+        GoalResult::Regular => (LbLimit::Device, None),
+        GoalResult::AtMaximum if known.maximum_is_ours => (
+            LbLimit::Tester,
+            Some("all that the tester can offer meets the goal".to_owned()),
+        ),
+        GoalResult::AtMaximum => (LbLimit::Plan, Some("the maximum meets the goal".to_owned())),
+        GoalResult::AtMinimum => (
+            LbLimit::Device,
+            Some("the minimum does not meet the goal".to_owned()),
+        ),
+        GoalResult::TesterLimit(limit) => (
+            LbLimit::Tester,
+            Some(format!(
+                "the tester could do no more than {limit:.0} {unit}"
+            )),
+        ),
+        GoalResult::Unfinished => (
+            LbLimit::Time,
+            Some("time ran out before the bounds were near".to_owned()),
+        ),
+    };
+    result.limited_by = limited_by;
+    let load = |load: &wb_search::LoadFound| {
+        let (sums, class) = load.goals.get(n)?;
+        Some(MlrLoad {
+            load: load.load,
+            trials: u32::try_from(load.trials.len()).unwrap_or(u32::MAX),
+            low_full_s: sums.full_low.as_secs_f64(),
+            high_full_s: sums.full_high.as_secs_f64(),
+            low_short_s: sums.short_low.as_secs_f64(),
+            high_short_s: sums.short_high.as_secs_f64(),
+            class: match class {
+                Class::Lower => "lower",
+                Class::Upper => "upper",
+                Class::Undecided => "undecided",
+            }
+            .to_owned(),
+        })
+    };
+    result.mlr = Some(MlrResult {
+        relevant_lower_bound: goal.lower,
+        relevant_upper_bound: goal.upper,
+        relative_width: goal.width,
+        conditional_throughput: goal.conditional_throughput,
+        irregular,
+        loads: found.loads.iter().filter_map(load).collect(),
+    });
+    if result.test == SuiteTest::Ndr || result.limited_by == LbLimit::Tester {
+        tell(result, known);
+    }
+}
