@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use self::{
     head::facts,
-    tables::{Part, log, mlr_loads, parts, trials_of, with_trials},
+    tables::{Part, log, log_with_reasons, mlr_loads, parts, trials_of, with_trials},
     text::{figures, section},
 };
 

@@ -152,10 +152,10 @@ fn difference(a: &Metric, b: &Metric) -> Cell {
         true => format!("{sign}{} (x {:.0})", b.text(by), (b.value / a.value).abs()),
         false => format!("{sign}{}", b.text(by)),
     };
-    let worse = match b.better {
-        Better::Higher => by < 0.0,
-        Better::Lower => by > 0.0,
-        Better::Neither => return text.into(),
+    let worse = match (a.better, b.better) {
+        (Better::Neither, _) | (_, Better::Neither) => return text.into(),
+        (_, Better::Higher) => by < 0.0,
+        (_, Better::Lower) => by > 0.0,
     };
     match (share.is_finite() && share.abs() <= MARKED, worse) {
         (true, _) => text.into(),

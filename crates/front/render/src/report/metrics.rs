@@ -338,8 +338,14 @@ impl List {
             // What others use of it is told there.
             _ => (None, None),
         };
-        self.add("limit", unit, limit, Higher);
-        self.add("limit, layer 2", "bit/s", l2, Higher);
+        // More or less of what the tester could do is nobody's merit.
+        let better = if crate::suite::is_tester_limit(r) {
+            Neither
+        } else {
+            Higher
+        };
+        self.add("limit", unit, limit, better);
+        self.add("limit, layer 2", "bit/s", l2, better);
         let mlr = r.mlr.as_ref();
         let conditional = mlr.and_then(|mlr| mlr.conditional_throughput);
         self.add("conditional throughput", unit, conditional, Higher);

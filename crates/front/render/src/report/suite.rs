@@ -40,7 +40,7 @@ pub(super) fn sections(report: &Report) -> Vec<Section> {
     }
     let mut trials = Section::new("Trials");
     for r in suite::with_trials(report) {
-        trials.table(suite::log(&suite::trials_of(report, r), r, true).known());
+        trials.table(suite::log_with_reasons(&suite::trials_of(report, r), r));
     }
     sections.push(trials);
     sections

@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{BurstResult, LatencyRow, Quantity, SuiteResult, SuiteTest, SuiteTrial},
+    bench::{BurstResult, LatencyRow, Quantity, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome},
 };
 
 use super::{
@@ -53,7 +53,7 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
         SuiteTest::Throughput if frames(&shown) => vec![(1, throughput(&shown))],
         SuiteTest::Throughput => vec![(1, numbers(&shown))],
         SuiteTest::Ndr => Vec::new(),
-        SuiteTest::Latency => vec![(2, latency(&shown))],
+        SuiteTest::Latency => vec![(2, latency(&shown)), (2, variation(&shown))],
         SuiteTest::Loss => vec![(1, loss(&shown))],
         SuiteTest::B2b => vec![(1, bursts(&shown))],
         SuiteTest::Recovery => vec![(1, recovery(&shown))],
@@ -64,6 +64,10 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
     tables.retain(|(_, table)| !table.rows.is_empty());
     let mut notes = notes(report, test, &shown);
     for r in &results {
+        if let Some(spread) = r.spread {
+            let by = format!("{}: repeated measurements differ by", subject(r));
+            notes.push(format!("{by} {} of their mean", ratio(spread)));
+        }
         for note in &r.notes {
             let own = match r.size.is_empty() && r.goal.is_none() {
                 true => note.clone(),
@@ -109,6 +113,10 @@ fn seconds(s: f64) -> String {
 
 fn seconds_or(s: Option<f64>) -> String {
     s.map_or_else(|| UNKNOWN.to_owned(), seconds)
+}
+
+fn whole_ns(ns: Option<i64>) -> String {
+    time_or(ns.map(|ns| ns as f64))
 }
 
 fn time_or(ns: Option<f64>) -> String {
@@ -261,22 +269,43 @@ pub(crate) fn mlr_loads(r: &SuiteResult) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// The form of RFC 2544 section 26.2 with more of the distribution.
 fn latency(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size", ">load", ">fps", ">streams", ">frames", ">lost", ">min", ">p50", ">mean",
+            ">p99", ">p99.9", ">max",
+        ],
+    );
+    for (r, row) in rows(results) {
+        let l = &row.latency_ns;
+        let bad = if row.lost > 0 { Mark::Bad } else { Mark::Plain };
+        table.row([
+            name(r).into(),
+            ratio(row.load).into(),
+            figure(row.offered).into(),
+            count(row.repetitions.into()).into(),
+            count(l.samples).into(),
+            Cell::marked(count(row.lost), bad),
+            whole_ns(l.min).into(),
+            whole_ns(l.p50).into(),
+            time_or(l.mean).into(),
+            whole_ns(l.p99).into(),
+            whole_ns(l.p999).into(),
+            Cell::from(whole_ns(l.max)),
+        ]);
+    }
+    table
+}
+
+/// The single values of RFC 2544 and RFC 8219, and delay variation.
+fn variation(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
         &[
             ">size",
             ">load",
-            ">fps",
-            ">streams",
-            ">frames",
-            ">lost",
-            ">min",
-            ">p50",
-            ">mean",
-            ">p99",
-            ">p99.9",
-            ">max",
             ">RFC 2544",
             ">typical",
             ">worst case",
@@ -286,30 +315,18 @@ fn latency(results: &[&SuiteResult]) -> Table {
             ">IPDV max",
         ],
     );
-    let whole = |ns: Option<i64>| time_or(ns.map(|ns| ns as f64));
     for (r, row) in rows(results) {
-        let (l, i) = (&row.latency_ns, &row.ipdv_ns);
-        let bad = if row.lost > 0 { Mark::Bad } else { Mark::Plain };
+        let i = &row.ipdv_ns;
         table.row([
-            name(r).into(),
-            ratio(row.load).into(),
-            figure(row.offered).into(),
-            count(row.repetitions.into()).into(),
-            count(l.samples).into(),
-            Cell::marked(count(row.lost), bad),
-            whole(l.min).into(),
-            whole(l.p50).into(),
-            time_or(l.mean).into(),
-            whole(l.p99).into(),
-            whole(l.p999).into(),
-            whole(l.max).into(),
-            time_or(row.classic_ns).into(),
-            time_or(row.typical_ns).into(),
-            time_or(row.worst_ns).into(),
-            time_or(row.pdv_ns).into(),
-            whole(i.min).into(),
-            whole(i.p50).into(),
-            whole(i.max).into(),
+            name(r),
+            ratio(row.load),
+            time_or(row.classic_ns),
+            time_or(row.typical_ns),
+            time_or(row.worst_ns),
+            time_or(row.pdv_ns),
+            whole_ns(i.min),
+            whole_ns(i.p50),
+            whole_ns(i.max),
         ]);
     }
     table
@@ -468,7 +485,6 @@ fn steps(results: &[&SuiteResult]) -> Table {
             true => ("pass", Mark::Good),
             false => ("FAIL", Mark::Bad),
         };
-        let whole = |ns: Option<i64>| time_or(ns.map(|ns| ns as f64));
         table.row([
             step.service.clone().into(),
             step.step.clone().into(),
@@ -476,8 +492,8 @@ fn steps(results: &[&SuiteResult]) -> Table {
             crate::figures::rate_bps(step.received_bps).into(),
             ratio(step.loss_ratio).into(),
             time_or(step.delay_ns).into(),
-            whole(step.delay_max_ns).into(),
-            whole(step.variation_ns).into(),
+            whole_ns(step.delay_max_ns).into(),
+            whole_ns(step.variation_ns).into(),
             Cell::marked(word, mark),
         ]);
     }
@@ -695,9 +711,9 @@ pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
     }
 }
 
-/// Trial by trial.
-pub(crate) fn log(caption: &str, r: &SuiteResult, reasons: bool) -> Table {
-    let mut head = vec![
+/// Trial by trial, with all that was counted.
+pub(crate) fn log(r: &SuiteResult) -> Table {
+    let head = [
         ">trial",
         "for",
         ">asked",
@@ -711,42 +727,66 @@ pub(crate) fn log(caption: &str, r: &SuiteResult, reasons: bool) -> Table {
         ">p99",
         "outcome",
     ];
-    if reasons {
-        head.push("reason");
-    }
-    let mut table = Table::new(caption, &head);
+    let mut table = Table::new("", &head);
     for t in &r.trial_log {
-        let mut row = log_row(r, t);
-        if reasons {
-            row.push(t.reason.clone().into());
-        }
-        table.row(row);
+        let received = count(t.rx).into();
+        let p99 = Cell::from(whole_ns(t.latency_ns.p99));
+        let outcome = Cell::marked(outcome(t.outcome), mark(t));
+        let [lost, loss] = lost(t);
+        let row = asked(r, t).into_iter();
+        table.row(row.chain([received, lost, loss, p99, outcome]));
     }
-    table
+    table.known()
 }
 
-fn log_row(r: &SuiteResult, t: &SuiteTrial) -> Vec<Cell> {
-    use wb_model::bench::TrialOutcome::{Fail, Pass};
-    let mark = match t.outcome {
-        Pass => Mark::Good,
-        Fail => Mark::Bad,
+/// Trial by trial, with reasons, and so much of what was counted as a page has room for.
+pub(crate) fn log_with_reasons(caption: &str, r: &SuiteResult) -> Table {
+    let head = [
+        ">trial", "for", ">asked", ">of max", ">offered", ">time", ">sent", ">lost", ">loss",
+        "outcome", "reason",
+    ];
+    let mut table = Table::new(caption, &head);
+    for t in &r.trial_log {
+        // The reason tells the rest.
+        let word = if t.outcome.is_valid() {
+            outcome(t.outcome)
+        } else {
+            "void"
+        };
+        let outcome = Cell::marked(word, mark(t));
+        let [lost, loss] = lost(t);
+        let row = asked(r, t).into_iter();
+        table.row(row.chain([lost, loss, outcome, t.reason.clone().into()]));
+    }
+    table.known()
+}
+
+fn mark(t: &SuiteTrial) -> Mark {
+    match t.outcome {
+        TrialOutcome::Pass => Mark::Good,
+        TrialOutcome::Fail => Mark::Bad,
         _ => Mark::Plain,
-    };
-    let lost = if t.lost > 0 { Mark::Bad } else { Mark::Plain };
-    vec![
+    }
+}
+
+fn lost(t: &SuiteTrial) -> [Cell; 2] {
+    let mark = if t.lost > 0 { Mark::Bad } else { Mark::Plain };
+    [
+        Cell::marked(count(t.lost), mark),
+        ratio(t.loss_ratio).into(),
+    ]
+}
+
+/// What both logs begin with.
+fn asked(r: &SuiteResult, t: &SuiteTrial) -> [Cell; 7] {
+    let share = t.intended_pct.map(|pct| of_line(pct / 100.0));
+    [
         t.trial.to_string().into(),
         purpose(t.purpose).into(),
         load(t.intended, trial_unit(r)).into(),
-        t.intended_pct
-            .map_or_else(|| UNKNOWN.to_owned(), |pct| of_line(pct / 100.0))
-            .into(),
+        share.unwrap_or_else(|| UNKNOWN.to_owned()).into(),
         figure(t.offered).into(),
         seconds(t.duration_s).into(),
         count(t.tx).into(),
-        count(t.rx).into(),
-        Cell::marked(count(t.lost), lost),
-        ratio(t.loss_ratio).into(),
-        time_or(t.latency_ns.p99.map(|ns| ns as f64)).into(),
-        Cell::marked(outcome(t.outcome), mark),
     ]
 }

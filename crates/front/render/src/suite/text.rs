@@ -4,6 +4,7 @@ use wb_model::Report;
 
 use super::{facts, log, mlr_loads, parts, purpose, trials_of, with_trials};
 use crate::{
+    figures::count,
     page::{Page, Tone},
     report,
     table::Table,
@@ -69,12 +70,19 @@ pub(crate) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
     for r in with_trials(report) {
         page.head(&format!("trials of {}", trials_of(report, r)));
-        page.table(&plain(&log("", r, false).known()), 2, 1);
+        page.table(&plain(&log(r)), 2, 1);
         for t in &r.trial_log {
             let label = format!("  {:>3} {}: ", t.trial, purpose(t.purpose));
             page.item(Tone::Plain, &label, Tone::Plain, &t.reason);
             for warning in t.warnings.iter().chain(&t.beside) {
                 page.item(Tone::Doubt, "      ", Tone::Plain, warning);
+            }
+            let rose = t.rose.iter().filter(|(_, n)| **n > 0);
+            let rose: Vec<String> = rose
+                .map(|(name, n)| format!("{name} +{}", count(*n)))
+                .collect();
+            if !rose.is_empty() {
+                page.item(Tone::Plain, "      ", Tone::Plain, &rose.join(", "));
             }
         }
     }

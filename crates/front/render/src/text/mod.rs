@@ -76,7 +76,8 @@ pub fn report(report: &Report, options: &Options) -> String {
     }
     crate::lb::section(&mut page, report);
     crate::suite::section(&mut page, report, options.verbose);
-    if report.results.is_empty() {
+    // Beside limits of a load balancer they are shown there.
+    if report.lb_results().next().is_none() {
         probes::section(&mut page, &report.probes, options.verbose);
     }
     let others = report.plan.procedure.is_some()

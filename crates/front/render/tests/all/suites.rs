@@ -38,6 +38,12 @@ fn text_of_connections_with_all_trials() {
 }
 
 #[test]
+fn all_trials_are_told_with_what_rose_meanwhile() {
+    let r = throughput("64", 0.2, LbLimit::Device);
+    assert_snapshot!(from(&plain(&samples::report(vec![r]), true), "trials of"));
+}
+
+#[test]
 fn texts_fit_eighty_columns() {
     for line in plain(&samples::full(), true).lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -65,6 +71,22 @@ fn nothing_is_rounded_to_more_than_it_is() {
     assert!(text.contains("! 128 B: tester limit: at least 4,222,972 fps"));
     let curve = from(&text, "\nframe loss rate (");
     assert!(curve.contains(" 0.000001 %"), "{curve}");
+}
+
+/// Whatever else is said of it.
+#[test]
+fn a_tester_that_was_the_limit_is_the_headline() {
+    let mut r = throughput("64", 0.2, LbLimit::Time);
+    r.tester_limit = true;
+    let text = plain(&samples::report(vec![r.clone()]), false);
+    let row = text.lines().find(|l| l.contains("14,880,952   2,976,190"));
+    assert!(row.unwrap().ends_with("tester"), "{text}");
+    assert!(text.contains("! 64 B: tester limit: at least 2,976,190 fps"));
+    (r.limit, r.throughput_fps) = (None, None);
+    let text = plain(&samples::report(vec![r.clone()]), false);
+    assert!(text.contains("! 64 B: tester limit: no load"), "{text}");
+    let xml = junit::report(&samples::report(vec![r]));
+    assert!(xml.contains("<error message=\"64 B: tester limit"), "{xml}");
 }
 
 #[test]
@@ -354,6 +376,15 @@ fn pages_have_a_section_for_each_test() {
     }
 }
 
+/// A single lost frame is seen at once.
+#[test]
+fn what_was_lost_is_marked() {
+    let mut latency = samples::latency();
+    latency.latency[2].lost = 1;
+    let page = html(&page(samples::report(vec![latency])));
+    assert_eq!(page.matches("<td class=\"n bad\">1</td>").count(), 1);
+}
+
 /// RFC 2544 section 26.1: theoretical and measured; section 26.3: both axes complete.
 #[test]
 fn plots_are_those_of_rfc_2544() {
@@ -410,6 +441,15 @@ fn runs_are_compared_by_size() {
     let slower = row("throughput 64 B");
     assert!(slower.contains("worse: -744,048 fps (-25.0 %)"), "{slower}");
     assert!(row("throughput 1518 B").contains("same"));
+    // What the tester could do is no merit or fault of a device.
+    let mut of_tester = runs.clone();
+    let slower = throughput("64", 0.15, LbLimit::Tester);
+    of_tester[1].report = samples::report(vec![slower]);
+    let text = markdown(&document(&of_tester));
+    assert!(
+        text.contains("-744,048 fps") && !text.contains("worse: -744"),
+        "{text}"
+    );
     let figures = wb_render::report::csv(&runs);
     assert!(
         figures.contains("before,throughput 64 B,limit,2976190."),

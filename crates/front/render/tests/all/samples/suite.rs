@@ -99,6 +99,7 @@ pub(crate) fn throughput(size: &str, share: f64, by: LbLimit) -> SuiteResult {
         SuiteTrial {
             purpose: TrialPurpose::Confirm,
             warnings: vec!["foreign frames: 12".into()],
+            rose: [("port b.rx_missed".to_owned(), 12)].into(),
             ..trial(6, fps, 0, TrialOutcome::Pass)
         },
     ];
@@ -205,6 +206,7 @@ pub(crate) fn latency() -> SuiteResult {
     };
     SuiteResult {
         latency: vec![row(0.1, 4_000, 0), row(0.5, 4_600, 0), row(1.0, 21_000, 17)],
+        spread: Some(0.013),
         trial_log: vec![SuiteTrial {
             purpose: TrialPurpose::Measure,
             ..trial(1, 290_000.0, 0, TrialOutcome::Pass)
