@@ -134,7 +134,10 @@ impl SuiteTest {
     /// Whether it needs the throughput of its size, which is searched first where no other test of the suite does.
     #[must_use]
     pub const fn needs_throughput(self) -> bool {
-        matches!(self, Self::Latency | Self::B2b | Self::Recovery)
+        matches!(
+            self,
+            Self::Latency | Self::B2b | Self::Recovery | Self::Reset
+        )
     }
 }
 

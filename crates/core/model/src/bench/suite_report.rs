@@ -412,7 +412,7 @@ pub struct RecoveryResult {
 /// Reset (RFC 6201).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetResult {
-    /// What kind of reset.
+    /// What kind of reset, as the plan has it.
     pub kind: String,
     /// The command.
     pub trigger: String,

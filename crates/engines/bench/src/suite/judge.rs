@@ -187,6 +187,9 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
         let unique = trial.rx.saturating_sub(trial.dup) as f64;
         trial.forwarded = unique / seconds / ways;
     }
+    if shape.amount == Amount::Most {
+        trial.intended = trial.offered;
+    }
     if let Amount::Load(load) = shape.amount
         && trial.unsent == 0
         && trial.tx > 0

@@ -10,6 +10,8 @@ use crate::{Bench, Trigger};
 
 /// The load, where the plan says nothing: a share of the largest.
 const LOAD: Share = Share(0.1);
+/// A load is no larger than this share of the throughput.
+const CARRIED: f64 = 0.5;
 /// How long it is waited, where the plan says nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Frames flow for this long before the reset.
@@ -39,7 +41,9 @@ pub(super) fn measure<B: Bench>(
         Duration::ZERO => PATIENCE,
         told => told,
     };
-    let load = most * share.0;
+    // No more than is carried without loss, with room: what is lost is to be lost for the reset.
+    let carried = known.throughput.map_or(f64::INFINITY, |t| t * CARRIED);
+    let load = (most * share.0).min(carried);
     tester.goal = 1.0;
     let shape = tester.shape(Amount::Load(load), BEFORE + patience, TrialPurpose::Measure);
     let trigger = Trigger {
@@ -51,10 +55,7 @@ pub(super) fn measure<B: Bench>(
     // Frames that our own link could not take were not lost by the device.
     let by_loss = (trial.unsent == 0 && trial.tx > 0).then(|| trial.lost as f64 / load);
     result.reset = Some(ResetResult {
-        kind: match test.kind.as_str() {
-            "" => "reset".to_owned(),
-            kind => kind.to_owned(),
-        },
+        kind: test.kind.clone(),
         trigger: command.clone(),
         offered_fps: load,
         by_loss_s: by_loss,

@@ -1,7 +1,8 @@
 //! The highest load that holds: throughput by halving or by MLRsearch, and the goals of `ndr`.
 
 use wb_model::bench::{
-    GoalPlan, LbLimit, Method, MlrLoad, MlrResult, Quantity, SuiteResult, SuiteTest,
+    GoalPlan, LbLimit, Method, MlrLoad, MlrResult, Quantity, SuiteResult, SuiteTest, SuiteTrial,
+    TrialOutcome,
 };
 use wb_search::{
     Binary, Bound, Class, Found, Goal, GoalFound, GoalResult, Mlr, MlrFound, Search, binary, mlr,
@@ -14,6 +15,8 @@ use crate::Bench;
 /// By how much a load that held and one that did not differ at the end, as a share of the latter, where the plan says
 /// nothing.
 const PRECISION: f64 = 0.005;
+/// A device that fails at less than so many times a load has its limit there.
+const NEAR: f64 = 1.1;
 /// Trials of a search at most, without those that confirm it.
 const MOST_TRIALS: u32 = 60;
 /// Loads at most that are tried to confirm a result.
@@ -116,7 +119,7 @@ pub(super) fn find<B: Bench>(
             search(tester, &all)?
         }
     };
-    conclude(result, known, &found);
+    conclude(result, known, &found, &tester.log);
     Ok(())
 }
 
@@ -134,11 +137,25 @@ fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), St
     wb_search::Measurer::measure(tester, &ask).map(|_| ())
 }
 
-fn conclude(result: &mut SuiteResult, known: &Known, found: &Found) {
+fn conclude(result: &mut SuiteResult, known: &Known, found: &Found, log: &[SuiteTrial]) {
     set_limit(result, found.best);
     result.beyond = found.beyond;
     result.confirmed = found.confirmed;
     result.limited_by = limited_by(found.bound, known);
+    if let (Bound::Tester, Some(limit)) = (found.bound, found.best) {
+        // Where the device fails not far above it, it is the device's limit, found less closely than asked for.
+        let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
+        let above = failed.map(|t| t.intended).filter(|load| *load > limit);
+        let least = above.reduce(f64::min).filter(|load| *load <= limit * NEAR);
+        if let Some(load) = least {
+            result.limited_by = LbLimit::Device;
+            result.beyond = Some(load);
+            result.notes.push(format!(
+                "between {limit:.0} and {load:.0} {}, where the device fails, the tester could not make a trial that says something",
+                result.unit
+            ));
+        }
+    }
     if let Some(held) = found.near_maximum {
         let how = if held { "held" } else { "did not hold" };
         result.notes.push(format!(
