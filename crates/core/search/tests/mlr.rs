@@ -275,6 +275,16 @@ fn short_trials_find_the_way_for_long_ones() {
         1e-6,
     );
 
+    // No trial is longer than it has to be.
+    let ndr = |initial_duration| {
+        let plan = Mlr {
+            initial_duration,
+            ..Mlr::between(9001.0, TEN_GIG)
+        };
+        mlr(&mut Device::new(CAPACITY), &plan).unwrap()
+    };
+    assert_eq!(ndr(Some(seconds(2))), ndr(None));
+
     // A goal's own first duration goes before that of the search.
     let own = Goal {
         initial_duration: Some(seconds(2)),

@@ -16,8 +16,8 @@ pub struct Goal {
     pub exceed_ratio: f64,
     /// Trials of at least this length are full ones.
     pub final_duration: Duration,
-    /// The trials of the first intermediate target take so long, and their sum is that. None: what the whole search
-    /// has ([`crate::Mlr::initial_duration`]), else the final duration.
+    /// The trials of the first intermediate target take so long, though no longer than the final duration, and their
+    /// sum is that. None: what the whole search has ([`crate::Mlr::initial_duration`]), else the final duration.
     pub initial_duration: Option<Duration>,
     /// So much trial time decides about a load, unless it is decided earlier.
     pub duration_sum: Duration,
@@ -110,7 +110,9 @@ impl Goal {
         let first = self
             .initial_duration
             .or(initial)
-            .unwrap_or(self.final_duration);
+            .map_or(self.final_duration, |initial| {
+                initial.min(self.final_duration)
+            });
         let growth = self.duration_sum.as_secs_f64() / first.as_secs_f64();
         let mut targets = vec![*self];
         if intermediate && growth.is_finite() && growth > 1.0 {
