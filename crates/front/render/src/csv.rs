@@ -298,7 +298,8 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         row.known("unsent", t.map(|t| t.unsent));
         row.known("forwarded_fps", t.map(|t| t.forwarded));
         row.known("limit", r.and_then(|r| r.limit));
-        row.known("limited_by", r.map(suite::limited_by));
+        let searched = r.filter(|r| suite::searches(r.test));
+        row.known("limited_by", searched.map(suite::limited_by));
         row
     };
     let mut rows = Vec::new();

@@ -252,7 +252,7 @@ fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
 
 /// A tester that was the limit found a limit all the same: at least so much. Where it found none, that is an error.
 fn came(r: &SuiteResult) -> Came {
-    let searches = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+    let searches = suite::searches(r.test);
     let why = || suite::headline(r).unwrap_or_default();
     match (&r.not_measured, r.limit) {
         (Some(why), _) => Came::Skipped(why.clone()),

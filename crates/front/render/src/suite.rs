@@ -108,6 +108,11 @@ pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
     }
 }
 
+/// Whether a test searches for a limit.
+pub(crate) const fn searches(test: SuiteTest) -> bool {
+    matches!(test, SuiteTest::Throughput | SuiteTest::Ndr)
+}
+
 /// Whether the tester, not the device, was the limit.
 pub(crate) fn is_tester_limit(r: &SuiteResult) -> bool {
     r.tester_limit || r.limited_by == LbLimit::Tester && r.limit.is_some()
@@ -116,7 +121,7 @@ pub(crate) fn is_tester_limit(r: &SuiteResult) -> bool {
 /// What must be read first: the tester was the limit, nothing was measured, it was broken off, no load held.
 pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
     let what = subject(r);
-    let searches = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+    let searches = searches(r.test);
     if let Some(why) = &r.not_measured {
         return Some(format!("{what}: not measured: {why}"));
     }
@@ -124,13 +129,13 @@ pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
         format!("; the tester by itself does {}", load(most, &r.unit))
     });
     let text = match r.limit {
-        Some(limit) if is_tester_limit(r) => {
+        Some(limit) if searches && is_tester_limit(r) => {
             format!(
                 "{what}: tester limit: at least {}{ceiling}",
                 load(limit, &r.unit)
             )
         }
-        None if is_tester_limit(r) => {
+        None if searches && is_tester_limit(r) => {
             format!("{what}: tester limit: no load could be tried{ceiling}")
         }
         Some(limit) if searches && r.incomplete => {

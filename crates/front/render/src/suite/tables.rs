@@ -7,7 +7,7 @@ use wb_model::{
 
 use super::{
     figure, figure_or, headline, is_tester_limit, limited_by, load, method, of_line, outcome,
-    purpose, size, subject, trial_unit,
+    purpose, searches, size, subject, trial_unit,
 };
 use crate::{
     figures::{UNKNOWN, count, group, ratio, significant, time_ns},
@@ -582,7 +582,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
     list(
         "not confirmed by a trial of full length",
         named(&|r| {
-            let searched = matches!(r.test, SuiteTest::Throughput | SuiteTest::Ndr);
+            let searched = searches(r.test);
             searched && r.limit.is_some() && !r.confirmed
         }),
     );
@@ -652,12 +652,6 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                     })
                 );
                 notes.push(under);
-                if b.max >= b.longest && b.longest > 0 {
-                    notes.push(format!(
-                        "{}: no longer burst was tried, so the device holds at least this",
-                        size(&name)
-                    ));
-                }
             }
         }
         SuiteTest::Recovery => {
