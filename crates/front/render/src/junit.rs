@@ -97,7 +97,9 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
         }
         out.push_str("    </properties>\n");
     }
-    let class = escaped(&format!("wirebench.{kind}.{}", suite.name));
+    // Servers make a tree of it by its dots.
+    let class = format!("wirebench.{kind}.{}", suite.name).replace(' ', ".");
+    let class = escaped(&class);
     for case in &suite.cases {
         let _ = writeln!(
             out,

@@ -19,7 +19,7 @@ pub(crate) fn ended(bench: &BenchLive, trial: &SuiteTrial) -> String {
         .intended_pct
         .map_or_else(String::new, |pct| format!(" ({})", of_line(pct / 100.0)));
     let purpose = match trial.purpose {
-        TrialPurpose::Search => String::new(),
+        TrialPurpose::Search | TrialPurpose::Measure => String::new(),
         TrialPurpose::Confirm => ", to confirm".to_owned(),
         other => format!(", {}", purpose(other)),
     };
@@ -64,7 +64,7 @@ pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
         what.push_str(&format!(" {}", size(own)));
     }
     let purpose = match bench.purpose {
-        None | Some(TrialPurpose::Search) => String::new(),
+        None | Some(TrialPurpose::Search | TrialPurpose::Measure) => String::new(),
         Some(other) => format!(" ({})", purpose(other)),
     };
     let mut parts = vec![what];

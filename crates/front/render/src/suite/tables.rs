@@ -543,18 +543,20 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
     let mut notes = Vec::new();
     let both = results.iter().any(|r| r.directions > 1);
     if test == SuiteTest::Throughput && frames(results) && !results.is_empty() {
-        notes.push(
-            match both {
-                true => {
-                    "theoretical and throughput: frames per second in each of both directions; L1: with FCS, preamble \
-                     and gap; L2: with FCS"
-                }
-                false => {
-                    "theoretical and throughput: frames per second; L1: with FCS, preamble and gap; L2: with FCS"
-                }
-            }
-            .to_owned(),
-        );
+        let known = results.iter().any(|r| r.theoretical_fps.is_some());
+        let what = if known {
+            "theoretical and throughput"
+        } else {
+            "throughput"
+        };
+        let of = if both {
+            " in each of both directions"
+        } else {
+            ""
+        };
+        notes.push(format!(
+            "{what}: frames per second{of}; L1: with FCS, preamble and gap; L2: with FCS"
+        ));
     }
     let ceilings: Vec<String> = results
         .iter()
@@ -586,6 +588,20 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
             searched && r.limit.is_some() && !r.confirmed
         }),
     );
+    for (what, word) in [
+        (
+            "the plan asks for no more, so the device carries at least that",
+            "plan",
+        ),
+        (
+            "time or trials ran out, so the device carries at least that",
+            "time",
+        ),
+    ] {
+        let is_so =
+            |r: &SuiteResult| searches(r.test) && r.limit.is_some() && limited_by(r) == word;
+        list(what, named(&is_so));
+    }
     match test {
         SuiteTest::Throughput | SuiteTest::Ndr => {
             for r in results {
@@ -620,9 +636,13 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 .iter()
                 .any(|(_, row)| row.classic_ns.is_some())
             {
+                let text = "RFC 2544: mean over the streams of one frame in the middle of each";
+                notes.push(text.to_owned());
+            }
+            if !rows(results).is_empty() {
                 notes.push(
-                    "RFC 2544: mean over the streams of one frame in the middle of each; typical and worst case (RFC \
-                     8219): median over the streams of p50 and of p99.9; load: share of the throughput"
+                    "typical and worst case (RFC 8219): median over the streams of p50 and of p99.9; load: share of \
+                     the throughput"
                         .to_owned(),
                 );
             }
