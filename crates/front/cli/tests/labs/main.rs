@@ -36,6 +36,7 @@ mod report;
 mod router;
 mod screen;
 mod stat;
+mod suites;
 mod trial;
 mod turns;
 mod wire;

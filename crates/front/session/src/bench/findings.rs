@@ -63,7 +63,12 @@ impl<'a> Finding<'a> {
                 };
                 is_meant.then_some(lb.limit)
             }
-            BenchResult::Suite(_) => None,
+            BenchResult::Suite(suite) => {
+                let size = criterion.job.as_ref();
+                let is_meant = size.is_none_or(|size| *size == suite.size);
+                let is_meant = is_meant && suite.is_about(&criterion.metric);
+                is_meant.then(|| suite.figure(&criterion.metric))
+            }
         }
     }
 }
