@@ -158,6 +158,75 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
+    /// How many words [`FlowStats::recorded`] takes.
+    pub const WORDS: usize = 16;
+
+    /// The words of a flow of which nothing came yet.
+    pub const NOTHING: [u64; Self::WORDS] = [
+        0,
+        0,
+        0,
+        NO_DELAY as u64,
+        0,
+        0,
+        0,
+        0,
+        u64::MAX,
+        0,
+        u64::MAX,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+
+    /// What somebody else recorded of a flow by the rules of [`Analyser`](crate::Analyser): the number after the highest
+    /// one seen, arrivals, octets, delay of the original that arrived last (as [`FlowStats::NOTHING`] has it while none
+    /// did), flags (1: it had the highest number; 256: there is a jitter), smoothed jitter in 2^-20 ns, sum of the
+    /// latencies (low, high word), smallest and largest latency, first and last receive stamp, duplicates, reordered,
+    /// late, originals without a latency.
+    #[must_use]
+    pub fn recorded(flow: u32, words: &[u64; Self::WORDS]) -> FlowStats {
+        let &[
+            next,
+            received,
+            octets,
+            last_delay,
+            flags,
+            jitter,
+            low,
+            high,
+            min,
+            max,
+            first,
+            last,
+            duplicates,
+            reordered,
+            late,
+            unmeasured,
+        ] = words;
+        let flow_record = Flow {
+            next,
+            received,
+            octets,
+            last_delay: last_delay as i64,
+            last_was_highest: flags & 1 != 0,
+            has_jitter: flags & 256 != 0,
+            smoothed_jitter: jitter as i64,
+            latency_sum: (u128::from(high) << 64) | u128::from(low),
+            latency_min: min,
+            latency_max: max,
+            first_rx_ns: first,
+            last_rx_ns: last,
+            duplicates,
+            reordered,
+            late,
+            unmeasured,
+        };
+        flow_record.stats(flow)
+    }
+
     /// Different sequence numbers that arrived.
     pub fn unique(&self) -> u64 {
         self.received - self.duplicates
@@ -195,5 +264,44 @@ pub(crate) fn lesser<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_recorded_of_a_flow_is_told_alike() {
+        assert_eq!(
+            FlowStats::recorded(3, &FlowStats::NOTHING),
+            Flow::NEW.stats(3)
+        );
+        let mut flow = Flow::NEW;
+        for (rx_ns, latency) in [(100, 7), (90, 9)] {
+            flow.count(rx_ns, 64);
+            flow.latency(latency);
+            flow.smooth(2);
+        }
+        (flow.next, flow.late) = (5, 1);
+        let words = [
+            5,
+            2,
+            128,
+            NO_DELAY as u64,
+            256,
+            flow.smoothed_jitter as u64,
+            16,
+            0,
+            7,
+            9,
+            90,
+            100,
+            0,
+            0,
+            1,
+            0,
+        ];
+        assert_eq!(FlowStats::recorded(3, &words), flow.stats(3));
     }
 }

@@ -96,6 +96,37 @@ impl Histogram {
         self.slots[slot_of(value)] += 1;
     }
 
+    /// How many slots a distribution has: that of a value is its own below 1024, and above, 512 for each power of two.
+    pub const SLOTS: usize = SLOTS;
+
+    /// A distribution that somebody else recorded by the same rules: what is in each slot (asked from that of `min` to
+    /// that of `max` only), the sums, the extremes (`min` above `max`: there are no values) and how many were clamped.
+    #[must_use]
+    pub fn recorded(
+        slot: impl Fn(usize) -> u64,
+        (sum, squares): (u128, u128),
+        (min, max): (u64, u64),
+        clamped: u64,
+    ) -> Histogram {
+        let mut histogram = Histogram::new();
+        if min > max {
+            return histogram;
+        }
+        let max = max.min(Self::MAX_VALUE);
+        for at in slot_of(min.min(max))..=slot_of(max) {
+            histogram.slots[at] = slot(at);
+            histogram.count += histogram.slots[at];
+        }
+        Histogram {
+            clamped,
+            sum,
+            squares,
+            min,
+            max,
+            ..histogram
+        }
+    }
+
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
@@ -221,6 +252,11 @@ impl SignedHistogram {
         SignedHistogram::default()
     }
 
+    /// Of the absolute amounts of the values below 0, and of the others.
+    pub fn of_sides(below: Histogram, above: Histogram) -> SignedHistogram {
+        SignedHistogram { below, above }
+    }
+
     /// Records one value.
     #[inline]
     pub fn record(&mut self, value: i64) {
@@ -324,6 +360,21 @@ fn summary_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_recorded_is_the_same_distribution() {
+        for values in [&[][..], &[0], &[5, 5, 1023, 1024, 99_999, u64::MAX]] {
+            let mut ours = Histogram::new();
+            values.iter().for_each(|v| ours.record(*v));
+            let theirs = Histogram::recorded(
+                |slot| ours.slots[slot],
+                (ours.sum, ours.squares),
+                (ours.min, ours.max),
+                ours.clamped,
+            );
+            assert_eq!(theirs, ours);
+        }
+    }
 
     #[test]
     fn slots_follow_each_other_without_holes() {

@@ -65,6 +65,15 @@ impl Measurement {
         self.flows = merged_flows(&self.flows, &other.flows);
     }
 
+    /// With the jitter of arrivals that are no IPDV pair, where somebody else recorded it: see [`Measurement::jitter`].
+    #[must_use]
+    pub fn with_unpaired_jitter(self, unpaired_jitter: Histogram) -> Measurement {
+        Measurement {
+            unpaired_jitter,
+            ..self
+        }
+    }
+
     /// The same with the flows, which stay behind here no longer: of millions there is one copy.
     pub fn take_flows(&mut self) -> Measurement {
         let flows = std::mem::take(&mut self.flows);

@@ -15,11 +15,19 @@ pub enum Driver {
     Memory,
     /// A pcap or pcapng file.
     File,
+    /// Streams sent and accounted for inside the kernel, by XDP live frames.
+    Live,
 }
 
 impl Driver {
     /// Every driver, in the order of preference for an interface.
-    pub const ALL: [Self; 4] = [Self::Xdp, Self::Packet, Self::Memory, Self::File];
+    pub const ALL: [Self; 5] = [
+        Self::Xdp,
+        Self::Packet,
+        Self::Memory,
+        Self::File,
+        Self::Live,
+    ];
 
     /// The word before the colon.
     #[must_use]
@@ -29,6 +37,7 @@ impl Driver {
             Self::Packet => "packet",
             Self::Memory => "memory",
             Self::File => "file",
+            Self::Live => "live",
         }
     }
 }
@@ -75,7 +84,7 @@ impl FromStr for Locator {
                 // An alias such as "eth0:1" has its colon after the name; no such driver either way.
                 None => {
                     return Err(error(
-                        "a port: IF, NODE/IF, xdp:IF, packet:IF, memory:NAME or file:PATH",
+                        "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
                     ));
                 }
             },
@@ -130,7 +139,7 @@ impl fmt::Display for Locator {
 string_serde!(
     Locator,
     "Locator",
-    "a port: IF, NODE/IF, xdp:IF, packet:IF, memory:NAME or file:PATH",
+    "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
     "wb-pair-a/a0"
 );
 
@@ -145,6 +154,7 @@ mod tests {
             "wb-pair-a/a0",
             "xdp:eth0",
             "packet:wb-pair-a/a0",
+            "live:wb-pair-a/a0",
             "memory:x",
             "file:/a/b.pcap",
         ] {

@@ -104,7 +104,7 @@ pub enum Procedure {
 pub struct PortPlan {
     /// The name that jobs use.
     pub name: String,
-    /// Where it is: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `memory:NAME`, `file:PATH`.
+    /// Where it is: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`.
     pub locator: Locator,
     /// Workers, each with a processor of its own; 1 to 64. They share out the queues of the interface;
     /// with the `xdp` driver there are at most as many as it has queues.

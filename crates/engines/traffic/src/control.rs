@@ -32,6 +32,9 @@ pub struct Control {
     pub drain_since_wall_ns: AtomicU64,
     /// The last departure of the senders that have ended.
     pub last_departure_wall_ns: AtomicU64,
+    /// What is added to the monotonic clock for stamps where a port takes them by itself; 0 until the first worker of
+    /// such a port has looked. One for all, so that it cancels out in latencies.
+    pub wall_minus_mono: AtomicU64,
 }
 
 impl Control {
@@ -47,6 +50,7 @@ impl Control {
             receivers_exhausted: AtomicUsize::new(0),
             drain_since_wall_ns: AtomicU64::new(u64::MAX),
             last_departure_wall_ns: AtomicU64::new(0),
+            wall_minus_mono: AtomicU64::new(0),
         }
     }
 

@@ -58,6 +58,7 @@ mod device;
 mod error;
 mod frames;
 mod modify;
+mod offload;
 mod pacer;
 mod ramp;
 mod random;
@@ -74,9 +75,10 @@ pub use device::{
     DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_sender, run_devices,
 };
 pub use error::CompileError;
+pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::Lead;
 pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};
-pub use sender::{Sender, SenderOutcome, Step, StreamOutcome};
+pub use sender::{OffloadedSender, Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
 pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
 pub use wb_port::clock::WorkerClock as Clock;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use wb_model::units::Rational;
+use wb_port::offload::Pace;
 
 const SECOND: u128 = 1_000_000_000;
 
@@ -143,6 +144,35 @@ impl Pacer {
                 }
             }
             _ => self.seek(),
+        }
+    }
+
+    /// The way as a table, with times from `start_ns` on; `None` where it is none of even steps.
+    pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
+        let (rest, whole_ns, part, parts, carry_ns) = match (&self.schedule, self.stride) {
+            (Schedule::Even(_), Some((whole, part))) => (self.rest, whole, part, self.num, 1),
+            (Schedule::Bursts { size, gap_ns }, _) => {
+                let k = self.workers.saturating_mul(self.passed) + self.worker;
+                let whole = (self.workers / size).saturating_mul(*gap_ns);
+                (k % size, whole, self.workers % size, *size, *gap_ns)
+            }
+            _ => return None,
+        };
+        Some(Pace {
+            due_ns: start_ns.saturating_add(self.due),
+            rest,
+            whole_ns,
+            part,
+            parts,
+            carry_ns,
+        })
+    }
+
+    /// So many events of ours were sent by somebody who has that table.
+    pub(crate) fn pass(&mut self, events: u64) {
+        self.passed += events;
+        if !self.is_done() {
+            self.seek();
         }
     }
 

@@ -16,6 +16,11 @@ impl Random {
         Self(SplitMix64(state.next()))
     }
 
+    /// The state of the generator.
+    pub(crate) fn state(&self) -> u64 {
+        self.0.0
+    }
+
     /// A number below `count`; 0 stands for 2^64.
     #[inline]
     pub(crate) fn below(&mut self, count: u64) -> u64 {

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod offload;
+
+pub use offload::OffloadedSender;
+
 use wb_measure::Histogram;
 use wb_model::lateness::{LATE_NS, Lateness, Turns};
 use wb_port::{PortError, TxCounters, TxQueue};

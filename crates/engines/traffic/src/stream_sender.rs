@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use wb_measure::Histogram;
 use wb_model::TagKind;
+use wb_port::offload::{Pace, SendCounters, StreamProgram};
 use wb_port::{Slot, TxQueue};
 
 use crate::frames::{Build, FlowCursor, Frames, Mark, Stamp, cursor_of};
@@ -231,6 +232,73 @@ impl StreamSender {
 
     pub(crate) fn pacer_mut(&mut self) -> Option<&mut Pacer> {
         self.pacer.as_mut()
+    }
+
+    /// The stream as tables, for a port that sends it by itself; an error says why there are none.
+    pub(crate) fn table(&self) -> Result<StreamProgram, &'static str> {
+        match (&self.source, &self.pacer) {
+            (Source::Recorded(_), _) => Err("replays are not made of fields"),
+            (Source::Built { .. }, Some(pacer)) if pacer.pace(0).is_none() => {
+                Err("its schedule has no even steps")
+            }
+            (
+                Source::Built {
+                    frames,
+                    cursor,
+                    first_flow,
+                    ..
+                },
+                pacer,
+            ) => frames.table(cursor, *first_flow, pacer.is_some()),
+        }
+    }
+
+    /// When its frames are due from now on, the schedule having begun at `start_ns`; `None` at full speed.
+    pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
+        self.pacer.as_ref()?.pace(start_ns)
+    }
+
+    /// How many frames are planned and neither sent nor given up.
+    pub(crate) fn frames_left(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.limit() - pacer.passed(),
+            None => u64::MAX,
+        }
+    }
+
+    /// What it may be late by.
+    pub(crate) fn allowance_ns(&self) -> u64 {
+        self.allowance_ns
+    }
+
+    /// How many frames of ours are due within such a time.
+    pub(crate) fn frames_within(&self, ns: u64) -> u64 {
+        self.pacer.as_ref().map_or(0, |pacer| pacer.ours_before(ns))
+    }
+
+    /// Takes note of what a port did that sends by itself.
+    pub(crate) fn note_offload(&mut self, sent: u64, counters: &SendCounters) {
+        self.submitted_frames = counters.submitted_frames;
+        self.submitted_octets = counters.submitted_octets;
+        self.refused_frames = counters.refused_frames;
+        self.returned_octets = counters.refused_octets;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.pass(sent);
+        }
+    }
+
+    /// The last word of such a port: where in its flows it is, and what was refused of each.
+    pub(crate) fn end_offload(&mut self, (flow, round): (u32, u64), refused: &[u64]) {
+        let Source::Built { cursor, tag, .. } = &mut self.source else {
+            return;
+        };
+        cursor.resume(flow, round);
+        self.returned.clear();
+        for (flow, frames) in (0..).zip(refused).filter(|(_, frames)| **frames > 0) {
+            // Without a tag all is one flow.
+            let flow = if *tag == TagKind::None { 0 } else { flow };
+            *self.returned.entry(flow).or_default() += frames;
+        }
     }
 
     pub(crate) fn is_paced(&self) -> bool {

@@ -7,12 +7,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use wb_measure::Counters;
 use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
 
 use crate::{
     Clock, Control, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome,
-    SharedCounters, control::ShownFlows,
+    SharedCounters, control::ShownFlows, sender::Progress,
 };
 
 /// What a sleep may be late by: a sender is awake this long before a departure.
@@ -110,6 +111,41 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
     };
     let fault = run.work().err();
     run.conclude(fault)
+}
+
+impl CounterValues {
+    /// Those of a sender that runs.
+    pub(crate) fn sending(&mut self, progress: &Progress) {
+        self.offered_frames = progress.offered_frames;
+        self.offered_octets = progress.offered_octets;
+        self.refused_frames = progress.refused_frames;
+        self.unsent_frames = progress.unsent_frames;
+        self.ramp_frames = progress.ramp_frames;
+    }
+
+    /// Those of a sender that has ended.
+    pub(crate) fn sent(&mut self, outcome: &SenderOutcome) {
+        for stream in &outcome.streams {
+            let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
+            self.offered_frames += stream.offered_frames;
+            self.offered_octets += stream.offered_octets;
+            self.refused_frames += stream.refused_frames;
+            self.unsent_frames += intended.saturating_sub(stream.offered_frames);
+        }
+        self.ramp_frames = outcome.ramp_frames;
+    }
+
+    /// Those of a receiver, with number and sum of its latencies.
+    pub(crate) fn received(&mut self, counters: &Counters, (samples, sum): (u64, u128)) {
+        self.received_frames = counters.received_frames;
+        self.received_octets = counters.received_octets;
+        self.duplicate_frames = counters.duplicate_frames;
+        self.reordered_frames = counters.reordered_frames;
+        self.late_frames = counters.late_frames;
+        self.foreign_frames = counters.foreign_frames;
+        self.latency_samples = samples;
+        self.latency_sum_ns = sum as u64;
+    }
 }
 
 struct Run<'a, T, R, C> {
@@ -406,39 +442,14 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         self.unpublished = 0;
         let mut values = CounterValues::default();
         match (&self.sender, &self.sent) {
-            (Some(sender), _) => {
-                let progress = sender.progress(self.tx.in_flight());
-                values.offered_frames = progress.offered_frames;
-                values.offered_octets = progress.offered_octets;
-                values.refused_frames = progress.refused_frames;
-                values.unsent_frames = progress.unsent_frames;
-                values.ramp_frames = progress.ramp_frames;
-            }
-            (None, Some(outcome)) => {
-                for stream in &outcome.streams {
-                    let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
-                    values.offered_frames += stream.offered_frames;
-                    values.offered_octets += stream.offered_octets;
-                    values.refused_frames += stream.refused_frames;
-                    values.unsent_frames += intended.saturating_sub(stream.offered_frames);
-                }
-                values.ramp_frames = outcome.ramp_frames;
-            }
+            (Some(sender), _) => values.sending(&sender.progress(self.tx.in_flight())),
+            (None, Some(outcome)) => values.sent(outcome),
             (None, None) => {
                 values.ramp_frames = self.receiver.as_ref().map_or(0, Receiver::ramp_frames);
             }
         }
         if let Some(receiver) = &self.receiver {
-            let counters = receiver.counters();
-            values.received_frames = counters.received_frames;
-            values.received_octets = counters.received_octets;
-            values.duplicate_frames = counters.duplicate_frames;
-            values.reordered_frames = counters.reordered_frames;
-            values.late_frames = counters.late_frames;
-            values.foreign_frames = counters.foreign_frames;
-            let (samples, sum) = receiver.latency();
-            values.latency_samples = samples;
-            values.latency_sum_ns = sum as u64;
+            values.received(&receiver.counters(), receiver.latency());
         }
         self.shared.publish(&values);
         if self.shared.latency.is_wanted() {

@@ -276,7 +276,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ),
     (
         "PORT",
-        "IF, NODE/IF, xdp:IF, packet:IF, memory:NAME or file:PATH",
+        "IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
         "wb-pair-a/a0",
     ),
     ("IF", "IF or NODE/IF", "eth0,wb-router-dut/da"),

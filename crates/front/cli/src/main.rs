@@ -32,7 +32,7 @@ use say::say;
     max_term_width = 100,
     after_help = "Start with `wirebench demo`: no hardware and no arguments are needed.\n\
                   Ports are IF, NODE/IF (an interface in the network namespace NODE), xdp:IF, packet:IF,\n\
-                  memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command."
+                  live:IF, memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -22,7 +22,7 @@ use wb_model::{
 };
 use wb_packet::{Fanout, PacketOptions, PacketQueue, QdiscDrops, RxMode};
 use wb_port::{
-    Interface, PortError, PortFacts, QueuePair, RxQueue, Speed, TxQueue,
+    Interface, PortError, PortFacts, QueuePair, RxQueue, Speed, StampSource, TxQueue,
     clock::Clock,
     file::{self, FileQueue, Timing},
     memory::{LinkOptions, MemoryQueue, Registry},
@@ -140,6 +140,27 @@ impl OpenPort {
         self.used.role()
     }
 
+    /// Whether streams are sent and accounted for by the port itself.
+    pub(crate) fn is_live(&self) -> bool {
+        self.plan.locator.driver == Some(Driver::Live)
+    }
+
+    /// How many workers it has; they own its queues once they run.
+    pub(crate) fn workers(&self) -> usize {
+        match self.is_live() {
+            true => self.plan.workers as usize,
+            false => self.queues.len(),
+        }
+    }
+
+    /// How many of them want a CPU: whose port accounts by itself only looks now and then.
+    fn placed_workers(&self) -> usize {
+        match self.is_live() && !self.used.tx {
+            true => 0,
+            false => self.workers(),
+        }
+    }
+
     /// What the interface itself has counted so far; nothing where there is none.
     pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
         self.wire
@@ -238,6 +259,15 @@ pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
 pub(crate) fn has_link(port: &PortPlan) -> bool {
     !port.locator.is_interface()
         || locate_wire(port).map_or(true, |wire| wire.link.up && wire.link.carrier)
+}
+
+/// The other end of a port of a lab: a veth in a namespace that a lab made, which is ours to prepare.
+pub(crate) fn far_end(port: &OpenPort) -> Option<Wire> {
+    let wire = port.wire.as_ref()?;
+    let peer = wb_host::peer::veth_peer(&wire.namespace, &wire.interface.name);
+    let (namespace, name) = peer.ok()??;
+    let of_a_lab = namespace.name().is_some_and(|n| n.starts_with("wb-"));
+    of_a_lab.then(|| wire_at(&port.plan, namespace, &name).ok())?
 }
 
 /// Checks that the interface of a port is up and its cable in.
@@ -582,6 +612,44 @@ fn share_out(
     Ok(groups.into_iter().map(AnyQueue::XdpGroup).collect())
 }
 
+/// Opens an interface port whose streams are sent and accounted for by the port itself, as far as that can be done before
+/// they are known.
+pub(crate) fn open_live(port: &PortPlan, used: Use, wire: Wire) -> Result<OpenPort, StartError> {
+    let interface = &wire.interface;
+    let locks = lock_queues(port, used, &wire)?;
+    let facts = PortFacts {
+        locator: format!("live:{}", port.locator.place()),
+        driver: "live",
+        mode: match (used.tx, used.rx) {
+            (true, false) => "live frames",
+            (true, true) => "live frames, accounted in the kernel",
+            _ => "accounted in the kernel",
+        }
+        .to_owned(),
+        ifindex: interface.index,
+        mac: interface.mac,
+        mtu: interface.mtu,
+        speed: interface.speed,
+        queues: port.workers,
+        stamp_source: StampSource::KernelXdp,
+        kernel_driver: interface.kernel_driver.clone(),
+        warnings: Vec::new(),
+    };
+    Ok(OpenPort {
+        plan: port.clone(),
+        used,
+        facts,
+        wire: Some(wire),
+        queues: Vec::new(),
+        chosen_because: "asked for".to_owned(),
+        job: String::new(),
+        ring_bytes: 0,
+        filters: false,
+        _locks: locks,
+        _xdp: None,
+    })
+}
+
 /// Opens an interface port with the first driver that works.
 pub(crate) fn open_wire(
     port: &PortPlan,
@@ -924,13 +992,13 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
         .iter()
         .filter(wanted)
         .filter(|p| p.used.tx)
-        .map(|p| p.queues.len())
+        .map(|p| p.placed_workers())
         .sum();
     let receiving: usize = ports
         .iter()
         .filter(wanted)
         .filter(|p| !p.used.tx)
-        .map(|p| p.queues.len())
+        .map(|p| p.placed_workers())
         .sum();
     let usable: Vec<Cpu> = cpus.iter().filter(|c| c.allowed).cloned().collect();
     if usable.is_empty() || sending + receiving == 0 {
@@ -945,7 +1013,7 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
                 return p.plan.cpus.clone();
             }
             let from: &mut dyn Iterator<Item = u32> = if p.used.tx { &mut tx } else { &mut rx };
-            from.take(p.queues.len()).collect()
+            from.take(p.placed_workers()).collect()
         })
         .collect();
     (lists, placement.warning)

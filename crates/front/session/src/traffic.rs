@@ -15,17 +15,19 @@ use wb_model::{
     timeline::Row,
 };
 use wb_packet::{PacketOptions, RxMode};
-use wb_port::QueuePair;
+use wb_port::{QueuePair, offload::Halt};
 use wb_traffic::{
-    Control, CounterValues, FlowSpace, Lead, PKTGEN_FLOW, Receiver, ReceiverSpec, Sender,
-    SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome, run_worker,
+    Control, CounterValues, FlowSpace, Lead, OffloadedWorker, PKTGEN_FLOW, Receiver, ReceiverSpec,
+    Sender, SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome, run_offloaded,
+    run_worker,
 };
 
 use crate::{
     StartError, SystemClock,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::{
-        AnyQueue, OpenPort, Sharing, Use, find_wire, open_virtual, open_wire_as, packet_options,
+        AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
+        packet_options,
     },
     prepare::Opening,
     traffic::checks::Recordings,
@@ -33,6 +35,7 @@ use crate::{
 };
 
 mod checks;
+mod live;
 mod report;
 mod resolve;
 
@@ -112,6 +115,10 @@ fn open_ports(
         };
         let longest = checks::longest_frame(plan, port, recordings);
         let open = match wire {
+            Some(wire) if port.locator.driver == Some(Driver::Live) => {
+                live::check(plan, port)?;
+                open_live(port, used, wire)?
+            }
             Some(wire) => {
                 let packet = match used.sharing {
                     Sharing::Alone => packet_options(port, used),
@@ -151,6 +158,26 @@ struct WorkerSlot {
     outcome: Option<WorkerOutcome>,
 }
 
+impl WorkerSlot {
+    fn new(
+        port: usize,
+        queue: u32,
+        cpus: &[u32],
+        sends: Option<usize>,
+        receives: Option<usize>,
+    ) -> Self {
+        Self {
+            port,
+            queue,
+            cpu: cpus.get(queue as usize).copied(),
+            sends,
+            receives,
+            shared: Arc::new(SharedCounters::default()),
+            outcome: None,
+        }
+    }
+}
+
 /// All traffic jobs of a run.
 pub(crate) struct Traffic {
     plan: Plan,
@@ -159,6 +186,10 @@ pub(crate) struct Traffic {
     slots: Vec<WorkerSlot>,
     control: Arc<Control>,
     workers: Workers<WorkerOutcome>,
+    /// What ends the turns of ports that send by themselves.
+    halts: Vec<Arc<dyn Halt>>,
+    /// What lets their frames in at the other ends of labs.
+    passages: Vec<wb_live::Passage>,
     live: Live,
     asked: Asked,
     stopping: bool,
@@ -184,6 +215,8 @@ impl Traffic {
             slots: Vec::new(),
             control: Arc::new(Control::new()),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            halts: Vec::new(),
+            passages: Vec::new(),
             live: Live::default(),
             asked: Asked::default(),
             stopping: false,
@@ -233,15 +266,9 @@ fn drain_ns(run: &Traffic) -> u64 {
     drains.max().unwrap_or(0)
 }
 
-fn sender_for(
-    run: &Traffic,
-    direction: &Direction,
-    worker: u32,
-    workers: u32,
-    capacity: usize,
-) -> Result<Sender, StartError> {
+fn sender_spec(run: &Traffic, direction: &Direction, worker: u32, workers: u32) -> SenderSpec {
     let job = &run.jobs()[direction.job];
-    let spec = SenderSpec {
+    SenderSpec {
         streams: direction.streams.clone(),
         worker,
         workers,
@@ -256,8 +283,15 @@ fn sender_for(
         },
         catch_up_ns: job.catch_up.as_nanos(),
         departures: job.departures,
-    };
-    Sender::new(&spec, capacity)
+    }
+}
+
+fn sender_for(
+    direction: &Direction,
+    spec: &SenderSpec,
+    capacity: usize,
+) -> Result<Sender, StartError> {
+    Sender::new(spec, capacity)
         .map_err(|e| StartError::stream(direction.name.clone(), e.to_string()))
 }
 
@@ -312,35 +346,51 @@ impl OnQueue for Run {
     }
 }
 
+/// What a worker does, and with what.
+enum Work {
+    Queue(Box<(AnyQueue, Worker)>),
+    /// The port does it.
+    Offload(Box<OffloadedWorker>),
+}
+
 impl Traffic {
     /// What each queue of the ports does.
-    fn assign(&mut self, cpus: &[Vec<u32>]) -> Result<Vec<(AnyQueue, Worker)>, StartError> {
+    fn assign(&mut self, cpus: &[Vec<u32>]) -> Result<Vec<Work>, StartError> {
         let mut work = Vec::new();
+        // Of a veth the other end takes frames from programs once it has one itself.
+        let mut accounts = self.open_accounts()?;
         for (port, cpus) in cpus.iter().enumerate() {
-            let queues = std::mem::take(&mut self.ports[port].queues);
-            let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
             let sends = self.directions.iter().position(|w| w.tx == Some(port));
             let receives = self.directions.iter().position(|w| w.rx == Some(port));
+            if self.ports[port].is_live() {
+                let receivers = std::mem::take(&mut accounts[port]);
+                for (queue, worker) in (0..).zip(self.offload(port, sends, receivers)?) {
+                    work.push(Work::Offload(Box::new(worker)));
+                    self.slots
+                        .push(WorkerSlot::new(port, queue, cpus, sends, receives));
+                }
+                continue;
+            }
+            let queues = std::mem::take(&mut self.ports[port].queues);
+            let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
             for (queue, mut pair) in (0..).zip(queues) {
                 let capacity = pair.frame_capacity();
                 let sender = sends
-                    .map(|w| sender_for(self, &self.directions[w], queue, count, capacity))
+                    .map(|w| {
+                        let direction = &self.directions[w];
+                        let spec = sender_spec(self, direction, queue, count);
+                        sender_for(direction, &spec, capacity)
+                    })
                     .transpose()?;
                 let lanes = pair.lanes();
                 let receiver = receives.map(|w| receiver_for(&self.directions[w], lanes));
                 if receives.is_some_and(|w| self.directions[w].tx.is_some()) {
                     pair.discard_stale();
                 }
-                work.push((pair, Worker { sender, receiver }));
-                self.slots.push(WorkerSlot {
-                    port,
-                    queue,
-                    cpu: cpus.get(queue as usize).copied(),
-                    sends,
-                    receives,
-                    shared: Arc::new(SharedCounters::default()),
-                    outcome: None,
-                });
+                let worker = Worker { sender, receiver };
+                work.push(Work::Queue(Box::new((pair, worker))));
+                self.slots
+                    .push(WorkerSlot::new(port, queue, cpus, sends, receives));
             }
         }
         Ok(work)
@@ -407,18 +457,23 @@ impl Engine for Traffic {
         self.control
             .senders_running
             .store(senders, Ordering::Release);
-        for (slot, (pair, worker)) in self.slots.iter().zip(work) {
+        for (slot, work) in self.slots.iter().zip(work) {
             let port = &self.ports[slot.port];
             let name = format!("wb-{}-{}-{}", port.role(), port.plan.name, slot.queue);
-            let run = Run {
-                worker,
-                control: Arc::clone(&self.control),
-                shared: Arc::clone(&slot.shared),
-            };
+            let (control, shared) = (Arc::clone(&self.control), Arc::clone(&slot.shared));
             let broke = |outcome: &WorkerOutcome| outcome.fault.is_some();
-            let spawned = self
-                .workers
-                .spawn(name, slot.cpu, broke, move || pair.give(run));
+            let work = move || match work {
+                Work::Queue(queue) => {
+                    let (pair, worker) = *queue;
+                    pair.give(Run {
+                        worker,
+                        control,
+                        shared,
+                    })
+                }
+                Work::Offload(worker) => run_offloaded(*worker, &control, &shared, &SystemClock),
+            };
+            let spawned = self.workers.spawn(name, slot.cpu, broke, work);
             if let Err(error) = spawned {
                 self.stop(Stop::Now);
                 self.workers.join();
@@ -438,6 +493,7 @@ impl Engine for Traffic {
     fn stop(&mut self, how: Stop) {
         self.stopping = true;
         self.control.stop.store(true, Ordering::Release);
+        self.halts.iter().for_each(|halt| halt.halt());
         if how == Stop::Now {
             self.finish();
         }

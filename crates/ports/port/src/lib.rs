@@ -10,7 +10,7 @@
 //! Beside the traits are the drivers that need no interface ([`memory`], [`mod@file`]), a device that
 //! errs by order ([`fault`]), the way of frames from one
 //! worker to another ([`mod@exchange`]), and the suite that every driver has to pass
-//! ([`conformance`]).
+//! ([`conformance`]). A port that runs streams by itself is told by [`offload`].
 //!
 //! The order of a sender's loop is `lend` → write the slots → `submit` → `flush`; of a receiver's,
 //! `receive` (and `wait` when nothing came). Both halves of a pair are used in one loop by a
@@ -22,6 +22,7 @@ pub mod exchange;
 pub mod fault;
 pub mod file;
 pub mod memory;
+pub mod offload;
 
 mod error;
 mod facts;

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use wb_model::vary::Field;
+use wb_port::offload::{FieldProgram, FieldValues, HeaderTemplate};
 use wb_wire::Layout;
+use wb_wire::checksum::fold;
 
 use crate::modify::Modifier;
 
@@ -320,6 +322,49 @@ impl FieldSlot {
                 high.clear(frame, self.at);
                 low.clear(frame, self.at + 8);
             }
+        }
+    }
+
+    /// Where it ends.
+    pub(crate) fn end(&self) -> usize {
+        self.at
+            + match &self.bits {
+                Bits::Narrow(bits) => usize::from(bits.width),
+                Bits::Wide { .. } => 16,
+            }
+    }
+
+    /// The field as a port with an offload is told of it. Of an IPv6 address this is the lower half; what stands in the
+    /// upper one, `above`, is the same in all frames, and goes into the templates.
+    pub(crate) fn table(
+        &self,
+        values: FieldValues,
+        above: u64,
+        templates: &mut [HeaderTemplate],
+    ) -> FieldProgram {
+        let (at, bits) = match &self.bits {
+            Bits::Narrow(bits) => (self.at, bits),
+            Bits::Wide { high, low } => {
+                for template in templates {
+                    let mut sums = Sums {
+                        ip: 0,
+                        l4: template.l4_sum.into(),
+                    };
+                    high.write_half(&mut template.header, self.at, above, &mut sums);
+                    template.l4_sum = fold(sums.l4).into();
+                }
+                (self.at + 8, low)
+            }
+        };
+        FieldProgram {
+            at,
+            width: bits.width,
+            shift: self.shift as u8,
+            mask: bits.mask,
+            ip: bits.ip,
+            l4: bits.l4,
+            odd: bits.odd != 0,
+            values,
         }
     }
 

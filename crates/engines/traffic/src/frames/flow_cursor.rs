@@ -2,6 +2,7 @@
 //! number, and with which 5-tuple.
 
 use wb_model::{Proto, Stream};
+use wb_port::offload::FlowWalk;
 
 /// Source port, destination port, source address, destination address: the fastest first.
 pub(crate) const DIGITS: usize = 4;
@@ -43,6 +44,30 @@ impl FlowCursor {
             radix,
             moves: flows > workers && tuples > 1,
         }
+    }
+
+    /// The way as a table, from the worker's first flow on.
+    pub(crate) fn table(&self, first_flow: u32) -> FlowWalk {
+        FlowWalk {
+            first_flow,
+            worker: self.first,
+            workers: self.workers,
+            flows: self.flows,
+            home: self.home,
+            step: self.step,
+            radix: self.radix,
+            moves: self.moves,
+        }
+    }
+
+    /// Goes on from where somebody else has come to by that table: this flow, after so many rounds. The 5-tuple stays.
+    pub(crate) fn resume(&mut self, flow: u32, round: u64) {
+        (self.flow, self.round) = (flow, round);
+    }
+
+    /// The largest value of a digit.
+    pub(crate) fn most(&self, digit: usize) -> u32 {
+        self.radix[digit] - 1
     }
 
     /// The flow of the next frame, from 0.

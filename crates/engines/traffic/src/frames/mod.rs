@@ -13,6 +13,7 @@
 
 mod field_slot;
 mod flow_cursor;
+mod offload;
 mod sizes;
 mod stack;
 

@@ -59,6 +59,11 @@ impl Sizes {
         (sizes, sizes_of_worker)
     }
 
+    /// Order, place of the next frame in it, and from there to the one after it.
+    pub(crate) fn table(&self) -> (Vec<u16>, u32, u32) {
+        (self.order.to_vec(), self.at as u32, self.advance as u32)
+    }
+
     /// The index of the next frame's size.
     #[inline]
     pub(crate) fn next(&mut self) -> usize {

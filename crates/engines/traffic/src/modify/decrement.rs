@@ -1,6 +1,7 @@
 //! `dec`: from the last value down to the first in steps, then again from the last.
 
 use wb_model::vary::ValueRange;
+use wb_port::offload::FieldValues;
 
 use super::{Round, Share};
 
@@ -17,6 +18,10 @@ impl Decrement {
             last: range.last,
             round: Round::new(range, step, share),
         }
+    }
+
+    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+        self.round.table(self.last, true)
     }
 
     #[inline]

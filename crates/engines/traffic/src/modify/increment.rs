@@ -1,6 +1,7 @@
 //! `inc`: from the first value up to the last in steps, then again from the first.
 
 use wb_model::vary::ValueRange;
+use wb_port::offload::FieldValues;
 
 use super::{Round, Share};
 
@@ -17,6 +18,10 @@ impl Increment {
             first: range.first,
             round: Round::new(range, step, share),
         }
+    }
+
+    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+        self.round.table(self.first, false)
     }
 
     #[inline]

@@ -1,6 +1,8 @@
 //! `list`: the values in turn, then again from the first; with a step, every so manieth of them.
 
-use super::Share;
+use wb_port::offload::FieldValues;
+
+use super::{Share, TOO_WIDE};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -23,6 +25,19 @@ impl List {
             at: position(share.worker),
             advance: position(share.workers),
         })
+    }
+
+    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+        let above = self.values[0] >> 64;
+        if self.values.iter().any(|value| value >> 64 != above) {
+            return Err(TOO_WIDE);
+        }
+        let values = FieldValues::List {
+            values: self.values.iter().map(|value| *value as u64).collect(),
+            at: self.at as u32,
+            advance: self.advance as u32,
+        };
+        Ok((values, above as u64))
     }
 
     #[inline]

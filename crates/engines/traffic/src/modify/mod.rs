@@ -9,6 +9,7 @@ mod list;
 mod random;
 
 use wb_model::vary::{Pattern, ValueRange, Vary};
+use wb_port::offload::FieldValues;
 
 use crate::random::Random;
 
@@ -44,6 +45,17 @@ impl Modifier {
         })
     }
 
+    /// The same values as a table of those below 2^64, and what stands above them in all; an error says why there is
+    /// none.
+    pub(crate) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+        match self {
+            Self::Increment(increment) => increment.table(),
+            Self::Decrement(decrement) => decrement.table(),
+            Self::Random(random) => random.table(),
+            Self::List(list) => list.table(),
+        }
+    }
+
     /// The value for the next frame, if it has no more than 64 bits.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
@@ -66,6 +78,9 @@ impl Modifier {
         }
     }
 }
+
+/// Why values have no table.
+pub(crate) const TOO_WIDE: &str = "a modifier has values that differ in more than 64 bits";
 
 /// Walks round the offsets 0, step, 2·step, … of a range. Of more than 2^63 values the later ones
 /// are never reached: that takes thousands of years.
@@ -98,6 +113,28 @@ impl Round {
             self.position -= self.values;
         }
         now
+    }
+
+    /// From the value at position 0, up or down.
+    fn table(&self, base: u128, down: bool) -> Result<(FieldValues, u64), &'static str> {
+        let reach = self.step.saturating_mul(u128::from(self.values - 1));
+        let end = if down {
+            base.wrapping_sub(reach)
+        } else {
+            base.wrapping_add(reach)
+        };
+        if end >> 64 != base >> 64 {
+            return Err(TOO_WIDE);
+        }
+        let values = FieldValues::Steps {
+            base: base as u64,
+            down,
+            position: self.position,
+            advance: self.advance,
+            values: self.values,
+            step: self.step as u64,
+        };
+        Ok((values, (base >> 64) as u64))
     }
 
     /// The low 64 bits of the offset now; goes on to the next one.

@@ -1,6 +1,7 @@
 //! `random`: any value of the range, evenly; with a step, any that `inc` would reach.
 
 use wb_model::vary::ValueRange;
+use wb_port::offload::FieldValues;
 
 use crate::random::Random;
 
@@ -22,6 +23,22 @@ impl RandomValue {
             values: ((range.last - range.first) / step).wrapping_add(1),
             random,
         }
+    }
+
+    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+        let last = self
+            .first
+            .wrapping_add(self.values.wrapping_sub(1).wrapping_mul(self.step));
+        if !(1..=1 << 32).contains(&self.values) || last >> 64 != self.first >> 64 {
+            return Err("a modifier draws from more than 2^32 values");
+        }
+        let values = FieldValues::Random {
+            first: self.first as u64,
+            step: self.step as u64,
+            values: self.values as u64,
+            state: self.random.state(),
+        };
+        Ok((values, (self.first >> 64) as u64))
     }
 
     #[inline]

@@ -21,6 +21,7 @@ mod http_servers;
 mod impair;
 mod input;
 mod kit;
+mod live;
 mod load;
 mod load_interop;
 mod load_path;

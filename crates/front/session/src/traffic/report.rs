@@ -803,16 +803,23 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
         .map(|(i, p)| format!("{}: {}", p.plan.name, stamp_source(run, i)))
         .collect();
     let sends = run.ports.iter().any(|p| p.used.tx);
+    // As a program writes it, or as this one does.
+    let written = |live: bool| {
+        let how = match live {
+            true => "kernel, as the frame is written",
+            false => "user, just before the frame is handed over",
+        };
+        let mut senders = run.ports.iter().filter(|p| p.used.tx);
+        senders.any(|p| p.is_live() == live).then_some(how)
+    };
+    let tx: Vec<&str> = [false, true].into_iter().filter_map(written).collect();
     let converted = rx.iter().any(|source| source.contains("xdp"));
     let conversion = if converted { ended.clock_error_ns } else { 0 };
     Stamping {
         same_clock: sends,
         wall: true,
         error_ns: sends.then_some(conversion),
-        tx: match sends {
-            true => "user, just before the frame is handed over".to_owned(),
-            false => String::new(),
-        },
+        tx: tx.join("; "),
         rx: rx.join(", "),
     }
 }

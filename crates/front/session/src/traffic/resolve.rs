@@ -206,7 +206,7 @@ fn resolve_direction(
             dst_mac,
             &mut opening.warnings,
         )?;
-        let workers = u32::try_from(port.queues.len()).unwrap_or(1);
+        let workers = u32::try_from(port.workers()).unwrap_or(1);
         let flows = if stream.tag == TagKind::Wirebench && stream.replay.is_none() {
             stream.flow_count().max(workers)
         } else {

@@ -83,7 +83,7 @@ fn replays_in_recorded_timing() {
     assert_eq!(first(receive(rx, 9)), [0]);
     clock.advance(49);
     assert!(!rx.wait(Duration::from_secs(60)).unwrap());
-    assert_eq!(first(receive(rx, 9)), []);
+    assert!(first(receive(rx, 9)).is_empty());
     clock.advance(1);
     assert!(rx.wait(Duration::ZERO).unwrap());
     assert_eq!(first(receive(rx, 9)), [1, 2]);

@@ -1,0 +1,68 @@
+//! Frames as tables, for a port that makes them itself.
+
+use wb_model::TagKind;
+use wb_port::offload::{FieldValues, HeaderTemplate, StreamProgram};
+
+use super::{FlowCursor, Frames};
+
+impl Frames {
+    /// The same frames as tables; an error says why there are none.
+    pub(crate) fn table(
+        &self,
+        cursor: &FlowCursor,
+        first_flow: u32,
+        paced: bool,
+    ) -> Result<StreamProgram, &'static str> {
+        if self.tag == TagKind::Pktgen {
+            return Err("frames with the tag of pktgen have one sequence over all flows");
+        }
+        let slots = self.fields.iter().map(|f| &f.0);
+        let ends = slots
+            .chain(self.tuple.iter().map(|f| &f.at))
+            .map(|slot| slot.end());
+        let header_len = ends.fold(self.header_len, usize::max);
+        let beyond = header_len - self.header_len;
+        let mut templates: Vec<HeaderTemplate> = self
+            .templates
+            .iter()
+            .zip(self.headers.chunks(self.header_len.max(1)))
+            .map(|(template, header)| HeaderTemplate {
+                len: template.len,
+                ip_sum: template.sums.ip as u32,
+                l4_sum: template.sums.l4 as u32,
+                header: [header, &self.payload[..beyond]].concat(),
+            })
+            .collect();
+        let mut fields = Vec::new();
+        for field in &self.tuple {
+            let (first, most) = (field.first, u128::from(cursor.most(field.digit)));
+            if (first + most) >> 64 != first >> 64 {
+                return Err("the addresses of its flows differ in more than 64 bits");
+            }
+            let values = FieldValues::Digit {
+                digit: field.digit as u8,
+                first: first as u64,
+            };
+            fields.push(field.at.table(values, (first >> 64) as u64, &mut templates));
+        }
+        for (slot, modifier) in &self.fields {
+            let (values, above) = modifier.table()?;
+            fields.push(slot.table(values, above, &mut templates));
+        }
+        let (order, order_at, order_advance) = self.sizes.table();
+        Ok(StreamProgram {
+            templates,
+            payload: self.payload[beyond..].to_vec(),
+            order,
+            order_at,
+            order_advance,
+            fields,
+            walk: cursor.table(first_flow),
+            tag_at: (self.tag == TagKind::Wirebench).then_some(self.tag_at),
+            ip_checksum: self.ip_checksum,
+            l4_checksum: self.l4_checksum,
+            udp: self.udp,
+            paced,
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! The loop of a worker whose port sends or accounts by itself.
+//!
+//! It has little to do: to tell the port to go on, to show counters, and to pass on what begins the drain and the end.
+
+use std::sync::atomic::Ordering;
+
+use wb_model::lateness::Lateness;
+use wb_port::offload::ReceiveOffload;
+use wb_port::{PortError, RxCounters, StampSource, TxCounters};
+
+use crate::control::ShownFlows;
+use crate::sender::OffloadedSender;
+use crate::{
+    Clock, Control, CounterValues, ReceiverOutcome, SenderOutcome, SharedCounters, WorkerOutcome,
+};
+
+/// Between two looks at what the session wants.
+const LOOK_NS: u64 = 1_000_000;
+/// Between two tries while the link is down.
+const RETRY_NS: u64 = 1_000_000;
+/// Looks at the clocks, of which the quickest counts.
+const LOOKS: usize = 32;
+
+/// What one worker does. Either half may be missing.
+pub struct OffloadedWorker {
+    /// What it sends.
+    pub sender: Option<OffloadedSender>,
+    /// What it receives.
+    pub receiver: Option<Box<dyn ReceiveOffload>>,
+}
+
+/// What the wall clock is ahead of the monotonic one, the same for all workers of a run.
+fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
+    let look = || {
+        let before = clock.monotonic_ns();
+        let wall = clock.wall_ns();
+        let took = clock.monotonic_ns() - before;
+        (took, wall.wrapping_sub(before + took / 2))
+    };
+    let quickest = (0..LOOKS).map(|_| look()).min();
+    let ours = quickest.map_or(0, |(_, offset)| offset);
+    let shared = &control.wall_minus_mono;
+    match shared.compare_exchange(0, ours, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => ours,
+        Err(theirs) => theirs,
+    }
+}
+
+/// Does the work of one worker until all is sent and, if it receives, the session says finish.
+pub fn run_offloaded<C: Clock>(
+    worker: OffloadedWorker,
+    control: &Control,
+    shared: &SharedCounters,
+    clock: &C,
+) -> WorkerOutcome {
+    let OffloadedWorker {
+        mut sender,
+        mut receiver,
+    } = worker;
+    let offset = wall_minus_mono(control, clock);
+    if let Some(receiver) = &mut receiver {
+        receiver.begin(offset);
+    }
+    if let Some(sender) = &mut sender {
+        sender.stamp_with(offset);
+    }
+    let mut run = Run {
+        running: sender.is_some(),
+        sender,
+        receiver,
+        control,
+        shared,
+        clock,
+        sent: None,
+        started: false,
+        stopped: false,
+        down: None,
+        link_down_ns: 0,
+        link_downs: 0,
+    };
+    let fault = run.work().err();
+    run.conclude(fault)
+}
+
+struct Run<'a, C: Clock> {
+    sender: Option<OffloadedSender>,
+    receiver: Option<Box<dyn ReceiveOffload>>,
+    control: &'a Control,
+    shared: &'a SharedCounters,
+    clock: &'a C,
+    sent: Option<SenderOutcome>,
+    /// The session waits for a sender that has not ended.
+    running: bool,
+    started: bool,
+    stopped: bool,
+    /// The link is down since then; frames that had been submitted.
+    down: Option<(u64, u64)>,
+    link_down_ns: u64,
+    link_downs: u64,
+}
+
+impl<C: Clock> Drop for Run<'_, C> {
+    fn drop(&mut self) {
+        // Also when the worker panics.
+        if self.running {
+            self.control.sender_ended(0);
+        }
+    }
+}
+
+impl<C: Clock> Run<'_, C> {
+    fn work(&mut self) -> Result<(), PortError> {
+        while !self.control.finish.load(Ordering::Acquire) {
+            let until_ns = match self.sender.is_some() {
+                true => self.send()?,
+                false => Some(self.clock.monotonic_ns() + LOOK_NS),
+            };
+            if self.sender.is_none() && self.receiver.is_none() {
+                return Ok(());
+            }
+            self.pass_on();
+            self.publish();
+            if let Some(until_ns) = until_ns {
+                let until_ns = until_ns.min(self.clock.monotonic_ns() + LOOK_NS);
+                self.clock.sleep_until(until_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the receiver since when frames are late, and until when they count.
+    fn pass_on(&mut self) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.drain_since(self.control.drain_since_wall_ns.load(Ordering::Relaxed));
+            receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Takes a turn; returns until when to sleep, if at all.
+    fn send(&mut self) -> Result<Option<u64>, PortError> {
+        let Some(sender) = &mut self.sender else {
+            return Ok(None);
+        };
+        if !self.started {
+            let at = self.control.start_at_mono_ns.load(Ordering::Acquire);
+            if at == u64::MAX && !self.control.stop.load(Ordering::Relaxed) {
+                return Ok(Some(self.clock.monotonic_ns() + LOOK_NS));
+            }
+            self.started = true;
+            sender.start(at);
+        }
+        if self.control.stop.load(Ordering::Relaxed) && !self.stopped {
+            self.stopped = true;
+            sender.abort();
+        }
+        let step = match sender.step(self.clock) {
+            Ok(step) => step,
+            Err(error) if error.is_transient() => return Ok(Some(self.link_is_down())),
+            Err(error) => return Err(error),
+        };
+        if step.sent > 0 {
+            self.link_is_up(step.now_ns);
+        }
+        if step.done {
+            self.end_sender();
+            return Ok(None);
+        }
+        let due = step.next_due_ns.filter(|due| *due > step.now_ns);
+        if let (Some(due), Some(sender)) = (due, &mut self.sender) {
+            sender.sleep_until(due);
+        }
+        Ok(due)
+    }
+
+    fn link_is_down(&mut self) -> u64 {
+        let now_ns = self.clock.monotonic_ns();
+        let submitted = self.sender.as_ref().map_or(0, OffloadedSender::submitted);
+        let since_ns = match self.down {
+            Some((since_ns, _)) => since_ns,
+            None => {
+                self.link_downs += 1;
+                now_ns
+            }
+        };
+        self.down = Some((since_ns, submitted));
+        if let Some(sender) = &mut self.sender {
+            sender.sleep_until(now_ns + RETRY_NS);
+        }
+        now_ns + RETRY_NS
+    }
+
+    fn link_is_up(&mut self, now_ns: u64) {
+        if let Some((since_ns, _)) = self.down.take() {
+            self.link_down_ns += now_ns.saturating_sub(since_ns);
+        }
+    }
+
+    fn end_sender(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let outcome = sender.finish();
+            let last = match outcome.last_departure_wall_ns {
+                0 => self.clock.wall_ns(),
+                last => last,
+            };
+            self.running = false;
+            self.control.sender_ended(last);
+            self.sent = Some(outcome);
+        }
+    }
+
+    fn publish(&mut self) {
+        let mut values = CounterValues::default();
+        match (&self.sender, &self.sent) {
+            (Some(sender), _) => values.sending(&sender.progress()),
+            (None, Some(outcome)) => values.sent(outcome),
+            (None, None) => {
+                values.ramp_frames = self.receiver.as_ref().map_or(0, |r| r.ramp_frames());
+            }
+        }
+        if let Some(receiver) = &self.receiver {
+            values.received(&receiver.counters(), receiver.latency());
+            if self.shared.latency.is_wanted() {
+                self.show(receiver.as_ref());
+            }
+        }
+        self.shared.publish(&values);
+    }
+
+    /// Whether nobody was just reading.
+    fn show(&self, receiver: &dyn ReceiveOffload) -> bool {
+        let flows = receiver.first_flows(ShownFlows::MOST).into_iter();
+        let latencies = receiver.latencies();
+        self.shared.flows.show(flows)
+            && (self.shared.latency).show(|outline| latencies.iter().for_each(|l| outline.add(l)))
+    }
+
+    fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {
+        self.end_sender();
+        self.pass_on();
+        self.publish();
+        if let Some(receiver) = &self.receiver {
+            // Nobody holds it for longer than a copy takes.
+            while !self.show(receiver.as_ref()) {
+                std::hint::spin_loop();
+            }
+        }
+        self.link_is_up(self.clock.monotonic_ns());
+        let tx = self
+            .sent
+            .as_ref()
+            .map_or_else(TxCounters::default, |s| s.tx);
+        let receiver = self.receiver.take().map(|receiver| {
+            let measurement = receiver.measurement();
+            let frames = measurement.counters.received_frames;
+            ReceiverOutcome {
+                ramp_frames: receiver.ramp_frames(),
+                stamp_sources: if frames > 0 {
+                    vec![(StampSource::KernelXdp, frames)]
+                } else {
+                    Vec::new()
+                },
+                measurement,
+                turns: 0,
+                busy_turns: 0,
+            }
+        });
+        WorkerOutcome {
+            sender: self.sent.take(),
+            receiver,
+            tx,
+            rx: RxCounters::default(),
+            fault,
+            link_down_ns: self.link_down_ns,
+            link_downs: self.link_downs,
+            lateness: Lateness::default(),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Streams inside the kernel: the same accounts as on the other paths.
+
+use std::{process::Stdio, thread::sleep, time::Duration};
+
+use serde_json::Value;
+
+use crate::kit::{Lab, eventually, privileged, system, total, wirebench};
+
+fn live(port: &str) -> String {
+    format!("live:{port}")
+}
+
+/// A trial whose ends are both in the kernel.
+fn trial(lab: &Lab, options: &[&str]) -> Value {
+    lab.trial_with(&live(&lab.a0()), &live(&lab.b0()), options, 0)
+}
+
+/// The device's counters from a to b once it is at rest.
+fn truth(lab: &Lab) -> Value {
+    let mut last = Value::Null;
+    eventually("the device comes to rest", || {
+        let now = lab.status()["device"]["a_to_b"].clone();
+        let rest = now.is_object() && now == last && now["inside"] == 0;
+        last = now;
+        sleep(Duration::from_millis(80));
+        rest
+    });
+    last
+}
+
+#[test]
+fn every_frame_is_sent_and_accounted_for_in_the_kernel() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--queues", "2"]);
+    let cases: [(&[&str], Option<u64>); 9] = [
+        (&["--rate", "20kpps", "--duration", "1s"], Some(20_000)),
+        (&["--rate", "100pps", "--duration", "1s"], Some(100)),
+        (
+            &[
+                "--rate",
+                "50kpps",
+                "--duration",
+                "1s",
+                "--workers",
+                "2",
+                "--flows",
+                "10",
+            ],
+            Some(50_000),
+        ),
+        (
+            &["--rate", "max", "--count", "200000", "--workers", "2"],
+            Some(200_000),
+        ),
+        (
+            &["--rate", "max", "--duration", "500ms", "--size", "imix"],
+            None,
+        ),
+        (
+            &["--burst", "20", "--gap", "10ms", "--duration", "1s"],
+            Some(2_000),
+        ),
+        (
+            &[
+                "--rate",
+                "20kpps",
+                "--duration",
+                "1s",
+                "-6",
+                "--proto",
+                "tcp",
+                "--size",
+                "120",
+                "--flows",
+                "100",
+            ],
+            Some(20_000),
+        ),
+        (
+            &[
+                "--rate",
+                "20kpps",
+                "--duration",
+                "1s",
+                "--vlan",
+                "5,6",
+                "--size",
+                "100",
+            ],
+            Some(20_000),
+        ),
+        (
+            &[
+                "--rate",
+                "10kpps",
+                "--duration",
+                "1s",
+                "--bidir",
+                "--vary",
+                "sport=random:1-9999",
+            ],
+            Some(20_000),
+        ),
+    ];
+    for (options, planned) in cases {
+        let report = trial(&lab, options);
+        let offered = total(&report, "offered");
+        assert!(
+            offered > 0 && planned.is_none_or(|n| n == offered),
+            "{options:?}: {offered}"
+        );
+        assert_eq!(
+            total(&report, "received"),
+            offered,
+            "{options:?}: {}",
+            report["totals"]
+        );
+        let latencies = report["latency_ns"]["samples"].as_u64().unwrap();
+        assert_eq!(latencies, offered, "{options:?}");
+        for port in report["ports"].as_array().unwrap() {
+            assert_eq!(port["driver"], "live");
+            assert!(port["locator"].as_str().unwrap().starts_with("live:"));
+        }
+        // What the device counted itself.
+        let sent = &report["ports"][0];
+        let counted = |when: &str| sent[when]["tx_packets"].as_u64().unwrap();
+        assert!(
+            counted("after") - counted("before") >= offered / 2,
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_device_does_is_what_the_kernel_accounts_for() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone(
+        "impair",
+        &[
+            "--delay",
+            "300us",
+            "--loss",
+            "1%",
+            "--duplicate",
+            "0.5%",
+            "--reorder",
+            "2%",
+        ],
+    );
+    // Each end alone in the kernel, and both.
+    let (a, b) = (lab.a0(), lab.b0());
+    let mut before = truth(&lab);
+    for (tx, rx) in [(live(&a), live(&b)), (live(&a), b.clone()), (a, live(&b))] {
+        let options = ["--rate", "50kpps", "--duration", "1s"];
+        let report = lab.trial_with(&tx, &rx, &options, 0);
+        let now = truth(&lab);
+        let did = |key: &str| now[key].as_u64().unwrap() - before[key].as_u64().unwrap();
+        assert_eq!(total(&report, "offered"), did("arrived"), "{tx} {rx}");
+        assert_eq!(total(&report, "lost"), did("lost"), "{tx} {rx}: {now}");
+        assert_eq!(total(&report, "duplicate"), did("duplicated"), "{tx} {rx}");
+        assert_eq!(total(&report, "reordered"), did("reordered"), "{tx} {rx}");
+        assert_eq!(total(&report, "received"), did("left"), "{tx} {rx}");
+        assert!(did("lost") > 100 && did("reordered") > 200, "{now}");
+        let because = report["ports"][0]["chosen_because"].as_str().unwrap();
+        assert_eq!(
+            because.contains("passes all on"),
+            tx.starts_with("live:"),
+            "{because}"
+        );
+        before = now;
+    }
+}
+
+#[test]
+fn a_router_changes_frames_and_none_comes_back_wrong() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    // So many that the memory of frames is used again and again, with what the router wrote there.
+    let options = [
+        "--rate",
+        "100kpps",
+        "--duration",
+        "2s",
+        "--flows",
+        "20",
+        "--size",
+        "imix",
+    ];
+    let report = trial(&lab, &options);
+    assert_eq!(total(&report, "offered"), 200_000);
+    assert_eq!(
+        total(&report, "lost"),
+        0,
+        "{} {}",
+        report["totals"],
+        report["warnings"]
+    );
+}
+
+#[test]
+fn what_it_cannot_do_is_said_before_anything_starts() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a, b) = (live(&lab.a0()), live(&lab.b0()));
+    for (tx, rx, options, said) in [
+        (&a, &b, &["--rate", "1kpps", "--ramp", "1s"][..], "ramp"),
+        (
+            &a,
+            &b,
+            &["--rate", "1kpps", "--tag", "none"],
+            "without a tag",
+        ),
+        (
+            &a,
+            &b,
+            &["--rate", "1kpps", "--tag", "pktgen"],
+            "tag of wirebench",
+        ),
+        (&a, &b, &["--rate", "1kpps", "--size", "9000"], "MTU"),
+    ] {
+        let output = wirebench()
+            .args(["trial", "--tx", tx, "--rx", rx, "--duration", "1s"])
+            .args(options)
+            .output()
+            .expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {error}");
+        assert!(error.contains(said), "{options:?}: {error}");
+    }
+    let alone = wirebench()
+        .args(["rx", "-i", &b, "--duration", "1s"])
+        .output()
+        .expect("runs");
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("flows that are planned"));
+    let capture = wirebench()
+        .args(["capture", "-i", &b, "-w", "/dev/null", "-c", "1"])
+        .output()
+        .expect("runs");
+    assert_eq!(capture.status.code(), Some(2), "{capture:?}");
+}
+
+#[test]
+fn nothing_stays_behind_when_it_is_killed() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let mut child = wirebench()
+        .args(["trial", "--tx", &live(&lab.a0()), "--rx", &live(&lab.b0())])
+        .args(["--rate", "max", "--duration", "60s", "-q"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("runs");
+    let attached = || {
+        let node = lab.node("b");
+        let link = system("ip", &["-n", &node, "link", "show", "b0"]);
+        String::from_utf8_lossy(&link.stdout).contains("xdp")
+    };
+    eventually("the receiver is attached", attached);
+    sleep(Duration::from_millis(300));
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the receiver is gone", || !attached());
+    // And the port can be used again at once.
+    let report = trial(&lab, &["--rate", "1kpps", "--duration", "100ms"]);
+    assert_eq!(total(&report, "received"), 100);
+}

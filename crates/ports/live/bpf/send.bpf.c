@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Makes the frames of one stream and gives them to a port. The kernel runs it on frames of its own (live frames of
+// BPF_PROG_RUN), again and again, in turns of some milliseconds.
+//
+// What a stream consists of is settled when it is loaded and lies in constants, so the verifier takes out whatever a
+// stream has not; what changes is in one state, which user space reads and writes between turns.
+//
+// A frame that comes round again holds what the device under test has written into it. So the whole header is laid down
+// for each, and checksums come from sums and never from the frame.
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#define MOST_FIELDS 12
+#define MOST_HEADER 128
+#define RING 256
+#define INLINE static __always_inline
+
+// The values of these and the layout of the structures are those of `sender.rs`.
+#define VALUES_DIGIT 0
+#define VALUES_UP 1
+#define VALUES_DOWN 2
+#define VALUES_RANDOM 3
+#define VALUES_LIST 4
+
+#define HALT_LATE 1
+#define HALT_DOWN 2
+#define HALT_GONE 4
+#define HALT_BROKEN 8
+
+#define ENXIO 6
+#define ENETDOWN 100
+
+// Waiting for a frame that is due sooner than this is done here, a little at a time.
+#define SPIN_NS 300000
+#define SPINS 48
+// Who was not here for so long was away.
+#define LATE_NS 1000000
+
+struct field {
+	__u32 at;
+	__u8 width;
+	__u8 shift;
+	__u8 odd;
+	__u8 kind;
+	__u64 mask;
+	__u64 ip;
+	__u64 l4;
+	__u64 first;
+	__u64 step;
+	__u64 values;
+	__u64 advance;
+	__u32 digit;
+	__u32 list;
+};
+
+struct settings {
+	__u32 header_len;
+	__u32 templates;
+	__u32 order_len;
+	__u32 order_advance;
+	__u32 fields;
+	__u32 tag_at;
+	__u32 ip_checksum;
+	__u32 l4_checksum;
+	__u32 udp;
+	__u32 paced;
+	__u32 first_flow;
+	__u32 worker;
+	__u32 workers;
+	__u32 flows;
+	__u32 moves;
+	__u32 pad;
+	__u32 home[4];
+	__u32 step[4];
+	__u32 radix[4];
+	struct field field[MOST_FIELDS];
+};
+
+const volatile struct settings C = {};
+
+struct state {
+	// User space ends a turn, from another thread.
+	__u64 stop;
+	// Given for each turn.
+	__u64 spin;
+	__u64 due;
+	__u64 rest;
+	__u64 whole;
+	__u64 part;
+	__u64 parts;
+	__u64 carry;
+	__u64 left;
+	__u64 until;
+	__u64 allowance;
+	__u64 turn_until;
+	__u64 wall_offset;
+	// What it did; `halt` is why it cannot go on.
+	__u64 halt;
+	__u64 submitted;
+	__u64 octets;
+	__u64 refused;
+	__u64 refused_octets;
+	__u64 full;
+	__u64 last_departure;
+	__u64 seen;
+	__u64 stalls;
+	__u64 stalled_ns;
+	__u64 largest_gap;
+	__u64 largest_late;
+	__u64 round;
+	__u32 flow;
+	__u32 order_at;
+	__s32 error;
+	__u32 cpu;
+	__u32 digit[4];
+	// Positions of fields, or states of their generators.
+	__u64 at[MOST_FIELDS];
+	// Frames with the device: flow and size of each, until it is known what became of them.
+	__u64 head;
+	__u64 tail;
+	__u64 ring[RING];
+};
+
+struct state S = {};
+
+struct template {
+	__u32 len;
+	__u32 ip_sum;
+	__u32 l4_sum;
+	__u32 pad;
+	__u64 header[MOST_HEADER / 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct template);
+} templates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} order SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} refused SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} port SEC(".maps");
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+// Read each time, as another thread writes the one and a tracepoint the other.
+INLINE int halted(void)
+{
+	return *(volatile __u64 *)&S.stop || *(volatile __u64 *)&S.halt;
+}
+
+INLINE __u16 checksum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+// SplitMix64, and its number times `values` divided by 2^64.
+INLINE __u64 random_below(__u64 *state, __u64 values)
+{
+	__u64 z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	z ^= z >> 31;
+	return ((z >> 32) * values + (((z & 0xffffffff) * values) >> 32)) >> 32;
+}
+
+INLINE __u64 position(__u64 *at, __u64 advance, __u64 values)
+{
+	__u64 now = *at, next = now + advance;
+
+	*at = next >= values ? next - values : next;
+	return now;
+}
+
+INLINE __u64 value_of(const volatile struct field *f, __u64 *at)
+{
+	switch (f->kind) {
+	case VALUES_DIGIT:
+		return f->first + S.digit[f->digit & 3];
+	case VALUES_UP:
+		return f->first + position(at, f->advance, f->values) * f->step;
+	case VALUES_DOWN:
+		return f->first - position(at, f->advance, f->values) * f->step;
+	case VALUES_RANDOM:
+		return f->first + random_below(at, f->values) * f->step;
+	default: {
+		__u32 place = f->list + (__u32)position(at, f->advance, f->values);
+		__u64 *value = bpf_map_lookup_elem(&lists, &place);
+
+		return value ? *value : 0;
+	}
+	}
+}
+
+// The bits that fields write are 0 in the header that was just laid down.
+INLINE void put(void *at, __u8 width, __u64 word)
+{
+	switch (width) {
+	case 1:
+		*(__u8 *)at |= (__u8)word;
+		break;
+	case 2:
+		*(__u16 *)at |= bpf_htons((__u16)word);
+		break;
+	case 4:
+		*(__u32 *)at |= bpf_htonl((__u32)word);
+		break;
+	case 6:
+		*(__u16 *)at |= bpf_htons((__u16)(word >> 32));
+		*(__u32 *)(at + 2) |= bpf_htonl((__u32)word);
+		break;
+	default:
+		*(__u64 *)at |= bpf_cpu_to_be64(word);
+	}
+}
+
+INLINE void next_flow(void)
+{
+	__u32 flow = S.flow + C.workers, carry = 0;
+
+	if (flow >= C.flows) {
+		S.flow = C.worker;
+		S.round++;
+		if (C.moves) {
+			S.digit[0] = C.home[0];
+			S.digit[1] = C.home[1];
+			S.digit[2] = C.home[2];
+			S.digit[3] = C.home[3];
+		}
+		return;
+	}
+	S.flow = flow;
+	if (!C.moves)
+		return;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u32 digit = S.digit[i] + C.step[i] + carry;
+
+		carry = digit >= C.radix[i];
+		S.digit[i] = carry ? digit - C.radix[i] : digit;
+	}
+}
+
+// Whether a frame is due now; 0 if not. Waits a little if one will be soon.
+INLINE __u64 due_now(void)
+{
+	__u64 now = bpf_ktime_get_ns(), gap = now - S.seen, late;
+
+	// A step back, as between CPUs whose clocks differ by little, is no time at all.
+	if (gap > LATE_NS && (__s64)gap > 0) {
+		S.stalls++;
+		S.stalled_ns += gap;
+		if (gap > S.largest_gap)
+			S.largest_gap = gap;
+	}
+	S.seen = now;
+	if (now >= S.until) {
+		S.turn_until = 0;
+		return 0;
+	}
+	if (now >= S.turn_until)
+		return 0;
+	if (!C.paced)
+		return now;
+	if (now < S.due) {
+		if (!S.spin || S.due - now > SPIN_NS)
+			return 0;
+		for (int i = 0; i < SPINS; i++) {
+			now = bpf_ktime_get_ns();
+			if (now >= S.due)
+				break;
+		}
+		S.seen = now;
+		if (now < S.due || now >= S.until)
+			return 0;
+	}
+	late = now - S.due;
+	if (late > S.allowance) {
+		S.halt |= HALT_LATE;
+		return 0;
+	}
+	S.due += S.whole;
+	S.rest += S.part;
+	if (S.rest >= S.parts) {
+		S.rest -= S.parts;
+		S.due += S.carry;
+	}
+	if (late > S.largest_late)
+		S.largest_late = late;
+	return now;
+}
+
+SEC("xdp")
+int wb_send(struct xdp_md *ctx)
+{
+	void *data, *end;
+	struct template *t;
+	__u32 which = 0, len;
+	__u64 now, ip, l4;
+	int act;
+
+	if (halted() || !S.left || !S.turn_until)
+		return XDP_DROP;
+	now = due_now();
+	if (!now)
+		return XDP_DROP;
+
+	if (C.order_len) {
+		__u32 at = S.order_at, next = at + C.order_advance, *place;
+
+		place = bpf_map_lookup_elem(&order, &at);
+		if (place)
+			which = *place;
+		S.order_at = next >= C.order_len ? next - C.order_len : next;
+	}
+	t = bpf_map_lookup_elem(&templates, &which);
+	if (!t)
+		goto broken;
+	len = t->len;
+	if (C.templates > 1) {
+		__u32 have = ctx->data_end - ctx->data;
+
+		if (len != have && bpf_xdp_adjust_tail(ctx, (int)len - (int)have))
+			goto broken;
+	}
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (C.header_len > MOST_HEADER || data + C.header_len > end)
+		goto broken;
+#pragma unroll
+	for (int i = 0; i < MOST_HEADER / 8; i++)
+		if (C.header_len >= 8 * (i + 1))
+			((__u64 *)data)[i] = t->header[i];
+#pragma unroll
+	for (int i = 0; i < MOST_HEADER / 8; i++) {
+		__u32 rest = C.header_len - 8 * i;
+		const void *from = &t->header[i];
+
+		if (C.header_len <= 8 * i || rest >= 8)
+			continue;
+		if (rest & 4)
+			*(__u32 *)(data + 8 * i) = *(__u32 *)from;
+		if (rest & 2)
+			*(__u16 *)(data + 8 * i + (rest & 4)) = *(__u16 *)(from + (rest & 4));
+		if (rest & 1)
+			*(__u8 *)(data + 8 * i + (rest & 6)) = *(__u8 *)(from + (rest & 6));
+	}
+	ip = t->ip_sum;
+	l4 = t->l4_sum;
+#pragma unroll
+	for (int i = 0; i < MOST_FIELDS; i++) {
+		const volatile struct field *f = &C.field[i];
+		__u64 word;
+
+		if (i >= C.fields)
+			break;
+		if (f->at > MOST_HEADER - 8 || data + f->at + f->width > end)
+			goto broken;
+		word = (value_of(f, &S.at[i]) << f->shift) & f->mask;
+		// Addresses of layer 2 have 48 bits and no checksum over them, IPv6 addresses 64 here.
+		if (f->ip)
+			ip += (word & f->ip) << f->odd;
+		if (f->l4 && f->width == 8)
+			l4 += ((word & f->l4) >> 32) + (word & f->l4 & 0xffffffff);
+		else if (f->l4)
+			l4 += (word & f->l4) << f->odd;
+		put(data + f->at, f->width, word);
+	}
+	if (C.tag_at) {
+		void *tag = data + C.tag_at;
+		__u32 flow = C.first_flow + S.flow, sequence = (__u32)S.round;
+		__u64 time = now + S.wall_offset;
+
+		if (C.tag_at > MOST_HEADER - 18 || tag + 18 > end)
+			goto broken;
+		*(__u32 *)(tag + 2) = bpf_htonl(flow);
+		*(__u32 *)(tag + 6) = bpf_htonl(sequence);
+		*(__u64 *)(tag + 10) = bpf_cpu_to_be64(time);
+		l4 += (__u64)flow + sequence + (time >> 32) + (time & 0xffffffff);
+	}
+	if (C.ip_checksum && C.ip_checksum <= MOST_HEADER - 2 && data + C.ip_checksum + 2 <= end)
+		*(__u16 *)(data + C.ip_checksum) = bpf_htons(checksum(ip));
+	if (C.l4_checksum && C.l4_checksum <= MOST_HEADER - 2 && data + C.l4_checksum + 2 <= end) {
+		__u16 sum = checksum(l4);
+
+		if (C.udp && !sum)
+			sum = 0xffff;
+		*(__u16 *)(data + C.l4_checksum) = bpf_htons(sum);
+	}
+
+	act = bpf_redirect_map(&port, 0, XDP_DROP);
+	if (act != XDP_REDIRECT) {
+		S.halt |= HALT_GONE;
+		return XDP_DROP;
+	}
+	S.ring[S.head & (RING - 1)] = (__u64)S.flow << 32 | len;
+	S.head++;
+	S.cpu = bpf_get_smp_processor_id();
+	S.submitted++;
+	S.octets += len + 4;
+	S.left--;
+	S.last_departure = now;
+	next_flow();
+	return act;
+
+broken:
+	S.halt |= HALT_BROKEN;
+	return XDP_DROP;
+}
+
+INLINE void refuse(__u64 frame)
+{
+	__u32 flow = frame >> 32;
+	__u64 *count = bpf_map_lookup_elem(&refused, &flow);
+
+	if (count)
+		*count += 1;
+	S.refused++;
+	S.refused_octets += (__u32)frame + 4;
+}
+
+// Frames go to the device in order, each batch by this CPU without anything between: what is under way is ours.
+INLINE int ours(void)
+{
+	return S.head != S.tail && bpf_get_smp_processor_id() == S.cpu;
+}
+
+SEC("raw_tp/xdp_devmap_xmit")
+int wb_handed_over(struct bpf_raw_tracepoint_args *ctx)
+{
+	int sent = ctx->args[2], drops = ctx->args[3], error = ctx->args[4];
+
+	if (!ours())
+		return 0;
+	if (sent > 0)
+		S.tail += sent;
+	if (drops <= 0)
+		return 0;
+	// A device that takes a part has no room for the rest; one that takes none may have another reason.
+	if (error < 0) {
+		S.error = error;
+		if (error == -ENXIO || error == -ENETDOWN)
+			S.halt |= HALT_DOWN;
+	} else {
+		S.full++;
+	}
+	for (int i = 0; i < RING; i++) {
+		if (i >= drops || S.tail == S.head)
+			break;
+		refuse(S.ring[S.tail & (RING - 1)]);
+		S.tail++;
+	}
+	return 0;
+}
+
+// The frame that was made last never came to the others.
+SEC("raw_tp/xdp_redirect_err")
+int wb_not_handed_over(struct bpf_raw_tracepoint_args *ctx)
+{
+	int error = ctx->args[3];
+
+	if (!ours())
+		return 0;
+	S.error = error;
+	S.halt |= error == -ENETDOWN || error == -ENXIO ? HALT_DOWN : HALT_BROKEN;
+	S.head--;
+	refuse(S.ring[S.head & (RING - 1)]);
+	return 0;
+}

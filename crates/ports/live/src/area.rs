@@ -1,0 +1,93 @@
+//! Maps of a program as memory that both sides read and write.
+#![allow(unsafe_code)] // Shared memory.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// The values of a map that may be mapped, as words of 8 bytes.
+pub(crate) struct Area {
+    start: NonNull<AtomicU64>,
+    words: usize,
+    len: usize,
+}
+
+// SAFETY: all access is by atomic words, and the mapping lives as long as the area.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// Maps the first `len` bytes of a map's values.
+    pub(crate) fn map(map: impl AsFd, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                map,
+                0,
+            )
+        }?;
+        Ok(Self {
+            start: NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?,
+            words: len / 8,
+            len,
+        })
+    }
+
+    /// The word at this offset in bytes.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        let at = offset / 8;
+        assert!(
+            offset.is_multiple_of(8) && at < self.words,
+            "a word of the map"
+        );
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned as pages are.
+        unsafe { self.start.add(at).as_ref() }
+    }
+
+    /// What stands there. Acquire: what was written before it is seen by what is read after it.
+    #[inline]
+    pub(crate) fn get(&self, offset: usize) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, offset: usize, value: u64) {
+        self.word(offset).store(value, Ordering::Release);
+    }
+
+    /// As two numbers of 32 bits, the one at the lower address first.
+    #[inline]
+    pub(crate) fn halves(&self, offset: usize) -> (u32, u32) {
+        let bytes = self.get(offset).to_ne_bytes();
+        let half = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        (half(0), half(4))
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made above, of which nothing is borrowed any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Words of both byte orders' layout: two numbers of 32 bits.
+pub(crate) fn word_of(low: u32, high: u32) -> u64 {
+    let [a, b, c, d] = low.to_ne_bytes();
+    let [e, f, g, h] = high.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}

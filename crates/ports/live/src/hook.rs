@@ -1,0 +1,164 @@
+//! Where programs are attached, by links that die with their holder.
+#![allow(unsafe_code)] // Calls of libbpf that have no safe wrapper.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Once;
+
+use libbpf_rs::{PrintLevel, libbpf_sys as sys};
+use rustix::io::Errno;
+use rustix::thread::UnshareFlags;
+use wb_port::{Interface, PortError};
+
+use crate::fault;
+
+/// if_link.h: XDP_FLAGS_SKB_MODE.
+const GENERIC: u32 = 1 << 1;
+/// if_link.h: XDP_FLAGS_DRV_MODE.
+const NATIVE: u32 = 1 << 2;
+/// The loopback interface has this index in every namespace.
+const LOOPBACK: i32 = 1;
+
+/// A program somewhere, for as long as this lives.
+pub(crate) struct Hook(OwnedFd);
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        // Closing alone would leave it there while a child of this process, between its fork and its exec, holds a copy.
+        // SAFETY: a call on a descriptor that is ours.
+        let _ = unsafe { sys::bpf_link_detach(self.0.as_raw_fd()) };
+    }
+}
+
+fn attach(program: BorrowedFd<'_>, index: i32, flags: u32) -> Result<Hook, Errno> {
+    let options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: `options` carries its size and outlives the call, and has no other part set.
+    let result = unsafe {
+        sys::bpf_link_create(program.as_raw_fd(), index, sys::BPF_XDP, &raw const options)
+    };
+    match result {
+        // SAFETY: the call has just made this descriptor, and nobody else knows it.
+        0.. => Ok(Hook(unsafe { OwnedFd::from_raw_fd(result) })),
+        _ => Err(Errno::from_raw_os_error(-result)),
+    }
+}
+
+/// Attaches a program to an interface of the calling thread's namespace: in the driver, or, where that does not go, in
+/// the kernel's receive path. Says which.
+pub(crate) fn attach_receiver(
+    program: BorrowedFd<'_>,
+    interface: &Interface,
+) -> Result<(Hook, &'static str), PortError> {
+    let index = interface.index.cast_signed();
+    let native = match attach(program, index, NATIVE) {
+        Ok(hook) => return Ok((hook, "native")),
+        Err(cause) => cause,
+    };
+    let name = &interface.name;
+    match native {
+        Errno::BUSY | Errno::EXIST => Err(fault::unsupported(
+            interface,
+            format!(
+                "another XDP program is attached; end its owner or try `ip link set dev {name} xdp off`"
+            ),
+        )),
+        Errno::PERM | Errno::ACCESS => Err(fault::privilege(
+            interface,
+            "attaching an XDP program needs CAP_NET_ADMIN",
+        )),
+        Errno::NODEV | Errno::NXIO => Err(PortError::Gone {
+            port: interface.port.clone(),
+        }),
+        _ => attach(program, index, GENERIC)
+            .map(|hook| (hook, "generic"))
+            .map_err(|cause| fault::io(interface, "attach an XDP program", cause)),
+    }
+}
+
+/// A place where a sending program is known to the kernel without sending anything.
+///
+/// A program that is attached nowhere is patched into the kernel's text for each turn, which takes 26 to 40 ms; so it is
+/// attached to the loopback interface of a network namespace that nobody uses. The socket keeps the namespace.
+pub(crate) struct Berth {
+    _hook: Hook,
+    _namespace: UnixDatagram,
+}
+
+impl Berth {
+    pub(crate) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
+        let program = program.as_fd();
+        let make = || {
+            // SAFETY: no descriptors are unshared.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+            let namespace = UnixDatagram::unbound()?;
+            let hook = attach(program, LOOPBACK, GENERIC)?;
+            Ok(Self {
+                _hook: hook,
+                _namespace: namespace,
+            })
+        };
+        // On a thread of its own, which takes the namespace along when it ends.
+        std::thread::scope(|scope| scope.spawn(make).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Whether the device takes frames from programs now; `None` when the kernel does not tell (before 6.3). In the network
+/// namespace of the calling thread.
+#[must_use]
+pub fn takes_frames(interface: &Interface) -> Option<bool> {
+    // netdev.h: NETDEV_XDP_ACT_NDO_XMIT.
+    const TRANSMIT: u64 = 1 << 2;
+    quiet();
+    let mut answer = sys::bpf_xdp_query_opts {
+        sz: size_of::<sys::bpf_xdp_query_opts>() as sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: `answer` carries its size and outlives the call.
+    let result = unsafe { sys::bpf_xdp_query(interface.index.cast_signed(), 0, &raw mut answer) };
+    (result >= 0 && answer.feature_flags != 0).then_some(answer.feature_flags & TRANSMIT != 0)
+}
+
+/// libbpf writes to standard error unless told where else.
+pub(crate) fn quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, message| {
+            tracing::debug!(target: "libbpf", "{}", message.trim_end());
+        })));
+    });
+}
+
+/// Runs a program on live frames: `repeat` of them, `batch` at a time. An interruption is no error.
+pub(crate) fn run(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    repeat: u32,
+    batch: u32,
+) -> Result<(), Errno> {
+    // bpf.h: BPF_F_TEST_XDP_LIVE_FRAMES.
+    const LIVE_FRAMES: u32 = 1 << 1;
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
+        flags: LIVE_FRAMES,
+        batch_size: batch,
+        ..Default::default()
+    };
+    // SAFETY: the frame and the options, which carry their size, outlive the call, which only reads the frame.
+    let result = unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    match result {
+        0.. => Ok(()),
+        _ => match Errno::from_raw_os_error(-result) {
+            Errno::INTR => Ok(()),
+            cause => Err(cause),
+        },
+    }
+}

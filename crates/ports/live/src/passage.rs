@@ -1,0 +1,29 @@
+//! The other end of a veth pair, made to take frames from programs.
+
+use std::os::fd::AsFd;
+
+use wb_port::{Interface, PortError};
+
+use crate::fault;
+use crate::hook::{self, Hook};
+use crate::object::{self, built};
+
+/// A program at an interface that passes all on, for as long as this lives.
+pub struct Passage(#[expect(dead_code, reason = "it detaches the program")] Hook);
+
+impl Passage {
+    /// Attaches it to `interface`, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// As [`Account::open`](crate::Account::open).
+    pub fn open(interface: &Interface) -> Result<Self, PortError> {
+        hook::quiet();
+        let object = object::open(built!("pass"))
+            .and_then(|object| object.load())
+            .map_err(|cause| fault::loading(interface, &cause))?;
+        let program = object::program(&object, "wb_pass")
+            .map_err(|cause| fault::loading(interface, &cause))?;
+        let (hook, _) = hook::attach_receiver(program.as_fd(), interface)?;
+        Ok(Self(hook))
+    }
+}

@@ -1,0 +1,356 @@
+//! What arrives at a port, accounted for in the kernel: the program attached, its counters read.
+
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use libbpf_rs::MapHandle;
+use wb_measure::{Counters, FlowStats, Histogram, Measurement, SignedHistogram, WindowSize};
+use wb_port::offload::{Awaited, ReceiveOffload};
+use wb_port::{Interface, PortError};
+
+use crate::area::Area;
+use crate::fault;
+use crate::hook::{self, Hook};
+use crate::object::{self, built};
+
+/// `struct control` of account.bpf.c.
+#[repr(C)]
+struct Control {
+    counts: u64,
+    wall_offset: u64,
+    drain_since: u64,
+    end: u64,
+}
+
+/// `struct histogram` of account.bpf.c.
+#[repr(C)]
+struct Distribution {
+    clamped: u64,
+    sum_low: u64,
+    sum_high: u64,
+    squares_low: u64,
+    squares_high: u64,
+    min: u64,
+    max: u64,
+    slots: [u64; Histogram::SLOTS],
+}
+
+/// `struct lane` of account.bpf.c.
+#[repr(C)]
+struct Lane {
+    received: u64,
+    octets: u64,
+    duplicates: u64,
+    reordered: u64,
+    late: u64,
+    missing: u64,
+    foreign: u64,
+    foreign_octets: u64,
+    beyond_window: u64,
+    clock_errors: u64,
+    unstamped: u64,
+    ramp: u64,
+    first_rx: u64,
+    last_rx: u64,
+    largest_gap: u64,
+    latency: Distribution,
+    ipdv_below: Distribution,
+    ipdv_above: Distribution,
+    inter_arrival: Distribution,
+    unpaired_jitter: Distribution,
+}
+
+const DISTRIBUTIONS: [usize; 5] = [
+    offset_of!(Lane, latency),
+    offset_of!(Lane, ipdv_below),
+    offset_of!(Lane, ipdv_above),
+    offset_of!(Lane, inter_arrival),
+    offset_of!(Lane, unpaired_jitter),
+];
+const LANE_LEN: usize = size_of::<Lane>();
+const FLOW_LEN: usize = FlowStats::WORDS * 8;
+
+struct Shared {
+    control: Area,
+    lanes: Area,
+    flows: Area,
+    awaited: Awaited,
+    window: WindowSize,
+    _hook: Hook,
+    mode: &'static str,
+}
+
+/// The accounts of a port, one for each of its queues.
+pub struct Account {
+    shared: Arc<Shared>,
+    queues: u32,
+}
+
+impl Account {
+    /// Begins to look at what arrives at `interface`, in the network namespace of the calling thread. Nothing is counted
+    /// yet, and nothing kept from the host.
+    ///
+    /// # Errors
+    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; [`PortError::Unsupported`] where the
+    /// kernel cannot do it or another program is attached.
+    pub fn open(interface: &Interface, awaited: Awaited) -> Result<Self, PortError> {
+        hook::quiet();
+        let queues = interface.rx_queues.max(1);
+        let flows = awaited.flows.max(1);
+        let accounts = u64::from(queues) * u64::from(flows);
+        let window = WindowSize::for_flows(usize::try_from(accounts).unwrap_or(usize::MAX));
+        let words = window.get() / 64;
+        let (Ok(accounts), Ok(window_words)) = (
+            u32::try_from(accounts),
+            u32::try_from(accounts * u64::from(words)),
+        ) else {
+            return Err(fault::unsupported(
+                interface,
+                format!(
+                    "{flows} flows on {queues} queues are more than the live driver can follow; take xdp:"
+                ),
+            ));
+        };
+        let load = || {
+            let mut open = object::open(built!("account"))?;
+            let settings = [awaited.first_flow, flows, awaited.ramp_flow, queues, words];
+            let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
+            object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
+            object::open_map(&mut open, "lanes")?.set_max_entries(queues)?;
+            object::open_map(&mut open, "flows")?.set_max_entries(accounts)?;
+            object::open_map(&mut open, "windows")?.set_max_entries(window_words)?;
+            open.load()
+        };
+        let object = load().map_err(|cause| fault::loading(interface, &cause))?;
+        let map = |name, len| {
+            let map = object::map(&object, name)
+                .and_then(|map| MapHandle::try_from(&map))
+                .map_err(|cause| fault::loading(interface, &cause))?;
+            Area::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+        };
+        let control = map(".bss", size_of::<Control>())?;
+        let lanes = map("lanes", queues as usize * LANE_LEN)?;
+        let flows = map("flows", accounts as usize * FLOW_LEN)?;
+        control.set(offset_of!(Control, drain_since), u64::MAX);
+        control.set(offset_of!(Control, end), u64::MAX);
+        for queue in 0..queues as usize {
+            for distribution in DISTRIBUTIONS {
+                let at = queue * LANE_LEN + distribution;
+                lanes.set(at + offset_of!(Distribution, min), u64::MAX);
+            }
+        }
+        for account in 0..accounts as usize {
+            for (i, word) in FlowStats::NOTHING.into_iter().enumerate() {
+                if word != 0 {
+                    flows.set(account * FLOW_LEN + 8 * i, word);
+                }
+            }
+        }
+        let program = object::program(&object, "wb_account")
+            .map_err(|cause| fault::loading(interface, &cause))?;
+        let (hook, mode) = hook::attach_receiver(program.as_fd(), interface)?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                control,
+                lanes,
+                flows,
+                awaited,
+                window,
+                _hook: hook,
+                mode,
+            }),
+            queues,
+        })
+    }
+
+    /// Where the program runs: `native` or `generic`.
+    #[must_use]
+    pub fn hook(&self) -> &'static str {
+        self.shared.mode
+    }
+
+    /// Parts it among so many workers. The program stays where it is until the last is gone.
+    #[must_use]
+    pub fn receivers(self, workers: u32) -> Vec<Receiver> {
+        let workers = workers.max(1);
+        let of = |worker: u32| Receiver {
+            shared: Arc::clone(&self.shared),
+            queues: (worker..self.queues).step_by(workers as usize).collect(),
+        };
+        (0..workers).map(of).collect()
+    }
+}
+
+/// A part of the queues of a port.
+pub struct Receiver {
+    shared: Arc<Shared>,
+    queues: Vec<u32>,
+}
+
+/// One queue.
+struct Queue<'a> {
+    shared: &'a Shared,
+    number: u32,
+}
+
+impl Queue<'_> {
+    fn get(&self, offset: usize) -> u64 {
+        self.shared
+            .lanes
+            .get(self.number as usize * LANE_LEN + offset)
+    }
+
+    fn wide(&self, low: usize, high: usize) -> u128 {
+        (u128::from(self.get(high)) << 64) | u128::from(self.get(low))
+    }
+
+    fn latency_sum(&self) -> u128 {
+        let at = offset_of!(Lane, latency);
+        let (low, high) = (
+            offset_of!(Distribution, sum_low),
+            offset_of!(Distribution, sum_high),
+        );
+        self.wide(at + low, at + high)
+    }
+
+    fn distribution(&self, at: usize) -> Histogram {
+        let wide = |low: usize, high: usize| self.wide(at + low, at + high);
+        Histogram::recorded(
+            |slot| self.get(at + offset_of!(Distribution, slots) + 8 * slot),
+            (
+                wide(
+                    offset_of!(Distribution, sum_low),
+                    offset_of!(Distribution, sum_high),
+                ),
+                wide(
+                    offset_of!(Distribution, squares_low),
+                    offset_of!(Distribution, squares_high),
+                ),
+            ),
+            (
+                self.get(at + offset_of!(Distribution, min)),
+                self.get(at + offset_of!(Distribution, max)),
+            ),
+            self.get(at + offset_of!(Distribution, clamped)),
+        )
+    }
+
+    /// Parts are read before the wholes that they are of: the kernel may count meanwhile.
+    fn counters(&self) -> Counters {
+        let mut counters = Counters {
+            beyond_window_frames: self.get(offset_of!(Lane, beyond_window)),
+            clock_error_frames: self.get(offset_of!(Lane, clock_errors)),
+            unstamped_frames: self.get(offset_of!(Lane, unstamped)),
+            late_frames: self.get(offset_of!(Lane, late)),
+            duplicate_frames: self.get(offset_of!(Lane, duplicates)),
+            reordered_frames: self.get(offset_of!(Lane, reordered)),
+            missing_frames: self.get(offset_of!(Lane, missing)),
+            foreign_frames: self.get(offset_of!(Lane, foreign)),
+            foreign_octets: self.get(offset_of!(Lane, foreign_octets)),
+            ..Counters::default()
+        };
+        counters.received_octets = self.get(offset_of!(Lane, octets));
+        counters.received_frames = self.get(offset_of!(Lane, received));
+        counters
+    }
+
+    fn flow(&self, flow: u32) -> FlowStats {
+        let awaited = &self.shared.awaited;
+        let account = self.number as usize * awaited.flows.max(1) as usize + flow as usize;
+        let mut words = [0; FlowStats::WORDS];
+        for (i, word) in words.iter_mut().enumerate().rev() {
+            *word = self.shared.flows.get(account * FLOW_LEN + 8 * i);
+        }
+        FlowStats::recorded(awaited.first_flow + flow, &words)
+    }
+
+    fn measurement(&self) -> Measurement {
+        let first = self.get(offset_of!(Lane, first_rx));
+        let mut measurement = Measurement::default();
+        measurement.counters = self.counters();
+        measurement.latency = self.distribution(offset_of!(Lane, latency));
+        measurement.ipdv = SignedHistogram::of_sides(
+            self.distribution(offset_of!(Lane, ipdv_below)),
+            self.distribution(offset_of!(Lane, ipdv_above)),
+        );
+        measurement.inter_arrival = self.distribution(offset_of!(Lane, inter_arrival));
+        measurement.first_rx_ns = (first > 0).then_some(first);
+        measurement.last_rx_ns = (first > 0).then(|| self.get(offset_of!(Lane, last_rx)));
+        measurement.largest_gap = self.get(offset_of!(Lane, largest_gap));
+        measurement.window = Some(self.shared.window);
+        measurement.flows = (0..self.shared.awaited.flows)
+            .map(|f| self.flow(f))
+            .collect();
+        measurement.with_unpaired_jitter(self.distribution(offset_of!(Lane, unpaired_jitter)))
+    }
+}
+
+impl Receiver {
+    fn queues(&self) -> impl Iterator<Item = Queue<'_>> {
+        self.queues.iter().map(|number| Queue {
+            shared: &self.shared,
+            number: *number,
+        })
+    }
+}
+
+impl ReceiveOffload for Receiver {
+    fn begin(&mut self, wall_minus_mono: u64) {
+        let control = &self.shared.control;
+        control.set(offset_of!(Control, wall_offset), wall_minus_mono);
+        control.set(offset_of!(Control, counts), 1);
+    }
+
+    fn drain_since(&mut self, wall_ns: u64) {
+        self.shared
+            .control
+            .set(offset_of!(Control, drain_since), wall_ns);
+    }
+
+    fn end_at(&mut self, wall_ns: u64) {
+        self.shared.control.set(offset_of!(Control, end), wall_ns);
+    }
+
+    fn counters(&self) -> Counters {
+        self.queues().map(|queue| queue.counters()).sum()
+    }
+
+    fn latency(&self) -> (u64, u128) {
+        self.queues().fold((0, 0), |(samples, sum), queue| {
+            let c = queue.counters();
+            // Every original has one but those.
+            let without = c.duplicate_frames + c.clock_error_frames + c.unstamped_frames;
+            let more = c.received_frames.saturating_sub(without);
+            (samples + more, sum + queue.latency_sum())
+        })
+    }
+
+    fn ramp_frames(&self) -> u64 {
+        self.queues().map(|q| q.get(offset_of!(Lane, ramp))).sum()
+    }
+
+    fn latencies(&self) -> Vec<Histogram> {
+        let latency = |queue: Queue<'_>| queue.distribution(offset_of!(Lane, latency));
+        self.queues().map(latency).collect()
+    }
+
+    fn first_flows(&self, count: u32) -> Vec<FlowStats> {
+        let count = count.min(self.shared.awaited.flows);
+        self.queues()
+            .flat_map(|queue| (0..count).map(move |flow| queue.flow(flow)))
+            .collect()
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut sum: Option<Measurement> = None;
+        for queue in self.queues() {
+            let part = queue.measurement();
+            match &mut sum {
+                Some(sum) => sum.merge(&part),
+                None => sum = Some(part),
+            }
+        }
+        sum.unwrap_or_default()
+    }
+}

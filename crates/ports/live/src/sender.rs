@@ -1,0 +1,466 @@
+//! A stream in the kernel: its tables loaded, its turns taken, its counters read.
+
+use std::mem::offset_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use libbpf_rs::{ErrorExt, Link, MapCore, MapFlags, MapHandle, Object};
+use wb_port::offload::{
+    FieldProgram, FieldValues, Halt, SendCounters, SendOffload, SendOrder, SendTurn, StreamProgram,
+};
+use wb_port::{Interface, PortError};
+
+use crate::area::{Area, word_of};
+use crate::hook::{self, Berth};
+use crate::object::{self, built};
+use crate::{MOST_FIELDS, MOST_HEADER, fault};
+
+const RING: usize = 256;
+/// `struct template` of send.bpf.c.
+const TEMPLATE_LEN: usize = 16 + MOST_HEADER;
+
+/// Why the program cannot go on: send.bpf.c.
+mod halt {
+    pub(super) const DOWN: u64 = 2;
+    pub(super) const GONE: u64 = 4;
+    pub(super) const BROKEN: u64 = 8;
+}
+
+/// The layout of `struct state` of send.bpf.c.
+#[repr(C)]
+struct State {
+    stop: u64,
+    spin: u64,
+    due: u64,
+    rest: u64,
+    whole: u64,
+    part: u64,
+    parts: u64,
+    carry: u64,
+    left: u64,
+    until: u64,
+    allowance: u64,
+    turn_until: u64,
+    wall_offset: u64,
+    halt: u64,
+    submitted: u64,
+    octets: u64,
+    refused: u64,
+    refused_octets: u64,
+    full: u64,
+    last_departure: u64,
+    seen: u64,
+    stalls: u64,
+    stalled_ns: u64,
+    largest_gap: u64,
+    largest_late: u64,
+    round: u64,
+    flow: u32,
+    order_at: u32,
+    error: i32,
+    cpu: u32,
+    digit: [u32; 4],
+    at: [u64; MOST_FIELDS],
+    head: u64,
+    tail: u64,
+    ring: [u64; RING],
+}
+
+macro_rules! at {
+    ($field:ident) => {
+        offset_of!(State, $field)
+    };
+}
+
+/// Iterations of the program take about so long where it sends, and where it waits for a frame to be due.
+const SENDING_NS: f64 = 250.0;
+const WAITING_NS: f64 = 1500.0;
+/// A call makes a page pool, which is not free; many frames in one batch more than a ring of veth holds.
+const LEAST_ITERATIONS: u32 = 64;
+const MOST_ITERATIONS: u32 = 1 << 18;
+
+/// Sends one stream of one worker.
+pub struct Sender {
+    interface: Interface,
+    state: Arc<Area>,
+    refused: Area,
+    flows: u32,
+    program: OwnedFd,
+    frame: Vec<u8>,
+    calls: u64,
+    taken: SendTurn,
+    /// How long an iteration took in the last turn.
+    iteration_ns: f64,
+    _berth: Berth,
+    _tracepoints: [Link; 2],
+}
+
+impl Sender {
+    /// Loads a stream for `interface`, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN; [`PortError::Unsupported`]
+    /// where the kernel or the device cannot do it.
+    pub fn load(interface: &Interface, stream: &StreamProgram) -> Result<Self, PortError> {
+        hook::quiet();
+        if let Some(why) = too_large(stream) {
+            return Err(fault::unsupported(interface, why));
+        }
+        if hook::takes_frames(interface) == Some(false) {
+            return Err(fault::unsupported(interface, fault::no_transmit(interface)));
+        }
+        let load = || {
+            let mut open = object::open(built!("send"))?;
+            let (settings, lists) = settings(stream);
+            object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
+            let entries = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+            object::open_map(&mut open, "templates")?
+                .set_max_entries(entries(stream.templates.len()))?;
+            object::open_map(&mut open, "order")?.set_max_entries(entries(stream.order.len()))?;
+            object::open_map(&mut open, "lists")?.set_max_entries(entries(lists.len()))?;
+            object::open_map(&mut open, "refused")?
+                .set_max_entries(entries(stream.walk.flows as usize))?;
+            let loaded = open.load()?;
+            fill(&loaded, "templates", stream.templates.iter().map(template))?;
+            let order = stream.order.iter().map(|n| u32::from(*n).to_ne_bytes());
+            fill(&loaded, "order", order)?;
+            fill(&loaded, "lists", lists.iter().map(|n| n.to_ne_bytes()))?;
+            fill(&loaded, "port", [interface.index.to_ne_bytes()].into_iter())?;
+            Ok(loaded)
+        };
+        let object = load().map_err(|cause: libbpf_rs::Error| fault::loading(interface, &cause))?;
+        let failed = |what: &'static str| {
+            move |cause: libbpf_rs::Error| fault::loading(interface, &cause.context(what))
+        };
+        let program = |name| {
+            object::program(&object, name)
+                .and_then(|p| Ok(p.as_fd().try_clone_to_owned()?))
+                .map_err(failed("find the program"))
+        };
+        let map = |name, len| {
+            let map = object::map(&object, name).map_err(failed("find the map"))?;
+            let map = MapHandle::try_from(&map).map_err(failed("take the map"))?;
+            Area::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+        };
+        let state = Arc::new(map(".bss", size_of::<State>())?);
+        let refused = map("refused", stream.walk.flows.max(1) as usize * 8)?;
+        let attached = |name, tracepoint| {
+            object::program_mut(&object, name)
+                .and_then(|p| p.attach_raw_tracepoint(tracepoint))
+                .map_err(failed("follow what devices refuse"))
+        };
+        let tracepoints = [
+            attached("wb_handed_over", "xdp_devmap_xmit")?,
+            attached("wb_not_handed_over", "xdp_redirect_err")?,
+        ];
+        let program = program("wb_send")?;
+        let berth = Berth::new(program.as_fd()).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::PermissionDenied => fault::privilege(
+                interface,
+                "sending by the live driver needs CAP_SYS_ADMIN, for a network namespace of its own",
+            ),
+            _ => fault::io(interface, "attach the sending program", cause),
+        })?;
+        begin(&state, stream);
+        Ok(Self {
+            interface: interface.clone(),
+            state,
+            refused,
+            flows: stream.walk.flows,
+            program,
+            frame: first_frame(stream),
+            calls: 0,
+            taken: SendTurn::default(),
+            iteration_ns: 0.0,
+            _berth: berth,
+            _tracepoints: tracepoints,
+        })
+    }
+
+    /// Ends its turns from any thread.
+    #[must_use]
+    pub fn halt(&self) -> Arc<dyn Halt> {
+        Arc::new(Stop(Arc::clone(&self.state)))
+    }
+
+    fn give(&self, order: &SendOrder) {
+        let state = &self.state;
+        if order.rested {
+            state.set(at!(seen), order.now_ns);
+        }
+        if let Some(pace) = order.pace {
+            state.set(at!(due), pace.due_ns);
+            state.set(at!(rest), pace.rest);
+            state.set(at!(whole), pace.whole_ns);
+            state.set(at!(part), pace.part);
+            state.set(at!(parts), pace.parts);
+            state.set(at!(carry), pace.carry_ns);
+        }
+        state.set(at!(spin), u64::from(order.batch == 1));
+        state.set(at!(left), order.frames);
+        state.set(at!(until), order.until_ns);
+        state.set(at!(allowance), order.allowance_ns);
+        state.set(
+            at!(turn_until),
+            order.now_ns.saturating_add(order.length_ns),
+        );
+        state.set(at!(wall_offset), order.wall_minus_mono);
+        state.set(at!(halt), 0);
+        state.set(at!(largest_late), 0);
+        state.set(at!(stalls), 0);
+        state.set(at!(stalled_ns), 0);
+        state.set(at!(largest_gap), 0);
+        state.set(at!(last_departure), 0);
+        state.word(at!(error)).store(0, Ordering::Release);
+    }
+
+    fn iterations(&self, order: &SendOrder) -> u32 {
+        let guess = match (self.iteration_ns > 0.0, order.pace) {
+            (true, _) => self.iteration_ns,
+            (false, Some(_)) => WAITING_NS,
+            (false, None) => SENDING_NS,
+        };
+        let fit = (order.length_ns as f64 / guess) as u32;
+        let fit = fit.clamp(LEAST_ITERATIONS, MOST_ITERATIONS);
+        match order.pace {
+            Some(_) => fit,
+            // A run that ends with a number of frames need not go on for longer.
+            None => u32::try_from(order.frames).map_or(fit, |n| fit.min(n)),
+        }
+        .next_multiple_of(order.batch.max(1))
+    }
+
+    fn why_halted(&self, halted: u64) -> Result<(), PortError> {
+        let error = self.state.halves(at!(error)).0.cast_signed();
+        let port = || self.interface.port.clone();
+        match halted {
+            _ if halted & halt::GONE != 0 => Err(PortError::Gone { port: port() }),
+            _ if halted & halt::BROKEN != 0 && error == 0 => Err(fault::unsupported(
+                &self.interface,
+                "the program of the live driver could not make a frame; take xdp:",
+            )),
+            _ if halted & halt::BROKEN != 0 => Err(fault::refusal(&self.interface, -error)),
+            _ if halted & halt::DOWN != 0 => Err(PortError::LinkDown { port: port() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SendOffload for Sender {
+    fn turn(&mut self, order: &SendOrder) -> Result<(), PortError> {
+        self.give(order);
+        let before = self.state.get(at!(submitted));
+        let iterations = self.iterations(order);
+        let began = Instant::now();
+        let run = hook::run(self.program.as_fd(), &self.frame, iterations, order.batch);
+        self.iteration_ns = began.elapsed().as_nanos() as f64 / f64::from(iterations);
+        self.calls += 1;
+        let state = &self.state;
+        let halted = state.get(at!(halt));
+        self.taken = SendTurn {
+            submitted_frames: state.get(at!(submitted)) - before,
+            most_late_ns: state.get(at!(largest_late)),
+            stalls: state.get(at!(stalls)),
+            stalled_ns: state.get(at!(stalled_ns)),
+            largest_gap_ns: state.get(at!(largest_gap)),
+            last_departure_ns: state.get(at!(last_departure)),
+        };
+        run.map_err(|cause| match cause {
+            rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => fault::unsupported(
+                &self.interface,
+                "the kernel runs no programs on live frames (Linux 5.18 does); take xdp:",
+            ),
+            cause => fault::io(&self.interface, "run the sending program", cause),
+        })?;
+        self.why_halted(halted)
+    }
+
+    fn taken(&self) -> SendTurn {
+        self.taken
+    }
+
+    fn counters(&self) -> SendCounters {
+        let state = &self.state;
+        // What was refused is read before what was submitted, of which it is a part.
+        let (refused_frames, refused_octets) =
+            (state.get(at!(refused)), state.get(at!(refused_octets)));
+        SendCounters {
+            submitted_frames: state.get(at!(submitted)),
+            submitted_octets: state.get(at!(octets)),
+            refused_frames,
+            refused_octets,
+            calls: self.calls,
+            full_events: state.get(at!(full)),
+        }
+    }
+
+    fn position(&self) -> (u32, u64) {
+        (self.state.halves(at!(flow)).0, self.state.get(at!(round)))
+    }
+
+    fn refused_by_flow(&self) -> Vec<u64> {
+        let flows = 0..self.flows as usize;
+        flows.map(|flow| self.refused.get(flow * 8)).collect()
+    }
+}
+
+struct Stop(Arc<Area>);
+
+impl Halt for Stop {
+    fn halt(&self) {
+        self.0.set(at!(stop), 1);
+    }
+}
+
+/// Why a stream does not fit the program.
+fn too_large(stream: &StreamProgram) -> Option<String> {
+    let (header, fields) = (stream.header_len(), stream.fields.len());
+    if header > MOST_HEADER {
+        return Some(format!(
+            "headers and changing fields take {header} bytes, and the live driver writes {MOST_HEADER}; take xdp: or packet:"
+        ));
+    }
+    (fields > MOST_FIELDS).then(|| {
+        format!(
+            "{fields} fields change from frame to frame, and the live driver changes {MOST_FIELDS}; take xdp: or packet:"
+        )
+    })
+}
+
+/// Writes the values of a map, from key 0 on.
+fn fill<V: AsRef<[u8]>>(
+    object: &Object,
+    name: &str,
+    values: impl Iterator<Item = V>,
+) -> Result<(), libbpf_rs::Error> {
+    let map = object::map(object, name)?;
+    for (key, value) in (0u32..).zip(values) {
+        map.update(&key.to_ne_bytes(), value.as_ref(), MapFlags::ANY)?;
+    }
+    Ok(())
+}
+
+fn template(template: &wb_port::offload::HeaderTemplate) -> [u8; TEMPLATE_LEN] {
+    let mut bytes = [0; TEMPLATE_LEN];
+    bytes[..4].copy_from_slice(&template.len.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&template.ip_sum.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&template.l4_sum.to_ne_bytes());
+    bytes[16..16 + template.header.len()].copy_from_slice(&template.header);
+    bytes
+}
+
+/// The longest frame, before anything is written into it.
+fn first_frame(stream: &StreamProgram) -> Vec<u8> {
+    let longest = stream.templates.iter().max_by_key(|t| t.len);
+    let mut frame = longest.map_or_else(Vec::new, |t| t.header.clone());
+    let len = stream.longest();
+    let payload = len.saturating_sub(frame.len()).min(stream.payload.len());
+    frame.extend_from_slice(&stream.payload[..payload]);
+    frame
+}
+
+/// Sets the state to the worker's first frame.
+fn begin(state: &Area, stream: &StreamProgram) {
+    let walk = &stream.walk;
+    state.set(at!(flow), word_of(walk.worker, stream.order_at));
+    state.set(at!(digit), word_of(walk.home[0], walk.home[1]));
+    state.set(at!(digit) + 8, word_of(walk.home[2], walk.home[3]));
+    for (i, field) in stream.fields.iter().enumerate() {
+        let at = match &field.values {
+            FieldValues::Digit { .. } => 0,
+            FieldValues::Steps { position, .. } => *position,
+            FieldValues::Random { state, .. } => *state,
+            FieldValues::List { at, .. } => u64::from(*at),
+        };
+        state.set(at!(at) + 8 * i, at);
+    }
+}
+
+/// `struct settings` of send.bpf.c, and the values of all lists one behind the other.
+fn settings(stream: &StreamProgram) -> (Vec<u8>, Vec<u64>) {
+    let mut bytes = Vec::new();
+    let mut lists = Vec::new();
+    let walk = &stream.walk;
+    let place = |at: Option<usize>| at.map_or(0, |at| at as u32);
+    let words = [
+        stream.header_len() as u32,
+        stream.templates.len() as u32,
+        stream.order.len() as u32,
+        stream.order_advance,
+        stream.fields.len() as u32,
+        place(stream.tag_at),
+        place(stream.ip_checksum),
+        place(stream.l4_checksum),
+        u32::from(stream.udp),
+        u32::from(stream.paced),
+        walk.first_flow,
+        walk.worker,
+        walk.workers,
+        walk.flows,
+        u32::from(walk.moves),
+        0,
+    ];
+    let arrays = [walk.home, walk.step, walk.radix];
+    for word in words.iter().chain(arrays.iter().flatten()) {
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    for field in &stream.fields {
+        push_field(&mut bytes, &mut lists, field);
+    }
+    bytes.resize(
+        bytes.len() + (MOST_FIELDS - stream.fields.len()) * FIELD_LEN,
+        0,
+    );
+    (bytes, lists)
+}
+
+/// `struct field` of send.bpf.c.
+const FIELD_LEN: usize = 72;
+
+fn push_field(bytes: &mut Vec<u8>, lists: &mut Vec<u64>, field: &FieldProgram) {
+    // Kind, first, step, values, advance, digit, where its list begins.
+    let (kind, [first, step, values, advance], digit, list) = match &field.values {
+        FieldValues::Digit { digit, first } => (0, [*first, 0, 0, 0], u32::from(*digit), 0),
+        FieldValues::Steps {
+            base,
+            down,
+            advance,
+            values,
+            step,
+            ..
+        } => (
+            if *down { 2 } else { 1 },
+            [*base, *step, *values, *advance],
+            0,
+            0,
+        ),
+        FieldValues::Random {
+            first,
+            step,
+            values,
+            ..
+        } => (3, [*first, *step, *values, 0], 0, 0),
+        FieldValues::List {
+            values, advance, ..
+        } => {
+            let begin = lists.len() as u32;
+            lists.extend_from_slice(values);
+            let numbers = [0, 0, values.len() as u64, u64::from(*advance)];
+            (4, numbers, 0, begin)
+        }
+    };
+    bytes.extend_from_slice(&(field.at as u32).to_ne_bytes());
+    bytes.extend_from_slice(&[
+        field.width,
+        field.shift,
+        if field.odd { 8 } else { 0 },
+        kind,
+    ]);
+    for word in [field.mask, field.ip, field.l4, first, step, values, advance] {
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    bytes.extend_from_slice(&digit.to_ne_bytes());
+    bytes.extend_from_slice(&list.to_ne_bytes());
+}

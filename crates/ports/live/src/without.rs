@@ -1,0 +1,144 @@
+//! What there is in a build without programs: the reason.
+
+use std::sync::Arc;
+
+use wb_measure::{Counters, FlowStats, Histogram, Measurement};
+use wb_port::offload::{
+    Awaited, Halt, ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamProgram,
+};
+use wb_port::{Interface, PortError};
+
+use crate::fault;
+
+fn refuse<T>(interface: &Interface) -> Result<T, PortError> {
+    Err(fault::unsupported(
+        interface,
+        "this build has no BPF programs (feature `bpf`), which the live driver consists of; take packet:",
+    ))
+}
+
+/// Never.
+pub enum Sender {}
+
+impl Sender {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn load(interface: &Interface, _stream: &StreamProgram) -> Result<Self, PortError> {
+        refuse(interface)
+    }
+
+    /// Of none.
+    #[must_use]
+    pub fn halt(&self) -> Arc<dyn Halt> {
+        match *self {}
+    }
+}
+
+impl SendOffload for Sender {
+    fn turn(&mut self, _order: &SendOrder) -> Result<(), PortError> {
+        match *self {}
+    }
+
+    fn taken(&self) -> SendTurn {
+        match *self {}
+    }
+
+    fn counters(&self) -> SendCounters {
+        match *self {}
+    }
+
+    fn position(&self) -> (u32, u64) {
+        match *self {}
+    }
+
+    fn refused_by_flow(&self) -> Vec<u64> {
+        match *self {}
+    }
+}
+
+/// Nobody asked.
+#[must_use]
+pub fn takes_frames(_interface: &Interface) -> Option<bool> {
+    None
+}
+
+/// Never.
+pub enum Passage {}
+
+impl Passage {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(interface: &Interface) -> Result<Self, PortError> {
+        refuse(interface)
+    }
+}
+
+/// Never.
+pub enum Account {}
+
+impl Account {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(interface: &Interface, _awaited: Awaited) -> Result<Self, PortError> {
+        refuse(interface)
+    }
+
+    /// Of none.
+    #[must_use]
+    pub fn hook(&self) -> &'static str {
+        match *self {}
+    }
+
+    /// Of none.
+    #[must_use]
+    pub fn receivers(self, _workers: u32) -> Vec<Receiver> {
+        match self {}
+    }
+}
+
+/// Never.
+pub enum Receiver {}
+
+impl ReceiveOffload for Receiver {
+    fn begin(&mut self, _wall_minus_mono: u64) {
+        match *self {}
+    }
+
+    fn drain_since(&mut self, _wall_ns: u64) {
+        match *self {}
+    }
+
+    fn end_at(&mut self, _wall_ns: u64) {
+        match *self {}
+    }
+
+    fn counters(&self) -> Counters {
+        match *self {}
+    }
+
+    fn latency(&self) -> (u64, u128) {
+        match *self {}
+    }
+
+    fn ramp_frames(&self) -> u64 {
+        match *self {}
+    }
+
+    fn latencies(&self) -> Vec<Histogram> {
+        match *self {}
+    }
+
+    fn first_flows(&self, _count: u32) -> Vec<FlowStats> {
+        match *self {}
+    }
+
+    fn measurement(&self) -> Measurement {
+        match *self {}
+    }
+}

@@ -1,0 +1,230 @@
+//! The account in the kernel against the analyser in user space: the same frames, the same figures.
+
+use std::time::{Duration, Instant};
+
+use wb_live::Account;
+use wb_measure::{Analyser, Measurement, WindowSize};
+use wb_port::offload::{Awaited, ReceiveOffload};
+use wb_port::{QueuePair, TxQueue};
+use wb_wire::{MacAddr, SplitMix64, Tag};
+
+use crate::lab::Lab;
+
+/// A frame of a plan, as far as an account sees it.
+#[derive(Clone, Copy)]
+struct Arrival {
+    flow: u32,
+    sequence: u32,
+    sent_ns: u64,
+}
+
+fn bytes(arrival: Arrival) -> Vec<u8> {
+    let mut stack = wb_wire::Stack::udp4([198, 18, 1, 2], [198, 19, 1, 2], 49184, 7);
+    stack.ethernet.dst = MacAddr([2, 0, 0, 0, 0, 9]);
+    let at = stack.min_len();
+    let mut frame = stack.build(60);
+    Tag {
+        flow: arrival.flow,
+        sequence: arrival.sequence,
+        time_ns: arrival.sent_ns,
+    }
+    .write(frame[at..at + Tag::LEN].first_chunk_mut().unwrap());
+    frame
+}
+
+/// Has `arrivals` accounted for by the kernel, after as many as `ignored` before it begins.
+fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurement, u64) {
+    let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
+    let mut receiver = account.receivers(1).remove(0);
+    let mut socket = lab.socket(true);
+    let tx = socket.tx();
+    let mut send = |arrivals: &[Arrival]| {
+        for batch in arrivals.chunks(32) {
+            while tx.lend(batch.len()) < batch.len() {
+                tx.flush().unwrap();
+            }
+            for (i, arrival) in batch.iter().enumerate() {
+                let frame = bytes(*arrival);
+                let slot = tx.slot(i);
+                slot.bytes[..frame.len()].copy_from_slice(&frame);
+                *slot.len = frame.len() as u32;
+                *slot.cookie = 0;
+            }
+            tx.submit(batch.len());
+            while tx.in_flight() > 0 {
+                tx.flush().unwrap();
+            }
+        }
+    };
+    // What comes before the beginning counts for nothing.
+    send(&arrivals[..arrivals.len().min(10)]);
+    std::thread::sleep(Duration::from_millis(20));
+    receiver.begin(1 << 40);
+    send(arrivals);
+    let until = Instant::now() + Duration::from_secs(5);
+    let seen = |r: &dyn ReceiveOffload| {
+        let c = r.counters();
+        c.received_frames + c.foreign_frames + r.ramp_frames()
+    };
+    while seen(&receiver) < arrivals.len() as u64 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(seen(&receiver), arrivals.len() as u64);
+    (receiver.measurement(), receiver.ramp_frames())
+}
+
+/// The same by the analyser. It knows no arrival times, so only what does not follow from them can be compared.
+fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> (Measurement, u64) {
+    let mut analyser = Analyser::planned_with_window(awaited.flows as usize, window);
+    let mut ramp = 0;
+    // Later than all stamps but those from the future.
+    let rx_ns = 1u64 << 62;
+    for arrival in arrivals {
+        let flow = arrival.flow.wrapping_sub(awaited.first_flow);
+        if arrival.flow == awaited.ramp_flow {
+            ramp += 1;
+        } else if flow < awaited.flows {
+            analyser.on_frame(flow, arrival.sequence, arrival.sent_ns, rx_ns, 64);
+        } else {
+            analyser.on_foreign(64);
+        }
+    }
+    (analyser.into_measurement(), ramp)
+}
+
+fn compare(awaited: Awaited, (ours, ramp): &(Measurement, u64), arrivals: &[Arrival]) {
+    let (theirs, their_ramp) = by_user_space(awaited, ours.window.unwrap(), arrivals);
+    assert_eq!(ours.counters, theirs.counters);
+    assert_eq!(*ramp, their_ramp);
+    assert_eq!(ours.largest_gap, theirs.largest_gap);
+    for (what, ours, theirs) in [
+        ("latency", &ours.latency, &theirs.latency),
+        ("jitter", &ours.jitter(), &theirs.jitter()),
+        ("inter-arrival", &ours.inter_arrival, &theirs.inter_arrival),
+    ] {
+        assert_eq!(ours.count(), theirs.count(), "{what}");
+    }
+    assert_eq!(ours.ipdv.count(), theirs.ipdv.count());
+    assert_eq!(ours.flows.len(), theirs.flows.len());
+    for (ours, theirs) in ours.flows.iter().zip(&theirs.flows) {
+        assert_eq!(ours.flow, theirs.flow + awaited.first_flow);
+        let figures = |f: &wb_measure::FlowStats| {
+            let counts = (f.received, f.octets, f.duplicates, f.reordered, f.highest);
+            (counts, f.latency.samples, f.smoothed_jitter_ns().is_some())
+        };
+        assert_eq!(figures(ours), figures(theirs), "flow {}", ours.flow);
+    }
+}
+
+/// Sequence numbers that go up, with leaps, steps back, and repetitions of every size up to `most`.
+fn walk(random: &mut SplitMix64, flows: u32, first: u32, most: u64, frames: usize) -> Vec<Arrival> {
+    let mut next = vec![0u64; flows as usize];
+    let mut below = |n: u64| random.next() % n;
+    (0..frames)
+        .map(|_| {
+            let flow = below(flows.into()) as u32;
+            let power = 1 + below(most.ilog2().into());
+            let size = 1 + below(1 << power);
+            let at = &mut next[flow as usize];
+            let sequence = match below(10) {
+                0 => *at + size,
+                1 | 2 => at.saturating_sub(size),
+                _ => *at,
+            };
+            *at = (*at).max(sequence + 1);
+            let sent_ns = match below(20) {
+                0 => 0,
+                1 => u64::MAX >> 1,
+                _ => 1,
+            };
+            Arrival {
+                flow: match below(50) {
+                    0 => first + flows,
+                    1 => u32::MAX,
+                    _ => first + flow,
+                },
+                sequence: sequence as u32,
+                sent_ns,
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn what_a_window_held_before_a_leap_is_forgotten() {
+    let lab = lab_or_skip!("leaps");
+    let awaited = Awaited {
+        first_flow: 3,
+        flows: 60_000,
+        ramp_flow: u32::MAX,
+    };
+    let window = WindowSize::for_flows(60_000).get();
+    // All bits are set once; then numbers are skipped, of every extent, and some of them come late.
+    let mut sequences: Vec<u32> = (0..window + 10).collect();
+    let mut next = window + 10;
+    for gap in [
+        1,
+        2,
+        5,
+        31,
+        63,
+        64,
+        65,
+        127,
+        128,
+        300,
+        4_000,
+        window - 1,
+        window,
+        window + 1,
+    ] {
+        let skipped = next..next + gap;
+        sequences.push(skipped.end);
+        sequences.extend(skipped.clone().step_by(7.min(gap as usize)));
+        sequences.push(skipped.end - 1);
+        next = skipped.end + 1;
+        // And the oldest that are remembered, once more.
+        sequences.extend((next.saturating_sub(window)..next).take(70));
+    }
+    let arrival = |sequence| Arrival {
+        flow: 3 + 59_999,
+        sequence,
+        sent_ns: 1,
+    };
+    let arrivals: Vec<Arrival> = sequences.into_iter().map(arrival).collect();
+    let measured = by_the_kernel(&lab, awaited, &arrivals);
+    assert!(measured.0.counters.reordered_frames > 1_000);
+    compare(awaited, &measured, &arrivals);
+}
+
+#[test]
+fn the_kernel_counts_as_the_analyser_does() {
+    let lab = lab_or_skip!("account");
+    // Few flows with the largest window, and so many that windows are small and leaps beyond them.
+    for (flows, most, frames) in [
+        (1, 1 << 21, 4_000),
+        (5, 1 << 9, 4_000),
+        (60_000, 1 << 15, 1_000),
+    ] {
+        for seed in 1..4 {
+            let awaited = Awaited {
+                first_flow: 1_000,
+                flows,
+                ramp_flow: u32::MAX,
+            };
+            let mut random = SplitMix64(seed);
+            let used = flows.min(5);
+            let mut arrivals = walk(&mut random, used, 1_000, most, frames);
+            if used < flows {
+                // Beyond the last one only the flow after all of them is foreign.
+                let first_foreign = 1_000 + used;
+                for arrival in arrivals.iter_mut().filter(|a| a.flow == first_foreign) {
+                    arrival.flow = 1_000 + flows;
+                }
+            }
+            eprintln!("{flows} flows, seed {seed}");
+            let measured = by_the_kernel(&lab, awaited, &arrivals);
+            compare(awaited, &measured, &arrivals);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The frames of the program, one by one, against those that the same stream has in user space.
+
+use wb_live::{MOST_FRAME, Sender as LiveSender};
+use wb_model::Stream;
+use wb_port::memory::{LinkOptions, link};
+use wb_port::{QueuePair, RxQueue, TxQueue};
+use wb_traffic::{Sender, SenderSpec, StreamSpec, VirtualClock};
+use wb_wire::{Tag, TagKind, find_tag};
+
+use crate::lab::send_and_take;
+
+const FRAMES: u64 = 300;
+
+fn stream(change: &str) -> Stream {
+    let mut stream = Stream::default();
+    for word in change.split_whitespace() {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "size" => stream.size = Some(value.parse().unwrap()),
+            "proto" => stream.proto = serde(value),
+            "flows" => stream.flows = Some(value.parse().unwrap()),
+            "src" => stream.src = Some(value.parse().unwrap()),
+            "dst" => stream.dst = Some(value.parse().unwrap()),
+            "sport" => stream.sport = Some(value.parse().unwrap()),
+            "dport" => stream.dport = Some(value.parse().unwrap()),
+            "vlan" => stream.vlan = value.split(',').map(|v| v.parse().unwrap()).collect(),
+            "mpls" => stream.mpls = value.split(',').map(|v| v.parse().unwrap()).collect(),
+            "payload" => stream.payload = Some(value.parse().unwrap()),
+            "tag" => stream.tag = wb_model::TagKind::None,
+            "vary" => stream.vary.push(value.parse().unwrap()),
+            _ => panic!("{word}"),
+        }
+    }
+    stream
+}
+
+fn serde(word: &str) -> wb_model::Proto {
+    match word {
+        "tcp" => wb_model::Proto::Tcp,
+        "icmp" => wb_model::Proto::Icmp,
+        "arp" => wb_model::Proto::Arp,
+        "raw" => wb_model::Proto::Raw,
+        _ => panic!("{word}"),
+    }
+}
+
+fn spec(stream: &Stream, worker: u32, workers: u32) -> SenderSpec {
+    SenderSpec {
+        streams: vec![StreamSpec {
+            flows: stream.flow_count().max(workers),
+            stream: stream.clone(),
+            first_flow: 7,
+            ..StreamSpec::default()
+        }],
+        worker,
+        workers,
+        seed: 42,
+        count: Some(FRAMES * u64::from(workers)),
+        ..SenderSpec::default()
+    }
+}
+
+/// What user space makes of it.
+fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
+    let clock = VirtualClock::ticking(40);
+    let mut options = LinkOptions::new("live", clock.stamps());
+    options.mtu = 3400;
+    let (mut near, mut far) = link(&options).unwrap();
+    let tx = near.queues[0].tx();
+    let mut sender = Sender::new(spec, tx.frame_capacity()).unwrap();
+    sender.start(0);
+    let mut frames = Vec::new();
+    while !sender.step(tx, &clock).unwrap().done {
+        let take = |frame: &wb_port::RxFrame<'_>| frames.push(frame.bytes.to_vec());
+        far.queues[0].rx().receive(4096, take).unwrap();
+    }
+    frames
+}
+
+/// The frame without its stamp and the layer-4 checksum that follows from it; and what that checksum and all that it
+/// covers of the segment add up to, which is the same for all stamps.
+fn without_stamp(frame: &[u8], checksum_at: Option<usize>) -> (Vec<u8>, u64) {
+    let mut bytes = frame.to_vec();
+    let Some((at, TagKind::Native)) = find_tag(frame) else {
+        return (bytes, 0);
+    };
+    let Some(checksum_at) = checksum_at.map(|before| at - before) else {
+        bytes[at + 10..at + Tag::LEN].fill(0);
+        return (bytes, 0);
+    };
+    let mut sum = 0u64;
+    for pair in frame[checksum_at % 2..].chunks(2) {
+        sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+    }
+    bytes[at + 10..at + Tag::LEN].fill(0);
+    bytes[checksum_at..checksum_at + 2].fill(0);
+    (bytes, sum % 0xffff)
+}
+
+#[test]
+fn the_same_plan_sends_the_same_frames() {
+    let lab = lab_or_skip!("frames");
+    let _passes_on = lab.accept();
+    // How far the checksum of layer 4 is before the tag: UDP 2, TCP 4, ICMP 6.
+    let cases = [
+        ("size=64", 2),
+        (
+            "size=64 flows=10 sport=1000-1002 src=198.18.1.0/24 dst=198.19.1.1-198.19.1.3",
+            2,
+        ),
+        ("size=imix payload=abcdef", 2),
+        ("size=64-90 payload=01", 2),
+        ("size=1518:1,64:3,100:2 flows=7 sport=5-11", 2),
+        (
+            "proto=tcp size=100 flows=5 sport=9-13 vary=tcp-seq=inc:4294967290-4294967295 vary=tcp-flags=list:2,16,24",
+            4,
+        ),
+        ("proto=icmp size=64 vary=sport=inc:1-9", 6),
+        (
+            "size=90 src=2001:2::/64 dst=2001:2:0:8000::1 flows=50 vary=flow-label=random:0-1048575 vary=tos=inc:0-255",
+            2,
+        ),
+        (
+            "proto=tcp size=120 src=2001:2::1 dst=2001:2:0:8000::1 vary=dst=inc:2001:2:0:8000::-2001:2:0:8000::ffff vary=src=random:2001:2::-2001:2::ffff",
+            4,
+        ),
+        ("proto=icmp size=90 src=2001:2::1 dst=2001:2:0:8000::1", 6),
+        (
+            "size=100 vlan=10,20 vary=vlan=inc:1-4094 vary=vlan2=list:5,7,9",
+            2,
+        ),
+        ("size=100 mpls=16,17 vary=mpls=random:16-1048575", 2),
+        (
+            "size=100 vary=src=inc:198.18.0.1-198.18.255.255,step=3 vary=dst=random:198.19.0.0/16 vary=sport=dec:100-200 vary=dport=list:1,2,3,5,8 vary=id=random:0-65535 vary=ttl=inc:2-255 vary=src-mac=inc:02:00:00:00:ff:f0-02:00:00:01:00:10 vary=dst-mac=random:02:00:00:00:00:00-02:00:00:00:00:ff",
+            2,
+        ),
+        (
+            "size=100 vary=src=inc:198.18.0.0-198.18.255.255,mask=0xff00",
+            2,
+        ),
+        (
+            "size=200 payload=0102 vary=u8@70=inc:0-255 vary=u16@90=random:0-65535 vary=u32@81=inc:1-4000000000,step=7",
+            2,
+        ),
+        ("size=64 tag=none flows=9 sport=20-28", 0),
+        ("size=1000 tag=none vary=dport=inc:1-2", 0),
+    ];
+    for (change, before) in cases {
+        let parsed = std::panic::catch_unwind(|| stream(change));
+        let stream = parsed.unwrap_or_else(|_| panic!("cannot read {change}"));
+        for (worker, workers) in [(0, 1), (1, 3)] {
+            let spec = spec(&stream, worker, workers);
+            let expected = in_user_space(&spec);
+            let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+            let table = compiled.offload_table(&spec).unwrap();
+            let mut socket = lab.socket(false);
+            let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
+            let frames = send_and_take(&mut sender, FRAMES, &mut socket);
+            assert_eq!(frames.len(), expected.len(), "{change}, worker {worker}");
+            let at = (before > 0).then_some(before);
+            for (i, (ours, theirs)) in frames.iter().zip(&expected).enumerate() {
+                let same = without_stamp(ours, at) == without_stamp(theirs, at);
+                assert!(
+                    same,
+                    "{change}, worker {worker}, frame {i}:\n{ours:02x?}\n{theirs:02x?}"
+                );
+            }
+            let (flow, round) = wb_port::offload::SendOffload::position(&sender);
+            let flows = u64::from(spec.streams[0].flows.max(stream.flow_count()));
+            let ours = (flows - u64::from(worker)).div_ceil(u64::from(workers));
+            let passed = round * ours + u64::from((flow - worker) / workers);
+            assert_eq!(passed, FRAMES, "{change}");
+        }
+    }
+}

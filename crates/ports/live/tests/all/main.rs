@@ -1,0 +1,8 @@
+//! The programs in the kernel against what user space does: the same frames, the same accounts, nothing lost silently.
+
+#[macro_use]
+mod lab;
+
+mod account;
+mod frames;
+mod refusals;

@@ -1,0 +1,176 @@
+//! What a device does not take is counted, flow by flow, and told.
+
+use wb_live::{Account, MOST_FRAME, Sender as LiveSender};
+use wb_model::Stream;
+use wb_port::PortError;
+use wb_port::offload::{
+    Awaited, ReceiveOffload, SendCounters, SendOffload, SendOrder, StreamProgram,
+};
+use wb_traffic::{Sender, SenderSpec, StreamSpec};
+
+use crate::lab::{Lab, ip, monotonic_ns, order};
+
+fn table(flows: u32, size: &str, worker: u32, workers: u32) -> StreamProgram {
+    let stream = Stream {
+        size: Some(size.parse().unwrap()),
+        ..Stream::default()
+    };
+    let spec = SenderSpec {
+        streams: vec![StreamSpec {
+            stream,
+            flows,
+            ..StreamSpec::default()
+        }],
+        worker,
+        workers,
+        count: Some(1),
+        ..SenderSpec::default()
+    };
+    let sender = Sender::new(&spec, MOST_FRAME).unwrap();
+    sender.offload_table(&spec).unwrap()
+}
+
+fn awaited(flows: u32) -> Awaited {
+    Awaited {
+        first_flow: 0,
+        flows,
+        ramp_flow: u32::MAX,
+    }
+}
+
+fn ends(lab: &Lab, flows: u32, size: &str) -> (LiveSender, wb_live::Receiver) {
+    let account = lab.at_b(|b| Account::open(b, awaited(flows))).unwrap();
+    let mut receiver = account.receivers(1).remove(0);
+    receiver.begin(1);
+    let sender = lab.at_a(|a| LiveSender::load(a, &table(flows, size, 0, 1)));
+    (sender.unwrap(), receiver)
+}
+
+#[test]
+fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
+    const FRAMES: u64 = 200_000;
+    let lab = lab_or_skip!("refused");
+    let (flows, workers) = (37, 2);
+    let account = lab.at_b(|b| Account::open(b, awaited(flows))).unwrap();
+    let mut receiver = account.receivers(1).remove(0);
+    receiver.begin(1);
+    // Two senders at once into one ring of 256 frames, one of which reads it, when its batch is over.
+    let of = |worker| table(flows, "64-70", worker, workers);
+    let mut senders: Vec<LiveSender> = (0..workers)
+        .map(|worker| lab.at_a(|a| LiveSender::load(a, &of(worker))).unwrap())
+        .collect();
+    let mut all = SendCounters::default();
+    let mut rounds = 0;
+    while all.refused_frames < 1_000 && rounds < 50 {
+        std::thread::scope(|scope| {
+            for sender in &mut senders {
+                let order = SendOrder {
+                    batch: 251,
+                    ..order(FRAMES)
+                };
+                scope.spawn(move || sender.turn(&order).unwrap());
+            }
+        });
+        rounds += 1;
+        all = SendCounters::default();
+        for c in senders.iter().map(SendOffload::counters) {
+            all.submitted_frames += c.submitted_frames;
+            all.submitted_octets += c.submitted_octets;
+            all.refused_frames += c.refused_frames;
+            all.refused_octets += c.refused_octets;
+        }
+    }
+    assert!(all.refused_frames >= 1_000, "nothing overflows: {all:?}");
+    assert_eq!(all.submitted_frames, rounds * FRAMES * u64::from(workers));
+    let received = receiver.measurement();
+    for flow in 0..flows {
+        let worker = flow % workers;
+        let sender = &senders[worker as usize];
+        let (next, round) = sender.position();
+        let sent = round + u64::from(flow < next);
+        let refused = sender.refused_by_flow()[flow as usize];
+        let came = received.flows[flow as usize].received;
+        assert_eq!(sent, came + refused, "flow {flow}, {refused} refused");
+    }
+    let octets = all.submitted_octets - all.refused_octets;
+    assert_eq!(octets, received.counters.received_octets);
+    let odd = received.counters.duplicate_frames + received.counters.reordered_frames;
+    assert_eq!(odd, 0);
+}
+
+#[test]
+fn a_link_that_is_down_is_told_and_comes_back() {
+    let lab = lab_or_skip!("down");
+    let (mut sender, receiver) = ends(&lab, 1, "64");
+    for (node, end) in [(&lab.b, "b0"), (&lab.a, "a0")] {
+        sender.turn(&order(100)).unwrap();
+        ip(&format!("-n {node} link set {end} down"));
+        let before = sender.counters();
+        let down = sender.turn(&order(10_000));
+        assert!(
+            matches!(down, Err(PortError::LinkDown { .. })),
+            "{end}: {down:?}"
+        );
+        let now = sender.counters();
+        let tried = now.submitted_frames - before.submitted_frames;
+        assert!(
+            tried <= 128,
+            "{end}: {tried} frames into a link that is down"
+        );
+        assert_eq!(now.refused_frames - before.refused_frames, tried, "{end}");
+        ip(&format!("-n {node} link set {end} up"));
+        sender.turn(&order(100)).unwrap();
+    }
+    assert_eq!(receiver.counters().received_frames, 400);
+}
+
+#[test]
+fn what_a_device_cannot_is_said_before_or_when_it_shows() {
+    let lab = lab_or_skip!("cannot");
+    let said = |error: PortError| error.to_string();
+    // Nobody at the other end: no NDO_XMIT.
+    let Err(error) = lab.at_a(|a| LiveSender::load(a, &table(1, "64", 0, 1))) else {
+        panic!("a veth without anything at its other end takes no frames");
+    };
+    assert!(said(error).contains("GRO"));
+    // The other end loses its program during the run.
+    let (mut sender, receiver) = ends(&lab, 1, "64");
+    sender.turn(&order(10)).unwrap();
+    drop(receiver);
+    let error = said(sender.turn(&order(10)).unwrap_err());
+    assert!(error.contains("GRO"), "{error}");
+    assert_eq!(sender.counters().refused_frames, 1);
+    // Frames that are longer than the MTU allows.
+    let (mut sender, receiver) = ends(&lab, 1, "1500");
+    sender.turn(&order(10)).unwrap();
+    ip(&format!("-n {} link set a0 mtu 1000", lab.a));
+    let error = said(sender.turn(&order(10)).unwrap_err());
+    assert!(error.contains("MTU"), "{error}");
+    drop(receiver);
+    // The device goes.
+    let (mut sender, _receiver) = ends(&lab, 1, "64");
+    ip(&format!("-n {} link del a0", lab.a));
+    let gone = sender.turn(&order(10));
+    assert!(matches!(gone, Err(PortError::Gone { .. })), "{gone:?}");
+}
+
+#[test]
+fn another_thread_ends_a_turn() {
+    let lab = lab_or_skip!("halt");
+    let (mut sender, _receiver) = ends(&lab, 1, "64");
+    let halt = sender.halt();
+    let endless = SendOrder {
+        length_ns: 60_000_000_000,
+        ..order(u64::MAX)
+    };
+    let began = monotonic_ns();
+    std::thread::scope(|scope| {
+        let turn = scope.spawn(|| sender.turn(&endless));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        halt.halt();
+        turn.join().unwrap().unwrap();
+    });
+    // Not because it was over by itself.
+    assert!(monotonic_ns() - began < 30_000_000_000);
+    assert!(sender.taken().submitted_frames > 0);
+}
