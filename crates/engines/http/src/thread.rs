@@ -128,8 +128,8 @@ struct Thread<'a> {
     nap: Nap,
     turns: Turns,
     listening: Listening,
-    /// After an absence, until what fell due meanwhile should have been sent, ns.
-    behind_until: u64,
+    /// When the last absence began, and until when what fell due meanwhile should have been sent, ns.
+    behind: (u64, u64),
     statuses: Box<[u64; STATUSES]>,
     out: Outcome,
 }
@@ -221,7 +221,7 @@ impl<'a> Thread<'a> {
             nap: Nap::default(),
             turns: Turns::default(),
             listening: Listening::default(),
-            behind_until: 0,
+            behind: (0, 0),
             statuses: Box::new([0; STATUSES]),
             out: Outcome::new(load),
             load,
@@ -258,9 +258,8 @@ impl<'a> Thread<'a> {
                 self.listening.was_away(now, away);
             }
             if stalled {
-                self.behind_until = now.saturating_add(away);
+                self.behind = (now - away, now.saturating_add(away));
             }
-            let unsent = self.out.totals.unsent;
             self.look_at_the_time(now);
             if self.over(now) {
                 return;
@@ -271,9 +270,6 @@ impl<'a> Thread<'a> {
             let sent = self.send_what_is_due(now);
             if stalled {
                 self.out.lateness.made_up(sent);
-            }
-            if now <= self.behind_until {
-                self.out.lateness.missed_departures += self.out.totals.unsent - unsent;
             }
             if self.next_scan <= now {
                 self.scan(now);
@@ -369,8 +365,12 @@ impl<'a> Thread<'a> {
             self.give_up = now.saturating_add(patience);
             if let Some(schedule) = &mut self.schedule {
                 // What was due and found no connection; of a count no more than is left of it.
-                while self.budget > 0 && schedule.due() < until.saturating_sub(self.task.start_ns) {
+                let start = self.task.start_ns;
+                while self.budget > 0 && schedule.due() < until.saturating_sub(start) {
                     self.out.totals.unsent += 1;
+                    let meanwhile = start.saturating_add(schedule.due()) >= self.behind.0;
+                    self.out.lateness.missed_departures +=
+                        u64::from(now <= self.behind.1 && meanwhile);
                     self.budget -= 1;
                     schedule.take();
                 }

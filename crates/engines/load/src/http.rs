@@ -123,6 +123,10 @@ pub(crate) struct HttpPace {
     /// When a connection was last there, ns since the start, and for how long there may be none.
     reached: u64,
     deserted_after: Option<u64>,
+    /// When the worker's last absence began, and until when what fell due meanwhile should have been asked.
+    pub(crate) behind: Option<(u64, u64)>,
+    /// Those that are unsent for it.
+    missed: u64,
     pub(crate) warm_up: u64,
     /// Due and not asked, ns since the start: as many as go out together.
     owed: VecDeque<u64>,
@@ -145,6 +149,8 @@ impl HttpPace {
             patience: job.patience.map(|patience| patience.as_nanos()),
             reached: 0,
             deserted_after: job.deserted_after().map(|time| time.as_nanos()),
+            behind: None,
+            missed: 0,
             warm_up: job.warm_up.as_nanos(),
             owed: VecDeque::new(),
             most: job.pipeline.max(1) as usize,
@@ -188,8 +194,12 @@ impl HttpPace {
             if self.patience.is_none_or(|patience| at - oldest <= patience) {
                 break;
             }
+            let given_up = oldest.saturating_add(self.patience.unwrap_or(0));
             self.owed.pop_front();
-            *unsent += u64::from(at >= self.warm_up);
+            if at >= self.warm_up {
+                *unsent += 1;
+                self.missed += u64::from(is_of(self.behind, given_up, at));
+            }
         }
         self.late.clear();
         self.late.extend(self.owed.iter().map(|due| at - due));
@@ -215,15 +225,29 @@ impl HttpPace {
             self.owed.clear();
             return left;
         }
-        let mut unsent = self.owed.len() as u64;
-        self.owed.clear();
-        if let Some(mut schedule) = self.schedule.take() {
-            while schedule.due() < end {
-                unsent += 1;
+        let mut unsent = 0;
+        let mut owed = std::mem::take(&mut self.owed).into_iter();
+        let mut schedule = self.schedule.take();
+        let mut next = || {
+            owed.next().or_else(|| {
+                let schedule = schedule.as_mut().filter(|s| s.due() < end)?;
+                let due = schedule.due();
                 schedule.take();
-            }
+                Some(due)
+            })
+        };
+        while unsent < left
+            && let Some(due) = next()
+        {
+            unsent += 1;
+            self.missed += u64::from(is_of(self.behind, due, end));
         }
-        unsent.min(left)
+        unsent
+    }
+
+    /// Requests that are unsent because the worker was away; each is told once.
+    pub(crate) fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
     }
 
     /// Whether connections may be opened now: not for a while after some could not be made, longer each time, nor for
@@ -245,6 +269,11 @@ impl HttpPace {
         (self.failed_seen, self.refused_seen, self.answers_seen) = (failed, refused, answers);
         now >= self.held_until
     }
+}
+
+/// Whether what became of a request at `at` has its cause in an absence: nothing that was over at `before` has.
+fn is_of(absence: Option<(u64, u64)>, before: u64, at: u64) -> bool {
+    absence.is_some_and(|(from, until)| at <= until && before >= from)
 }
 
 /// One request of a job.
@@ -642,7 +671,13 @@ mod tests {
 
         let mut pace = rated(Some(Span::from_millis(2)), 1);
         assert_eq!(pace.due(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
-        assert_eq!(unsent, 8);
+        assert_eq!((unsent, pace.take_missed()), (8, 0));
+        // Of what is given up then, only what could still have been asked when the worker went away.
+        let mut pace = rated(Some(Span::from_millis(2)), 1);
+        pace.behind = Some((6 * MS, 14 * MS));
+        pace.due(10 * MS, u64::MAX, &mut unsent);
+        assert_eq!((unsent, pace.take_missed()), (16, 4));
+        assert_eq!((pace.finish(12 * MS, 3), pace.take_missed()), (3, 3));
     }
 
     #[test]

@@ -174,6 +174,8 @@ pub struct LoadWorker {
     lateness: Lateness,
     /// What waited while the worker was away is being read and made up for, until then at most.
     behind_until: Option<u64>,
+    /// When the last absence began.
+    away_from: u64,
     /// Frames sent meanwhile.
     burst: u64,
     /// Launches and requests that were unsent when this was looked at last.
@@ -258,6 +260,7 @@ impl LoadWorker {
             expected: Turns::default(),
             lateness: Lateness::default(),
             behind_until: None,
+            away_from: 0,
             burst: 0,
             unsent_seen: 0,
             waited_seen: 0,
@@ -290,9 +293,12 @@ impl LoadWorker {
         }
         self.note_turn(mono);
         let zero = *self.zero.get_or_insert(mono);
-        if let Some(http) = &self.http
+        if let Some(http) = &mut self.http
             && let Some(account) = &mut self.machine.observer_mut().http
         {
+            let since_start = |mono: u64| mono.saturating_sub(start);
+            let behind = self.behind_until.map(|until| (self.away_from, until));
+            http.behind = behind.map(|(from, until)| (since_start(from), since_start(until)));
             account.now = mono - zero;
             if start <= mono {
                 account.warm_until = (start + http.warm_up).saturating_sub(zero);
@@ -387,6 +393,7 @@ impl LoadWorker {
         if away_ns >= self.exposing_ns {
             self.lateness.exposed_connections += self.machine.counters().open;
         }
+        self.away_from = mono - away_ns;
         self.behind_until = Some(mono.saturating_add(away_ns));
         self.unsent_seen = self.unsent();
         self.waited_seen = self.waited();
@@ -420,9 +427,7 @@ impl LoadWorker {
 
     fn unsent(&self) -> u64 {
         let at_intervals = self.machine.counters().requests_unsent;
-        let http = self.machine.observer().http.as_ref();
-        let of_http = http.map_or(0, |account| account.out.totals.unsent);
-        self.pace.counters().unsent + self.asks.counters().unsent + at_intervals + of_http
+        self.pace.counters().unsent + self.asks.counters().unsent + at_intervals
     }
 
     fn waited(&self) -> u64 {
@@ -723,6 +728,7 @@ impl LoadWorker {
     fn end_http(&mut self, ended: u64) {
         let Some(http) = &mut self.http else { return };
         let unsent = http.finish(ended, self.machine.left());
+        self.lateness.missed_departures += http.take_missed();
         let counters = *self.machine.counters();
         if let Some(account) = &mut self.machine.observer_mut().http {
             account.out.totals.unsent += unsent;

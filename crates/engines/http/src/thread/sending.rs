@@ -32,6 +32,9 @@ impl Thread<'_> {
                 schedule.take();
                 if now >= self.warm_until {
                     self.out.totals.unsent += 1;
+                    let given_up = due.saturating_add(patience.unwrap_or(0));
+                    let meanwhile = now <= self.behind.1 && given_up >= self.behind.0;
+                    self.out.lateness.missed_departures += u64::from(meanwhile);
                 }
                 continue;
             }

@@ -83,6 +83,43 @@ fn what_is_unsent_because_the_tester_was_away_is_nobody_elses() {
 }
 
 #[test]
+fn connections_are_open_until_nothing_more_is_asked() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    let _nginx = Nginx::start(&node, "198.19.1.2");
+    for way in Way::both(&lab) {
+        for (limit, code) in [(7, 0), (8, 1)] {
+            let words =
+                format!("-d 500ms -c 7 --rate 500 --criteria open>={limit} http://198.19.1.2/one");
+            let report = way.report(&words, code);
+            assert_eq!(report["criteria"][0]["measured"], 7.0, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_went_away_is_no_lack_of_connections() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    for way in Way::both(&lab) {
+        let nginx = Nginx::start(&node, "198.19.1.2");
+        let words = "-d 3s -c 4 --rate 500 http://198.19.1.2/one";
+        let running = way.start(words);
+        eventually("it answers", || nginx.noted() > 100);
+        drop(nginx);
+        let report = way.finish(running, words, 0);
+        let limit = report["limited_by"].as_str().unwrap();
+        assert!(limit.starts_with("the server: not all"), "{way:?}: {limit}");
+    }
+}
+
+#[test]
 fn a_machine_without_ports_is_no_slow_server() {
     if !privileged() {
         return;

@@ -48,6 +48,8 @@ struct Told {
     report: HttpJobReport,
     latency: Histogram,
     connect: Histogram,
+    /// Connections that were open when nothing more was asked.
+    open: u64,
 }
 
 pub(super) fn settle(
@@ -212,6 +214,9 @@ fn limits(
         }
         (true, ..) => "the tester, perhaps: its threads were busy all the time",
         _ if !reached => "the server: no connection could be made",
+        (_, true, true) if all.refused_connections.sum() > 0 => {
+            "the server: not all connections to it could be made, and requests that were due found none free"
+        }
         (_, true, true) => {
             "connections: requests that were due found none free; the server is slower than the rate, or there are too few"
         }
@@ -342,6 +347,9 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
         report,
         latency,
         connect,
+        open: in_time.established_connections
+            - in_time.closed_connections
+            - in_time.broken_connections,
     }
 }
 
@@ -457,7 +465,10 @@ fn figures(told: Vec<&Told>) -> Figures {
             (Metric::Cps, rate(|r| r.connections_per_second)),
             (Metric::Rps, rate(|r| r.requests_per_second)),
             (Metric::Bps, rate(|r| r.received_bps)),
-            (Metric::Open, Some(all.open_connections as f64)),
+            (
+                Metric::Open,
+                Some(told.iter().map(|t| t.open).sum::<u64>() as f64),
+            ),
         ],
         ..Figures::default()
     }
