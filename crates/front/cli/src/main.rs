@@ -15,6 +15,7 @@ mod help;
 mod metrics;
 mod pktgen;
 mod run;
+mod safety;
 mod say;
 mod screen;
 mod stdout;

@@ -16,7 +16,7 @@ use wb_session::{
 use crate::{
     args::OutputArgs,
     commands::capture::local_offset,
-    metrics,
+    metrics, safety,
     say::{say, say_in_passing},
     screen::{Live, Watched},
     stdout::stdout,
@@ -122,8 +122,18 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Writes the page of a run that has just ended, where one was asked for. A run whose page cannot be written is
+/// Writes the files of a run that has just ended, those that were asked for. A run whose files cannot be written is
 /// told all the same, and at its end that something is missing.
+pub(crate) fn write_files(report: &Report, output: &OutputArgs) {
+    write_page(report, output.report.as_deref());
+    if let Some(path) = &output.junit
+        && let Err(e) = std::fs::write(path, wb_render::junit::report(report))
+    {
+        let _ = UNWRITTEN.set(Fault(format!("cannot write {}: {e}", path.display())));
+    }
+}
+
+/// The page alone.
 pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
     let Some(path) = path else { return };
     let run = wb_render::report::Run {
@@ -132,14 +142,6 @@ pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
     };
     if let Err(fault) = crate::commands::report::write(&[run], path) {
         let _ = UNWRITTEN.set(fault);
-    }
-}
-
-/// Writes the results for builds, where they were asked for; what goes wrong is told as of a page.
-fn write_junit(report: &Report, path: Option<&Path>) {
-    let Some(path) = path else { return };
-    if let Err(e) = std::fs::write(path, wb_render::junit::report(report)) {
-        let _ = UNWRITTEN.set(Fault(format!("cannot write {}: {e}", path.display())));
     }
 }
 
@@ -218,6 +220,7 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
         print(&plan_to_toml(&plan));
         return Ok(0);
     }
+    safety::confirm(&mut plan)?;
     let finished = carry_out(plan, output, base)?;
     deliver_report(&finished.report, output)?;
     Ok(finished.exit_code())
@@ -269,8 +272,7 @@ pub(crate) fn carry_out(
         },
     };
     let finished = metrics::run(prepared, &mut watched)?;
-    write_page(&finished.report, output.report.as_deref());
-    write_junit(&finished.report, output.junit.as_deref());
+    write_files(&finished.report, output);
     // The terminal is itself again before anything is printed.
     drop(watched);
     if let wb_session::End::Fault(text) = &finished.end {

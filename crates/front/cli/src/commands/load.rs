@@ -19,7 +19,7 @@ use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepar
 use crate::{
     args::OutputArgs,
     metrics,
-    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_page},
+    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_files},
     say::say,
     screen::{Live, Watched},
 };
@@ -239,7 +239,7 @@ pub(crate) fn run_load(
         tell,
     };
     let finished = metrics::run(prepared, &mut watched)?;
-    write_page(&finished.report, output.report.as_deref());
+    write_files(&finished.report, output);
     drop(watched);
     let delivered = match &printer {
         Some(printer) if output.json => {

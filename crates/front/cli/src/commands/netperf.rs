@@ -14,7 +14,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends}
 use crate::{
     args::{OutputArgs, Pair, SocketArgs},
     metrics,
-    run::{deliver, deliver_document, print, write_page},
+    run::{deliver, deliver_document, print, write_files},
     say::{say, say_as_is},
     stdout::stdout,
 };
@@ -192,7 +192,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         }
     };
     let finished = metrics::run(prepared, &mut observe)?;
-    write_page(&finished.report, args.output.report.as_deref());
+    write_files(&finished.report, &args.output);
     let report = finished
         .report
         .socket

@@ -16,7 +16,7 @@ use super::netperf::write_all;
 use crate::{
     args::OutputArgs,
     metrics,
-    run::{deliver_report, print, show, write_page},
+    run::{deliver_report, print, show, write_files},
     say::{say, say_as_is},
 };
 
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         }
     };
     let finished = metrics::run(server, &mut observe)?;
-    write_page(&finished.report, args.output.report.as_deref());
+    write_files(&finished.report, &args.output);
     if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
     }

@@ -28,7 +28,7 @@ use crate::{
     args::OutputArgs,
     metrics::{self, MetricsArgs},
     pktgen::{Host, Options, PlanOptions, Service},
-    run::{Fault, check_writable, deliver, print, run_plan, show, write_page},
+    run::{Fault, check_writable, deliver, print, run_plan, show, write_files},
     say::say,
 };
 
@@ -476,7 +476,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
             show(&view.snapshot);
         }
     })?;
-    write_page(&finished.report, output.report.as_deref());
+    write_files(&finished.report, output);
     let cpus = if args.interface.is_interface() {
         Machine::open(None)?.online_cpus()
     } else {

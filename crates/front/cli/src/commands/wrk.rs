@@ -28,7 +28,7 @@ use crate::{
     args::OutputArgs,
     commands::netperf::write_all,
     metrics,
-    run::{deliver_report, print, write_page},
+    run::{deliver_report, print, write_files},
     say::{say, say_as_is},
     stdout::stdout,
 };
@@ -288,7 +288,7 @@ fn measure(
             print(&wb_render::json::snapshot(&view.snapshot));
         }
     })?;
-    write_page(&finished.report, output.report.as_deref());
+    write_files(&finished.report, output);
     if let End::Fault(text) = &finished.end {
         say(format_args!(
             "PANIC: unprotected error in call to Lua API ({text})"
