@@ -1,5 +1,6 @@
 //! `wirebench bench`: benchmark procedures.
 
+mod compare;
 mod lab;
 mod presets;
 mod suite;
@@ -28,8 +29,8 @@ use crate::{args::OutputArgs, run::run_plan};
     wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --sizes 64,1518 --criteria 'ndr>=1mpps'\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --print-plan >ndr.toml; wirebench run ndr.toml\n\n\
-    These tests overload the device on purpose: they belong in a network of their own (RFC 6815). Where a service\n\
-    is in use, measure with y1564 out of service hours, or delay at a low rate: wirebench trial --rate 100pps.")]
+    These tests overload the device on purpose, so they belong in a network of their own (RFC 6815). Where a service \
+    is in use, take y1564 out of hours, or measure delay at a low rate: wirebench trial --rate 100pps.")]
 pub(crate) enum BenchCommand {
     /// RFC 2544: throughput, latency, loss, back-to-back frames, recovery, reset.
     #[command(after_help = "Examples:\n  \
@@ -81,6 +82,7 @@ pub(crate) enum BenchCommand {
         It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
     Y1564(Box<ServiceArgs>),
     Lb(Box<LbArgs>),
+    Compare(compare::CompareArgs),
 }
 
 /// The six limits of a load balancer: one-way and two-way packet rate, bit rate, new connections per
@@ -181,6 +183,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<u8> {
         BenchCommand::Reset(args) => suite::reset(args),
         BenchCommand::Y1564(args) => suite::y1564(args),
         BenchCommand::Lb(args) => run_balancer(args),
+        BenchCommand::Compare(args) => compare::run(args),
     }
 }
 

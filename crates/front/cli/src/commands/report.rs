@@ -178,7 +178,10 @@ fn name_of(path: &Path, others: &[Run]) -> String {
 }
 
 /// The report in a file; behind the lines of `--live-json` it is the last document.
-fn read(path: &Path) -> Result<Report> {
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub(crate) fn read(path: &Path) -> Result<Report> {
     let place = match path.as_os_str().to_str() {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),

@@ -149,7 +149,12 @@ pub(crate) struct Rfc2544Args {
     #[command(flatten)]
     suite: SuiteArgs,
     /// Which: throughput, latency, loss, b2b, recovery, reset, also ndr. Default: all, reset only with --trigger.
-    #[arg(long, value_name = "TEST", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "TEST",
+        value_delimiter = ',',
+        help_heading = "Search"
+    )]
     tests: Vec<SuiteTest>,
     #[command(flatten)]
     search: SearchArgs,
@@ -243,6 +248,14 @@ pub(crate) struct ResetTestArgs {
 pub(crate) struct ServiceArgs {
     #[command(flatten)]
     suite: SuiteArgs,
+    #[command(flatten)]
+    service: PromiseArgs,
+}
+
+/// What a service promises.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Service")]
+pub(crate) struct PromiseArgs {
     /// Committed information rate, layer 2 with FCS. Needed unless the plan has services.
     #[arg(
         long,
@@ -664,20 +677,20 @@ pub(super) fn reset(args: &ResetTestArgs) -> Result<u8> {
 /// `bench y1564`.
 pub(super) fn y1564(args: &ServiceArgs) -> Result<u8> {
     args.suite.run(&Y1564, |suite| {
-        if let Some(cir) = args.cir {
+        if let Some(cir) = args.service.cir {
             let mut service = Service {
                 cir,
-                eir: args.eir,
-                delay: args.delay,
-                variation: args.variation,
+                eir: args.service.eir,
+                delay: args.service.delay,
+                variation: args.service.variation,
                 ..Service::default()
             };
-            put(&mut service.loss, args.loss.as_ref());
+            put(&mut service.loss, args.service.loss.as_ref());
             args.suite.preset().apply_to_service(&mut service);
             suite.services = vec![service];
         }
         for service in &mut suite.services {
-            put(&mut service.step, args.step_time.as_ref());
+            put(&mut service.step, args.service.step_time.as_ref());
             put(&mut service.performance, args.suite.duration.as_ref());
         }
     })

@@ -1,0 +1,773 @@
+//! `wirebench bench compare`: what changed between two benchmarks beyond what repetitions of the same differ by.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use wb_model::{
+    Report,
+    bench::{BenchResult, LbLimit, LbResult, Quantity, Share, SuiteResult, SuiteTest},
+};
+use wb_render::{
+    figures::{count, ratio, time_ns},
+    table::Table,
+};
+
+use crate::{
+    commands::report::read,
+    run::{deliver, deliver_document},
+};
+
+/// The value of `schema` in what `--json` prints.
+const SCHEMA: &str = "wirebench.compare/1";
+/// Differences of plans that are named one by one.
+const NAMED: usize = 12;
+
+/// What has changed between two benchmarks beyond their repeatability: a regression test of a device.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    wirebench bench rfc2544 --tx eth2 --rx eth3 --json >old.json      and new.json after the change\n  \
+    wirebench bench compare old.json new.json\n  \
+    wirebench bench compare old.json new.json --json --tolerance 5%\n\n\
+    Exit codes: 0 nothing is worse; 1 something is; 2 the files cannot be compared.")]
+pub(crate) struct CompareArgs {
+    /// The report of before, as --json prints it.
+    #[arg(value_name = "OLD.json")]
+    old: PathBuf,
+    /// The report of after.
+    #[arg(value_name = "NEW.json")]
+    new: PathBuf,
+    /// What a figure may differ by that was measured once and has no search interval.
+    #[arg(long, value_name = "SHARE", default_value = "0.02")]
+    tolerance: Share,
+    /// JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whether a figure changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Change {
+    Better,
+    Worse,
+    Same,
+    OnlyOld,
+    OnlyNew,
+    NotComparable,
+}
+
+impl Change {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "WORSE",
+            Self::Same => "same",
+            Self::OnlyOld => "only in the old one",
+            Self::OnlyNew => "only in the new one",
+            Self::NotComparable => "not comparable",
+        }
+    }
+}
+
+/// What a figure is, for its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A load or a number; more is better.
+    Load,
+    /// A time in ns; less is better.
+    Time,
+    /// A share of 1; less is better.
+    Loss,
+    /// Steps that passed; more is better.
+    Steps,
+}
+
+/// One figure of one report.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    kind: Kind,
+    unit: String,
+    /// Absent: it says nothing, for `why`. 0 where no load held.
+    value: Option<f64>,
+    /// The device's is at least this: the tester, the plan or time was the limit.
+    at_least: bool,
+    /// By how much the same differs when it is measured again, as a share; where that is known.
+    repeatability: Option<f64>,
+    why: String,
+}
+
+/// A row: one test at one size.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    test: String,
+    size: String,
+    unit: String,
+    old: Option<f64>,
+    new: Option<f64>,
+    /// (new − old) ÷ old.
+    change: Option<f64>,
+    repeatability: f64,
+    verdict: Change,
+    /// Why it is not comparable, or what must be known.
+    note: String,
+    #[serde(skip)]
+    kind: Option<Kind>,
+}
+
+/// What a row is about: the place of its test among those of the report, test, size.
+type Key = (String, String);
+
+impl Figure {
+    fn new(kind: Kind, unit: &str, value: Option<f64>) -> Self {
+        Self {
+            kind,
+            unit: unit.to_owned(),
+            value,
+            at_least: false,
+            repeatability: None,
+            why: if value.is_some() { "" } else { "not measured" }.to_owned(),
+        }
+    }
+
+    /// With what one result says of how well it is known and who was the limit.
+    fn of(result: &SuiteResult, kind: Kind, unit: &str, value: Option<f64>) -> Self {
+        let mut figure = Self {
+            repeatability: result.spread,
+            ..Self::new(kind, unit, value)
+        };
+        if let Some(why) = &result.not_measured {
+            (figure.value, figure.why) = (None, why.clone());
+        } else if result.incomplete {
+            (figure.value, figure.why) = (None, "it was ended early".to_owned());
+        }
+        figure
+    }
+}
+
+/// By how much a load is known: the interval that the search left.
+fn interval(limit: Option<f64>, beyond: Option<f64>) -> Option<f64> {
+    let (limit, beyond) = (limit?, beyond?);
+    (beyond > limit && limit > 0.0).then(|| (beyond - limit) / beyond)
+}
+
+fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
+    let key = |test: String| (test, result.size.clone());
+    let name = result.test.name();
+    let one = |kind, unit: &str, value| {
+        vec![(key(name.to_owned()), Figure::of(result, kind, unit, value))]
+    };
+    match result.test {
+        SuiteTest::Throughput | SuiteTest::Ndr => {
+            let name = match (&result.goal, result.of) {
+                (Some(goal), _) => goal.clone(),
+                (None, _) => name.to_owned(),
+            };
+            let name = match result.of {
+                Quantity::Frames => name,
+                of => format!("{name} of {}", of.name()),
+            };
+            // Of a search that came to its end none held.
+            let mut figure = Figure::of(
+                result,
+                Kind::Load,
+                &result.unit,
+                Some(result.limit.unwrap_or(0.0)),
+            );
+            figure.at_least = result.tester_limit || result.limited_by != LbLimit::Device;
+            if result.limit.is_none() && figure.at_least && figure.why.is_empty() {
+                (figure.value, figure.why) = (
+                    None,
+                    "no load held, for want of a better tester or of time".to_owned(),
+                );
+            }
+            let interval = interval(result.limit, result.beyond);
+            figure.repeatability = match (figure.repeatability, interval) {
+                (Some(spread), Some(interval)) => Some(spread.max(interval)),
+                (spread, interval) => spread.or(interval),
+            };
+            vec![(key(name), figure)]
+        }
+        SuiteTest::Latency => {
+            let row = |row: &wb_model::bench::LatencyRow| {
+                #[allow(clippy::cast_precision_loss)]
+                let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
+                let median = row.typical_ns.or(whole(row.latency_ns.p50));
+                let times = [("median", median), ("p99", whole(row.latency_ns.p99))];
+                let load = ratio(row.load);
+                times.map(|(what, value)| {
+                    let test = format!("{what} latency at {load}");
+                    (key(test), Figure::of(result, Kind::Time, "ns", value))
+                })
+            };
+            let mut rows: Vec<_> = result.latency.iter().flat_map(row).collect();
+            if rows.is_empty() {
+                rows = one(Kind::Time, "ns", None);
+            }
+            rows
+        }
+        SuiteTest::Loss => {
+            let largest = result
+                .curve
+                .iter()
+                .filter_map(|row| row.loss_pct)
+                .reduce(f64::max);
+            one(Kind::Loss, "", largest.map(|loss| loss / 100.0))
+        }
+        SuiteTest::B2b => one(
+            Kind::Load,
+            "frames",
+            result.bursts.as_ref().map(|b| b.average),
+        ),
+        SuiteTest::Recovery => {
+            let average = result.recovery.as_ref().and_then(|r| r.average_s);
+            one(Kind::Time, "ns", average.map(|s| s * 1e9))
+        }
+        SuiteTest::Reset => {
+            let reset = result.reset.as_ref();
+            let seconds = reset.and_then(|r| r.by_loss_s.or(r.by_stamps_s));
+            one(Kind::Time, "ns", seconds.map(|s| s * 1e9))
+        }
+        SuiteTest::Y1564 => {
+            let passed = result.steps.iter().filter(|step| step.passed).count();
+            let steps = (!result.steps.is_empty()).then_some(passed);
+            #[allow(clippy::cast_precision_loss)]
+            let mut rows = one(Kind::Steps, "steps passed", steps.map(|n| n as f64));
+            rows.iter_mut()
+                .for_each(|(_, figure)| figure.repeatability = Some(0.0));
+            rows
+        }
+    }
+}
+
+fn of_lb(result: &LbResult) -> (Key, Figure) {
+    let size = result.size.map(|size| size.to_string()).unwrap_or_default();
+    let mut figure = Figure::new(Kind::Load, &result.unit, result.limit);
+    figure.at_least = result.limited_by != LbLimit::Device;
+    figure.repeatability = interval(result.limit, result.beyond);
+    match &result.late {
+        Some(late) => (figure.value, figure.why) = (None, late.clone()),
+        None if result.limit.is_none() && !figure.at_least => figure.value = Some(0.0),
+        None => {}
+    }
+    ((result.metric.name().to_owned(), size), figure)
+}
+
+/// The figures of a report, in its order. Of two with the same test and size the second has a number.
+fn figures(report: &Report) -> Vec<(Key, Figure)> {
+    let all = report.results.iter().flat_map(|result| match result {
+        BenchResult::Lb(result) => vec![of_lb(result)],
+        BenchResult::Suite(result) => of_suite(result),
+    });
+    let mut seen: BTreeMap<Key, u32> = BTreeMap::new();
+    all.map(|((test, size), figure)| {
+        let times = seen.entry((test.clone(), size.clone())).or_default();
+        *times += 1;
+        let test = match times {
+            1 => test,
+            n => format!("{test} ({n})"),
+        };
+        ((test, size), figure)
+    })
+    .collect()
+}
+
+fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
+    let (Some(a), Some(b)) = (old.value, new.value) else {
+        let (which, why) = if old.value.is_none() {
+            ("old", &old.why)
+        } else {
+            ("new", &new.why)
+        };
+        return (Change::NotComparable, format!("{which}: {why}"));
+    };
+    if (old.kind, &old.unit) != (new.kind, &new.unit) {
+        return (Change::NotComparable, "units differ".to_owned());
+    }
+    // Of the larger, so that it is defined for all that is not twice 0.
+    let beyond = (b - a).abs() > repeatability * a.abs().max(b.abs());
+    let more = matches!(old.kind, Kind::Load | Kind::Steps);
+    let change = match (beyond, (b > a) == more) {
+        (false, _) => Change::Same,
+        (true, true) => Change::Better,
+        (true, false) => Change::Worse,
+    };
+    // A bound below is as good as a value where the other lies beneath it.
+    let known = match (old.at_least, new.at_least) {
+        (false, false) => true,
+        (true, false) => change == Change::Worse,
+        (false, true) => change == Change::Better,
+        (true, true) => false,
+    };
+    match known {
+        true => (change, String::new()),
+        false => {
+            let which = match (old.at_least, new.at_least) {
+                (true, true) => "both are",
+                (true, false) => "the old one is",
+                _ => "the new one is",
+            };
+            (
+                Change::NotComparable,
+                format!("{which} no limit of the device, which carries at least this"),
+            )
+        }
+    }
+}
+
+/// A row for each figure of either.
+fn compare(old: &Report, new: &Report, tolerance: f64) -> Vec<Row> {
+    let (old, new) = (figures(old), figures(new));
+    let find = |list: &[(Key, Figure)], key: &Key| {
+        list.iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, figure)| figure.clone())
+    };
+    let only_new = new.iter().filter(|(key, _)| find(&old, key).is_none());
+    let keys: Vec<&Key> = old.iter().chain(only_new).map(|(key, _)| key).collect();
+    let row = |key: &Key| {
+        let (before, after) = (find(&old, key), find(&new, key));
+        let known = [&before, &after].into_iter().flatten();
+        let repeatability = known
+            .clone()
+            .filter_map(|figure| figure.repeatability)
+            .reduce(f64::max);
+        let repeatability = repeatability.unwrap_or(tolerance);
+        let any = known.clone().next();
+        let (verdict, note) = match (&before, &after) {
+            (Some(a), Some(b)) => judge(a, b, repeatability),
+            (Some(_), None) => (Change::OnlyOld, String::new()),
+            (None, _) => (Change::OnlyNew, String::new()),
+        };
+        let value = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.value);
+        let (a, b) = (value(&before), value(&after));
+        Row {
+            test: key.0.clone(),
+            size: key.1.clone(),
+            unit: any.map(|figure| figure.unit.clone()).unwrap_or_default(),
+            old: a,
+            new: b,
+            change: a
+                .zip(b)
+                .filter(|(a, _)| *a != 0.0)
+                .map(|(a, b)| (b - a) / a),
+            repeatability,
+            verdict,
+            note,
+            kind: any.map(|figure| figure.kind),
+        }
+    };
+    keys.into_iter().map(row).collect()
+}
+
+/// Where two plans differ in what decides a figure: PATH, old and new value.
+fn differences(old: &Report, new: &Report) -> Vec<(String, String, String)> {
+    let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+    for (report, leaves) in [(old, &mut a), (new, &mut b)] {
+        if let Ok(plan) = serde_json::to_value(&report.plan) {
+            flatten("", &plan, leaves);
+        }
+    }
+    // What only says how it is told, judged and called.
+    let is_told = |path: &str| {
+        [
+            "criteria",
+            "interval",
+            "procedure.suite.device.",
+            "procedure.suite.isolated",
+            "procedure.lb.device.name",
+        ]
+        .iter()
+        .any(|start| path.starts_with(start))
+    };
+    let paths: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let absent = || "-".to_owned();
+    let pair = |path: &&String| {
+        let side =
+            |leaves: &BTreeMap<String, String>| leaves.get(*path).cloned().unwrap_or_else(absent);
+        ((*path).clone(), side(&a), side(&b))
+    };
+    let all = paths.iter().filter(|path| !is_told(path)).map(pair);
+    all.filter(|(_, a, b)| a != b).collect()
+}
+
+fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    let below = |name: &str| match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(name, v)| flatten(&below(name), v, leaves)),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .for_each(|(n, v)| flatten(&below(&n.to_string()), v, leaves)),
+        Value::String(text) => drop(leaves.insert(path.to_owned(), text.clone())),
+        other => drop(leaves.insert(path.to_owned(), other.to_string())),
+    }
+}
+
+fn cell(row: &Row, value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return "-".to_owned();
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    match row.kind {
+        Some(Kind::Load) if value == 0.0 => "none held".to_owned(),
+        Some(Kind::Time) => time_ns(value),
+        Some(Kind::Loss) => ratio(value),
+        _ => format!("{} {}", count(value.max(0.0).round() as u64), row.unit),
+    }
+}
+
+fn text(rows: &[Row], plans: &[(String, String, String)]) -> String {
+    let mut table = Table::new()
+        .left("test")
+        .left("size")
+        .right("old")
+        .right("new")
+        .right("change")
+        .right("repeatability")
+        .left("verdict");
+    for row in rows {
+        let change = row
+            .change
+            .map_or_else(|| "-".to_owned(), |c| format!("{:+.1} %", c * 100.0));
+        let verdict = match row.note.as_str() {
+            "" => row.verdict.words().to_owned(),
+            note => format!("{}: {note}", row.verdict.words()),
+        };
+        table.row([
+            row.test.clone(),
+            row.size.clone(),
+            cell(row, row.old),
+            cell(row, row.new),
+            change,
+            format!("{:.1} %", row.repeatability * 100.0),
+            verdict,
+        ]);
+    }
+    let of = |change: Change| rows.iter().filter(|row| row.verdict == change).count();
+    let head = match of(Change::Worse) {
+        0 => format!(
+            "nothing is worse; {} better, {} the same",
+            of(Change::Better),
+            of(Change::Same)
+        ),
+        worse => format!("WORSE: {worse} of {} figures", rows.len()),
+    };
+    let mut out = format!("{head}\n\n{}", table.text(2));
+    if !plans.is_empty() {
+        out.push_str("\nthe plans differ, so the figures may differ for that\n");
+        for (path, old, new) in plans.iter().take(NAMED) {
+            out.push_str(&format!("  {path}: {old} / {new}\n"));
+        }
+        if plans.len() > NAMED {
+            out.push_str(&format!("  and {} more\n", plans.len() - NAMED));
+        }
+    }
+    out
+}
+
+pub(super) fn run(args: &CompareArgs) -> Result<u8> {
+    let (old, new) = (read(&args.old)?, read(&args.new)?);
+    for (report, path) in [(&old, &args.old), (&new, &args.new)] {
+        if report.results.is_empty() {
+            bail!(
+                "{}: it has no results of a benchmark; `wirebench report` compares other runs",
+                path.display()
+            );
+        }
+    }
+    let rows = compare(&old, &new, args.tolerance.0);
+    let in_common = |row: &Row| !matches!(row.verdict, Change::OnlyOld | Change::OnlyNew);
+    if !rows.iter().any(in_common) {
+        bail!(
+            "the two have no test and size in common: {} and {}",
+            old.kind,
+            new.kind
+        );
+    }
+    let plans = differences(&old, &new);
+    let worse = rows.iter().any(|row| row.verdict == Change::Worse);
+    if args.json {
+        let plans: Vec<Value> = plans
+            .iter()
+            .map(|(path, old, new)| serde_json::json!({"path": path, "old": old, "new": new}))
+            .collect();
+        deliver_document(&serde_json::to_string_pretty(&serde_json::json!({
+            "schema": SCHEMA,
+            "worse": worse,
+            "rows": rows,
+            "plan_differences": plans,
+        }))?)?;
+    } else {
+        deliver(&text(&rows, &plans))?;
+    }
+    Ok(u8::from(worse))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use wb_model::{
+        bench::{BurstResult, LatencyRow, LbMetric, LossRow, RecoveryResult, ServiceStep},
+        load::LoadTransport,
+    };
+
+    use super::*;
+
+    fn report(results: Vec<SuiteResult>) -> Report {
+        Report {
+            results: results
+                .into_iter()
+                .map(|r| BenchResult::Suite(Box::new(r)))
+                .collect(),
+            ..Report::default()
+        }
+    }
+
+    fn throughput(limit: f64, beyond: Option<f64>) -> SuiteResult {
+        SuiteResult {
+            size: "64".to_owned(),
+            limit: Some(limit),
+            beyond,
+            limited_by: LbLimit::Device,
+            ..SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
+        }
+    }
+
+    fn verdict(old: SuiteResult, new: SuiteResult) -> Change {
+        compare(&report(vec![old]), &report(vec![new]), 0.02)[0].verdict
+    }
+
+    #[test]
+    fn what_lies_within_the_repeatability_is_the_same() {
+        let one = |limit| throughput(limit, None);
+        // The tolerance, where nothing is known.
+        assert_eq!(verdict(one(1000.0), one(985.0)), Change::Same);
+        assert_eq!(verdict(one(1000.0), one(975.0)), Change::Worse);
+        assert_eq!(verdict(one(975.0), one(1000.0)), Change::Better);
+        // The interval of the search.
+        let wide = |limit: f64| throughput(limit, Some(limit * 1.1));
+        assert_eq!(verdict(wide(1000.0), wide(950.0)), Change::Same);
+        assert_eq!(verdict(wide(1000.0), wide(900.0)), Change::Worse);
+        // What repetitions differ by, where that is more.
+        let spread = |limit: f64| SuiteResult {
+            spread: Some(0.3),
+            ..wide(limit)
+        };
+        assert_eq!(verdict(spread(1000.0), wide(800.0)), Change::Same);
+    }
+
+    #[test]
+    fn no_load_that_held_is_worse_than_any() {
+        let none = SuiteResult {
+            limit: None,
+            ..throughput(0.0, None)
+        };
+        assert_eq!(verdict(throughput(9.0, None), none.clone()), Change::Worse);
+        assert_eq!(verdict(none.clone(), throughput(9.0, None)), Change::Better);
+        assert_eq!(verdict(none.clone(), none), Change::Same);
+    }
+
+    #[test]
+    fn a_limit_of_the_tester_is_a_bound() {
+        let device = |limit| throughput(limit, None);
+        let tester = |limit| SuiteResult {
+            tester_limit: true,
+            limited_by: LbLimit::Tester,
+            ..device(limit)
+        };
+        assert_eq!(verdict(device(100.0), tester(200.0)), Change::Better);
+        assert_eq!(verdict(device(100.0), tester(90.0)), Change::NotComparable);
+        assert_eq!(verdict(tester(200.0), device(100.0)), Change::Worse);
+        assert_eq!(verdict(tester(100.0), device(200.0)), Change::NotComparable);
+        assert_eq!(verdict(tester(100.0), tester(100.0)), Change::NotComparable);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_comparable() {
+        let whole = throughput(100.0, None);
+        let early = SuiteResult {
+            incomplete: true,
+            ..whole.clone()
+        };
+        let none = SuiteResult {
+            not_measured: Some("throughput is the maximum".to_owned()),
+            ..whole.clone()
+        };
+        assert_eq!(verdict(whole.clone(), early), Change::NotComparable);
+        let rows = compare(&report(vec![none]), &report(vec![whole.clone()]), 0.02);
+        assert_eq!(rows[0].note, "old: throughput is the maximum");
+        let other = SuiteResult {
+            size: "1518".to_owned(),
+            ..whole.clone()
+        };
+        let rows = compare(&report(vec![whole]), &report(vec![other]), 0.02);
+        let verdicts: Vec<Change> = rows.iter().map(|row| row.verdict).collect();
+        assert_eq!(verdicts, [Change::OnlyOld, Change::OnlyNew]);
+    }
+
+    #[test]
+    fn of_times_and_losses_less_is_better() {
+        let latency = |ns: f64| SuiteResult {
+            latency: vec![LatencyRow {
+                load: 0.5,
+                typical_ns: Some(ns),
+                ..LatencyRow::default()
+            }],
+            ..SuiteResult::new(SuiteTest::Latency, Quantity::Frames)
+        };
+        assert_eq!(verdict(latency(100.0), latency(150.0)), Change::Worse);
+        assert_eq!(verdict(latency(150.0), latency(100.0)), Change::Better);
+        let loss = |pct| SuiteResult {
+            curve: vec![LossRow {
+                loss_pct: Some(pct),
+                ..LossRow::default()
+            }],
+            ..SuiteResult::new(SuiteTest::Loss, Quantity::Frames)
+        };
+        assert_eq!(verdict(loss(0.0), loss(0.0)), Change::Same);
+        assert_eq!(verdict(loss(0.0), loss(0.1)), Change::Worse);
+        let steps = |passed| SuiteResult {
+            steps: [true, passed]
+                .map(|passed| ServiceStep {
+                    passed,
+                    ..ServiceStep::default()
+                })
+                .to_vec(),
+            ..SuiteResult::new(SuiteTest::Y1564, Quantity::Frames)
+        };
+        assert_eq!(verdict(steps(true), steps(false)), Change::Worse);
+        assert_eq!(verdict(steps(false), steps(true)), Change::Better);
+    }
+
+    #[test]
+    fn limits_of_a_load_balancer() {
+        let lb = |limit, limited_by| Report {
+            results: vec![BenchResult::Lb(Box::new(LbResult {
+                metric: LbMetric::Cps,
+                transport: LoadTransport::Tcp,
+                size: None,
+                flows: None,
+                unit: "cps".to_owned(),
+                limit,
+                limited_by,
+                confirmed: true,
+                l2_bps: None,
+                beyond: None,
+                reuse_s: None,
+                trials: Vec::new(),
+                best_trial: None,
+                late: None,
+            }))],
+            ..Report::default()
+        };
+        let verdict = |old: &Report, new: &Report| compare(old, new, 0.02)[0].verdict;
+        let (known, less) = (
+            lb(Some(9e3), LbLimit::Device),
+            lb(Some(8e3), LbLimit::Device),
+        );
+        assert_eq!(verdict(&known, &less), Change::Worse);
+        assert_eq!(verdict(&known, &lb(None, LbLimit::Device)), Change::Worse);
+        assert_eq!(
+            verdict(&known, &lb(Some(8e3), LbLimit::Time)),
+            Change::NotComparable
+        );
+    }
+
+    #[test]
+    fn plans_that_differ_are_told() {
+        let with = |seed| Report {
+            plan: wb_model::Plan {
+                seed,
+                interval: wb_model::units::Span::from_secs(seed),
+                ..Default::default()
+            },
+            ..report(vec![throughput(1.0, None)])
+        };
+        let told = differences(&with(1), &with(2));
+        assert_eq!(told, [("seed".to_owned(), "1".to_owned(), "2".to_owned())]);
+    }
+
+    fn any_result() -> impl Strategy<Value = SuiteResult> {
+        let value = proptest::option::of(0.0..1e9_f64);
+        let test = proptest::sample::select(SuiteTest::ALL.to_vec());
+        let size = proptest::sample::select(vec!["64", "1518", "imix"]);
+        (
+            test,
+            size,
+            value.clone(),
+            value,
+            proptest::option::of(0.0..0.5_f64),
+        )
+            .prop_map(|(test, size, a, b, spread)| SuiteResult {
+                size: size.to_owned(),
+                limit: a,
+                beyond: b,
+                limited_by: LbLimit::Device,
+                spread,
+                latency: vec![LatencyRow {
+                    typical_ns: Some(a.unwrap_or(1.0)),
+                    latency_ns: wb_model::report::Summary {
+                        p99: Some(5),
+                        ..Default::default()
+                    },
+                    ..LatencyRow::default()
+                }],
+                curve: vec![LossRow {
+                    loss_pct: Some(b.unwrap_or(0.0).min(100.0)),
+                    ..LossRow::default()
+                }],
+                bursts: Some(BurstResult {
+                    average: a.unwrap_or(0.0),
+                    ..BurstResult::default()
+                }),
+                recovery: Some(RecoveryResult {
+                    average_s: Some(a.unwrap_or(0.0)),
+                    ..RecoveryResult::default()
+                }),
+                reset: Some(wb_model::bench::ResetResult {
+                    by_stamps_s: Some(a.unwrap_or(0.0)),
+                    ..Default::default()
+                }),
+                steps: vec![ServiceStep::default()],
+                ..SuiteResult::new(test, Quantity::Frames)
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_report_is_the_same_as_itself(results in proptest::collection::vec(any_result(), 1..8)) {
+            let report = report(results);
+            let rows = compare(&report, &report, 0.02);
+            prop_assert!(rows.iter().all(|row| row.verdict == Change::Same), "{rows:?}");
+            prop_assert!(differences(&report, &report).is_empty());
+        }
+
+        #[test]
+        fn what_is_better_one_way_is_worse_the_other(
+            old in proptest::collection::vec(any_result(), 1..6),
+            new in proptest::collection::vec(any_result(), 1..6),
+        ) {
+            let (old, new) = (report(old), report(new));
+            let back = compare(&new, &old, 0.02);
+            for row in compare(&old, &new, 0.02) {
+                let turned = back.iter().find(|r| (&r.test, &r.size) == (&row.test, &row.size));
+                let expected = match row.verdict {
+                    Change::Better => Change::Worse,
+                    Change::Worse => Change::Better,
+                    Change::OnlyOld => Change::OnlyNew,
+                    Change::OnlyNew => Change::OnlyOld,
+                    same => same,
+                };
+                prop_assert_eq!(turned.map(|r| r.verdict), Some(expected));
+            }
+        }
+    }
+}
