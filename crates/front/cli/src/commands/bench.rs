@@ -25,7 +25,7 @@ use crate::{args::OutputArgs, run::run_plan};
 /// Measure a device: RFC 2544 and its kin, NDR and PDR, services, the limits of load balancers.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "Examples:\n  \
-    wirebench lab up router --rate 50mbit\n  \
+    wirebench lab up router --limit 50mbit\n  \
     wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --sizes 64,1518 --criteria 'ndr>=1mpps'\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --print-plan >ndr.toml; wirebench run ndr.toml\n\n\
@@ -77,7 +77,7 @@ pub(crate) enum BenchCommand {
     Reset(Box<ResetTestArgs>),
     /// Activation of an Ethernet service: its configuration step by step, then its performance (ITU-T Y.1564).
     #[command(after_help = "Examples:\n  \
-        wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps --eir 10mbps --delay 5ms\n  \
+        wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps-l2 --eir 10mbps-l2\n  \
         wirebench bench y1564 examples/bench/acceptance.toml --junit result.xml\n\n\
         It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
     Y1564(Box<ServiceArgs>),

@@ -256,7 +256,8 @@ pub(crate) struct ServiceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct PromiseArgs {
-    /// Committed information rate, layer 2 with FCS. Needed unless the plan has services.
+    /// Committed information rate: 20mbps-l2 with FCS alone, as services are sold, 20mbps with preamble and gap.
+    /// Needed unless the plan has services.
     #[arg(
         long,
         value_name = "RATE",
