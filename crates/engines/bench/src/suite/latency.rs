@@ -49,6 +49,15 @@ pub(super) fn measure<B: Bench>(
                 }
             }
         }
+        let away = streams.iter().map(|t| t.lateness.largest_gap_ns).max();
+        let away = away.filter(|_| streams.iter().any(|t| t.lateness.stalls > 0));
+        if let Some(ns) = away {
+            result.notes.push(format!(
+                "{:.0} % of the throughput: the tester was away for up to {:.1} ms; delays of that length may be its own",
+                share.0 * 100.0,
+                ns as f64 / 1e6
+            ));
+        }
         if !streams.is_empty() {
             let row = row(share.0, &streams, &tester.stamps);
             result.latency.push(row);

@@ -68,6 +68,12 @@ pub(super) fn measure<B: Bench>(
             trial.unsent
         ));
     }
+    if trial.lateness.stalls > 0 {
+        result.notes.push(format!(
+            "the tester was late ({}): some of the frames that are missing may be its own",
+            trial.lateness.account()
+        ));
+    }
     if trial.reason.starts_with("the trigger") {
         result.confirmed = false;
         result.not_measured = Some(trial.reason);

@@ -74,7 +74,6 @@ pub(super) fn measure<B: Bench>(
         return Ok(());
     };
     let suite = tester.suite;
-    tester.goal = 1.0;
     let mean = shape::mean_size(&tester.base.traffic[n], tester.size);
     tester.left.trials = 6 * u32::try_from(suite.services.len()).unwrap_or(u32::MAX);
     for service in &suite.services {
@@ -92,6 +91,10 @@ pub(super) fn measure<B: Bench>(
         let eir = eir.unwrap_or(0.0);
         let all = steps(cir, eir);
         for step in &all {
+            tester.goal = match step.kind {
+                StepKind::Committed => service.loss.0,
+                StepKind::Excess | StepKind::Policing => 1.0,
+            };
             let one = trial(tester, step.load, service.step.0)?;
             result
                 .steps
@@ -99,6 +102,7 @@ pub(super) fn measure<B: Bench>(
         }
         // The performance of one service; several are measured together below.
         if suite.services.len() == 1 {
+            tester.goal = service.loss.0;
             let one = trial(tester, cir, service.performance.0)?;
             let step = Step {
                 name: "performance".to_owned(),
@@ -137,6 +141,7 @@ fn together<B: Bench>(
     let rate = |service: &Service| fps(wb_model::bench::Load::Rate(service.cir), mean, None);
     let sum: f64 = services.iter().filter_map(rate).sum();
     let longest = services.iter().map(|s| s.performance.0).max();
+    tester.goal = services.iter().map(|s| s.loss.0).fold(0.0, f64::max);
     let one = trial(tester, sum, longest.unwrap_or_default())?;
     for service in &tester.suite.services {
         let step = Step {
