@@ -49,6 +49,22 @@ pub enum Piece<'a, R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad(String);
 
+impl Bad {
+    /// The text byte for byte: of a letter that is no option getopt knows the first byte only.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.0.clone().into_bytes();
+        if self.0.starts_with(INVALID) {
+            bytes.truncate(INVALID.len() + 1);
+            bytes.push(b'\'');
+        }
+        bytes
+    }
+}
+
+/// How the text begins of a letter that is no option.
+const INVALID: &str = "invalid option -- '";
+
 impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -94,7 +110,7 @@ impl<'a, R: Row> Pieces<'a, R> {
 
     fn letter(&mut self, letter: char) -> Piece<'a, R> {
         let Some(row) = self.table.iter().find(|row| row.letter() == Some(letter)) else {
-            return Piece::Bad(Bad(format!("invalid option -- '{letter}'")));
+            return Piece::Bad(Bad(format!("{INVALID}{letter}'")));
         };
         let text = match row.argument() {
             Argument::None => None,

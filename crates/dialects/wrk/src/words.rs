@@ -1,7 +1,6 @@
 //! wrk's command line.
 //!
-//! Departures from wrk 4.1, all of them meant: numbers that do not fit 64 bits become the largest instead of wrapping
-//! around, and a letter that is no option is named as a whole where the original says its first byte.
+//! A departure from wrk 4.1 that is meant: numbers that do not fit 64 bits become the largest instead of wrapping around.
 
 mod number;
 mod url;
@@ -42,12 +41,12 @@ pub struct Command {
 
 /// What wrk prints instead of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", stderr.trim_end())]
+#[error("{}", String::from_utf8_lossy(stderr).trim_end())]
 pub struct Stop {
     /// On standard output.
     pub stdout: String,
-    /// On standard error.
-    pub stderr: String,
+    /// On standard error, byte for byte.
+    pub stderr: Vec<u8>,
     /// Exit status.
     pub exit: u8,
 }
@@ -57,7 +56,7 @@ impl Stop {
     fn line(text: impl std::fmt::Display) -> Self {
         Self {
             stdout: String::new(),
-            stderr: format!("{text}\n"),
+            stderr: format!("{text}\n").into_bytes(),
             exit: 1,
         }
     }
@@ -197,9 +196,9 @@ pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
         Err(mistake) => Err(Stop {
             stdout: command.stdout + &usage(),
             stderr: match mistake {
-                Mistake::None => String::new(),
-                Mistake::Said(line) => format!("{line}\n"),
-                Mistake::Option(bad) => format!("{program}: {bad}\n"),
+                Mistake::None => Vec::new(),
+                Mistake::Said(line) => format!("{line}\n").into_bytes(),
+                Mistake::Option(bad) => [program.as_bytes(), b": ", &bad.bytes(), b"\n"].concat(),
             },
             exit: 1,
         }),

@@ -18,9 +18,13 @@ pub(crate) fn say(text: impl Display) {
 pub(crate) fn say_as_is(text: impl Display) {
     let text = text.to_string();
     if !crate::screen::overhears(&text) {
-        // In one write, so that lines of several processes do not mix.
-        let _ = io::stderr().write_all(text.as_bytes());
+        say_bytes(text.as_bytes());
     }
+}
+
+/// Says bytes that need not be text; in one write, so that lines of several processes do not mix.
+pub(crate) fn say_bytes(bytes: &[u8]) {
+    let _ = io::stderr().write_all(bytes);
 }
 
 /// Says a line that the next one replaces anyway, such as a live line: where the reader is behind

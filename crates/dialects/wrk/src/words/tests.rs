@@ -85,7 +85,7 @@ fn a_version_is_told_and_the_run_goes_on() {
     assert_eq!(accepted("-vv http://h").stdout, version.repeat(2));
     let stop = typed("-v").unwrap_err();
     assert_eq!(stop.stdout, version.to_owned() + &usage());
-    assert_eq!((stop.stderr.as_str(), stop.exit), ("", 1));
+    assert_eq!((stop.stderr.as_slice(), stop.exit), (&b""[..], 1));
 }
 
 #[test]
@@ -115,15 +115,33 @@ fn mistakes_are_told_as_the_original_does() {
         ("-c0 http://h", "number of connections must be >= threads\n"),
     ] {
         let stop = typed(line).unwrap_err();
-        assert_eq!(stop.stderr, told, "{line}");
+        assert_eq!(stop.stderr, told.as_bytes(), "{line}");
         assert_eq!((stop.stdout, stop.exit), (usage(), 1), "{line}");
     }
+}
+
+/// As getopt has no letters, but bytes.
+#[test]
+fn of_a_letter_that_is_no_option_the_first_byte_is_told() {
+    for line in ["-\u{e9} http://h", "-L\u{e9}c1 http://h"] {
+        let stop = typed(line).unwrap_err();
+        assert_eq!(stop.stderr, b"wrk: invalid option -- '\xc3'\n");
+    }
+    let stop = typed("--\u{e9} http://h").unwrap_err();
+    let told = "wrk: unrecognized option '--\u{e9}'\n";
+    assert_eq!(stop.stderr, told.as_bytes());
 }
 
 #[test]
 fn what_cannot_be_reached() {
     let url = accepted("https://[::1]/").url;
-    let told = |stop: Stop| (stop.stderr, stop.stdout, stop.exit);
+    let told = |stop: Stop| {
+        (
+            String::from_utf8(stop.stderr).unwrap(),
+            stop.stdout,
+            stop.exit,
+        )
+    };
     assert_eq!(
         told(Stop::unresolved(&url, "Name or service not known")),
         (

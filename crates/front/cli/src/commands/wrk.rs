@@ -29,7 +29,7 @@ use crate::{
     commands::netperf::write_all,
     metrics,
     run::{deliver_report, print, write_files},
-    say::{say, say_as_is},
+    say::{say, say_as_is, say_bytes},
     stdout::stdout,
 };
 
@@ -189,7 +189,7 @@ fn job(command: &Command, trusted: bool) -> HttpJob {
 /// What a tool prints instead of a run.
 fn tell(stop: &Stop) -> Result<u8> {
     if !stop.stderr.is_empty() {
-        say_as_is(&stop.stderr);
+        say_bytes(&stop.stderr);
     }
     write_all(&stop.stdout)?;
     Ok(stop.exit)
