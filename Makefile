@@ -49,6 +49,7 @@ bench: build
 	scripts/install bench
 	bench/tx
 	bench/rx
+	bench/live
 	bench/load
 	bench/lossy
 	bench/socket
