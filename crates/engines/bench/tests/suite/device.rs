@@ -1,0 +1,573 @@
+//! A device that exists on paper only, in virtual time, behind a tester that can fail.
+//!
+//! Every trial is worked out in closed form: of `load × time` frames, rounded down, the device passes no more than
+//! `capacity × time`, rounded down. Of a burst it keeps what its buffer holds. What goes wrong with the tester is said
+//! by trial and load: [`Mishap`].
+
+#![allow(dead_code, reason = "what can go wrong is tested one by one")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use wb_bench::{Bench, Cut, Ran, Reading, Trigger};
+use wb_model::{
+    Driver, Lateness, LatenessReport, Plan, PortPlan, Report, Summary, Totals, TrafficJob, Verdict,
+    bench::BenchLive,
+    load::{ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport},
+    report::{JobReport, PortReport, Rates, StreamReport},
+    units::{Rate, Rational, WIRE_OVERHEAD},
+};
+
+/// The name of a load that runs beside what is searched.
+pub(crate) const BESIDE: &str = "beside";
+
+/// The device is not there.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// Something that goes wrong in one trial, and is no doing of the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mishap {
+    /// The sender is stopped for so long, so often, and makes up for it at once.
+    Stopped(Duration, u64),
+    /// The same, but so many frames are given up.
+    GivenUp(u64),
+    /// This share of the load is sent.
+    Sent(f64),
+    /// Sending takes so many times as long.
+    Longer(f64),
+    /// Our rings have no room for so many frames.
+    Unread(u64),
+    /// Our interface has none.
+    Refused(u64),
+    /// So many frames of others are received.
+    Foreign(u64),
+    /// A link goes down, and is up again when it has been looked for so often.
+    LinkDown(u32),
+    /// The user ends it.
+    Signal,
+    /// A worker ends it.
+    Fault(&'static str),
+    /// It cannot begin.
+    Gone,
+    /// So many connections of the load beside it fail.
+    BesideFails(u64),
+    /// So many of them are not begun.
+    BesideUnsent(u64),
+    /// So many of them fail while the tester is away.
+    BesideExposed(u64),
+}
+
+/// What a reset does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    /// The command that causes it must be this.
+    pub(crate) command: &'static str,
+    /// Nothing passes for so long.
+    pub(crate) length: Duration,
+    /// The first frame after it is later by so much.
+    pub(crate) wake_ns: i64,
+    /// It takes the tester's own link down.
+    pub(crate) takes_link: bool,
+}
+
+type ByTrial<T> = Box<dyn FnMut(u32, f64) -> T>;
+
+/// The device, the tester, and what the suite did with them.
+pub(crate) struct Device {
+    /// Frames per second that pass, in each direction.
+    pub(crate) capacity: f64,
+    /// Frames of a burst that wait for their turn.
+    pub(crate) buffer: u64,
+    /// How long a frame is under way.
+    pub(crate) delay_ns: i64,
+    /// Of the frames that pass each so-many-th passes twice.
+    pub(crate) doubles: Option<u64>,
+    /// Frames that are lost though the load is no more than the capacity, by trial and load.
+    pub(crate) noise: ByTrial<u64>,
+    /// After an overload nothing passes for so long.
+    pub(crate) recovery: Duration,
+    pub(crate) outage: Option<Outage>,
+    /// New connections per second, requests per second, open connections that it carries.
+    pub(crate) cps: f64,
+    pub(crate) rps: f64,
+    pub(crate) cc: u64,
+    /// The link that its ports say they have.
+    pub(crate) line_bps: Option<u64>,
+    /// Frames per second that the tester can send.
+    pub(crate) ceiling: f64,
+    /// Connections or requests per second that it can.
+    pub(crate) most_begun: f64,
+    /// What goes wrong, by trial and load. Trials that look for the tester's ceiling are not counted.
+    pub(crate) mishap: ByTrial<Option<Mishap>>,
+    /// After so many trials the user wants it to end.
+    pub(crate) stop_after: u32,
+    /// What a trial takes beyond its own time.
+    pub(crate) overhead: Duration,
+    /// Trials so far, and all runs.
+    pub(crate) trials: u32,
+    pub(crate) runs: u32,
+    pub(crate) told: Vec<BenchLive>,
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) now: u64,
+    pub(crate) looks: u32,
+    pub(crate) forwarded: u64,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self {
+            capacity: 8_123_456.0,
+            buffer: 0,
+            delay_ns: 20_000,
+            doubles: None,
+            noise: Box::new(|_, _| 0),
+            recovery: Duration::ZERO,
+            outage: None,
+            cps: 37_500.0,
+            rps: 250_000.0,
+            cc: 100_000,
+            line_bps: Some(10_000_000_000),
+            ceiling: f64::INFINITY,
+            most_begun: f64::INFINITY,
+            mishap: Box::new(|_, _| None),
+            stop_after: u32::MAX,
+            overhead: Duration::ZERO,
+            trials: 0,
+            runs: 0,
+            told: Vec::new(),
+            plans: Vec::new(),
+            now: 0,
+            looks: 0,
+            forwarded: 0,
+        }
+    }
+}
+
+/// A mishap in these trials.
+pub(crate) fn in_trials(trials: &'static [u32], mishap: Mishap) -> ByTrial<Option<Mishap>> {
+    Box::new(move |trial, _| trials.contains(&trial).then_some(mishap))
+}
+
+/// The same value throughout.
+fn constant(ns: i64, samples: u64) -> Summary {
+    let value = (samples > 0).then_some(ns);
+    Summary {
+        samples,
+        min: value,
+        mean: value.map(|ns| ns as f64),
+        stddev: value.map(|_| 0.0),
+        p50: value,
+        p90: value,
+        p99: value,
+        p999: value,
+        max: value,
+    }
+}
+
+fn mean_size(job: &TrafficJob) -> f64 {
+    job.streams[0].sizes().mean().as_f64()
+}
+
+/// A number of frames, rounded down. Plans tell loads in millionths of a frame per second: what is less than a whole
+/// frame for that alone is one.
+fn whole(per_second: f64, seconds: f64) -> u64 {
+    // Saturates, so there is no limit where there is none.
+    (per_second * seconds + 1e-6 * seconds).floor() as u64
+}
+
+/// One direction of a job as it went.
+#[derive(Default)]
+struct Way {
+    asked: u64,
+    sent: u64,
+    passed: u64,
+    read: u64,
+    foreign: u64,
+    last_skipped: Option<u64>,
+    took_s: f64,
+    silence_ns: i64,
+}
+
+impl Device {
+    /// Frames per second that leave as fast as the port takes them.
+    fn most(&self, job: &TrafficJob) -> f64 {
+        let line = self.line_bps.map_or(f64::INFINITY, |bps| {
+            bps as f64 / ((mean_size(job) + f64::from(WIRE_OVERHEAD)) * 8.0)
+        });
+        // A link that is not limited at all is limited by something.
+        line.min(self.ceiling).min(1e8)
+    }
+
+    /// Frames per second of a job; none where it is sent as fast as possible.
+    fn rate(job: &TrafficJob) -> Option<f64> {
+        let rates = job.streams.iter().map(|stream| match stream.rate {
+            Rate::Pps(pps) => Some(Rational::as_f64(pps)),
+            _ => None,
+        });
+        rates.sum()
+    }
+
+    fn way(&mut self, job: &TrafficJob, trigger: Option<&Trigger>, mishap: Option<Mishap>) -> Way {
+        let rate = Self::rate(job);
+        let pace = rate.unwrap_or_else(|| self.most(job));
+        if let Some(count) = job.count {
+            return self.burst(count, pace);
+        }
+        let seconds = job.duration.unwrap().0.as_secs_f64();
+        let asked = whole(pace, seconds);
+        let mut way = Way {
+            asked,
+            sent: asked.min(whole(self.ceiling, seconds)),
+            took_s: seconds,
+            silence_ns: (1e9 / pace) as i64,
+            ..Way::default()
+        };
+        match mishap {
+            Some(Mishap::Sent(share)) => way.sent = (way.sent as f64 * share) as u64,
+            Some(Mishap::GivenUp(frames)) => way.sent -= frames,
+            Some(Mishap::Longer(times)) => way.took_s *= times,
+            Some(Mishap::Foreign(frames)) => way.foreign = frames,
+            _ => {}
+        }
+        let mut lost = way.sent.saturating_sub(whole(self.capacity, seconds));
+        if let (Some(trial), Some(rate)) = (self.counts(job), rate)
+            && lost == 0
+        {
+            lost = (self.noise)(trial, rate);
+        }
+        if let Some(Mishap::Stopped(away, times)) = mishap {
+            let burst = whole(pace, away.as_secs_f64());
+            lost = lost.max(burst.saturating_sub(self.buffer) * times);
+        }
+        if let Some(Mishap::LinkDown(_)) = mishap {
+            lost = way.sent / 2;
+        }
+        let overload = pace * job.hold_load;
+        if !job.hold.0.is_zero() && overload > self.capacity && !self.recovery.is_zero() {
+            let after = (self.recovery.as_secs_f64() * pace).ceil() as u64;
+            lost = lost.max(after.min(way.sent));
+            let flows = u64::from(job.streams[0].flow_count());
+            way.last_skipped = (after < way.sent).then(|| (after - 1) / flows);
+        }
+        if let (Some(outage), Some(trigger)) = (self.outage, trigger) {
+            assert_eq!(trigger.command, outage.command);
+            let lead = job.ramp.0 + job.hold.0;
+            assert!(trigger.after >= lead && trigger.after < lead + job.duration.unwrap().0);
+            let in_it = whole(pace, outage.length.as_secs_f64()).min(way.sent);
+            let gap = (in_it + 1) as f64 / pace;
+            way.silence_ns = (gap * 1e9).round() as i64 + outage.wake_ns;
+            match outage.takes_link {
+                true => way.sent -= in_it,
+                false => lost += in_it,
+            }
+        }
+        way.passed = way.sent - lost.min(way.sent);
+        way.read = way.passed;
+        if let Some(Mishap::Unread(frames) | Mishap::Refused(frames)) = mishap {
+            way.read -= frames.min(way.read);
+        }
+        way
+    }
+
+    /// So many frames without a pause.
+    fn burst(&mut self, count: u64, pace: f64) -> Way {
+        let left_over = count as f64 * (1.0 - self.capacity / pace) - self.buffer as f64;
+        let lost = left_over.max(0.0).ceil() as u64;
+        Way {
+            asked: count,
+            sent: count,
+            passed: count - lost,
+            read: count - lost,
+            took_s: count as f64 / pace,
+            silence_ns: (1e9 / pace) as i64,
+            ..Way::default()
+        }
+    }
+
+    /// The number of the trial, where it is no look at the tester's ceiling.
+    fn counts(&self, job: &TrafficJob) -> Option<u32> {
+        (Self::rate(job).is_some() || job.count.is_some()).then_some(self.trials)
+    }
+
+    fn job(
+        &self,
+        name: &str,
+        ends: [&Option<String>; 2],
+        job: &TrafficJob,
+        way: &Way,
+    ) -> JobReport {
+        let doubled = self.doubles.map_or(0, |every| way.read / every);
+        let size = mean_size(job) as u64;
+        let dropped = way.passed - way.read;
+        JobReport {
+            name: name.to_owned(),
+            tx: ends[0].clone(),
+            rx: ends[1].clone(),
+            totals: Totals {
+                intended_frames: Some(way.asked),
+                offered_frames: Some(way.sent),
+                unsent_frames: Some(way.asked - way.sent),
+                received_frames: Some(way.read + doubled),
+                lost_frames: Some(way.sent - way.read),
+                duplicate_frames: Some(doubled),
+                reordered_frames: Some(0),
+                late_frames: Some(0),
+                foreign_frames: Some(way.foreign),
+                rx_dropped_frames: Some(dropped),
+                offered_octets: Some(way.sent * size),
+                received_octets: Some((way.read + doubled) * size),
+                ..Totals::default()
+            },
+            rates: Rates {
+                tx_time_ns: Some((way.took_s * 1e9).round() as u64),
+                ..Rates::default()
+            },
+            latency_ns: constant(self.delay_ns, way.read),
+            ipdv_ns: constant(0, way.read.saturating_sub(1)),
+            pdv_ns: constant(0, way.read),
+            inter_arrival_ns: Summary {
+                max: (way.read > 1).then_some(way.silence_ns),
+                ..Summary::default()
+            },
+            last_skipped: way.last_skipped,
+            streams: job
+                .streams
+                .iter()
+                .map(|stream| StreamReport {
+                    flows: stream.flow_count(),
+                    ..StreamReport::default()
+                })
+                .collect(),
+        }
+    }
+
+    fn client(&self, plan: &LoadJob, mishap: Option<Mishap>) -> LoadJobReport {
+        let seconds = plan.shape.duration.0.as_secs_f64();
+        let mut phase = LoadPhaseReport {
+            phase: "steady".to_owned(),
+            to_ns: plan.shape.duration.as_nanos(),
+            ..LoadPhaseReport::default()
+        };
+        let mut report = LoadJobReport {
+            name: plan.name.clone(),
+            end: LoadEnd::Client,
+            ..LoadJobReport::default()
+        };
+        let rate = &plan.rate;
+        let most = whole(self.most_begun, seconds);
+        if let Some(cc) = rate.cc {
+            let failed = cc.saturating_sub(self.cc);
+            phase.totals = ConnectionTotals {
+                attempted_connections: cc,
+                established_connections: cc - failed,
+                failed_connections: failed,
+                open_connections: cc - failed,
+                ..ConnectionTotals::default()
+            };
+        } else if let Some(rps) = rate.rps {
+            let asked = whole(rps as f64, seconds);
+            let sent = asked.min(most);
+            report.unsent_requests = asked - sent;
+            phase.totals = ConnectionTotals {
+                requests: sent,
+                responses: sent.min(whole(self.rps, seconds)),
+                ..ConnectionTotals::default()
+            };
+        } else {
+            let asked = whole(rate.cps.unwrap() as f64, seconds);
+            let begun = asked.min(most);
+            report.unsent_connections = asked - begun;
+            let completed = begun.min(whole(self.cps, seconds));
+            phase.totals = ConnectionTotals {
+                attempted_connections: begun,
+                established_connections: completed,
+                completed_connections: completed,
+                failed_connections: begun - completed,
+                requests: completed,
+                responses: completed,
+                ..ConnectionTotals::default()
+            };
+        }
+        if plan.name == BESIDE {
+            let totals = &mut phase.totals;
+            match mishap {
+                Some(Mishap::BesideFails(n) | Mishap::BesideExposed(n)) => {
+                    totals.failed_connections += n;
+                    totals.completed_connections -= n;
+                }
+                Some(Mishap::BesideUnsent(n)) => {
+                    report.unsent_connections += n;
+                    totals.attempted_connections -= n;
+                    totals.completed_connections -= n;
+                    totals.requests -= n;
+                    totals.responses -= n;
+                }
+                _ => {}
+            }
+        }
+        report.totals = phase.totals;
+        report.phases = vec![phase];
+        report
+    }
+
+    fn lateness(plan: &Plan, mishap: Option<Mishap>) -> Lateness {
+        let mut late = Lateness::default();
+        let pace = plan.traffic.first().and_then(Self::rate).unwrap_or(0.0);
+        match mishap {
+            Some(Mishap::Stopped(away, times)) => {
+                let ns = away.as_nanos() as u64;
+                (late.largest_gap_ns, late.stalls, late.stalled_ns) = (ns, times, ns * times);
+                late.late_departures = whole(pace, away.as_secs_f64()) * times;
+            }
+            Some(Mishap::GivenUp(frames)) => {
+                (late.largest_gap_ns, late.stalls) = (80_000_000, 1);
+                (late.stalled_ns, late.missed_departures) = (80_000_000, frames);
+            }
+            Some(Mishap::BesideExposed(connections)) => {
+                (late.largest_gap_ns, late.stalls) = (300_000_000, 1);
+                (late.stalled_ns, late.exposed_connections) = (300_000_000, connections);
+            }
+            _ => {}
+        }
+        late
+    }
+
+    fn reading(&self) -> Reading {
+        let counters = [("dut.forwarded".to_owned(), self.forwarded)].into();
+        Reading {
+            counters,
+            ..Reading::default()
+        }
+    }
+
+    fn ports(&self, plan: &Plan, mishap: Option<Mishap>) -> Vec<PortReport> {
+        let report = |(n, port): (usize, &PortPlan)| PortReport {
+            name: port.name.clone(),
+            locator: port.locator.to_string(),
+            speed_bps: self.line_bps,
+            speed_nominal: self.line_bps.is_none(),
+            timestamp_source: "nic".to_owned(),
+            link_downs: u64::from(n == 1 && matches!(mishap, Some(Mishap::LinkDown(_)))),
+            interface_drops: match mishap {
+                Some(Mishap::Refused(frames)) if n == 1 => frames,
+                _ => 0,
+            },
+            before: BTreeMap::new(),
+            ..PortReport::default()
+        };
+        plan.ports.iter().enumerate().map(report).collect()
+    }
+}
+
+impl Bench for Device {
+    type Error = Gone;
+
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, Gone> {
+        assert!(plan.validate().is_ok(), "{:?}", plan.validate());
+        self.runs += 1;
+        let is_engine = plan
+            .ports
+            .iter()
+            .all(|port| port.locator.driver == Some(Driver::Memory));
+        let is_ceiling = plan
+            .traffic
+            .first()
+            .is_some_and(|job| Self::rate(job).is_none() && job.count.is_none());
+        let mut mishap = None;
+        if !is_engine && !is_ceiling {
+            self.trials += 1;
+            let load = plan.traffic.first().and_then(Self::rate);
+            mishap = (self.mishap)(self.trials, load.unwrap_or(0.0));
+        }
+        if let Some(Mishap::Gone) = mishap {
+            return Err(Gone);
+        }
+        let before = self.reading();
+        let mut jobs = Vec::new();
+        let mut time = Duration::ZERO;
+        for (n, job) in plan.traffic.iter().enumerate() {
+            let own = mishap.filter(|_| n == 0);
+            let name = format!("job {}", n + 1);
+            let way = self.way(job, trigger, own);
+            self.forwarded += way.passed;
+            jobs.push(self.job(&name, [&job.tx, &job.rx], job, &way));
+            if job.bidir {
+                // What goes wrong, goes wrong in one direction.
+                let way = self.way(job, trigger, None);
+                jobs.push(self.job(&name, [&job.rx, &job.tx], job, &way));
+            }
+            let sending = Duration::from_secs_f64(way.took_s);
+            time = time.max(job.ramp.0 + job.hold.0 + sending + job.drain.0);
+        }
+        let loads = plan.loads.iter().filter(|l| l.end == LoadEnd::Client);
+        let clients: Vec<LoadJobReport> = loads
+            .map(|load| {
+                let shape = &load.shape;
+                time = time.max(shape.ramp.0 + shape.duration.0 + shape.drain.0);
+                self.client(load, mishap)
+            })
+            .collect();
+        self.now += (time + self.overhead).as_nanos() as u64;
+        if let Some(Mishap::LinkDown(looks)) = mishap {
+            self.looks = looks;
+        }
+        let mut ports = self.ports(&plan, mishap);
+        if trigger.is_some() && self.outage.is_some_and(|outage| outage.takes_link) {
+            ports[0].link_downs = 1;
+        }
+        for job in &jobs {
+            assert!(job.totals.adds_up(), "{job:?}");
+        }
+        self.plans.push(plan.clone());
+        Ok(Ran {
+            report: Report {
+                kind: plan.kind.clone(),
+                verdict: Verdict::Pass,
+                lateness: LatenessReport {
+                    all: Self::lateness(&plan, mishap),
+                    may_have_caused: None,
+                },
+                load: (!clients.is_empty()).then_some(LoadReport { jobs: clients }),
+                jobs,
+                ports,
+                plan,
+                ..Report::default()
+            },
+            readings: vec![before, self.reading()],
+            misfire: None,
+            cut: match mishap {
+                Some(Mishap::Signal) => Some(Cut::Signal),
+                Some(Mishap::Fault(text)) => Some(Cut::Fault(text.to_owned())),
+                _ => None,
+            },
+        })
+    }
+
+    fn read(&mut self) -> Reading {
+        self.reading()
+    }
+
+    fn links_are_up(&mut self, _: &[PortPlan]) -> bool {
+        let down = self.looks > 0;
+        if self.looks != u32::MAX {
+            self.looks = self.looks.saturating_sub(1);
+        }
+        !down
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.now += time.as_nanos() as u64;
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.now
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.trials >= self.stop_after
+    }
+
+    fn tell(&mut self, live: BenchLive) {
+        self.told.push(live);
+    }
+}
