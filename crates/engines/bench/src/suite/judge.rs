@@ -26,7 +26,7 @@ const BEGUN: f64 = 0.98;
 /// A trial with what the searches need beside the line of the log.
 pub(super) struct Judged {
     pub(super) trial: SuiteTrial,
-    /// The highest sequence number that was skipped.
+    /// The last frame that was skipped, counted from 0 over all flows of its direction.
     pub(super) last_skipped: Option<u64>,
     /// Who took the receive stamps.
     pub(super) stamps: String,
@@ -216,10 +216,16 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     let rx = frames.jobs.first().and_then(|job| job.rx.as_ref());
     let stamps = report.ports.iter().find(|p| Some(&p.name) == rx);
     Judged {
-        last_skipped: frames.jobs.iter().filter_map(|j| j.last_skipped).max(),
+        last_skipped: frames.jobs.iter().filter_map(|j| last_skipped(j)).max(),
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
         ..plain(trial)
     }
+}
+
+/// Each flow has sequence numbers of its own, and flows take turns.
+fn last_skipped(job: &JobReport) -> Option<u64> {
+    let flows: u64 = job.streams.iter().map(|s| u64::from(s.flows)).sum();
+    Some((job.last_skipped? + 1) * flows.max(1) - 1)
 }
 
 fn outcome_of_frames(
@@ -386,8 +392,15 @@ fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
                 "{failed} of {attempted} connections of {} failed beside it",
                 plan.name
             );
+            let charge = Charge::Connections {
+                bad: failed,
+                borne: goal * attempted as f64,
+            };
             if trial.outcome == TrialOutcome::Pass {
-                (trial.outcome, trial.reason) = (TrialOutcome::Fail, reason);
+                (trial.outcome, trial.reason) = match judge_lateness(&trial.lateness, &charge) {
+                    Some(late) => (TrialOutcome::Late, late),
+                    None => (TrialOutcome::Fail, reason),
+                };
             }
             trial.loss_ratio = trial.loss_ratio.max(failed as f64 / attempted as f64);
         } else if missed as f64 > (1.0 - BEGUN) * due as f64 && trial.outcome == TrialOutcome::Pass

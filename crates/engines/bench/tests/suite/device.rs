@@ -4,8 +4,6 @@
 //! `capacity × time`, rounded down. Of a burst it keeps what its buffer holds. What goes wrong with the tester is said
 //! by trial and load: [`Mishap`].
 
-#![allow(dead_code, reason = "what can go wrong is tested one by one")]
-
 use std::{collections::BTreeMap, time::Duration};
 
 use wb_bench::{Bench, Cut, Ran, Reading, Trigger};

@@ -5,8 +5,12 @@
 //! |---|---|
 //! | `device` | the device, and the tester before it |
 //! | `vectors` | section 16, a test for each vector |
+//! | `random` | random devices |
+//! | `mishaps` | a tester that fails, links that go down, ends before the end |
 
 mod device;
+mod mishaps;
+mod random;
 mod vectors;
 
 use wb_bench::{BenchEnd, suite};

@@ -1,9 +1,13 @@
 //! Section 16 of the specification of trials, through the suites: plan in, results out. What concerns the searches
 //! alone (16.6, 16.8, 16.9, 16.12) is tested where they are.
 
-use wb_model::bench::{LbLimit, SuiteTest};
+use std::time::Duration;
 
-use crate::{Device, TEN_GIG, assert_near, assert_told, completed, of, plan, searched};
+use wb_model::bench::{LbLimit, SuiteTest, TrialPurpose};
+
+use crate::{
+    Device, TEN_GIG, assert_near, assert_told, completed, device::Outage, of, plan, searched,
+};
 
 /// Trials of 60 s and a resolution of 0.1 % of line rate (RFC 2544 section 26.1).
 const THROUGHPUT: &str = r#"
@@ -204,4 +208,212 @@ fn the_testers_limit_is_no_throughput() {
         assert_eq!((trial.lost, trial.loss_ratio), (0, 0.0), "{trial:?}");
         assert_ne!(trial.outcome.name(), "fail");
     }
+}
+
+/// Vector 16.5.
+#[test]
+fn the_longest_burst() {
+    let mut device = Device {
+        capacity: 10e6,
+        buffer: 1000,
+        ..Device::default()
+    };
+    // The throughput of the vector is exact, and bursts of up to 65,536 frames are tried.
+    let text = r#"
+        max = "10mpps"
+        tests = ["b2b"]
+        [procedure.suite.b2b]
+        searches = 1
+        longest = "4404.02us"
+    "#;
+    let results = completed(&mut device, &plan(text));
+    assert_eq!(of(&results, SuiteTest::Throughput).limit, Some(10e6));
+    let result = of(&results, SuiteTest::B2b);
+    let told: Vec<_> = searched(result)
+        .map(|t| (t.intended as u64, t.outcome.name() == "pass"))
+        .collect();
+    let expected = [
+        (32768, false),
+        (16384, false),
+        (8192, false),
+        (4096, false),
+        (2048, true),
+        (3072, false),
+        (2560, true),
+        (2816, true),
+        (2944, true),
+        (3008, true),
+        (3040, true),
+        (3056, false),
+        (3048, true),
+        (3052, false),
+        (3050, false),
+        (3049, false),
+    ];
+    assert_eq!(told, expected);
+    let bursts = result.bursts.as_ref().unwrap();
+    assert_eq!((bursts.average, bursts.longest), (3048.0, 65_536));
+    assert_near(bursts.implied_s * 1e6, 204.8256, 1e-4);
+    assert_near(bursts.corrected_s.unwrap() * 1e6, 67.1828, 1e-4);
+    assert_near(bursts.buffer_frames.unwrap(), 999.74, 0.01);
+}
+
+/// Vector 16.7. The suite takes intermediate targets, which dismiss the maximum after one trial: the same bounds by
+/// fewer trials.
+#[test]
+fn ndr_and_pdr() {
+    let text = "tests = [\"ndr\"]\n[procedure.suite.times]\nsearch = \"1s\"\n";
+    let results = completed(&mut Device::default(), &plan(text));
+    assert_eq!(results.len(), 2);
+    for (result, goal, lower_class) in
+        [(&results[0], "ndr", "lower"), (&results[1], "pdr", "upper")]
+    {
+        assert_eq!(result.goal.as_deref(), Some(goal));
+        let mlr = result.mlr.as_ref().unwrap();
+        let lower = mlr.relevant_lower_bound.unwrap();
+        let upper = mlr.relevant_upper_bound.unwrap();
+        assert_eq!((result.limit, result.beyond), (Some(lower), Some(upper)));
+        assert!(mlr.relative_width.unwrap() <= 0.005 * (1.0 + 1e-9));
+        let share = 1.0 - result.loss_goal.unwrap();
+        assert!(lower <= 8_123_456.5 / share && upper > 8_123_456.0 / share);
+        assert_near(
+            mlr.conditional_throughput.unwrap().min(8_123_456.0),
+            lower.min(8_123_456.0),
+            1.0,
+        );
+        let trials: Vec<_> = mlr.loads.iter().map(|load| load.trials).collect();
+        assert_eq!(trials, [11, 11, 11, 1]);
+        assert_eq!(mlr.loads[0].class, "lower");
+        assert_eq!(mlr.loads[2].class, "upper");
+        assert_eq!(mlr.loads[1].class == "lower", lower_class == "upper");
+        assert_eq!(
+            (result.limited_by, result.confirmed),
+            (LbLimit::Device, true)
+        );
+    }
+}
+
+/// Vector 16.9 in this engine's own steps: from 1,000 upwards, guided by what came through.
+#[test]
+fn connections_per_second() {
+    let results = completed(&mut Device::default(), &crate::mishaps::connections("cps"));
+    let limit = results[0].limit.unwrap();
+    assert!((37_300.0..=37_500.0).contains(&limit), "{limit}");
+    assert_eq!(results[0].limited_by, LbLimit::Device);
+    let results = completed(&mut Device::default(), &crate::mishaps::connections("cc"));
+    let limit = results[0].limit.unwrap();
+    assert!((99_000.0..=100_000.0).contains(&limit), "{limit}");
+    let results = completed(&mut Device::default(), &crate::mishaps::connections("rps"));
+    let limit = results[0].limit.unwrap();
+    assert!((248_000.0..=250_000.0).contains(&limit), "{limit}");
+}
+
+/// Vector 16.13, on a device that lets CIR and EIR pass.
+#[test]
+fn services() {
+    for (eir, loads) in [
+        (50.0, &[25.0, 50.0, 75.0, 100.0, 150.0, 162.5][..]),
+        (10.0, &[25.0, 50.0, 75.0, 100.0, 110.0, 135.0]),
+        (0.0, &[25.0, 50.0, 75.0, 100.0, 125.0]),
+    ] {
+        let told = match eir {
+            0.0 => String::new(),
+            eir => format!("eir = \"{eir}mbps-l2\"\n"),
+        };
+        let text = format!(
+            "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"100mbps-l2\"\n{told}performance = \"60s\"\n"
+        );
+        let mut device = Device {
+            capacity: (100.0 + eir) * 1e6 / 512.0,
+            ..Device::default()
+        };
+        let results = completed(&mut device, &plan(&text));
+        let steps = &results[0].steps;
+        let (last, steps) = steps.split_last().unwrap();
+        let offered: Vec<_> = steps.iter().map(|step| step.offered_bps / 1e6).collect();
+        assert_eq!(offered.len(), loads.len());
+        for (step, load) in steps.iter().zip(loads) {
+            assert_near(step.offered_bps / 1e6, *load, 1e-6);
+            assert!(step.passed, "{step:?}");
+            assert!(step.received_bps <= (100.0 + eir) * 1e6 + 1.0);
+            assert_eq!(step.delay_max_ns, Some(20_000));
+        }
+        assert!(last.passed && last.step == "performance", "{last:?}");
+        // One that polices nothing lets too much pass; one that carries less than CIR fails its steps.
+        for (capacity, bad) in [(1e9, "policing"), (90e6 / 512.0, "CIR 100 %")] {
+            let mut device = Device {
+                capacity,
+                ..Device::default()
+            };
+            let results = completed(&mut device, &plan(&text));
+            let step = results[0].steps.iter().find(|step| step.step == bad);
+            assert!(!step.unwrap().passed, "{step:?}");
+            assert!(!results[0].confirmed);
+        }
+    }
+}
+
+/// Vector 16.15; with several flows, each has sequence numbers of its own.
+#[test]
+fn recovery_from_an_overload() {
+    for flows in [1, 16] {
+        let mut device = Device {
+            recovery: Duration::from_millis(350),
+            ..Device::default()
+        };
+        let text = THROUGHPUT.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
+        let mut plan = plan(&text);
+        plan.traffic[0].streams[0].flows = Some(flows);
+        let results = completed(&mut device, &plan);
+        let found = of(&results, SuiteTest::Recovery).recovery.as_ref().unwrap();
+        assert_near(found.overload_fps, 8_919_851.6, 1.0);
+        assert_near(found.half_fps, 4_459_925.8, 0.5);
+        assert_eq!(found.seconds.len(), 5);
+        let frame = f64::from(flows) / found.half_fps;
+        for seconds in &found.seconds {
+            assert_near(seconds.unwrap(), 0.35, frame);
+        }
+        assert_near(found.average_s.unwrap(), 0.35, frame);
+    }
+}
+
+/// Vector 16.16.
+#[test]
+fn reset_by_loss_and_by_stamps() {
+    let text = r#"
+        tests = ["reset"]
+        ceiling = false
+        max = "1gbps"
+        [procedure.suite.reset]
+        trigger = "reboot it"
+        load = "10%"
+    "#;
+    // By loss 10 s and no frame more; the first frame that passes again is 1.88 us later than the others.
+    let reset = |takes_link| {
+        let mut device = Device {
+            line_bps: Some(1_000_000_000),
+            outage: Some(Outage {
+                command: "reboot it",
+                length: Duration::from_secs(10),
+                wake_ns: 1_880,
+                takes_link,
+            }),
+            ..Device::default()
+        };
+        of(&completed(&mut device, &plan(text)), SuiteTest::Reset).clone()
+    };
+    let result = reset(false);
+    let log = &result.trial_log;
+    assert_eq!((log.len(), log[0].purpose), (1, TrialPurpose::Measure));
+    assert_eq!(log[0].lost, 1_488_095);
+    let found = result.reset.unwrap();
+    assert_near(found.offered_fps, 148_809.5, 0.05);
+    assert_near(found.by_loss_s.unwrap(), 10.0, 5e-4);
+    assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
+    // What could not leave was not lost: only the stamps are left.
+    let result = reset(true);
+    assert_eq!(result.trial_log[0].lost, 0);
+    let found = result.reset.unwrap();
+    assert_eq!(found.by_loss_s, None);
+    assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
 }

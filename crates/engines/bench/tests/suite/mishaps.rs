@@ -1,0 +1,318 @@
+//! What goes wrong with a tester never becomes a wrong number of the device, and what ends a suite early leaves what
+//! was known by then.
+
+use std::time::Duration;
+
+use wb_bench::{BenchEnd, suite};
+use wb_model::{
+    Plan,
+    bench::{EndedTrial, LbLimit, SuiteResult, TrialOutcome},
+};
+
+use crate::{
+    Device, STREAM, TEN_GIG, assert_near, completed,
+    device::{BESIDE, Gone, Mishap, in_trials},
+    plan, plan_of, searched,
+};
+
+const PLAN: &str = r#"
+    tests = ["throughput"]
+    [procedure.suite.times]
+    trial = "10s"
+    search = "10s"
+    [procedure.suite.search]
+    resolution = "0.1%"
+    budget = "2h"
+"#;
+
+const CLIENTS: &str = r#"
+    port = "tx"
+    end = "client"
+    clients = ["198.18.1.10-198.18.1.20"]
+    servers = ["198.19.1.10"]
+    request = { bytes = 1 }
+    reading = { bytes = 1 }
+    requests = 1
+"#;
+
+const ADDRESSES: [(&str, &str); 2] = [("eth8", "198.18.1.2"), ("eth9", "198.19.1.2")];
+
+fn with_addresses(text: &str) -> String {
+    ADDRESSES.iter().fold(text.to_owned(), |text, (port, own)| {
+        let locator = format!("locator = \"{port}\"");
+        text.replace(&locator, &format!("{locator}\naddresses = [\"{own}\"]"))
+    })
+}
+
+/// A search of a load of connections or requests, to within 0.5 %.
+pub(crate) fn connections(of: &str) -> Plan {
+    let ports = STREAM.split("[[traffic]]").next().unwrap();
+    plan_of(&with_addresses(&format!(
+        "{ports}[[load]]\nname = \"clients\"{CLIENTS}rate = {{ {of} = 1000 }}\n\
+         [procedure.suite]\ntests = [\"throughput\"]\nof = \"{of}\"\n"
+    )))
+}
+
+/// A stream with 100 connections per second beside it.
+fn beside() -> Plan {
+    plan_of(&with_addresses(&format!(
+        "{STREAM}[[load]]\nname = \"{BESIDE}\"{CLIENTS}rate = {{ cps = 100 }}\n\
+         [procedure.suite]\nsizes = [\"64\"]\n{PLAN}"
+    )))
+}
+
+/// What a device without mishaps shows.
+const LIMIT: f64 = 0.544_921_875;
+
+fn outcomes(result: &SuiteResult) -> Vec<&'static str> {
+    searched(result).map(|t| t.outcome.name()).collect()
+}
+
+#[track_caller]
+fn assert_unharmed(result: &SuiteResult) {
+    assert_near(result.limit.unwrap() / TEN_GIG, LIMIT, 1e-12);
+    assert_eq!(
+        (result.limited_by, result.confirmed),
+        (LbLimit::Device, true)
+    );
+}
+
+#[test]
+fn void_trials_are_made_again() {
+    let stopped = Mishap::Stopped(Duration::from_millis(80), 3);
+    for (mishap, void) in [
+        (stopped, "late"),
+        (Mishap::GivenUp(9_000_000), "late"),
+        (Mishap::Sent(0.5), "not-offered"),
+        (Mishap::Longer(1.2), "not-offered"),
+        (Mishap::Unread(1_000), "not-read"),
+        (Mishap::Refused(1_000), "not-read"),
+        (Mishap::LinkDown(3), "cut"),
+    ] {
+        // Trials 2 and 7 would have passed: the second is the first again.
+        let mut device = Device {
+            mishap: in_trials(&[2, 7], mishap),
+            ..Device::default()
+        };
+        let result = completed(&mut device, &plan(PLAN)).remove(0);
+        assert_unharmed(&result);
+        let told = outcomes(&result);
+        assert_eq!((told[1], told[6]), (void, void), "{mishap:?}: {told:?}");
+        assert_eq!((told.len(), result.trials), (13, 13));
+        let again: Vec<_> = searched(&result).map(|t| t.intended).collect();
+        assert_eq!((again[1], again[6]), (again[2], again[7]));
+    }
+}
+
+#[test]
+fn frames_of_others_are_said_and_void_nothing() {
+    let mut device = Device {
+        mishap: Box::new(|_, _| Some(Mishap::Foreign(5_000_000))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    assert_unharmed(&result);
+    let passed = searched(&result).filter(|t| t.outcome == TrialOutcome::Pass);
+    for trial in passed {
+        assert!(trial.reason.contains("frames of others"), "{trial:?}");
+        assert_eq!(trial.rx, trial.tx);
+    }
+}
+
+#[test]
+fn a_late_tester_does_not_excuse_what_no_lateness_costs() {
+    // 45 % of the frames are lost at the maximum, and a stop of 80 ms costs 0.8 % of them.
+    let stopped = Mishap::Stopped(Duration::from_millis(80), 1);
+    let mut device = Device {
+        mishap: in_trials(&[1], stopped),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    assert_unharmed(&result);
+    assert_eq!((outcomes(&result)[0], result.trials), ("fail", 11));
+}
+
+#[test]
+fn a_tester_that_is_always_late_blames_nobody() {
+    let mut device = Device {
+        mishap: Box::new(|_, _| Some(Mishap::Stopped(Duration::from_millis(80), 10))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    let failed = searched(&result).filter(|t| t.outcome == TrialOutcome::Fail);
+    for trial in failed {
+        assert!(trial.intended > device.capacity, "{trial:?}");
+    }
+    assert!(result.limit.is_none_or(|limit| limit <= device.capacity));
+    assert_ne!(result.limited_by, LbLimit::Device, "{result:?}");
+    assert!(result.trials < 60, "{}", result.trials);
+}
+
+#[test]
+fn a_search_waits_for_its_link() {
+    let mut device = Device {
+        mishap: in_trials(&[4], Mishap::LinkDown(100)),
+        ..Device::default()
+    };
+    let usual = {
+        let mut device = Device::default();
+        completed(&mut device, &plan(PLAN));
+        device.now
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    assert_unharmed(&result);
+    assert_eq!(outcomes(&result)[3], "cut");
+    let trial = searched(&result).nth(3).unwrap();
+    assert!(trial.reason.contains("eth9 went down"), "{}", trial.reason);
+    // 100 looks of 250 ms, and one trial more.
+    let waited = device.now - usual;
+    assert!((35e9..40e9).contains(&(waited as f64)), "{waited}");
+}
+
+/// A suite that does not come to its end; after trial 3 50 % is known to hold, after 6 53.125 %.
+#[track_caller]
+fn ends(device: &mut Device, held: f64) -> BenchEnd<Gone> {
+    let run = suite::run(device, &plan(PLAN));
+    assert_eq!(run.results.len(), 1);
+    let result = &run.results[0];
+    assert!(result.incomplete && !result.confirmed);
+    assert_near(result.limit.unwrap() / TEN_GIG, held, 1e-12);
+    assert_eq!(result.limited_by, LbLimit::Time);
+    let told = result.notes.iter().any(|n| n.contains("known by then"));
+    assert!(told, "{:?}", result.notes);
+    assert_eq!(
+        result.trial_log.len(),
+        result.trials as usize
+            + result
+                .trial_log
+                .iter()
+                .filter(|t| t.purpose == wb_model::bench::TrialPurpose::Ceiling)
+                .count()
+    );
+    run.end
+}
+
+#[test]
+fn a_link_that_stays_down_ends_the_suite() {
+    let mut device = Device {
+        mishap: in_trials(&[4], Mishap::LinkDown(u32::MAX)),
+        ..Device::default()
+    };
+    let end = ends(&mut device, 0.5);
+    let BenchEnd::Broken(text) = end else {
+        panic!("{end:?}");
+    };
+    assert!(
+        text.contains("eth8 and eth9") && text.contains("down for 60 s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_end_before_the_end_leaves_what_is_known() {
+    let mut device = Device {
+        stop_after: 6,
+        ..Device::default()
+    };
+    assert!(matches!(ends(&mut device, 0.53125), BenchEnd::Interrupted));
+    let mut device = Device {
+        mishap: in_trials(&[7], Mishap::Signal),
+        ..Device::default()
+    };
+    assert!(matches!(ends(&mut device, 0.53125), BenchEnd::Interrupted));
+    let mut device = Device {
+        mishap: in_trials(&[7], Mishap::Fault("a worker ended")),
+        ..Device::default()
+    };
+    let end = ends(&mut device, 0.53125);
+    assert!(
+        matches!(&end, BenchEnd::Broken(text) if text.contains("a worker ended")),
+        "{end:?}"
+    );
+    let mut device = Device {
+        mishap: Box::new(|trial, _| (trial >= 4).then_some(Mishap::Gone)),
+        ..Device::default()
+    };
+    assert!(matches!(ends(&mut device, 0.5), BenchEnd::Failed(Gone)));
+    assert!(device.trials < 20, "{}", device.trials);
+}
+
+#[test]
+fn a_device_that_comes_back_is_measured_on() {
+    let mut device = Device {
+        mishap: in_trials(&[4, 5], Mishap::Gone),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    assert_unharmed(&result);
+    assert_eq!(result.trials, 11);
+}
+
+#[test]
+fn what_runs_beside_counts_too() {
+    let result = completed(&mut Device::default(), &beside()).remove(0);
+    assert_unharmed(&result);
+    assert!(searched(&result).all(|t| t.beside.len() == 1));
+    // Its connections fail above 30 %: that is the limit then.
+    let mut device = Device {
+        mishap: Box::new(|_, load| (load > 0.3 * TEN_GIG).then_some(Mishap::BesideFails(3))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &beside()).remove(0);
+    assert_near(result.limit.unwrap() / TEN_GIG, 0.3, 0.001);
+    assert_eq!(result.limited_by, LbLimit::Device);
+    let failed = searched(&result).find(|t| t.outcome == TrialOutcome::Fail && t.lost == 0);
+    let reason = &failed.unwrap().reason;
+    assert!(reason.contains("connections of beside failed"), "{reason}");
+    // What was not begun, or may have failed for our own lateness, is made again.
+    for (mishap, void) in [
+        (Mishap::BesideUnsent(500), "not-offered"),
+        (Mishap::BesideExposed(3), "late"),
+    ] {
+        let mut device = Device {
+            mishap: in_trials(&[2, 7], mishap),
+            ..Device::default()
+        };
+        let result = completed(&mut device, &beside()).remove(0);
+        let told = outcomes(&result);
+        assert_eq!((told[1], told[6]), (void, void), "{mishap:?}: {told:?}");
+        assert_unharmed(&result);
+    }
+}
+
+#[test]
+fn bounds_and_the_time_left_are_told() {
+    let mut device = Device {
+        overhead: Duration::from_millis(300),
+        ..Device::default()
+    };
+    completed(&mut device, &plan(PLAN));
+    let (mut low, mut high) = (None, None);
+    let mut left = Vec::new();
+    for live in &device.told {
+        if let Some(ns) = live
+            .left_ns
+            .filter(|_| live.ended.is_none() && live.load.is_some())
+        {
+            left.push(ns);
+        }
+        if let Some(EndedTrial::Suite(trial)) = &live.ended {
+            match trial.outcome {
+                TrialOutcome::Pass if trial.purpose != wb_model::bench::TrialPurpose::Ceiling => {
+                    low = Some(trial.intended);
+                }
+                TrialOutcome::Fail => high = Some(trial.intended),
+                _ => {}
+            }
+            assert_eq!((live.low, live.high), (low, high), "{live:?}");
+        }
+    }
+    // The last trial leaves itself; the first all of them.
+    assert_eq!(left.len(), 11);
+    assert!(left.windows(2).all(|pair| pair[1] < pair[0]), "{left:?}");
+    let one = 10.0 + 1.0 + 0.5 + 0.3;
+    for (n, ns) in left.iter().enumerate() {
+        let truth = one * (11 - n) as f64;
+        assert_near(*ns as f64 / 1e9, truth, 0.1 * truth + 1.0);
+    }
+}
