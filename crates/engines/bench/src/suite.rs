@@ -30,8 +30,8 @@ use std::{collections::BTreeSet, time::Duration};
 use wb_model::{
     Driver, Locator, Plan,
     bench::{
-        LbLimit, Load, Quantity, SuitePlan, SuiteResult, SuiteTest, TestSize, TrialOutcome,
-        TrialPurpose,
+        LbLimit, Load, Quantity, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TestSize,
+        TrialOutcome, TrialPurpose,
     },
     units::{Rate, Rational, WIRE_OVERHEAD},
 };
@@ -372,11 +372,17 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
         Stop::Failed(_) | Stop::Broken(_) => "broken off",
     };
     if result.limit.is_none() && matches!(result.test, SuiteTest::Throughput | SuiteTest::Ndr) {
-        let held = tester.log.iter().filter(|t| {
-            t.outcome == TrialOutcome::Pass
-                && matches!(t.purpose, TrialPurpose::Search | TrialPurpose::Confirm)
-        });
-        let best = held.map(|t| t.intended).reduce(f64::max);
+        let that = |outcome: TrialOutcome| {
+            let trials = tester.log.iter().filter(move |t| t.outcome == outcome);
+            let of_search =
+                |t: &&SuiteTrial| matches!(t.purpose, TrialPurpose::Search | TrialPurpose::Confirm);
+            trials.filter(of_search).map(|t| t.intended)
+        };
+        // What passed once and did not when it was to be confirmed is no limit.
+        let failed = that(TrialOutcome::Fail).reduce(f64::min);
+        let held = that(TrialOutcome::Pass).filter(|load| failed.is_none_or(|least| *load < least));
+        let best = held.reduce(f64::max);
+        result.beyond = failed;
         throughput::set_limit(result, best);
         result.limited_by = LbLimit::Time;
     }

@@ -408,7 +408,7 @@ pub struct ResetTest {
 pub struct Service {
     /// What the report calls it.
     pub name: String,
-    /// Committed information rate, layer 2 with FCS: `100mbps`.
+    /// Committed information rate: `100mbps-l2`, with FCS, or `100mbps`, with preamble and gap too.
     pub cir: Rate,
     /// Excess information rate. 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
