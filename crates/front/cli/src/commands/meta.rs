@@ -129,6 +129,16 @@ pub(crate) fn plan_reference() -> String {
         ("LbDevice", "[procedure.lb.device]"),
         ("LbTimes", "[procedure.lb.times]"),
         ("LbTest", "[[procedure.lb.test]]"),
+        ("SuitePlan", "[procedure.suite]"),
+        ("SuiteSearch", "[procedure.suite.search]"),
+        ("GoalPlan", "[[procedure.suite.search.goal]]"),
+        ("SuiteTimes", "[procedure.suite.times]"),
+        ("LatencyTest", "[procedure.suite.latency]"),
+        ("BurstTest", "[procedure.suite.b2b]"),
+        ("RecoveryTest", "[procedure.suite.recovery]"),
+        ("ResetTest", "[procedure.suite.reset]"),
+        ("Service", "[[procedure.suite.service]]"),
+        ("SuiteDevice", "[procedure.suite.device]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);
     }
