@@ -335,9 +335,6 @@ pub struct LatencyRow {
     pub stamp_source: String,
     /// Streams that were measured.
     pub repetitions: u32,
-    /// Mean over the streams of the delay of the frame nearest to the middle: the value of RFC 2544, ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classic_ns: Option<f64>,
     /// Median over the streams of their median: typical latency of RFC 8219, ns.
     pub typical_ns: Option<f64>,
     /// Median over the streams of their 99.9th percentile: worst-case latency of RFC 8219, ns.

@@ -108,7 +108,6 @@ fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
         definition: DEFINITION.to_owned(),
         stamp_source: stamps.to_owned(),
         repetitions: u32::try_from(streams.len()).unwrap_or(u32::MAX),
-        classic_ns: None,
         typical_ns: typical,
         worst_ns: of(|t| t.latency_ns.p999),
         latency_ns: shown.map(|t| t.latency_ns).unwrap_or_default(),

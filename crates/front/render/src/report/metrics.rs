@@ -355,7 +355,6 @@ impl List {
             self.add(&at("latency p50"), "ns", l.p50.map(|ns| ns as f64), Lower);
             self.add(&at("latency p99"), "ns", l.p99.map(|ns| ns as f64), Lower);
             self.add(&at("latency max"), "ns", l.max.map(|ns| ns as f64), Lower);
-            self.add(&at("latency, RFC 2544"), "ns", row.classic_ns, Lower);
             self.add(&at("typical latency"), "ns", row.typical_ns, Lower);
             self.add(&at("worst-case latency"), "ns", row.worst_ns, Lower);
             self.add(&at("PDV p99.9"), "ns", row.pdv_ns, Lower);

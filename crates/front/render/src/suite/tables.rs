@@ -299,14 +299,13 @@ fn latency(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// The single values of RFC 2544 and RFC 8219, and delay variation.
+/// The single values of RFC 8219, and delay variation.
 fn variation(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
         &[
             ">size",
             ">load",
-            ">RFC 2544",
             ">typical",
             ">worst case",
             ">PDV p99.9",
@@ -320,7 +319,6 @@ fn variation(results: &[&SuiteResult]) -> Table {
         table.row([
             name(r),
             ratio(row.load),
-            time_or(row.classic_ns),
             time_or(row.typical_ns),
             time_or(row.worst_ns),
             time_or(row.pdv_ns),
@@ -632,13 +630,6 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 }
             }
             notes.extend(definitions);
-            if rows(results)
-                .iter()
-                .any(|(_, row)| row.classic_ns.is_some())
-            {
-                let text = "RFC 2544: mean over the streams of one frame in the middle of each";
-                notes.push(text.to_owned());
-            }
             if !rows(results).is_empty() {
                 notes.push(
                     "typical and worst case (RFC 8219): median over the streams of p50 and of p99.9; load: share of \

@@ -196,7 +196,6 @@ pub(crate) fn latency() -> SuiteResult {
         definition: "store and forward: last bit in to first bit out".into(),
         stamp_source: "user space at both ends".into(),
         repetitions: 3,
-        classic_ns: Some(min as f64 * 1.5),
         typical_ns: Some(min as f64 * 1.6),
         worst_ns: Some(min as f64 * 12.0),
         latency_ns: summary(29_000_000, min, min / 5),
