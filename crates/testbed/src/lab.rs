@@ -11,7 +11,7 @@ use wb_host::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
 
 use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
-use crate::shaping::Limit;
+use crate::shaping::{self, Limit};
 use crate::state::{self, LabState};
 use crate::topology::{Behind, PREFIX, ROUTER_V4, ROUTER_V6, networks_behind};
 use crate::{
@@ -302,6 +302,9 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
             let device = &lab.links[1].a;
             if let Some(limit) = &lab.limit {
                 limit.apply(find(device), &device.interface)?;
+                for end in [&lab.links[0].b, device] {
+                    shaping::forward_elsewhere(find(end), &end.interface);
+                }
             }
         }
         LabKind::Impair => {

@@ -143,8 +143,8 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
     Ok(found)
 }
 
-/// Repeats the best load until it holds again; each time it does not, steps down, twice as far as
-/// before.
+/// Repeats the best load until it holds again; each time it does not, steps down, twice as far as before. Of the two
+/// last it then halves what is between, until they are as close as asked.
 fn confirm<M: Measurer>(
     measurer: &mut M,
     search: &Search,
@@ -155,45 +155,50 @@ fn confirm<M: Measurer>(
         return Ok(());
     };
     let mut step = search.resolution;
+    let mut failed: Option<(f64, Bound)> = None;
+    found.best = None;
     for _ in 0..search.most_confirmations {
         let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
             // It held once, and there was no time to see it again.
-            found.best = Some(load);
+            found.best = found.best.or(Some(load));
             return Ok(());
         };
         found.trials += 1;
         match trial.outcome {
-            Outcome::Held => {
-                (found.best, found.confirmed) = (Some(load), true);
-                return Ok(());
-            }
+            Outcome::Held => (found.best, found.confirmed) = (Some(load), true),
             // What it did offer has held for the full length.
             Outcome::Unoffered if trial.offered >= load * STILL_WORTH => {
-                (found.best, found.confirmed) = (Some(trial.offered.min(load)), true);
-                found.bound = Bound::Tester;
+                let best = trial.offered.min(load);
+                if found.best.is_none_or(|held| held < best) {
+                    (found.best, found.confirmed) = (Some(best), true);
+                    found.bound = Bound::Tester;
+                }
                 return Ok(());
             }
-            outcome => {
-                found.beyond = Some(load);
-                found.bound = match outcome {
-                    Outcome::Broke => Bound::Device,
-                    _ => Bound::Tester,
-                };
-            }
+            Outcome::Broke => failed = Some((load, Bound::Device)),
+            Outcome::Unoffered | Outcome::Unread => failed = Some((load, Bound::Tester)),
         }
-        let next = load * (1.0 - step).max(0.1);
-        step *= 2.0;
-        if next < search.minimum {
+        if let Some((beyond, bound)) = failed {
+            (found.beyond, found.bound) = (Some(beyond), bound);
+        }
+        load = match (found.best, failed) {
+            (Some(held), Some((beyond, _))) if beyond - held > beyond * search.resolution => {
+                (held * beyond).sqrt()
+            }
+            (Some(_), _) => return Ok(()),
+            (None, _) => {
+                let next = load * (1.0 - step).max(0.1);
+                step *= 2.0;
+                next
+            }
+        };
+        if load < search.minimum {
             break;
         }
-        load = next;
     }
-    // Nothing held twice. The last load that was tried did not hold, so nothing is claimed.
-    found.best = None;
-    found.bound = if found.bound == Bound::Tester {
-        Bound::Tester
-    } else {
-        Bound::Unfinished
-    };
+    // Where nothing held twice nothing is claimed.
+    if found.bound != Bound::Tester {
+        found.bound = Bound::Unfinished;
+    }
     Ok(())
 }

@@ -100,7 +100,11 @@ proptest! {
         // What is claimed has held in its own trial, and is not far below.
         prop_assert!(best <= capacity * (1.0 + noise));
         prop_assert!(best >= capacity * (1.0 - noise) * 0.7, "{found:?} of {capacity}");
-        prop_assert_eq!(device.loads.last().unwrap(), &(best, Purpose::Confirm));
+        prop_assert!(device.loads.contains(&(best, Purpose::Confirm)));
+        // And what is claimed to be the device's limit is as close as asked.
+        let beyond = found.beyond.unwrap();
+        let close = beyond - best <= beyond * plan.resolution * 1.000_001;
+        prop_assert!(close || found.bound == Bound::Unfinished, "{found:?}");
     }
 
     #[test]

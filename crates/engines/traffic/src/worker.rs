@@ -102,6 +102,8 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         received_all: false,
         unpublished: 0,
         published_ns: 0,
+        waited_ns: 0,
+        came: false,
         down: None,
         link_down_ns: 0,
         link_downs: 0,
@@ -164,6 +166,10 @@ struct Run<'a, T, R, C> {
     received_all: bool,
     unpublished: usize,
     published_ns: u64,
+    /// When it waited last.
+    waited_ns: u64,
+    /// Frames have come since.
+    came: bool,
     down: Option<Down>,
     link_down_ns: u64,
     link_downs: u64,
@@ -396,6 +402,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             Err(error) if error.is_transient() => 0,
             Err(error) => return Err(error),
         };
+        self.came |= n > 0;
         self.unpublished += n;
         if self.unpublished >= PUBLISH_FRAMES {
             self.publish();
@@ -420,12 +427,13 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             self.publish();
         }
         let now_ns = self.clock.monotonic_ns();
-        let until = until.min(now_ns + POLL_INTERVAL_NS);
+        let nap_ns = self.nap_ns(now_ns);
+        let until = until.min(now_ns + nap_ns.unwrap_or(POLL_INTERVAL_NS));
         match &mut self.sender {
             Some(sender) => sender.sleep_until(until),
             None => self.expected.sleep_until(until),
         }
-        if self.receiver.is_none() || self.received_all {
+        if nap_ns.is_some() || self.receiver.is_none() || self.received_all {
             self.clock.sleep_until(until);
         } else if until > now_ns {
             match self.rx.wait(Duration::from_nanos(until - now_ns)) {
@@ -435,6 +443,15 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             }
         }
         Ok(())
+    }
+
+    /// How long to sleep whatever comes: to be woken for each of many frames costs more time than to read them, and
+    /// the time of whoever brings them: of the device, where it works on this machine.
+    fn nap_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let since_ns = now_ns.saturating_sub(std::mem::replace(&mut self.waited_ns, now_ns));
+        let came = std::mem::take(&mut self.came);
+        let nap_ns = self.rx.longest_nap().as_nanos() as u64;
+        (came && self.sender.is_none() && since_ns <= 2 * nap_ns).then_some(nap_ns)
     }
 
     #[cold]

@@ -225,6 +225,11 @@ pub fn place_workers(tx: usize, rx: usize, cpus: &[Cpu]) -> Placement {
     }
 }
 
+/// The CPU that [`place_workers`] takes last, if it takes another one first.
+pub fn placed_last(cpus: &[Cpu]) -> Option<u32> {
+    preferred(cpus).get(1..)?.last().copied()
+}
+
 /// The interrupts of an interface, and where they go. Empty for virtual interfaces, and where the
 /// namespace's `/sys` cannot be had.
 ///

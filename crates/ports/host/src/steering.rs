@@ -29,6 +29,27 @@ pub fn of_interface(namespace: &Namespace, name: &str) -> Option<Steering> {
     })
 }
 
+/// Has the kernel work on what comes in at the first queue of an interface on `cpu`, wherever it was sent from. Says
+/// whether the kernel does: it asks for privileges of the whole machine.
+pub fn receive_on(namespace: &Namespace, name: &str, cpu: u32) -> bool {
+    let written = || {
+        let link = link_by_name(namespace, name).ok()?;
+        let sysfs = Sysfs::writable(namespace, &link)?;
+        let file = sysfs.interface(name).join("queues/rx-0/rps_cpus");
+        fs::write(file, mask_of(cpu)).ok()
+    };
+    written().is_some()
+}
+
+/// A mask as the kernel reads it: words of 32 bits, the highest first.
+fn mask_of(cpu: u32) -> String {
+    format!(
+        "{:x}{}",
+        1u32 << (cpu % 32),
+        ",00000000".repeat(cpu as usize / 32)
+    )
+}
+
 fn below(interface: &Path) -> Steering {
     let masks = |direction: &str, file: &str| {
         let queue = |n: usize| interface.join(format!("queues/{direction}-{n}"));
@@ -131,6 +152,18 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masks_are_read_as_written() {
+        for cpu in [0, 3, 31, 32, 100] {
+            assert_eq!(
+                parse_mask(&mask_of(cpu)),
+                Some(vec![cpu]),
+                "{}",
+                mask_of(cpu)
+            );
+        }
+    }
 
     /// Files of a recorded tree.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {

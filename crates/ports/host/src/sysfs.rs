@@ -25,17 +25,22 @@ impl Sysfs {
             root: "/sys".into(),
             _mount: None,
         };
-        Self::fresh(namespace)
+        Self::fresh(namespace, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .into_iter()
             .chain([as_mounted])
             .find(|sysfs| sysfs.shows(link))
     }
 
-    fn fresh(namespace: &Namespace) -> Option<Self> {
+    /// As [`Sysfs::showing`], to be written to.
+    pub(crate) fn writable(namespace: &Namespace, link: &Link) -> Option<Self> {
+        Self::fresh(namespace, MountAttrFlags::empty()).filter(|sysfs| sysfs.shows(link))
+    }
+
+    fn fresh(namespace: &Namespace, access: MountAttrFlags) -> Option<Self> {
         let mount = in_namespace(namespace, || {
             let context = rustix::mount::fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
             rustix::mount::fsconfig_create(&context)?;
-            let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+            let attributes = access
                 | MountAttrFlags::MOUNT_ATTR_NOSUID
                 | MountAttrFlags::MOUNT_ATTR_NODEV
                 | MountAttrFlags::MOUNT_ATTR_NOEXEC;

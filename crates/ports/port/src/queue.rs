@@ -130,6 +130,12 @@ pub trait RxQueue {
         Duration::ZERO
     }
 
+    /// How long a caller may sleep, whatever the rate, without a loss of frames or of their times, as it finds them
+    /// in the ring with the kernel's stamps.
+    fn longest_nap(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Lets nothing more in, so that what waits can be read to the last frame and the totals stand
     /// still. Where the driver cannot, it goes on.
     ///

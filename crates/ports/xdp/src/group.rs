@@ -279,6 +279,17 @@ impl RxQueue for XdpGroupRx {
         }
     }
 
+    fn longest_nap(&self) -> Duration {
+        // What is handed over by others comes without a ring of the kernel's.
+        match self.mail {
+            None => {
+                let naps = self.queues.iter().map(RxQueue::longest_nap);
+                naps.min().unwrap_or_default()
+            }
+            Some(_) => Duration::ZERO,
+        }
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
         if self.queues.iter_mut().any(XdpRx::has_frame) {
             return Ok(true);

@@ -69,7 +69,7 @@ fn fast(suite: &mut SuitePlan) {
         settle: Span::from_millis(200),
         ..suite.times
     };
-    set_precision(suite, Share(0.01));
+    set_precision(suite, Share(0.005));
     suite.search.budget = Span::from_secs(120);
     suite.latency = LatencyTest {
         duration: Span::from_secs(2),

@@ -45,7 +45,7 @@ pub(crate) struct SuiteArgs {
     /// a plan those of its streams.
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     sizes: Vec<TestSize>,
-    /// A figure in minutes: short trials, few repetitions, 1 % precision. The report says so.
+    /// A figure in minutes: short trials, few repetitions. The report says so.
     #[arg(long, conflicts_with = "conformance")]
     fast: bool,
     /// The times and limits of the standards: trials of 60 s, settle 5 s, 0.1 % of the line, 20 streams for
