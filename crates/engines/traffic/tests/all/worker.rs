@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::common::{Lab, count};
 use wb_model::{Stream, units::Rational};
-use wb_port::{PortError, QueuePair, RxCounters, RxFrame, RxQueue, TxQueue, memory};
+use wb_port::{
+    ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
+};
 use wb_traffic::{
     Clock, Control, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters,
     StreamSpec, VirtualClock, Worker, run_worker,
@@ -270,6 +272,95 @@ fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
         (counters.received_frames, counters.duplicate_frames),
         (300, 0)
     );
+}
+
+/// A frame comes every so often. Whoever waits is woken by it.
+struct Regular<'a> {
+    clock: VirtualClock,
+    control: &'a Control,
+    gap_ns: u64,
+    shown: u64,
+    waits: u64,
+}
+
+impl RxQueue for Regular<'_> {
+    fn receive<F: FnMut(&RxFrame<'_>)>(
+        &mut self,
+        max: usize,
+        mut on_frame: F,
+    ) -> Result<usize, PortError> {
+        let due = (self.clock.monotonic_ns() / self.gap_ns - self.shown).min(max as u64);
+        for _ in 0..due {
+            on_frame(&RxFrame {
+                bytes: &[0; 60],
+                original_len: 60,
+                stamp_ns: self.clock.monotonic_ns(),
+                stamp_source: StampSource::Virtual,
+                vlan: None,
+                checksum: ChecksumState::Unknown,
+            });
+        }
+        self.shown += due;
+        if self.shown >= 1000 {
+            self.control.finish.store(true, Ordering::Relaxed);
+        }
+        Ok(due as usize)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
+        self.waits += 1;
+        let next = (self.shown + 1) * self.gap_ns - self.clock.monotonic_ns();
+        self.clock.advance(next.min(timeout.as_nanos() as u64));
+        Ok(true)
+    }
+
+    fn longest_nap(&self) -> Duration {
+        Duration::from_micros(50)
+    }
+
+    fn counters(&mut self) -> RxCounters {
+        RxCounters::default()
+    }
+}
+
+struct RegularPair<'a>(memory::MemoryTx, Regular<'a>);
+
+impl<'a> QueuePair for RegularPair<'a> {
+    type Tx = memory::MemoryTx;
+    type Rx = Regular<'a>;
+
+    fn split(&mut self) -> (&mut memory::MemoryTx, &mut Regular<'a>) {
+        (&mut self.0, &mut self.1)
+    }
+}
+
+#[test]
+fn a_receiver_is_not_woken_for_each_of_many_frames() {
+    let woken = |gap_ns| {
+        let mut lab = Lab::new(|_| ());
+        let control = control(0);
+        let (tx, _) = lab.far.queues.remove(0).into_halves();
+        let rx = Regular {
+            clock: lab.clock.clone(),
+            control: &control,
+            gap_ns,
+            shown: 0,
+            waits: 0,
+        };
+        let mut pair = RegularPair(tx, rx);
+        let worker = Worker {
+            sender: None,
+            receiver: Some(receiver()),
+        };
+        let shared = SharedCounters::default();
+        let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
+        let counters = outcome.receiver.unwrap().measurement.counters;
+        assert!(counters.foreign_frames >= 1000);
+        pair.1.waits
+    };
+    assert!(woken(20_000) <= 2, "{}", woken(20_000));
+    // Of few frames each wakes it at once.
+    assert!(woken(300_000) >= 999, "{}", woken(300_000));
 }
 
 #[test]
