@@ -1,57 +1,11 @@
 //! Compiles the programs in `bpf/`.
 
+#[cfg(feature = "bpf")]
+#[path = "../bpf/build.rs"]
+mod bpf;
+
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     #[cfg(feature = "bpf")]
     bpf::build();
-}
-
-#[cfg(feature = "bpf")]
-mod bpf {
-    use std::path::Path;
-    use std::process::Command;
-
-    pub(crate) fn build() {
-        let out = variable("OUT_DIR");
-        // The headers of the libbpf that is linked.
-        let headers = variable("DEP_BPF_INCLUDE");
-        let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-        for program in ["send", "account", "pass"] {
-            let mut command = Command::new(&clang);
-            // -g: for the types of maps (BTF).
-            command.args([
-                "-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror",
-            ]);
-            // The same bytes wherever it is built.
-            command.arg("-fdebug-compilation-dir=.");
-            command.arg(format!("-I{headers}"));
-            if let Some(folder) = multiarch_include() {
-                command.arg(format!("-I{folder}"));
-            }
-            command.args(["-c", &format!("bpf/{program}.bpf.c")]);
-            command.args(["-o", &format!("{out}/{program}.bpf.o")]);
-            let done = command.status();
-            assert!(
-                done.as_ref().is_ok_and(std::process::ExitStatus::success),
-                "{command:?}: {done:?} (build with --no-default-features to go without)"
-            );
-        }
-    }
-
-    fn variable(name: &str) -> String {
-        std::env::var(name).unwrap_or_else(|e| panic!("cargo sets {name}: {e}"))
-    }
-
-    /// Debian keeps `asm/types.h` in a folder per architecture that clang does not search when its
-    /// target is bpf.
-    fn multiarch_include() -> Option<String> {
-        let output = Command::new("cc").arg("-print-multiarch").output().ok()?;
-        let asked = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        let arch = std::env::var("CARGO_CFG_TARGET_ARCH").ok()?;
-        [asked, format!("{arch}-linux-gnu")]
-            .into_iter()
-            .filter(|triple| !triple.is_empty())
-            .map(|triple| format!("/usr/include/{triple}"))
-            .find(|folder| Path::new(folder).join("asm/types.h").exists())
-    }
 }

@@ -18,6 +18,7 @@ mod area;
 #[cfg(feature = "bpf")]
 mod hook;
 #[cfg(feature = "bpf")]
+#[path = "../../bpf/object.rs"]
 mod object;
 #[cfg(feature = "bpf")]
 mod passage;

@@ -146,8 +146,10 @@ impl Sender {
         };
         let state = Arc::new(map(".bss", size_of::<State>())?);
         let refused = map("refused", stream.walk.flows.max(1) as usize * 8)?;
-        let attached = |name, tracepoint| {
-            object::program_mut(&object, name)
+        let attached = |name: &str, tracepoint| {
+            let program = object.progs_mut().find(|p| p.name() == name);
+            program
+                .ok_or_else(|| object::missing("program", name))
                 .and_then(|p| p.attach_raw_tracepoint(tracepoint))
                 .map_err(failed("follow what devices refuse"))
         };

@@ -15,6 +15,7 @@ mod fault;
 mod group;
 mod link;
 #[cfg(feature = "bpf")]
+#[path = "../../bpf/object.rs"]
 mod object;
 mod options;
 mod port;

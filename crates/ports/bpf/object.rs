@@ -1,4 +1,4 @@
-//! Programs as clang left them, opened by libbpf, and what is in them by name.
+//! Programs as clang left them, opened by libbpf, and what is in them by name. Part of each crate that has programs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -45,7 +45,7 @@ fn ends_with(name: &OsStr, end: &str) -> bool {
     name.as_encoded_bytes().ends_with(end.as_bytes())
 }
 
-fn missing(what: &str, name: &str) -> Error {
+pub(crate) fn missing(what: &str, name: &str) -> Error {
     let what = format!("the object has no {what} {name}");
     Error::from(io::Error::new(io::ErrorKind::InvalidData, what))
 }
