@@ -353,6 +353,7 @@ fn summary_of(
         p90: at(900_000),
         p99: at(990_000),
         p999: at(999_000),
+        p9999: at(999_900),
         max: value_at_rank(count),
     }
 }
@@ -409,6 +410,7 @@ mod tests {
             summary.p90,
             summary.p99,
             summary.p999,
+            summary.p9999,
             summary.max,
         ] {
             assert_eq!(value, Some(1_234_567));

@@ -25,6 +25,8 @@ pub struct Summary {
     pub p99: Option<i64>,
     /// 99.9th percentile, nearest rank.
     pub p999: Option<i64>,
+    /// 99.99th percentile, nearest rank.
+    pub p9999: Option<i64>,
     /// Largest, exact.
     pub max: Option<i64>,
 }
@@ -42,6 +44,7 @@ impl Summary {
             p90: lower(self.p90),
             p99: lower(self.p99),
             p999: lower(self.p999),
+            p9999: lower(self.p9999),
             max: lower(self.max),
         }
     }

@@ -19,6 +19,8 @@ pub enum Stat {
     P99,
     /// The 99.9th percentile.
     P999,
+    /// The 99.99th percentile.
+    P9999,
     /// The largest.
     Max,
 }
@@ -131,11 +133,12 @@ const SHARES: [(&str, Metric); 6] = [
     ("errors", Metric::Errors),
 ];
 
-const STATS: [(&str, Stat); 5] = [
+const STATS: [(&str, Stat); 6] = [
     ("mean", Stat::Mean),
     ("p50", Stat::P50),
     ("p99", Stat::P99),
     ("p999", Stat::P999),
+    ("p9999", Stat::P9999),
     ("max", Stat::Max),
 ];
 

@@ -17,7 +17,14 @@ use crate::{
     validate::Findings,
 };
 
-const STATS: [Stat; 5] = [Stat::Mean, Stat::P50, Stat::P99, Stat::P999, Stat::Max];
+const STATS: [Stat; 6] = [
+    Stat::Mean,
+    Stat::P50,
+    Stat::P99,
+    Stat::P999,
+    Stat::P9999,
+    Stat::Max,
+];
 const NUMBERED: [Metric; 4] = [Loss, Lost, Duplicates, Reordered];
 
 fn times(of: fn(Stat) -> Metric) -> impl Iterator<Item = Metric> {

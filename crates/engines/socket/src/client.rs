@@ -477,12 +477,8 @@ impl JobRun<'_> {
             report.result = means(&report.iterations);
         }
         report.latency_ns = self.histogram.summary();
-        let percentile = |percent| {
-            let value = self.histogram.percentile(percent)?;
-            i64::try_from(value).ok()
-        };
-        report.latency_p95_ns = percentile(95.0);
-        report.latency_p9999_ns = percentile(99.99);
+        let p95 = self.histogram.percentile(95.0);
+        report.latency_p95_ns = p95.and_then(|ns| i64::try_from(ns).ok());
     }
 
     /// Asks the server how it measures its CPUs.

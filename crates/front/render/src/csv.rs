@@ -77,6 +77,7 @@ impl Record {
         self.known(format!("{name}_ns_p90"), s.and_then(|s| s.p90));
         self.known(format!("{name}_ns_p99"), s.and_then(|s| s.p99));
         self.known(format!("{name}_ns_p999"), s.and_then(|s| s.p999));
+        self.known(format!("{name}_ns_p9999"), s.and_then(|s| s.p9999));
         self.known(format!("{name}_ns_max"), s.and_then(|s| s.max));
     }
 }

@@ -128,6 +128,7 @@ fn stat(times: &Summary, stat: Stat) -> Option<f64> {
         Stat::P50 => of(times.p50),
         Stat::P99 => of(times.p99),
         Stat::P999 => of(times.p999),
+        Stat::P9999 => of(times.p9999),
         Stat::Max => of(times.max),
     }
 }

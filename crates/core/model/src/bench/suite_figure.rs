@@ -96,6 +96,7 @@ fn value(times: &Summary, stat: Stat) -> Option<f64> {
         Stat::P50 => times.p50,
         Stat::P99 => times.p99,
         Stat::P999 => times.p999,
+        Stat::P9999 => times.p9999,
         Stat::Max => times.max,
     };
     whole.map(|ns| ns as f64)

@@ -62,12 +62,9 @@ pub struct SocketJobReport {
     /// Time of an operation over all iterations: a transaction; a connection with what went over
     /// it; a send or receive call of a stream. From when it was due, where a rate was asked for.
     pub latency_ns: Summary,
-    /// 95th and 99.99th percentile, beside those of the summary.
+    /// 95th percentile, beside those of the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_p95_ns: Option<i64>,
-    /// See there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_p9999_ns: Option<i64>,
     /// Without `load_streams`, that is before them: the same on the idle path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_latency_ns: Option<Summary>,

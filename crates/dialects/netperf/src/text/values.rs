@@ -248,7 +248,7 @@ impl View<'_> {
             Item::P99Latency => microseconds(latency.p99),
             Item::P999Latency => microseconds(latency.p999),
             Item::P95Latency => microseconds(report.latency_p95_ns),
-            Item::P9999Latency => microseconds(report.latency_p9999_ns),
+            Item::P9999Latency => microseconds(latency.p9999),
             Item::MeanLatency => f2(latency.mean.map_or(-1.0, |ns| ns / 1e3)),
             Item::StddevLatency => f2(latency.stddev.map_or(-1.0, |ns| ns / 1e3)),
             Item::SocketPrio(side) => match self.asked(side).priority {

@@ -134,7 +134,7 @@ fn ours_stand_after_all_but_not_where_it_is_strict() {
         ..TcpSample::default()
     });
     made.report.latency_p95_ns = Some(1_499);
-    made.report.latency_p9999_ns = Some(1_500);
+    made.report.latency_ns.p9999 = Some(1_500);
     let text = made.printed();
     assert!(text.contains("\nCOMMAND_LINE=\"\"\nRTT=40\n"), "{text}");
     assert!(text.contains("\nPACING_RATE=5000000000\n"));

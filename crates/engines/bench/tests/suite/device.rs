@@ -158,6 +158,7 @@ fn constant(ns: i64, samples: u64) -> Summary {
         p90: value,
         p99: value,
         p999: value,
+        p9999: value,
         max: value,
     }
 }

@@ -243,6 +243,6 @@ fn extra_json(port: &str, cpu: u32, alone: bool, extra: &Extra) -> Value {
 fn summary_json(s: &wb_measure::Summary) -> Value {
     json!({
         "samples": s.samples, "min": s.min, "mean": s.mean, "stddev": s.stddev,
-        "p50": s.p50, "p90": s.p90, "p99": s.p99, "p999": s.p999, "max": s.max,
+        "p50": s.p50, "p90": s.p90, "p99": s.p99, "p999": s.p999, "p9999": s.p9999, "max": s.max,
     })
 }

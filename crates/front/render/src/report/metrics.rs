@@ -400,6 +400,7 @@ impl List {
             ("p90", whole(s.p90)),
             ("p99", whole(s.p99)),
             ("p99.9", whole(s.p999)),
+            ("p99.99", whole(s.p9999)),
             ("max", whole(s.max)),
         ] {
             // Of what may be negative, less is not better.

@@ -203,6 +203,7 @@ fn latency(r: &SuiteResult) -> Option<Plot> {
         ("p50", of(&|l| l.p50)),
         ("p99", of(&|l| l.p99)),
         ("p99.9", of(&|l| l.p999)),
+        ("p99.99", of(&|l| l.p9999)),
         ("max", of(&|l| l.max)),
     ];
     let series = series.map(|(name, values)| Series::line(name, values).as_form(Form::Marks));

@@ -14,7 +14,8 @@ pub(super) fn table<'a>(
     rows: impl IntoIterator<Item = (String, &'a Summary)>,
 ) -> Table {
     let head = [
-        "time", ">samples", ">min", ">mean", ">stddev", ">p50", ">p90", ">p99", ">p99.9", ">max",
+        "time", ">samples", ">min", ">mean", ">stddev", ">p50", ">p90", ">p99", ">p99.9",
+        ">p99.99", ">max",
     ];
     let mut table = Table::new(caption, &head);
     for (name, s) in rows.into_iter().filter(|(_, s)| s.samples > 0) {
@@ -31,6 +32,7 @@ pub(super) fn table<'a>(
             whole(s.p90),
             whole(s.p99),
             whole(s.p999),
+            whole(s.p9999),
             whole(s.max),
         ]);
     }
@@ -156,6 +158,7 @@ fn tail_of_summary(s: &Summary) -> Option<Plot> {
         (0.9, s.p90),
         (0.99, s.p99),
         (0.999, s.p999),
+        (0.9999, s.p9999),
         (last, s.max),
     ]
     .into_iter()

@@ -275,7 +275,7 @@ fn latency(results: &[&SuiteResult]) -> Table {
         "",
         &[
             ">size", ">load", ">fps", ">streams", ">frames", ">lost", ">min", ">p50", ">mean",
-            ">p99", ">p99.9", ">max",
+            ">p99", ">p99.9", ">p99.99", ">max",
         ],
     );
     for (r, row) in rows(results) {
@@ -293,6 +293,7 @@ fn latency(results: &[&SuiteResult]) -> Table {
             time_or(l.mean).into(),
             whole_ns(l.p99).into(),
             whole_ns(l.p999).into(),
+            whole_ns(l.p9999).into(),
             Cell::from(whole_ns(l.max)),
         ]);
     }

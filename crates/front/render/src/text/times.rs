@@ -169,7 +169,7 @@ impl<'a> Column<'a> {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn figures(s: &Summary) -> [(&'static str, Option<f64>); 8] {
+fn figures(s: &Summary) -> [(&'static str, Option<f64>); 9] {
     let whole = |v: Option<i64>| v.map(|v| v as f64);
     [
         ("min", whole(s.min)),
@@ -178,6 +178,7 @@ fn figures(s: &Summary) -> [(&'static str, Option<f64>); 8] {
         ("p90", whole(s.p90)),
         ("p99", whole(s.p99)),
         ("p99.9", whole(s.p999)),
+        ("p99.99", whole(s.p9999)),
         ("max", whole(s.max)),
         ("stddev", s.stddev),
     ]

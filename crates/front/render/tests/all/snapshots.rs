@@ -192,6 +192,7 @@ fn json_comes_back() {
         "largest_catch_up_frames",
         "inter_arrival_ns",
         "p999",
+        "p9999",
     ] {
         assert!(text.contains(&format!("\"{key}\": ")), "{key}");
     }

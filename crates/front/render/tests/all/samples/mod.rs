@@ -24,6 +24,7 @@ pub(crate) fn summary(samples: u64, min: i64, step: i64) -> Summary {
         p90: Some(min + 4 * step),
         p99: Some(min + 10 * step),
         p999: Some(min + 30 * step),
+        p9999: Some(min + 34 * step),
         max: Some(min + 210 * step),
     }
 }
