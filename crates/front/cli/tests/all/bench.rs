@@ -172,7 +172,7 @@ fn presets_are_times_and_limits() {
         ("fast", Span::from_secs(1))
     );
     assert!(fast.search_time() < Span::from_secs(1));
-    assert_eq!(fast.search.precision, Some(Share(0.01)));
+    assert_eq!(fast.search.precision, Some(Share(0.005)));
     assert_eq!(
         (
             fast.latency.repetitions,
