@@ -78,7 +78,7 @@ pub use error::CompileError;
 pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::Lead;
 pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};
-pub use sender::{OffloadedSender, Sender, SenderOutcome, Step, StreamOutcome};
+pub use sender::{OffloadTables, OffloadedSender, Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
 pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
 pub use wb_port::clock::WorkerClock as Clock;

@@ -4,6 +4,8 @@
 //! (from 1) is due at √(2Rk/r); from R on at R + (k − rR/2)/r. These frames are not part of any account, so floating
 //! point will do.
 
+use wb_port::offload::Pace;
+
 /// What comes before the counted schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lead {
@@ -73,13 +75,60 @@ impl Ramp {
         ramp
     }
 
-    fn seek(&mut self) {
-        let due = if self.k < self.risen {
-            (self.k * self.scale).sqrt()
+    /// When frame `k` is due.
+    fn at(&self, k: f64) -> f64 {
+        if k < self.risen {
+            (k * self.scale).sqrt()
         } else {
-            self.rise + (self.k - self.risen) * self.gap
-        } as u64;
+            self.rise + (k - self.risen) * self.gap
+        }
+    }
+
+    /// How many frames have been due then.
+    fn passed(&self, at: f64) -> f64 {
+        if at < self.rise {
+            at.powi(2) / self.scale
+        } else {
+            self.risen + (at - self.rise) / self.gap
+        }
+    }
+
+    fn seek(&mut self) {
+        let due = self.at(self.k) as u64;
         self.due = if due < self.end { due } else { u64::MAX };
+    }
+
+    /// Frames per second of ours when the rate has risen.
+    pub(crate) fn pps(&self) -> f64 {
+        1e9 / self.gap / self.workers
+    }
+
+    /// Frames from now on that are due before `until_ns`, at least one, taken as evenly spaced, and how many; times are from
+    /// `start_ns` on. `None` when none is left.
+    pub(crate) fn pace(&self, start_ns: u64, until_ns: u64) -> Option<(Pace, u64)> {
+        /// Parts of a nanosecond.
+        const PARTS: u64 = 1_000_000;
+        if self.due == u64::MAX {
+            return None;
+        }
+        let passed = self.passed(until_ns.min(self.end) as f64) - self.k;
+        let frames = (passed / self.workers).ceil().max(1.0);
+        let gap = (self.at(self.k + frames * self.workers) - self.at(self.k)) / frames;
+        let pace = Pace {
+            due_ns: start_ns.saturating_add(self.due),
+            rest: 0,
+            whole_ns: gap as u64,
+            part: (gap.fract() * PARTS as f64) as u64,
+            parts: PARTS,
+            carry_ns: 1,
+        };
+        Some((pace, frames as u64))
+    }
+
+    /// So many frames of ours were sent by somebody who has that table.
+    pub(crate) fn pass(&mut self, frames: u64) {
+        self.k += frames as f64 * self.workers;
+        self.seek();
     }
 
     /// When the next frame is due, from the start of the ramp; `u64::MAX` when none is left.
@@ -95,12 +144,7 @@ impl Ramp {
     /// Gives up what is due before `offset_ns`.
     pub(crate) fn skip_before(&mut self, offset_ns: u64) {
         if self.due < offset_ns {
-            let at = offset_ns as f64;
-            let passed = if at < self.rise {
-                at.powi(2) / self.scale
-            } else {
-                self.risen + (at - self.rise) / self.gap
-            };
+            let passed = self.passed(offset_ns as f64);
             self.k += ((passed - self.k) / self.workers).floor().max(0.0) * self.workers;
             self.seek();
         }
@@ -163,6 +207,34 @@ mod tests {
             "{}",
             late.due()
         );
+    }
+
+    #[test]
+    fn even_parts_of_a_ramp_follow_it() {
+        let lead = Lead {
+            rise_ns: 1_000_000_000,
+            hold_ns: 500_000_000,
+            times: 3.0,
+        };
+        let exact = dues(Ramp::new(3333.0, lead, 1, 2));
+        let mut ramp = Ramp::new(3333.0, lead, 1, 2);
+        let mut all = Vec::new();
+        let mut now = 0;
+        while ramp.due() != u64::MAX {
+            now += 5_000_000;
+            let Some((pace, frames)) = ramp.pace(7, now).filter(|(p, _)| p.due_ns - 7 <= now)
+            else {
+                continue;
+            };
+            let way = |k: u64| k * pace.whole_ns + k * pace.part / pace.parts * pace.carry_ns;
+            all.extend((0..frames).map(|k| pace.due_ns - 7 + way(k)));
+            ramp.pass(frames);
+        }
+        assert_eq!(all.len(), exact.len());
+        // Within a part the rate is the mean: at the beginning of the ramp frames are wider apart than parts.
+        let off = all.iter().zip(&exact).map(|(a, b)| a.abs_diff(*b));
+        let most = off.max().unwrap();
+        assert!(most < 500_000, "{most} ns");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 mod offload;
 
-pub use offload::OffloadedSender;
+pub use offload::{OffloadTables, OffloadedSender};
 
 use wb_measure::Histogram;
 use wb_model::lateness::{LATE_NS, Lateness, Turns};

@@ -253,6 +253,40 @@ impl StreamSender {
         }
     }
 
+    /// The frames of its ramp as tables.
+    pub(crate) fn ramp_table(&self) -> Option<Result<StreamProgram, &'static str>> {
+        let rise = self.rise.as_ref()?;
+        let table = rise.frames.table(&rise.cursor, RAMP_FLOW, true);
+        Some(table.map(|mut table| {
+            table.walk.one_flow = true;
+            table
+        }))
+    }
+
+    /// The ramp from now on, and how many frames of it are due by `until_ns`, an offset as in [`Ramp::pace`].
+    pub(crate) fn ramp_pace(
+        &mut self,
+        start_ns: u64,
+        elapsed_ns: u64,
+        until_ns: u64,
+    ) -> Option<(Pace, u64)> {
+        let ramp = &mut self.rise.as_mut()?.ramp;
+        ramp.skip_before(elapsed_ns.saturating_sub(self.allowance_ns));
+        ramp.pace(start_ns, until_ns)
+    }
+
+    /// So many frames of the ramp were sent by a port.
+    pub(crate) fn pass_ramp(&mut self, frames: u64) {
+        if let Some(rise) = &mut self.rise {
+            rise.ramp.pass(frames);
+        }
+    }
+
+    /// Frames per second of ours when the rate has risen.
+    pub(crate) fn ramp_pps(&self) -> f64 {
+        self.rise.as_ref().map_or(0.0, |rise| rise.ramp.pps())
+    }
+
     /// When its frames are due from now on, the schedule having begun at `start_ns`; `None` at full speed.
     pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
         self.pacer.as_ref()?.pace(start_ns)
@@ -261,6 +295,7 @@ impl StreamSender {
     /// How many frames are planned and neither sent nor given up.
     pub(crate) fn frames_left(&self) -> u64 {
         match &self.pacer {
+            _ if self.is_done() => 0,
             Some(pacer) => pacer.limit() - pacer.passed(),
             None => u64::MAX,
         }
@@ -276,8 +311,9 @@ impl StreamSender {
         self.pacer.as_ref().map_or(0, |pacer| pacer.ours_before(ns))
     }
 
-    /// Takes note of what a port did that sends by itself.
-    pub(crate) fn note_offload(&mut self, sent: u64, counters: &SendCounters) {
+    /// Takes note of what a port did that sends by itself; returns how many frames it has sent since.
+    pub(crate) fn note_offload(&mut self, counters: &SendCounters) -> u64 {
+        let sent = counters.submitted_frames - self.submitted_frames;
         self.submitted_frames = counters.submitted_frames;
         self.submitted_octets = counters.submitted_octets;
         self.refused_frames = counters.refused_frames;
@@ -285,6 +321,7 @@ impl StreamSender {
         if let Some(pacer) = &mut self.pacer {
             pacer.pass(sent);
         }
+        sent
     }
 
     /// The last word of such a port: where in its flows it is, and what was refused of each.

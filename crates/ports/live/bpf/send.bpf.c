@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Makes the frames of one stream and gives them to a port. The kernel runs it on frames of its own (live frames of
+// Makes the frames of streams and gives them to a port. The kernel runs it on frames of its own (live frames of
 // BPF_PROG_RUN), again and again, in turns of some milliseconds.
 //
 // What a stream consists of is settled when it is loaded and lies in constants, so the verifier takes out whatever a
-// stream has not; what changes is in one state, which user space reads and writes between turns.
+// stream has not; what changes is in one state, which user space reads and writes between turns. Of several streams each
+// is loaded for itself; they share the state, and a program before them finds out whose frame is due first and jumps there.
 //
 // A frame that comes round again holds what the device under test has written into it. So the whole header is laid down
 // for each, and checksums come from sums and never from the frame.
@@ -15,6 +16,7 @@
 
 #define MOST_FIELDS 12
 #define MOST_HEADER 128
+#define MOST_STREAMS 64
 #define RING 256
 #define INLINE static __always_inline
 
@@ -72,6 +74,15 @@ struct settings {
 	__u32 workers;
 	__u32 flows;
 	__u32 moves;
+	__u32 one_flow;
+	// Which of the streams it is, of how many, and where its flows are among theirs.
+	__u32 lane;
+	__u32 streams;
+	__u32 flows_at;
+	// How far other streams write into frames.
+	__u32 fill;
+	// Frames may be shorter than those that the kernel makes.
+	__u32 resize;
 	__u32 pad;
 	__u32 home[4];
 	__u32 step[4];
@@ -81,11 +92,10 @@ struct settings {
 
 const volatile struct settings C = {};
 
-struct state {
-	// User space ends a turn, from another thread.
-	__u64 stop;
+// What changes of one stream.
+struct lane {
 	// Given for each turn.
-	__u64 spin;
+	__u64 paced;
 	__u64 due;
 	__u64 rest;
 	__u64 whole;
@@ -95,33 +105,46 @@ struct state {
 	__u64 left;
 	__u64 until;
 	__u64 allowance;
-	__u64 turn_until;
-	__u64 wall_offset;
-	// What it did; `halt` is why it cannot go on.
-	__u64 halt;
+	// What it did.
 	__u64 submitted;
 	__u64 octets;
 	__u64 refused;
 	__u64 refused_octets;
+	__u64 largest_late;
+	__u64 round;
+	__u32 flow;
+	__u32 order_at;
+	__u32 digit[4];
+	// Positions of fields, or states of their generators.
+	__u64 at[MOST_FIELDS];
+};
+
+struct state {
+	// User space ends a turn, from another thread.
+	__u64 stop;
+	// Given for each turn.
+	__u64 spin;
+	__u64 left;
+	__u64 turn_until;
+	__u64 wall_offset;
+	// What it did; `halt` is why it cannot go on.
+	__u64 halt;
 	__u64 full;
 	__u64 last_departure;
 	__u64 seen;
 	__u64 stalls;
 	__u64 stalled_ns;
 	__u64 largest_gap;
-	__u64 largest_late;
-	__u64 round;
-	__u32 flow;
-	__u32 order_at;
+	// The stream whose frame is to be made, and the time.
+	__u64 chosen;
+	__u64 now;
 	__s32 error;
 	__u32 cpu;
-	__u32 digit[4];
-	// Positions of fields, or states of their generators.
-	__u64 at[MOST_FIELDS];
-	// Frames with the device: flow and size of each, until it is known what became of them.
+	// Frames with the device: flow, stream and size of each, until it is known what became of them.
 	__u64 head;
 	__u64 tail;
 	__u64 ring[RING];
+	struct lane lane[MOST_STREAMS];
 };
 
 struct state S = {};
@@ -170,6 +193,14 @@ struct {
 	__type(value, __u32);
 } port SEC(".maps");
 
+// The programs of several streams.
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, MOST_STREAMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} makers SEC(".maps");
+
 char _license[] SEC("license") = "Dual MIT/GPL";
 
 // Read each time, as another thread writes the one and a tracepoint the other.
@@ -206,11 +237,11 @@ INLINE __u64 position(__u64 *at, __u64 advance, __u64 values)
 	return now;
 }
 
-INLINE __u64 value_of(const volatile struct field *f, __u64 *at)
+INLINE __u64 value_of(const volatile struct field *f, const struct lane *l, __u64 *at)
 {
 	switch (f->kind) {
 	case VALUES_DIGIT:
-		return f->first + S.digit[f->digit & 3];
+		return f->first + l->digit[f->digit & 3];
 	case VALUES_UP:
 		return f->first + position(at, f->advance, f->values) * f->step;
 	case VALUES_DOWN:
@@ -248,35 +279,35 @@ INLINE void put(void *at, __u8 width, __u64 word)
 	}
 }
 
-INLINE void next_flow(void)
+INLINE void next_flow(struct lane *l)
 {
-	__u32 flow = S.flow + C.workers, carry = 0;
+	__u32 flow = l->flow + C.workers, carry = 0;
 
 	if (flow >= C.flows) {
-		S.flow = C.worker;
-		S.round++;
+		l->flow = C.worker;
+		l->round++;
 		if (C.moves) {
-			S.digit[0] = C.home[0];
-			S.digit[1] = C.home[1];
-			S.digit[2] = C.home[2];
-			S.digit[3] = C.home[3];
+			l->digit[0] = C.home[0];
+			l->digit[1] = C.home[1];
+			l->digit[2] = C.home[2];
+			l->digit[3] = C.home[3];
 		}
 		return;
 	}
-	S.flow = flow;
+	l->flow = flow;
 	if (!C.moves)
 		return;
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		__u32 digit = S.digit[i] + C.step[i] + carry;
+		__u32 digit = l->digit[i] + C.step[i] + carry;
 
 		carry = digit >= C.radix[i];
-		S.digit[i] = carry ? digit - C.radix[i] : digit;
+		l->digit[i] = carry ? digit - C.radix[i] : digit;
 	}
 }
 
-// Whether a frame is due now; 0 if not. Waits a little if one will be soon.
-INLINE __u64 due_now(void)
+// Whether a frame of this stream is due now; 0 if not. Waits a little if one will be soon.
+INLINE __u64 due_now(struct lane *l, int paced)
 {
 	__u64 now = bpf_ktime_get_ns(), gap = now - S.seen, late;
 
@@ -288,75 +319,133 @@ INLINE __u64 due_now(void)
 			S.largest_gap = gap;
 	}
 	S.seen = now;
-	if (now >= S.until) {
-		S.turn_until = 0;
-		return 0;
-	}
 	if (now >= S.turn_until)
 		return 0;
-	if (!C.paced)
+	if (now >= l->until) {
+		l->left = 0;
+		return 0;
+	}
+	if (!paced) {
+		// Of several streams the one that has waited longest is next.
+		l->due = now;
 		return now;
-	if (now < S.due) {
-		if (!S.spin || S.due - now > SPIN_NS)
+	}
+	if (now < l->due) {
+		if (!S.spin || l->due - now > SPIN_NS)
 			return 0;
 		for (int i = 0; i < SPINS; i++) {
 			now = bpf_ktime_get_ns();
-			if (now >= S.due)
+			if (now >= l->due)
 				break;
 		}
 		S.seen = now;
-		if (now < S.due || now >= S.until)
+		if (now < l->due || now >= l->until)
 			return 0;
 	}
-	late = now - S.due;
-	if (late > S.allowance) {
+	late = now - l->due;
+	if (late > l->allowance) {
 		S.halt |= HALT_LATE;
 		return 0;
 	}
-	S.due += S.whole;
-	S.rest += S.part;
-	if (S.rest >= S.parts) {
-		S.rest -= S.parts;
-		S.due += S.carry;
+	l->due += l->whole;
+	l->rest += l->part;
+	if (l->rest >= l->parts) {
+		l->rest -= l->parts;
+		l->due += l->carry;
 	}
-	if (late > S.largest_late)
-		S.largest_late = late;
+	if (late > l->largest_late)
+		l->largest_late = late;
 	return now;
+}
+
+// Finds the stream whose frame is due first.
+SEC("xdp")
+int wb_choose(struct xdp_md *ctx)
+{
+	__u64 soonest = ~0ULL;
+	__u32 lane;
+
+	if (halted() || !S.left || !S.turn_until)
+		return XDP_DROP;
+	for (__u32 i = 0; i < MOST_STREAMS && i < C.streams; i++) {
+		struct lane *l = &S.lane[i];
+
+		if (l->left && l->due < soonest) {
+			soonest = l->due;
+			// Not in a register, for the verifier would follow each of its values to the end.
+			*(volatile __u64 *)&S.chosen = i;
+		}
+	}
+	if (soonest == ~0ULL) {
+		S.turn_until = 0;
+		return XDP_DROP;
+	}
+	lane = *(volatile __u64 *)&S.chosen & (MOST_STREAMS - 1);
+	S.now = due_now(&S.lane[lane], S.lane[lane].paced);
+	if (!S.now)
+		return XDP_DROP;
+	bpf_tail_call(ctx, &makers, lane);
+	S.halt |= HALT_BROKEN;
+	return XDP_DROP;
+}
+
+// Lays down what follows the header where frames of other streams have theirs. Global, so that it is verified by itself:
+// it may end after each byte.
+__attribute__((noinline)) int fill(struct xdp_md *ctx, __u32 which)
+{
+	struct template *t = bpf_map_lookup_elem(&templates, &which);
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (!t)
+		return 0;
+	for (__u32 i = 0; i < MOST_HEADER; i++) {
+		if (i >= C.fill || data + i + 1 > end)
+			break;
+		((__u8 *)data)[i] = ((__u8 *)t->header)[i];
+	}
+	return 0;
 }
 
 SEC("xdp")
 int wb_send(struct xdp_md *ctx)
 {
 	void *data, *end;
+	struct lane *l = &S.lane[C.lane & (MOST_STREAMS - 1)];
 	struct template *t;
 	__u32 which = 0, len;
 	__u64 now, ip, l4;
 	int act;
 
-	if (halted() || !S.left || !S.turn_until)
-		return XDP_DROP;
-	now = due_now();
+	if (C.streams > 1) {
+		now = S.now;
+	} else {
+		if (halted() || !S.left || !l->left || !S.turn_until)
+			return XDP_DROP;
+		now = due_now(l, C.paced);
+	}
 	if (!now)
 		return XDP_DROP;
 
 	if (C.order_len) {
-		__u32 at = S.order_at, next = at + C.order_advance, *place;
+		__u32 at = l->order_at, next = at + C.order_advance, *place;
 
 		place = bpf_map_lookup_elem(&order, &at);
 		if (place)
 			which = *place;
-		S.order_at = next >= C.order_len ? next - C.order_len : next;
+		l->order_at = next >= C.order_len ? next - C.order_len : next;
 	}
 	t = bpf_map_lookup_elem(&templates, &which);
 	if (!t)
 		goto broken;
 	len = t->len;
-	if (C.templates > 1) {
+	if (C.resize) {
 		__u32 have = ctx->data_end - ctx->data;
 
 		if (len != have && bpf_xdp_adjust_tail(ctx, (int)len - (int)have))
 			goto broken;
 	}
+	if (C.fill > C.header_len)
+		fill(ctx, which);
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (C.header_len > MOST_HEADER || data + C.header_len > end)
@@ -390,7 +479,7 @@ int wb_send(struct xdp_md *ctx)
 			break;
 		if (f->at > MOST_HEADER - 8 || data + f->at + f->width > end)
 			goto broken;
-		word = (value_of(f, &S.at[i]) << f->shift) & f->mask;
+		word = (value_of(f, l, &l->at[i]) << f->shift) & f->mask;
 		// Addresses of layer 2 have 48 bits and no checksum over them, IPv6 addresses 64 here.
 		if (f->ip)
 			ip += (word & f->ip) << f->odd;
@@ -402,7 +491,8 @@ int wb_send(struct xdp_md *ctx)
 	}
 	if (C.tag_at) {
 		void *tag = data + C.tag_at;
-		__u32 flow = C.first_flow + S.flow, sequence = (__u32)S.round;
+		__u32 flow = C.first_flow + (C.one_flow ? 0 : l->flow);
+		__u32 sequence = C.one_flow ? l->submitted : l->round;
 		__u64 time = now + S.wall_offset;
 
 		if (C.tag_at > MOST_HEADER - 18 || tag + 18 > end)
@@ -427,14 +517,15 @@ int wb_send(struct xdp_md *ctx)
 		S.halt |= HALT_GONE;
 		return XDP_DROP;
 	}
-	S.ring[S.head & (RING - 1)] = (__u64)S.flow << 32 | len;
+	S.ring[S.head & (RING - 1)] = (__u64)(C.flows_at + l->flow) << 32 | C.lane << 16 | len;
 	S.head++;
 	S.cpu = bpf_get_smp_processor_id();
-	S.submitted++;
-	S.octets += len + 4;
 	S.left--;
 	S.last_departure = now;
-	next_flow();
+	l->submitted++;
+	l->octets += len + 4;
+	l->left--;
+	next_flow(l);
 	return act;
 
 broken:
@@ -446,11 +537,12 @@ INLINE void refuse(__u64 frame)
 {
 	__u32 flow = frame >> 32;
 	__u64 *count = bpf_map_lookup_elem(&refused, &flow);
+	struct lane *l = &S.lane[(frame >> 16) & (MOST_STREAMS - 1)];
 
 	if (count)
 		*count += 1;
-	S.refused++;
-	S.refused_octets += (__u32)frame + 4;
+	l->refused++;
+	l->refused_octets += (frame & 0xffff) + 4;
 }
 
 // Frames go to the device in order, each batch by this CPU without anything between: what is under way is ours.

@@ -44,5 +44,7 @@ pub use without::{Account, Passage, Receiver, Sender, takes_frames};
 pub const MOST_HEADER: usize = 128;
 /// Most fields that change from frame to frame, those of the 5-tuple included.
 pub const MOST_FIELDS: usize = 12;
+/// Most streams at one port.
+pub const MOST_STREAMS: usize = 64;
 /// Longest frame, without FCS: what the kernel fits into a page, with a margin.
 pub const MOST_FRAME: usize = 3_400;

@@ -1,21 +1,23 @@
-//! A stream in the kernel: its tables loaded, its turns taken, its counters read.
+//! Streams in the kernel: their tables loaded, their turns taken, their counters read.
 
 use std::mem::offset_of;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use libbpf_rs::{ErrorExt, Link, MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{ErrorExt, Link, MapCore, MapFlags, Object};
 use wb_port::offload::{
-    FieldProgram, FieldValues, Halt, SendCounters, SendOffload, SendOrder, SendTurn, StreamProgram,
+    FieldProgram, FieldValues, Halt, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder,
+    StreamProgram,
 };
 use wb_port::{Interface, PortError};
 
 use crate::area::{Area, word_of};
 use crate::hook::{self, Berth};
 use crate::object::{self, built};
-use crate::{MOST_FIELDS, MOST_HEADER, fault};
+use crate::{MOST_FIELDS, MOST_HEADER, MOST_STREAMS, fault};
 
 const RING: usize = 256;
 /// `struct template` of send.bpf.c.
@@ -28,11 +30,10 @@ mod halt {
     pub(super) const BROKEN: u64 = 8;
 }
 
-/// The layout of `struct state` of send.bpf.c.
+/// The layout of `struct lane` of send.bpf.c.
 #[repr(C)]
-struct State {
-    stop: u64,
-    spin: u64,
+struct Lane {
+    paced: u64,
     due: u64,
     rest: u64,
     whole: u64,
@@ -42,35 +43,53 @@ struct State {
     left: u64,
     until: u64,
     allowance: u64,
-    turn_until: u64,
-    wall_offset: u64,
-    halt: u64,
     submitted: u64,
     octets: u64,
     refused: u64,
     refused_octets: u64,
+    largest_late: u64,
+    round: u64,
+    flow: u32,
+    order_at: u32,
+    digit: [u32; 4],
+    at: [u64; MOST_FIELDS],
+}
+
+/// The layout of `struct state` of send.bpf.c.
+#[repr(C)]
+struct State {
+    stop: u64,
+    spin: u64,
+    left: u64,
+    turn_until: u64,
+    wall_offset: u64,
+    halt: u64,
     full: u64,
     last_departure: u64,
     seen: u64,
     stalls: u64,
     stalled_ns: u64,
     largest_gap: u64,
-    largest_late: u64,
-    round: u64,
-    flow: u32,
-    order_at: u32,
+    chosen: u64,
+    now: u64,
     error: i32,
     cpu: u32,
-    digit: [u32; 4],
-    at: [u64; MOST_FIELDS],
     head: u64,
     tail: u64,
     ring: [u64; RING],
+    lane: [Lane; MOST_STREAMS],
 }
 
 macro_rules! at {
     ($field:ident) => {
         offset_of!(State, $field)
+    };
+}
+
+/// Where a field of a stream's part of the state stands.
+macro_rules! lane {
+    ($stream:expr, $field:ident) => {
+        offset_of!(State, lane) + $stream * size_of::<Lane>() + offset_of!(Lane, $field)
     };
 }
 
@@ -81,12 +100,13 @@ const WAITING_NS: f64 = 1500.0;
 const LEAST_ITERATIONS: u32 = 64;
 const MOST_ITERATIONS: u32 = 1 << 18;
 
-/// Sends one stream of one worker.
+/// Sends the streams of one worker.
 pub struct Sender {
     interface: Interface,
     state: Arc<Area>,
     refused: Area,
-    flows: u32,
+    /// Where the flows of each stream are among those of all, and how many.
+    flows: Vec<Range<usize>>,
     program: OwnedFd,
     frame: Vec<u8>,
     calls: u64,
@@ -95,57 +115,71 @@ pub struct Sender {
     iteration_ns: f64,
     _berth: Berth,
     _tracepoints: [Link; 2],
+    /// Their maps; the programs jump to each other by one of them.
+    _objects: Vec<Object>,
 }
 
 impl Sender {
-    /// Loads a stream for `interface`, in the network namespace of the calling thread.
+    /// Loads streams for `interface`, in the network namespace of the calling thread.
     ///
     /// # Errors
     /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN; [`PortError::Unsupported`]
-    /// where the kernel or the device cannot do it.
-    pub fn load(interface: &Interface, stream: &StreamProgram) -> Result<Self, PortError> {
+    /// where the kernel or the device cannot do it, and what does not fit.
+    pub fn load(interface: &Interface, streams: &[StreamProgram]) -> Result<Self, PortError> {
         hook::quiet();
-        if let Some(why) = too_large(stream) {
-            return Err(fault::unsupported(interface, why));
-        }
+        let frame = fit(streams)
+            .map_err(|why| fault::unsupported(interface, format!("{why}; take xdp: or packet:")))?;
         if hook::takes_frames(interface) == Some(false) {
             return Err(fault::unsupported(interface, fault::no_transmit(interface)));
         }
-        let load = || {
-            let mut open = object::open(built!("send"))?;
-            let (settings, lists) = settings(stream);
-            object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
-            let entries = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
-            object::open_map(&mut open, "templates")?
-                .set_max_entries(entries(stream.templates.len()))?;
-            object::open_map(&mut open, "order")?.set_max_entries(entries(stream.order.len()))?;
-            object::open_map(&mut open, "lists")?.set_max_entries(entries(lists.len()))?;
-            object::open_map(&mut open, "refused")?
-                .set_max_entries(entries(stream.walk.flows as usize))?;
-            let loaded = open.load()?;
-            fill(&loaded, "templates", stream.templates.iter().map(template))?;
-            let order = stream.order.iter().map(|n| u32::from(*n).to_ne_bytes());
-            fill(&loaded, "order", order)?;
-            fill(&loaded, "lists", lists.iter().map(|n| n.to_ne_bytes()))?;
-            fill(&loaded, "port", [interface.index.to_ne_bytes()].into_iter())?;
-            Ok(loaded)
+        let mut end = 0;
+        let flows: Vec<_> = streams
+            .iter()
+            .map(|stream| {
+                let begin = end;
+                end += stream.walk.flows as usize;
+                begin..end
+            })
+            .collect();
+        let place = |lane| Place {
+            lane,
+            streams: streams.len(),
+            flows_at: flows[lane].start,
+            fill: streams.iter().map(StreamProgram::header_len).max(),
+            frame: frame.len(),
         };
-        let object = load().map_err(|cause: libbpf_rs::Error| fault::loading(interface, &cause))?;
+        let load = || {
+            let mut objects: Vec<Object> = Vec::new();
+            for (lane, stream) in streams.iter().enumerate() {
+                objects.push(load(interface, stream, &place(lane), end, objects.first())?);
+            }
+            if let [first, _, ..] = objects.as_slice() {
+                let makers = objects.iter().map(|object| {
+                    let program = object::program(object, "wb_send")?;
+                    Ok(program.as_fd().as_raw_fd().to_ne_bytes())
+                });
+                let makers: Vec<_> = makers.collect::<Result<_, libbpf_rs::Error>>()?;
+                fill(first, "makers", makers.iter())?;
+            }
+            Ok(objects)
+        };
+        let objects =
+            load().map_err(|cause: libbpf_rs::Error| fault::loading(interface, &cause))?;
+        let object = &objects[0];
         let failed = |what: &'static str| {
             move |cause: libbpf_rs::Error| fault::loading(interface, &cause.context(what))
         };
         let program = |name| {
-            object::program(&object, name)
+            object::program(object, name)
                 .and_then(|p| Ok(p.as_fd().try_clone_to_owned()?))
                 .map_err(failed("find the program"))
         };
         let map = |name, len| {
-            let map = object::map(&object, name).map_err(failed("find the map"))?;
-            let map = MapHandle::try_from(&map).map_err(failed("take the map"))?;
+            let map = object::map(object, name).map_err(failed("find the map"))?;
             Area::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
         };
         let state = Arc::new(map(".bss", size_of::<State>())?);
-        let refused = map("refused", stream.walk.flows.max(1) as usize * 8)?;
+        let refused = map("refused", end.max(1) * 8)?;
         let attached = |name: &str, tracepoint| {
             let program = object.progs_mut().find(|p| p.name() == name);
             program
@@ -157,7 +191,11 @@ impl Sender {
             attached("wb_handed_over", "xdp_devmap_xmit")?,
             attached("wb_not_handed_over", "xdp_redirect_err")?,
         ];
-        let program = program("wb_send")?;
+        let program = program(if streams.len() > 1 {
+            "wb_choose"
+        } else {
+            "wb_send"
+        })?;
         let berth = Berth::new(program.as_fd()).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::PermissionDenied => fault::privilege(
                 interface,
@@ -165,19 +203,22 @@ impl Sender {
             ),
             _ => fault::io(interface, "attach the sending program", cause),
         })?;
-        begin(&state, stream);
+        for (lane, stream) in streams.iter().enumerate() {
+            begin(&state, lane, stream);
+        }
         Ok(Self {
             interface: interface.clone(),
             state,
             refused,
-            flows: stream.walk.flows,
+            flows,
             program,
-            frame: first_frame(stream),
+            frame,
             calls: 0,
             taken: SendTurn::default(),
             iteration_ns: 0.0,
             _berth: berth,
             _tracepoints: tracepoints,
+            _objects: objects,
         })
     }
 
@@ -187,51 +228,60 @@ impl Sender {
         Arc::new(Stop(Arc::clone(&self.state)))
     }
 
-    fn give(&self, order: &SendOrder) {
+    fn give(&self, order: &SendOrder, streams: &[StreamOrder]) {
         let state = &self.state;
         if order.rested {
             state.set(at!(seen), order.now_ns);
         }
-        if let Some(pace) = order.pace {
-            state.set(at!(due), pace.due_ns);
-            state.set(at!(rest), pace.rest);
-            state.set(at!(whole), pace.whole_ns);
-            state.set(at!(part), pace.part);
-            state.set(at!(parts), pace.parts);
-            state.set(at!(carry), pace.carry_ns);
-        }
         state.set(at!(spin), u64::from(order.batch == 1));
         state.set(at!(left), order.frames);
-        state.set(at!(until), order.until_ns);
-        state.set(at!(allowance), order.allowance_ns);
         state.set(
             at!(turn_until),
             order.now_ns.saturating_add(order.length_ns),
         );
         state.set(at!(wall_offset), order.wall_minus_mono);
         state.set(at!(halt), 0);
-        state.set(at!(largest_late), 0);
         state.set(at!(stalls), 0);
         state.set(at!(stalled_ns), 0);
         state.set(at!(largest_gap), 0);
         state.set(at!(last_departure), 0);
         state.word(at!(error)).store(0, Ordering::Release);
+        for (i, stream) in streams.iter().enumerate() {
+            state.set(lane!(i, paced), u64::from(stream.pace.is_some()));
+            if let Some(pace) = stream.pace {
+                state.set(lane!(i, due), pace.due_ns);
+                state.set(lane!(i, rest), pace.rest);
+                state.set(lane!(i, whole), pace.whole_ns);
+                state.set(lane!(i, part), pace.part);
+                state.set(lane!(i, parts), pace.parts);
+                state.set(lane!(i, carry), pace.carry_ns);
+            }
+            state.set(lane!(i, left), stream.frames);
+            state.set(lane!(i, until), stream.until_ns);
+            state.set(lane!(i, allowance), stream.allowance_ns);
+            state.set(lane!(i, largest_late), 0);
+        }
     }
 
-    fn iterations(&self, order: &SendOrder) -> u32 {
-        let guess = match (self.iteration_ns > 0.0, order.pace) {
+    fn iterations(&self, order: &SendOrder, paced: bool) -> u32 {
+        let guess = match (self.iteration_ns > 0.0, paced) {
             (true, _) => self.iteration_ns,
-            (false, Some(_)) => WAITING_NS,
-            (false, None) => SENDING_NS,
+            (false, true) => WAITING_NS,
+            (false, false) => SENDING_NS,
         };
         let fit = (order.length_ns as f64 / guess) as u32;
         let fit = fit.clamp(LEAST_ITERATIONS, MOST_ITERATIONS);
-        match order.pace {
-            Some(_) => fit,
+        match paced {
+            true => fit,
             // A run that ends with a number of frames need not go on for longer.
-            None => u32::try_from(order.frames).map_or(fit, |n| fit.min(n)),
+            false => u32::try_from(order.frames).map_or(fit, |n| fit.min(n)),
         }
         .next_multiple_of(order.batch.max(1))
+    }
+
+    fn submitted(&self) -> u64 {
+        let lanes = 0..self.flows.len();
+        lanes.map(|i| self.state.get(lane!(i, submitted))).sum()
     }
 
     fn why_halted(&self, halted: u64) -> Result<(), PortError> {
@@ -251,10 +301,10 @@ impl Sender {
 }
 
 impl SendOffload for Sender {
-    fn turn(&mut self, order: &SendOrder) -> Result<(), PortError> {
-        self.give(order);
-        let before = self.state.get(at!(submitted));
-        let iterations = self.iterations(order);
+    fn turn(&mut self, order: &SendOrder, streams: &[StreamOrder]) -> Result<(), PortError> {
+        self.give(order, streams);
+        let before = self.submitted();
+        let iterations = self.iterations(order, streams.iter().all(|s| s.pace.is_some()));
         let began = Instant::now();
         let run = hook::run(self.program.as_fd(), &self.frame, iterations, order.batch);
         self.iteration_ns = began.elapsed().as_nanos() as f64 / f64::from(iterations);
@@ -262,8 +312,7 @@ impl SendOffload for Sender {
         let state = &self.state;
         let halted = state.get(at!(halt));
         self.taken = SendTurn {
-            submitted_frames: state.get(at!(submitted)) - before,
-            most_late_ns: state.get(at!(largest_late)),
+            submitted_frames: self.submitted() - before,
             stalls: state.get(at!(stalls)),
             stalled_ns: state.get(at!(stalled_ns)),
             largest_gap_ns: state.get(at!(largest_gap)),
@@ -283,27 +332,34 @@ impl SendOffload for Sender {
         self.taken
     }
 
-    fn counters(&self) -> SendCounters {
+    fn most_late_ns(&self, stream: usize) -> u64 {
+        self.state.get(lane!(stream, largest_late))
+    }
+
+    fn counters(&self, stream: usize) -> SendCounters {
         let state = &self.state;
         // What was refused is read before what was submitted, of which it is a part.
-        let (refused_frames, refused_octets) =
-            (state.get(at!(refused)), state.get(at!(refused_octets)));
+        let refused_frames = state.get(lane!(stream, refused));
+        let refused_octets = state.get(lane!(stream, refused_octets));
         SendCounters {
-            submitted_frames: state.get(at!(submitted)),
-            submitted_octets: state.get(at!(octets)),
+            submitted_frames: state.get(lane!(stream, submitted)),
+            submitted_octets: state.get(lane!(stream, octets)),
             refused_frames,
             refused_octets,
-            calls: self.calls,
-            full_events: state.get(at!(full)),
         }
     }
 
-    fn position(&self) -> (u32, u64) {
-        (self.state.halves(at!(flow)).0, self.state.get(at!(round)))
+    fn hand_overs(&self) -> (u64, u64) {
+        (self.calls, self.state.get(at!(full)))
     }
 
-    fn refused_by_flow(&self) -> Vec<u64> {
-        let flows = 0..self.flows as usize;
+    fn position(&self, stream: usize) -> (u32, u64) {
+        let flow = self.state.halves(lane!(stream, flow)).0;
+        (flow, self.state.get(lane!(stream, round)))
+    }
+
+    fn refused_by_flow(&self, stream: usize) -> Vec<u64> {
+        let flows = self.flows[stream].clone();
         flows.map(|flow| self.refused.get(flow * 8)).collect()
     }
 }
@@ -316,19 +372,101 @@ impl Halt for Stop {
     }
 }
 
-/// Why a stream does not fit the program.
-fn too_large(stream: &StreamProgram) -> Option<String> {
-    let (header, fields) = (stream.header_len(), stream.fields.len());
-    if header > MOST_HEADER {
-        return Some(format!(
-            "headers and changing fields take {header} bytes, and the live driver writes {MOST_HEADER}; take xdp: or packet:"
+/// The longest frame, before anything is written into it: what follows the headers, which is never written again. An error
+/// says why streams do not fit the program.
+fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, String> {
+    if streams.len() > MOST_STREAMS {
+        return Err(format!(
+            "{} streams at one port, and the live driver sends {MOST_STREAMS}",
+            streams.len()
         ));
     }
-    (fields > MOST_FIELDS).then(|| {
-        format!(
-            "{fields} fields change from frame to frame, and the live driver changes {MOST_FIELDS}; take xdp: or packet:"
-        )
-    })
+    let mut frame = Vec::new();
+    let mut headers = 0;
+    for stream in streams {
+        let (header, fields) = (stream.header_len(), stream.fields.len());
+        if header > MOST_HEADER {
+            return Err(format!(
+                "headers and changing fields take {header} bytes, and the live driver writes {MOST_HEADER}"
+            ));
+        }
+        if fields > MOST_FIELDS {
+            return Err(format!(
+                "{fields} fields change from frame to frame, and the live driver changes {MOST_FIELDS}"
+            ));
+        }
+        headers = headers.max(header);
+        let whole = first_frame(stream);
+        if whole.len() > frame.len() {
+            frame = whole;
+        }
+    }
+    for stream in streams {
+        let whole = first_frame(stream);
+        let from = headers.min(whole.len());
+        if whole[from..] != frame[from..whole.len()] {
+            return Err(
+                "the streams of a port have different payloads, and the live driver writes it once"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(frame)
+}
+
+/// Where a stream stands among those of its port.
+struct Place {
+    lane: usize,
+    streams: usize,
+    flows_at: usize,
+    /// How far headers go in frames of all streams.
+    fill: Option<usize>,
+    /// Length of the frames that the kernel makes.
+    frame: usize,
+}
+
+/// Loads one stream; those after the first share its state and its counters of all `flows`.
+fn load(
+    interface: &Interface,
+    stream: &StreamProgram,
+    place: &Place,
+    flows: usize,
+    first: Option<&Object>,
+) -> Result<Object, libbpf_rs::Error> {
+    let mut open = object::open(built!("send"))?;
+    let (settings, lists) = settings(stream, place);
+    object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
+    let entries = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+    object::open_map(&mut open, "templates")?.set_max_entries(entries(stream.templates.len()))?;
+    object::open_map(&mut open, "order")?.set_max_entries(entries(stream.order.len()))?;
+    object::open_map(&mut open, "lists")?.set_max_entries(entries(lists.len()))?;
+    object::open_map(&mut open, "refused")?.set_max_entries(entries(flows))?;
+    if let Some(first) = first {
+        for name in [".bss", "refused", "port", "makers"] {
+            object::open_map(&mut open, name)?.reuse_fd(object::map(first, name)?.as_fd())?;
+        }
+    }
+    for mut program in open.progs_mut() {
+        let name = program.name();
+        let wanted = match first {
+            Some(_) => name == "wb_send",
+            None => name != "wb_choose" || place.streams > 1,
+        };
+        program.set_autoload(wanted);
+    }
+    let loaded = open.load()?;
+    fill(
+        &loaded,
+        "templates",
+        stream.templates.iter().map(|t| template(t, stream)),
+    )?;
+    let order = stream.order.iter().map(|n| u32::from(*n).to_ne_bytes());
+    fill(&loaded, "order", order)?;
+    fill(&loaded, "lists", lists.iter().map(|n| n.to_ne_bytes()))?;
+    if first.is_none() {
+        fill(&loaded, "port", [interface.index.to_ne_bytes()].into_iter())?;
+    }
+    Ok(loaded)
 }
 
 /// Writes the values of a map, from key 0 on.
@@ -344,16 +482,22 @@ fn fill<V: AsRef<[u8]>>(
     Ok(())
 }
 
-fn template(template: &wb_port::offload::HeaderTemplate) -> [u8; TEMPLATE_LEN] {
+fn template(
+    template: &wb_port::offload::HeaderTemplate,
+    stream: &StreamProgram,
+) -> [u8; TEMPLATE_LEN] {
     let mut bytes = [0; TEMPLATE_LEN];
     bytes[..4].copy_from_slice(&template.len.to_ne_bytes());
     bytes[4..8].copy_from_slice(&template.ip_sum.to_ne_bytes());
     bytes[8..12].copy_from_slice(&template.l4_sum.to_ne_bytes());
-    bytes[16..16 + template.header.len()].copy_from_slice(&template.header);
+    // What follows the header is for frames that another stream has written further into.
+    let rest = template.header.iter().chain(&stream.payload);
+    for (byte, value) in bytes[16..].iter_mut().zip(rest) {
+        *byte = *value;
+    }
     bytes
 }
 
-/// The longest frame, before anything is written into it.
 fn first_frame(stream: &StreamProgram) -> Vec<u8> {
     let longest = stream.templates.iter().max_by_key(|t| t.len);
     let mut frame = longest.map_or_else(Vec::new, |t| t.header.clone());
@@ -364,11 +508,12 @@ fn first_frame(stream: &StreamProgram) -> Vec<u8> {
 }
 
 /// Sets the state to the worker's first frame.
-fn begin(state: &Area, stream: &StreamProgram) {
+fn begin(state: &Area, lane: usize, stream: &StreamProgram) {
     let walk = &stream.walk;
-    state.set(at!(flow), word_of(walk.worker, stream.order_at));
-    state.set(at!(digit), word_of(walk.home[0], walk.home[1]));
-    state.set(at!(digit) + 8, word_of(walk.home[2], walk.home[3]));
+    state.set(lane!(lane, flow), word_of(walk.worker, stream.order_at));
+    let digits = lane!(lane, digit);
+    state.set(digits, word_of(walk.home[0], walk.home[1]));
+    state.set(digits + 8, word_of(walk.home[2], walk.home[3]));
     for (i, field) in stream.fields.iter().enumerate() {
         let at = match &field.values {
             FieldValues::Digit { .. } => 0,
@@ -376,12 +521,12 @@ fn begin(state: &Area, stream: &StreamProgram) {
             FieldValues::Random { state, .. } => *state,
             FieldValues::List { at, .. } => u64::from(*at),
         };
-        state.set(at!(at) + 8 * i, at);
+        state.set(lane!(lane, at) + 8 * i, at);
     }
 }
 
 /// `struct settings` of send.bpf.c, and the values of all lists one behind the other.
-fn settings(stream: &StreamProgram) -> (Vec<u8>, Vec<u64>) {
+fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
     let mut bytes = Vec::new();
     let mut lists = Vec::new();
     let walk = &stream.walk;
@@ -402,6 +547,12 @@ fn settings(stream: &StreamProgram) -> (Vec<u8>, Vec<u64>) {
         walk.workers,
         walk.flows,
         u32::from(walk.moves),
+        u32::from(walk.one_flow),
+        own.lane as u32,
+        own.streams as u32,
+        own.flows_at as u32,
+        place(own.fill),
+        u32::from(stream.templates.iter().any(|t| t.len as usize != own.frame)),
         0,
     ];
     let arrays = [walk.home, walk.step, walk.radix];

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use wb_measure::{Counters, FlowStats, Histogram, Measurement};
 use wb_port::offload::{
-    Awaited, Halt, ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamProgram,
+    Awaited, Halt, ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder,
+    StreamProgram,
 };
 use wb_port::{Interface, PortError};
 
@@ -25,7 +26,7 @@ impl Sender {
     ///
     /// # Errors
     /// Always.
-    pub fn load(interface: &Interface, _stream: &StreamProgram) -> Result<Self, PortError> {
+    pub fn load(interface: &Interface, _streams: &[StreamProgram]) -> Result<Self, PortError> {
         refuse(interface)
     }
 
@@ -37,7 +38,7 @@ impl Sender {
 }
 
 impl SendOffload for Sender {
-    fn turn(&mut self, _order: &SendOrder) -> Result<(), PortError> {
+    fn turn(&mut self, _order: &SendOrder, _streams: &[StreamOrder]) -> Result<(), PortError> {
         match *self {}
     }
 
@@ -45,15 +46,23 @@ impl SendOffload for Sender {
         match *self {}
     }
 
-    fn counters(&self) -> SendCounters {
+    fn most_late_ns(&self, _stream: usize) -> u64 {
         match *self {}
     }
 
-    fn position(&self) -> (u32, u64) {
+    fn counters(&self, _stream: usize) -> SendCounters {
         match *self {}
     }
 
-    fn refused_by_flow(&self) -> Vec<u64> {
+    fn hand_overs(&self) -> (u64, u64) {
+        match *self {}
+    }
+
+    fn position(&self, _stream: usize) -> (u32, u64) {
+        match *self {}
+    }
+
+    fn refused_by_flow(&self, _stream: usize) -> Vec<u64> {
         match *self {}
     }
 }

@@ -158,6 +158,8 @@ pub struct FlowWalk {
     pub radix: [u32; 4],
     /// The 5-tuple changes from flow to flow.
     pub moves: bool,
+    /// In tags all are `first_flow`, with one sequence from 0.
+    pub one_flow: bool,
 }
 
 /// When frames are due: the next one at `due_ns`, and each after it by `whole_ns` and `part` parts of `parts` later; whole
@@ -178,13 +180,9 @@ pub struct Pace {
     pub carry_ns: u64,
 }
 
-/// What a port is to send in one turn.
+/// What a port is to send of one stream in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendOrder {
-    /// The time now, monotonic.
-    pub now_ns: u64,
-    /// No turn was expected before now.
-    pub rested: bool,
+pub struct StreamOrder {
     /// When; `None` as fast as it takes them.
     pub pace: Option<Pace>,
     /// No more frames than these.
@@ -193,6 +191,17 @@ pub struct SendOrder {
     pub until_ns: u64,
     /// A frame that is later than this is not sent, and ends the turn.
     pub allowance_ns: u64,
+}
+
+/// What a port is to send in one turn, of all its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOrder {
+    /// The time now, monotonic.
+    pub now_ns: u64,
+    /// No turn was expected before now.
+    pub rested: bool,
+    /// No more frames than these.
+    pub frames: u64,
     /// How long the turn may be, about.
     pub length_ns: u64,
     /// Frames that share one hand-over to the device: 1 where each is to leave by itself.
@@ -206,8 +215,6 @@ pub struct SendOrder {
 pub struct SendTurn {
     /// Frames handed to the device, those included that it refused.
     pub submitted_frames: u64,
-    /// What a frame that was due was late by, at most.
-    pub most_late_ns: u64,
     /// The sender was away for longer than 1 ms so many times, …
     pub stalls: u64,
     /// … for so long in all, …
@@ -218,7 +225,7 @@ pub struct SendTurn {
     pub last_departure_ns: u64,
 }
 
-/// Totals since the stream was loaded.
+/// Totals of a stream since it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
     /// Frames handed to the device.
@@ -229,32 +236,35 @@ pub struct SendCounters {
     pub refused_frames: u64,
     /// Octets of these, with FCS.
     pub refused_octets: u64,
-    /// How often the port was told to go on.
-    pub calls: u64,
-    /// How often the device was full.
-    pub full_events: u64,
 }
 
-/// Sends a stream by itself, turn by turn. One thread at a time.
+/// Sends streams by itself, turn by turn. One thread at a time. Streams are numbered as they were loaded.
 pub trait SendOffload: Send {
-    /// Sends what is due, and returns when the turn is over or nothing more can be done in it.
+    /// Sends what is due, the earliest first, and returns when the turn is over or nothing more can be done in it.
+    /// Streams without a schedule have what time is left, in turn.
     ///
     /// # Errors
     /// [`PortError::LinkDown`] while the link is down, which is no end: the turn is to be taken again later. Other errors
     /// are. What was sent before is told by [`SendOffload::taken`] all the same.
-    fn turn(&mut self, order: &SendOrder) -> Result<(), PortError>;
+    fn turn(&mut self, order: &SendOrder, streams: &[StreamOrder]) -> Result<(), PortError>;
 
     /// What the turn did that was taken last.
     fn taken(&self) -> SendTurn;
 
+    /// What a frame of a stream that was due in that turn was late by, at most.
+    fn most_late_ns(&self, stream: usize) -> u64;
+
     /// Totals so far.
-    fn counters(&self) -> SendCounters;
+    fn counters(&self, stream: usize) -> SendCounters;
+
+    /// How often the port was told to go on, and how often the device was full.
+    fn hand_overs(&self) -> (u64, u64);
 
     /// The flow whose turn is next, without `first_flow`, and how often all have had theirs.
-    fn position(&self) -> (u32, u64);
+    fn position(&self, stream: usize) -> (u32, u64);
 
     /// Frames refused of each flow.
-    fn refused_by_flow(&self) -> Vec<u64>;
+    fn refused_by_flow(&self, stream: usize) -> Vec<u64>;
 }
 
 /// Ends a turn of a [`SendOffload`] within a millisecond, from any thread, and those that come after it.

@@ -57,6 +57,7 @@ impl FlowCursor {
             step: self.step,
             radix: self.radix,
             moves: self.moves,
+            one_flow: false,
         }
     }
 

@@ -3,10 +3,11 @@
 //! The port takes turns of some milliseconds. Between two of them everything that takes thought is done: what is too old
 //! is given up, the end is seen, the account kept. Within a turn the port follows the table of the schedule.
 
-use wb_port::offload::{SendOffload, SendOrder, StreamProgram};
+use wb_port::offload::{SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{PortError, TxCounters};
 
 use super::{Phase, Sender, SenderOutcome, Step};
+use crate::stream_sender::StreamSender;
 use crate::{Clock, SenderSpec};
 
 /// Frames that share one hand-over, by the rate of a worker: single ones leave when they are due, batches sooner than
@@ -17,6 +18,8 @@ const MOST_BATCH: u32 = 64;
 const TURN_NS: u64 = 5_000_000;
 /// A turn by a schedule: one frame in some hundred may be late for the call between two of them.
 const PACED_TURN_NS: u64 = 20_000_000;
+/// A turn of a ramp, within which its rate is even.
+const RAMP_TURN_NS: u64 = 5_000_000;
 /// What the call of a turn may take: a frame that is later by no more than that is sent, though it should have been
 /// given up a moment ago. Without it a turn that begins at the edge of what may be made up for would never send.
 const CALL_NS: u64 = 100_000;
@@ -25,47 +28,71 @@ const ASLEEP_NS: u64 = 300_000;
 /// … so long before.
 const AWAKE_NS: u64 = 100_000;
 
-/// Sends the stream of one worker by an offload of its port. Used as [`Sender`] is.
+/// The streams of a worker as tables, for a port that sends them by itself.
+#[derive(Clone, Debug)]
+pub struct OffloadTables {
+    /// In the order of the spec.
+    pub streams: Vec<StreamProgram>,
+    /// What each sends before the counted schedule begins; empty without a ramp.
+    pub ramps: Vec<StreamProgram>,
+}
+
+/// Sends the streams of one worker by an offload of its port. Used as [`Sender`] is.
 pub struct OffloadedSender {
     sender: Sender,
     port: Box<dyn SendOffload>,
+    /// Sends the ramp.
+    ramp: Option<Box<dyn SendOffload>>,
+    orders: Vec<StreamOrder>,
     batch: u32,
+    ramp_batch: u32,
     wall_minus_mono: u64,
     rested: bool,
     /// The port was away in the last turn.
     stalled: bool,
 }
 
+/// Frames that share one hand-over at such a rate.
+fn batch(pps: f64) -> u32 {
+    let fit = BATCHES.iter().find(|(most, _)| pps <= *most);
+    fit.map_or(MOST_BATCH, |(_, batch)| *batch)
+}
+
 impl Sender {
-    /// The stream as tables, for a port that sends it by itself.
+    /// The streams as tables, for a port that sends them by itself.
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn offload_table(&self, spec: &SenderSpec) -> Result<StreamProgram, &'static str> {
-        match self.streams.as_slice() {
-            _ if spec.lead.whole_ns() > 0 => Err("a rate that rises (ramp) has no even steps"),
-            _ if spec.departures => Err("the times between departures are measured in user space"),
-            [stream] => stream.table(),
-            _ => Err("it sends several streams"),
+    pub fn offload_tables(&self, spec: &SenderSpec) -> Result<OffloadTables, &'static str> {
+        if spec.departures {
+            return Err("the times between departures are measured in user space");
         }
+        let ramps = self.streams.iter().filter_map(StreamSender::ramp_table);
+        Ok(OffloadTables {
+            streams: (self.streams.iter().map(StreamSender::table)).collect::<Result<_, _>>()?,
+            ramps: ramps.collect::<Result<_, _>>()?,
+        })
     }
 
-    /// Goes on with a port that was given the table.
+    /// Goes on with ports that were given the tables: of the streams, and of the ramps if there are any.
     #[must_use]
-    pub fn offloaded(self, port: Box<dyn SendOffload>) -> OffloadedSender {
-        let stream = &self.streams[0];
-        let batch = match stream.pace(0) {
-            None => MOST_BATCH,
-            Some(_) => {
-                let pps = stream.frames_within(1_000_000_000) as f64;
-                let fit = BATCHES.iter().find(|(most, _)| pps <= *most);
-                fit.map_or(MOST_BATCH, |(_, batch)| *batch)
-            }
-        };
+    pub fn offloaded(
+        self,
+        port: Box<dyn SendOffload>,
+        ramp: Option<Box<dyn SendOffload>>,
+    ) -> OffloadedSender {
+        let streams = self.streams.iter();
+        let pps = streams.clone().map(|stream| match stream.is_paced() {
+            true => stream.frames_within(1_000_000_000) as f64,
+            false => f64::INFINITY,
+        });
         OffloadedSender {
+            batch: batch(pps.sum()),
+            ramp_batch: batch(streams.map(StreamSender::ramp_pps).sum()),
+            orders: Vec::with_capacity(self.streams.len()),
             sender: self,
             port,
-            batch,
+            ramp,
             wall_minus_mono: 0,
             rested: true,
             stalled: false,
@@ -99,7 +126,11 @@ impl OffloadedSender {
     }
 
     pub(crate) fn submitted(&self) -> u64 {
-        self.port.counters().submitted_frames
+        let sent = |port: &dyn SendOffload| -> u64 {
+            let streams = 0..self.sender.streams.len();
+            streams.map(|i| port.counters(i).submitted_frames).sum()
+        };
+        sent(self.port.as_ref()) + self.ramp.as_deref().map_or(0, sent)
     }
 
     /// Takes a turn: lets the port send what falls due in some milliseconds.
@@ -122,65 +153,141 @@ impl OffloadedSender {
             }
             Phase::Ramp | Phase::Run => {}
         }
-        if now_ns.saturating_add(AWAKE_NS) < sender.run_ns {
-            return Ok(step(0, Some(sender.run_ns - AWAKE_NS), false));
-        }
         if now_ns < sender.run_ns {
-            return Ok(step(0, Some(now_ns), false));
+            let begin_ns = sender.begin_ns;
+            return match begin_ns.checked_sub(now_ns) {
+                Some(wait_ns) if wait_ns > AWAKE_NS => {
+                    Ok(step(0, Some(begin_ns - AWAKE_NS), false))
+                }
+                _ if self.ramp.is_some() => self.rise(now_ns),
+                _ => Ok(step(0, Some(now_ns), false)),
+            };
         }
-        sender.phase = Phase::Run;
-        let stream = &mut sender.streams[0];
-        let skipped = stream.skipped_frames();
-        stream.give_up(now_ns - sender.run_ns);
-        if now_ns >= sender.end_ns {
-            stream.end(now_ns - sender.end_ns);
+        if std::mem::replace(&mut sender.phase, Phase::Run) == Phase::Ramp {
+            // The port of the ramp took the turns so far.
+            self.rested = true;
+        }
+        let (skipped, elapsed_ns) = (skipped(&sender.streams), now_ns - sender.run_ns);
+        for stream in &mut sender.streams {
+            stream.give_up(elapsed_ns);
+            if now_ns >= sender.end_ns {
+                stream.end(now_ns - sender.end_ns);
+            }
         }
         if std::mem::take(&mut self.stalled) {
-            sender.lateness.missed_departures += stream.skipped_frames() - skipped;
+            sender.lateness.missed_departures += self::skipped(&sender.streams) - skipped;
         }
-        if stream.is_done() || sender.budget == 0 {
-            sender.by_count |= sender.budget == 0;
+        if sender.budget == 0 {
+            sender.by_count = true;
+            sender.streams.iter_mut().for_each(StreamSender::cut);
+        }
+        if sender.streams.iter().all(StreamSender::is_done) {
             sender.phase = Phase::Done;
             return Ok(step(0, None, true));
         }
-        let pace = stream.pace(sender.run_ns);
-        if let Some(pace) = &pace
-            && pace.due_ns > now_ns.saturating_add(ASLEEP_NS)
-        {
-            return Ok(step(0, Some(pace.due_ns - AWAKE_NS), false));
+        let all_paced = sender.streams.iter().all(StreamSender::is_paced);
+        let next_ns = sender.streams.iter().map(StreamSender::due).min();
+        let next_ns = sender.run_ns.saturating_add(next_ns.unwrap_or(0));
+        if next_ns > now_ns.saturating_add(ASLEEP_NS) {
+            return Ok(step(0, Some(next_ns - AWAKE_NS), false));
         }
-        // What is due before the end may leave after it, unless something was given up.
-        let grace_ns = match &pace {
-            Some(_) if stream.skipped_frames() == 0 => stream.allowance_ns(),
-            _ => 0,
-        };
+        self.orders.clear();
+        self.orders.extend(sender.streams.iter().map(|stream| {
+            let pace = stream.pace(sender.run_ns);
+            // What is due before the end may leave after it, unless something was given up.
+            let grace_ns = match &pace {
+                Some(_) if stream.skipped_frames() == 0 => stream.allowance_ns(),
+                _ => 0,
+            };
+            StreamOrder {
+                pace,
+                frames: stream.frames_left(),
+                until_ns: sender.end_ns.saturating_add(grace_ns),
+                allowance_ns: stream.allowance_ns().saturating_add(CALL_NS),
+            }
+        }));
         let order = SendOrder {
             now_ns,
             rested: std::mem::take(&mut self.rested),
-            pace,
-            frames: stream.frames_left().min(sender.budget),
-            until_ns: sender.end_ns.saturating_add(grace_ns),
-            allowance_ns: stream.allowance_ns().saturating_add(CALL_NS),
-            length_ns: if pace.is_some() {
-                PACED_TURN_NS
-            } else {
-                TURN_NS
-            },
+            frames: sender.budget,
+            length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
             batch: self.batch,
             wall_minus_mono: self.wall_minus_mono,
         };
-        let turned = self.port.turn(&order);
+        let turned = self.port.turn(&order, &self.orders);
         let sent = self.note_turn();
         turned?;
         Ok(step(sent as usize, Some(now_ns), false))
     }
 
+    /// Takes a turn of the ramp, in which its rate is even.
+    fn rise(&mut self, now_ns: u64) -> Result<Step, PortError> {
+        let step = |sent: u64, next_ns| {
+            Ok(Step {
+                now_ns,
+                sent: sent as usize,
+                next_due_ns: Some(next_ns),
+                done: false,
+            })
+        };
+        let sender = &mut self.sender;
+        let Some(port) = &mut self.ramp else {
+            return step(0, sender.run_ns);
+        };
+        let until_ns = now_ns.saturating_add(RAMP_TURN_NS).min(sender.run_ns);
+        let begin_ns = sender.begin_ns;
+        let elapsed_ns = now_ns.saturating_sub(begin_ns);
+        let mut next_ns = sender.run_ns;
+        self.orders.clear();
+        for stream in &mut sender.streams {
+            let pace = stream.ramp_pace(begin_ns, elapsed_ns, until_ns - begin_ns);
+            next_ns = pace.map_or(next_ns, |(pace, _)| next_ns.min(pace.due_ns));
+            self.orders.push(StreamOrder {
+                pace: pace.map(|(pace, _)| pace),
+                frames: pace.map_or(0, |(_, frames)| frames),
+                until_ns: sender.run_ns,
+                allowance_ns: stream.allowance_ns().saturating_add(CALL_NS),
+            });
+        }
+        if next_ns > now_ns.saturating_add(ASLEEP_NS) {
+            return step(0, next_ns - AWAKE_NS);
+        }
+        let order = SendOrder {
+            now_ns,
+            rested: std::mem::take(&mut self.rested),
+            frames: u64::MAX,
+            length_ns: until_ns - now_ns,
+            batch: self.ramp_batch,
+            wall_minus_mono: self.wall_minus_mono,
+        };
+        let before = totals(port.as_ref(), sender.streams.len());
+        let turned = port.turn(&order, &self.orders);
+        let after = totals(port.as_ref(), sender.streams.len());
+        for (i, stream) in sender.streams.iter_mut().enumerate() {
+            stream.pass_ramp(after[i].submitted_frames - before[i].submitted_frames);
+        }
+        sender.ramp_submitted = after.iter().map(|c| c.submitted_frames).sum();
+        sender.ramp_returned = after.iter().map(|c| c.refused_frames).sum();
+        let taken = port.taken();
+        if taken.submitted_frames > 0 {
+            sender.busy_turns += 1;
+            sender.last_departure_ns = Some(taken.last_departure_ns);
+        }
+        turned?;
+        step(taken.submitted_frames, now_ns)
+    }
+
     /// Keeps the account of the turn that was just taken.
     fn note_turn(&mut self) -> u64 {
-        let (taken, counters) = (self.port.taken(), self.port.counters());
+        let taken = self.port.taken();
         let sender = &mut self.sender;
-        let stream = &mut sender.streams[0];
-        stream.note_offload(taken.submitted_frames, &counters);
+        let mut due_at_once = 0;
+        for (i, stream) in sender.streams.iter_mut().enumerate() {
+            let sent = stream.note_offload(&self.port.counters(i));
+            if stream.counts_as_catch_up() && sent > 0 {
+                due_at_once += stream.frames_within(self.port.most_late_ns(i));
+            }
+        }
         if taken.submitted_frames > 0 {
             sender.busy_turns += 1;
             sender.last_departure_ns = Some(taken.last_departure_ns);
@@ -193,40 +300,42 @@ impl OffloadedSender {
         lateness.stalls += taken.stalls;
         lateness.stalled_ns += taken.stalled_ns;
         lateness.largest_gap_ns = lateness.largest_gap_ns.max(taken.largest_gap_ns);
-        if stream.counts_as_catch_up() && taken.submitted_frames > 0 {
-            let due_at_once = stream.frames_within(taken.most_late_ns);
-            sender.largest_catch_up = sender.largest_catch_up.max(due_at_once);
-            if taken.stalls > 0 {
-                lateness.made_up(due_at_once);
-            }
+        sender.largest_catch_up = sender.largest_catch_up.max(due_at_once);
+        if self.stalled {
+            lateness.made_up(due_at_once);
         }
         taken.submitted_frames
     }
 
     /// The final account.
     pub(crate) fn finish(mut self) -> SenderOutcome {
-        if !matches!(self.sender.phase, Phase::Flight { .. } | Phase::Done) {
-            self.sender.streams[0].cut();
+        let sender = &mut self.sender;
+        if !matches!(sender.phase, Phase::Flight { .. } | Phase::Done) {
+            sender.streams.iter_mut().for_each(StreamSender::cut);
         }
-        let counters = self.port.counters();
-        let stream = &mut self.sender.streams[0];
-        stream.note_offload(0, &counters);
-        stream.end_offload(self.port.position(), &self.port.refused_by_flow());
-        let tx = TxCounters {
-            submitted_frames: counters.submitted_frames,
-            sent_frames: counters.submitted_frames - counters.refused_frames,
-            // Without the FCS.
-            sent_octets: (counters.submitted_octets - counters.refused_octets)
-                - 4 * (counters.submitted_frames - counters.refused_frames),
-            refused_frames: counters.refused_frames,
-            withdrawn_frames: 0,
-            kicks: counters.calls,
-            full_events: counters.full_events,
-        };
+        for (i, stream) in sender.streams.iter_mut().enumerate() {
+            stream.note_offload(&self.port.counters(i));
+            stream.end_offload(self.port.position(i), &self.port.refused_by_flow(i));
+        }
+        let mut tx = TxCounters::default();
+        for port in std::iter::once(&self.port).chain(&self.ramp) {
+            for counters in totals(port.as_ref(), sender.streams.len()) {
+                let sent = counters.submitted_frames - counters.refused_frames;
+                tx.submitted_frames += counters.submitted_frames;
+                tx.sent_frames += sent;
+                // Without the FCS.
+                tx.sent_octets += counters.submitted_octets - counters.refused_octets - 4 * sent;
+                tx.refused_frames += counters.refused_frames;
+            }
+            let (calls, full) = port.hand_overs();
+            tx.kicks += calls;
+            tx.full_events += full;
+        }
         let sender = self.sender;
+        let streams = sender.streams.iter();
         SenderOutcome {
-            streams: vec![sender.streams[0].outcome(sender.by_count)],
-            ramp_frames: 0,
+            streams: streams.map(|s| s.outcome(sender.by_count)).collect(),
+            ramp_frames: sender.ramp_submitted - sender.ramp_returned,
             largest_catch_up_frames: sender.largest_catch_up,
             start_ns: sender.run_ns,
             last_departure_ns: sender.last_departure_ns.unwrap_or(sender.run_ns),
@@ -238,4 +347,12 @@ impl OffloadedSender {
             tx,
         }
     }
+}
+
+fn totals(port: &dyn SendOffload, streams: usize) -> Vec<SendCounters> {
+    (0..streams).map(|i| port.counters(i)).collect()
+}
+
+fn skipped(streams: &[StreamSender]) -> u64 {
+    streams.iter().map(StreamSender::skipped_frames).sum()
 }

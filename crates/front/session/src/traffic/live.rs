@@ -7,7 +7,7 @@ use wb_live::{
 use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
 use wb_port::{
     Interface, PortError,
-    offload::{Awaited, ReceiveOffload},
+    offload::{Awaited, ReceiveOffload, SendOffload, StreamProgram},
 };
 use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
@@ -134,13 +134,17 @@ impl Traffic {
             if let Some(direction) = sends.map(|way| &self.directions[way]) {
                 let spec = sender_spec(self, direction, worker, port.plan.workers);
                 let compiled = sender_for(direction, &spec, MOST_FRAME)?;
-                let table = compiled
-                    .offload_table(&spec)
+                let tables = compiled
+                    .offload_tables(&spec)
                     .map_err(|why| refuse(&port.plan, why))?;
-                let offload =
-                    at_interface(port, port.wire.as_ref(), |i| LiveSender::load(i, &table))?;
-                halts.push(offload.halt());
-                sender = Some(compiled.offloaded(Box::new(offload)));
+                let mut load = |streams: &[StreamProgram]| {
+                    let wire = port.wire.as_ref();
+                    let offload = at_interface(port, wire, |i| LiveSender::load(i, streams))?;
+                    halts.push(offload.halt());
+                    Ok::<Box<dyn SendOffload>, StartError>(Box::new(offload))
+                };
+                let ramp = (!tables.ramps.is_empty()).then(|| load(&tables.ramps));
+                sender = Some(compiled.offloaded(load(&tables.streams)?, ramp.transpose()?));
             }
             let receiver = receivers.next();
             workers.push(OffloadedWorker {

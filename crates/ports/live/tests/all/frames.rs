@@ -2,12 +2,14 @@
 
 use wb_live::{MOST_FRAME, Sender as LiveSender};
 use wb_model::Stream;
+use wb_model::units::Rational;
 use wb_port::memory::{LinkOptions, link};
+use wb_port::offload::{SendOffload, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
-use wb_traffic::{Sender, SenderSpec, StreamSpec, VirtualClock};
+use wb_traffic::{Lead, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
 use wb_wire::{Tag, TagKind, find_tag};
 
-use crate::lab::send_and_take;
+use crate::lab::{monotonic_ns, run_and_take, send_and_take};
 
 const FRAMES: u64 = 300;
 
@@ -58,6 +60,21 @@ fn spec(stream: &Stream, worker: u32, workers: u32) -> SenderSpec {
         count: Some(FRAMES * u64::from(workers)),
         ..SenderSpec::default()
     }
+}
+
+/// Several streams, of which each has its rate, in thirds of a frame per second.
+fn specs(changes: &[(&str, u64)]) -> SenderSpec {
+    let mut all = spec(&Stream::default(), 0, 1);
+    all.streams.clear();
+    let mut first_flow = 7;
+    for (change, rate) in changes {
+        let mut own = spec(&stream(change), 0, 1).streams.remove(0);
+        own.first_flow = first_flow;
+        first_flow += own.flows;
+        own.pps = Some(Rational::new((*rate).into(), 3).unwrap());
+        all.streams.push(own);
+    }
+    all
 }
 
 /// What user space makes of it.
@@ -152,10 +169,10 @@ fn the_same_plan_sends_the_same_frames() {
             let spec = spec(&stream, worker, workers);
             let expected = in_user_space(&spec);
             let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
-            let table = compiled.offload_table(&spec).unwrap();
+            let table = compiled.offload_tables(&spec).unwrap().streams;
             let mut socket = lab.socket(false);
             let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
-            let frames = send_and_take(&mut sender, FRAMES, &mut socket);
+            let frames = send_and_take(&mut sender, 1, FRAMES, &mut socket);
             assert_eq!(frames.len(), expected.len(), "{change}, worker {worker}");
             let at = (before > 0).then_some(before);
             for (i, (ours, theirs)) in frames.iter().zip(&expected).enumerate() {
@@ -165,11 +182,156 @@ fn the_same_plan_sends_the_same_frames() {
                     "{change}, worker {worker}, frame {i}:\n{ours:02x?}\n{theirs:02x?}"
                 );
             }
-            let (flow, round) = wb_port::offload::SendOffload::position(&sender);
+            let (flow, round) = wb_port::offload::SendOffload::position(&sender, 0);
             let flows = u64::from(spec.streams[0].flows.max(stream.flow_count()));
             let ours = (flows - u64::from(worker)).div_ceil(u64::from(workers));
             let passed = round * ours + u64::from((flow - worker) / workers);
             assert_eq!(passed, FRAMES, "{change}");
         }
     }
+}
+
+/// A stream by the flows of its frames, those without a tag apart.
+fn of_stream<'a>(frames: &'a [Vec<u8>], stream: &StreamSpec) -> Vec<&'a Vec<u8>> {
+    let own = stream.first_flow..stream.first_flow + stream.flows;
+    let is = |frame: &[u8]| match find_tag(frame) {
+        Some((at, _)) => {
+            let flow = frame[at + 2..at + 6].try_into().unwrap();
+            own.contains(&u32::from_be_bytes(flow))
+                && stream.stream.tag == wb_model::TagKind::Wirebench
+        }
+        None => stream.stream.tag == wb_model::TagKind::None,
+    };
+    frames.iter().filter(|frame| is(frame)).collect()
+}
+
+#[test]
+fn several_streams_send_the_same_frames_each() {
+    let lab = lab_or_skip!("several");
+    let _passes_on = lab.accept();
+    let cases: [&[(&str, u64)]; 4] = [
+        &[
+            ("size=64", 1000),
+            ("size=64 dport=7 flows=3 sport=1-3", 1700),
+        ],
+        // Headers of different lengths, frames shorter than the longest of them and longer.
+        &[
+            ("size=64-200", 900),
+            ("size=imix vlan=10,20 vary=ttl=inc:2-255", 2100),
+            (
+                "size=90 src=2001:2::1 dst=2001:2:0:8000::1 vary=sport=random:1-9999",
+                500,
+            ),
+        ],
+        &[
+            ("size=imix payload=abab", 800),
+            ("size=64 tag=none payload=ab", 3000),
+            ("size=1000:1,120:1 payload=ab vary=u16@100=inc:0-65535", 70),
+        ],
+        &[("size=64", 100); wb_live::MOST_STREAMS],
+    ];
+    for (number, case) in cases.iter().enumerate() {
+        let spec = specs(case);
+        let expected = in_user_space(&spec);
+        let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+        let tables = compiled.offload_tables(&spec).unwrap();
+        let mut socket = lab.socket(false);
+        let sender = lab.at_a(|a| LiveSender::load(a, &tables.streams)).unwrap();
+        let worker = OffloadedWorker {
+            sender: Some(compiled.offloaded(Box::new(sender), None)),
+            receiver: None,
+        };
+        let (outcome, frames) = run_and_take(worker, FRAMES, &mut socket);
+        let outcome = outcome.sender.unwrap();
+        for (i, (own, done)) in spec.streams.iter().zip(&outcome.streams).enumerate() {
+            let (ours, theirs) = (of_stream(&frames, own), of_stream(&expected, own));
+            assert_eq!(ours.len(), theirs.len(), "case {number}, stream {i}");
+            assert_eq!(done.offered_frames, theirs.len() as u64);
+            assert_eq!(done.intended_frames, Some(theirs.len() as u64));
+            assert_eq!(done.flow_frames.iter().sum::<u64>(), theirs.len() as u64);
+            let before = (own.stream.tag == wb_model::TagKind::Wirebench).then_some(2);
+            for (n, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+                let same = without_stamp(ours, before) == without_stamp(theirs, before);
+                assert!(
+                    same,
+                    "case {number}, stream {i}, frame {n}:\n{ours:02x?}\n{theirs:02x?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_that_cannot_share_frames_are_refused() {
+    let lab = lab_or_skip!("payloads");
+    let _passes_on = lab.accept();
+    let refused = |changes: &[(&str, u64)]| {
+        let spec = specs(changes);
+        let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+        let tables = compiled.offload_tables(&spec).unwrap();
+        let loaded = lab.at_a(|a| LiveSender::load(a, &tables.streams));
+        loaded.err().map(|error| error.to_string()).unwrap()
+    };
+    let why = refused(&[("size=200 payload=ab", 10), ("size=200", 10)]);
+    assert!(why.contains("payloads"), "{why}");
+    let why = refused(&[("size=64", 10); wb_live::MOST_STREAMS + 1]);
+    assert!(why.contains("65 streams"), "{why}");
+}
+
+#[test]
+fn a_ramp_sends_the_same_frames_before_the_counted_ones() {
+    let lab = lab_or_skip!("ramp");
+    let _passes_on = lab.accept();
+    let mut spec = specs(&[("size=64", 3000), ("size=70-900 flows=5 sport=1-5", 6000)]);
+    spec.lead = Lead {
+        rise_ns: 50_000_000,
+        hold_ns: 30_000_000,
+        times: 1.5,
+    };
+    let expected = in_user_space(&spec);
+    let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+    let tables = compiled.offload_tables(&spec).unwrap();
+    let load = |streams: &[StreamProgram]| {
+        let sender = lab.at_a(|a| LiveSender::load(a, streams)).unwrap();
+        Box::new(sender) as Box<dyn SendOffload>
+    };
+    let mut socket = lab.socket(false);
+    let worker = OffloadedWorker {
+        sender: Some(compiled.offloaded(load(&tables.streams), Some(load(&tables.ramps)))),
+        receiver: None,
+    };
+    let began = monotonic_ns();
+    let (outcome, frames) = run_and_take(worker, expected.len() as u64, &mut socket);
+    let outcome = outcome.sender.unwrap();
+    let away_ns = outcome.lateness.stalled_ns;
+    assert!(away_ns < monotonic_ns() - began, "away for {away_ns} ns");
+    let of_ramp = |frames: &[Vec<u8>], size: usize| -> Vec<(Vec<u8>, u64)> {
+        let is = |frame: &&Vec<u8>| {
+            let at = find_tag(frame).unwrap().0;
+            frame[at + 2..at + 6] == RAMP_FLOW.to_be_bytes() && (frame.len() == 60) == (size == 60)
+        };
+        frames
+            .iter()
+            .filter(is)
+            .map(|f| without_stamp(f, Some(2)))
+            .collect()
+    };
+    for own in &spec.streams {
+        let (ours, theirs) = (of_stream(&frames, own), of_stream(&expected, own));
+        assert_eq!(ours.len(), theirs.len(), "flow {}", own.first_flow);
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(without_stamp(ours, Some(2)), without_stamp(theirs, Some(2)));
+        }
+    }
+    // What is too late of a ramp is given up.
+    let mut ramp_frames = 0;
+    for size in [60, 0] {
+        let (ours, theirs) = (of_ramp(&frames, size), of_ramp(&expected, size));
+        assert!(!ours.is_empty() && ours.len() <= theirs.len());
+        assert_eq!(ours, theirs[..ours.len()]);
+        ramp_frames += ours.len() as u64;
+    }
+    assert_eq!(outcome.ramp_frames, ramp_frames);
+    let sent: u64 = outcome.streams.iter().map(|s| s.offered_frames).sum();
+    assert_eq!(sent + outcome.ramp_frames, frames.len() as u64);
 }

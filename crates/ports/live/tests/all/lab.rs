@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wb_live::Account;
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
-use wb_port::offload::{Awaited, SendOffload, SendOrder};
-use wb_port::{Interface, QueuePair, RxQueue};
+use wb_port::offload::{Awaited, SendOffload, SendOrder, StreamOrder};
+use wb_port::{Interface, PortError, QueuePair, RxQueue};
+use wb_traffic::{Control, OffloadedWorker, SharedCounters, WorkerOutcome, run_offloaded};
 
 /// Longest that any of these tests waits for something that should come.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -150,15 +151,27 @@ fn interface(name: &str) -> Interface {
     }
 }
 
+/// A turn, as fast as it goes; each stream may have all of its frames.
+pub(crate) fn turn(
+    sender: &mut dyn SendOffload,
+    order: &SendOrder,
+    streams: usize,
+) -> Result<(), PortError> {
+    let stream = StreamOrder {
+        pace: None,
+        frames: order.frames,
+        until_ns: u64::MAX,
+        allowance_ns: u64::MAX,
+    };
+    sender.turn(order, &vec![stream; streams])
+}
+
 /// An order for so many frames, as fast as they go.
 pub(crate) fn order(frames: u64) -> SendOrder {
     SendOrder {
         now_ns: monotonic_ns(),
         rested: true,
-        pace: None,
         frames,
-        until_ns: u64::MAX,
-        allowance_ns: u64::MAX,
         length_ns: 1_000_000_000,
         batch: 64,
         wall_minus_mono: 1,
@@ -170,32 +183,72 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+struct Clock;
+
+impl wb_port::clock::WorkerClock for Clock {
+    fn monotonic_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        monotonic_ns() + 1
+    }
+}
+
+/// Lets a worker send until it has nothing left, and takes what arrives at a socket meanwhile.
+pub(crate) fn run_and_take(
+    worker: OffloadedWorker,
+    frames: u64,
+    socket: &mut PacketQueue,
+) -> (WorkerOutcome, Vec<Vec<u8>>) {
+    let (control, counters) = (Control::new(), SharedCounters::default());
+    let start_at = monotonic_ns() + 1_000_000;
+    control.start_at_mono_ns.store(start_at, Ordering::Release);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| run_offloaded(worker, &control, &counters, &Clock));
+        let mut taken = Vec::new();
+        let until = Instant::now() + PATIENCE;
+        while (taken.len() as u64) < frames && Instant::now() < until {
+            take(socket, &mut taken);
+        }
+        (run.join().unwrap(), taken)
+    })
+}
+
 /// Sends so many frames, and takes what arrives at a socket.
 pub(crate) fn send_and_take(
     sender: &mut dyn SendOffload,
+    streams: usize,
     frames: u64,
     socket: &mut PacketQueue,
 ) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let until = Instant::now() + PATIENCE;
     while (taken.len() as u64) < frames && Instant::now() < until {
-        let sent = sender.counters().submitted_frames;
+        let sent: u64 = (0..streams)
+            .map(|i| sender.counters(i).submitted_frames)
+            .sum();
         if sent < frames {
             // Few at a time, as a socket has little room.
-            sender.turn(&order((frames - sent).min(64))).unwrap();
+            turn(sender, &order((frames - sent).min(64)), streams).unwrap();
         }
-        let rx = socket.rx();
-        let _ = rx.wait(Duration::from_millis(10));
-        let take = |frame: &wb_port::RxFrame<'_>| {
-            let mut bytes = frame.bytes.to_vec();
-            // The kernel has taken the outer tag out.
-            if let Some(vlan) = frame.vlan {
-                let tag = [vlan.tpid.to_be_bytes(), vlan.tci.to_be_bytes()].concat();
-                bytes.splice(12..12, tag);
-            }
-            taken.push(bytes);
-        };
-        rx.receive(4096, take).unwrap();
+        take(socket, &mut taken);
     }
     taken
+}
+
+/// What has arrived at a socket, or arrives soon.
+fn take(socket: &mut PacketQueue, taken: &mut Vec<Vec<u8>>) {
+    let rx = socket.rx();
+    let _ = rx.wait(Duration::from_millis(10));
+    let take = |frame: &wb_port::RxFrame<'_>| {
+        let mut bytes = frame.bytes.to_vec();
+        // The kernel has taken the outer tag out.
+        if let Some(vlan) = frame.vlan {
+            let tag = [vlan.tpid.to_be_bytes(), vlan.tci.to_be_bytes()].concat();
+            bytes.splice(12..12, tag);
+        }
+        taken.push(bytes);
+    };
+    rx.receive(4096, take).unwrap();
 }

@@ -8,7 +8,7 @@ use wb_port::offload::{
 };
 use wb_traffic::{Sender, SenderSpec, StreamSpec};
 
-use crate::lab::{Lab, ip, monotonic_ns, order};
+use crate::lab::{Lab, ip, monotonic_ns, order, turn};
 
 fn table(flows: u32, size: &str, worker: u32, workers: u32) -> StreamProgram {
     let stream = Stream {
@@ -27,7 +27,7 @@ fn table(flows: u32, size: &str, worker: u32, workers: u32) -> StreamProgram {
         ..SenderSpec::default()
     };
     let sender = Sender::new(&spec, MOST_FRAME).unwrap();
-    sender.offload_table(&spec).unwrap()
+    sender.offload_tables(&spec).unwrap().streams.remove(0)
 }
 
 fn awaited(flows: u32) -> Awaited {
@@ -42,7 +42,7 @@ fn ends(lab: &Lab, flows: u32, size: &str) -> (LiveSender, wb_live::Receiver) {
     let account = lab.at_b(|b| Account::open(b, awaited(flows))).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     receiver.begin(1);
-    let sender = lab.at_a(|a| LiveSender::load(a, &table(flows, size, 0, 1)));
+    let sender = lab.at_a(|a| LiveSender::load(a, &[table(flows, size, 0, 1)]));
     (sender.unwrap(), receiver)
 }
 
@@ -57,7 +57,7 @@ fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
     // Two senders at once into one ring of 256 frames, one of which reads it, when its batch is over.
     let of = |worker| table(flows, "64-70", worker, workers);
     let mut senders: Vec<LiveSender> = (0..workers)
-        .map(|worker| lab.at_a(|a| LiveSender::load(a, &of(worker))).unwrap())
+        .map(|worker| lab.at_a(|a| LiveSender::load(a, &[of(worker)])).unwrap())
         .collect();
     let mut all = SendCounters::default();
     let mut rounds = 0;
@@ -68,12 +68,12 @@ fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
                     batch: 251,
                     ..order(FRAMES)
                 };
-                scope.spawn(move || sender.turn(&order).unwrap());
+                scope.spawn(move || turn(sender, &order, 1).unwrap());
             }
         });
         rounds += 1;
         all = SendCounters::default();
-        for c in senders.iter().map(SendOffload::counters) {
+        for c in senders.iter().map(|sender| sender.counters(0)) {
             all.submitted_frames += c.submitted_frames;
             all.submitted_octets += c.submitted_octets;
             all.refused_frames += c.refused_frames;
@@ -86,9 +86,9 @@ fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
     for flow in 0..flows {
         let worker = flow % workers;
         let sender = &senders[worker as usize];
-        let (next, round) = sender.position();
+        let (next, round) = sender.position(0);
         let sent = round + u64::from(flow < next);
-        let refused = sender.refused_by_flow()[flow as usize];
+        let refused = sender.refused_by_flow(0)[flow as usize];
         let came = received.flows[flow as usize].received;
         assert_eq!(sent, came + refused, "flow {flow}, {refused} refused");
     }
@@ -103,15 +103,15 @@ fn a_link_that_is_down_is_told_and_comes_back() {
     let lab = lab_or_skip!("down");
     let (mut sender, receiver) = ends(&lab, 1, "64");
     for (node, end) in [(&lab.b, "b0"), (&lab.a, "a0")] {
-        sender.turn(&order(100)).unwrap();
+        turn(&mut sender, &order(100), 1).unwrap();
         ip(&format!("-n {node} link set {end} down"));
-        let before = sender.counters();
-        let down = sender.turn(&order(10_000));
+        let before = sender.counters(0);
+        let down = turn(&mut sender, &order(10_000), 1);
         assert!(
             matches!(down, Err(PortError::LinkDown { .. })),
             "{end}: {down:?}"
         );
-        let now = sender.counters();
+        let now = sender.counters(0);
         let tried = now.submitted_frames - before.submitted_frames;
         assert!(
             tried <= 128,
@@ -119,7 +119,7 @@ fn a_link_that_is_down_is_told_and_comes_back() {
         );
         assert_eq!(now.refused_frames - before.refused_frames, tried, "{end}");
         ip(&format!("-n {node} link set {end} up"));
-        sender.turn(&order(100)).unwrap();
+        turn(&mut sender, &order(100), 1).unwrap();
     }
     assert_eq!(receiver.counters().received_frames, 400);
 }
@@ -129,28 +129,28 @@ fn what_a_device_cannot_is_said_before_or_when_it_shows() {
     let lab = lab_or_skip!("cannot");
     let said = |error: PortError| error.to_string();
     // Nobody at the other end: no NDO_XMIT.
-    let Err(error) = lab.at_a(|a| LiveSender::load(a, &table(1, "64", 0, 1))) else {
+    let Err(error) = lab.at_a(|a| LiveSender::load(a, &[table(1, "64", 0, 1)])) else {
         panic!("a veth without anything at its other end takes no frames");
     };
     assert!(said(error).contains("GRO"));
     // The other end loses its program during the run.
     let (mut sender, receiver) = ends(&lab, 1, "64");
-    sender.turn(&order(10)).unwrap();
+    turn(&mut sender, &order(10), 1).unwrap();
     drop(receiver);
-    let error = said(sender.turn(&order(10)).unwrap_err());
+    let error = said(turn(&mut sender, &order(10), 1).unwrap_err());
     assert!(error.contains("GRO"), "{error}");
-    assert_eq!(sender.counters().refused_frames, 1);
+    assert_eq!(sender.counters(0).refused_frames, 1);
     // Frames that are longer than the MTU allows.
     let (mut sender, receiver) = ends(&lab, 1, "1500");
-    sender.turn(&order(10)).unwrap();
+    turn(&mut sender, &order(10), 1).unwrap();
     ip(&format!("-n {} link set a0 mtu 1000", lab.a));
-    let error = said(sender.turn(&order(10)).unwrap_err());
+    let error = said(turn(&mut sender, &order(10), 1).unwrap_err());
     assert!(error.contains("MTU"), "{error}");
     drop(receiver);
     // The device goes.
     let (mut sender, _receiver) = ends(&lab, 1, "64");
     ip(&format!("-n {} link del a0", lab.a));
-    let gone = sender.turn(&order(10));
+    let gone = turn(&mut sender, &order(10), 1);
     assert!(matches!(gone, Err(PortError::Gone { .. })), "{gone:?}");
 }
 
@@ -165,7 +165,7 @@ fn another_thread_ends_a_turn() {
     };
     let began = monotonic_ns();
     std::thread::scope(|scope| {
-        let turn = scope.spawn(|| sender.turn(&endless));
+        let turn = scope.spawn(|| turn(&mut sender, &endless, 1));
         std::thread::sleep(std::time::Duration::from_millis(50));
         halt.halt();
         turn.join().unwrap().unwrap();
