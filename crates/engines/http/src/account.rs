@@ -52,6 +52,8 @@ pub struct Outcome {
     pub digests: BTreeSet<(usize, [u8; 32])>,
     /// What was wrong with the first answer that was not as it must be.
     pub first_failure: Option<String>,
+    /// Connections that this machine had no route or link for.
+    pub unrouted: u64,
     /// Why the thread gave up.
     pub error: Option<String>,
     /// CPU time, ns.
@@ -94,6 +96,7 @@ impl Outcome {
             },
             digests: BTreeSet::new(),
             first_failure: None,
+            unrouted: 0,
             error: None,
             cpu_ns: 0,
             wall_ns: 0,

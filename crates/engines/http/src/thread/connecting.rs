@@ -91,6 +91,12 @@ impl Thread<'_> {
                     exact.errors[0] += 1;
                 }
                 Cause::of(why).count(&mut self.out.totals.refused_connections, 1);
+                // What the network says of a server comes later: this is our kernel.
+                let unrouted = matches!(
+                    why,
+                    Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NODEV
+                );
+                self.out.unrouted += u64::from(unrouted);
                 self.complain(|| format!("no connection: {why}"));
                 self.retry(index, now);
             }

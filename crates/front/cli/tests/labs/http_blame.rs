@@ -144,6 +144,31 @@ fn a_machine_without_ports_is_no_slow_server() {
 }
 
 #[test]
+fn a_machine_without_a_route_is_no_server_out_of_reach() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let (a, b) = (lab.node("a"), lab.node("b"));
+    for words in ["", "--rate 500"] {
+        let nginx = Nginx::start(&b, "198.19.1.2");
+        let before = nginx.noted();
+        let words = format!("-d 3s -c 4 --timeout 200ms {words} http://198.19.1.2/one");
+        let way = Way::Sockets(a.clone());
+        let running = way.start(&words);
+        eventually("it answers", || nginx.noted() > before + 100);
+        inside(&a, &["ip", "link", "set", "a0", "down"]);
+        let report = way.finish(running, &words, 0);
+        inside(&a, &["ip", "link", "set", "a0", "up"]);
+        let limit = report["limited_by"].as_str().unwrap();
+        assert!(
+            limit.starts_with("the tester: this machine had no route"),
+            "{words}: {limit}"
+        );
+    }
+}
+
+#[test]
 fn a_count_ends_where_nobody_can_be_reached() {
     if !privileged() {
         return;

@@ -117,6 +117,7 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<Ou
         handshakes: (0, 0),
         digests,
         first_failure,
+        unrouted: 0,
         error: None,
         cpu_ns: slot.cpu_ns,
         wall_ns,

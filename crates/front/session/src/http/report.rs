@@ -199,9 +199,14 @@ fn limits(
     });
     // A rate that was kept was kept in spite of it.
     let exhausted = all.refused_connections.exhausted > 0 && (unsent || !reached || !open);
+    let unrouted: u64 = outcomes.iter().flatten().map(|o| o.unrouted).sum();
+    let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);
     let limit = match (busy, unsent, open) {
         _ if exhausted => {
             "the tester: no port, address or descriptor of this machine was left for connections"
+        }
+        _ if unrouted => {
+            "the tester: this machine had no route to the server, or its link was gone"
         }
         (_, true, _) if late.missed_departures > all.unsent / 2 => {
             let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
