@@ -253,8 +253,23 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
     }
     // While nothing is due: what ends a connection then is no request's failure.
     for (n, broken) in [(0, 0), (1, 4), (2, 4)] {
-        let words = format!("-d 400ms --rate 10 http://{SERVER}/idle/{n}");
-        let [kernels, ours] = asked(&lab, &words);
+        let words = format!("-d 800ms --rate 5 http://{SERVER}/idle/{n}");
+        // The last connection is replaced within 200 ms of the end. On a busy machine that may be too late, at which the
+        // number of those made differs and nothing else.
+        let mut tries = 0;
+        let [kernels, ours] = loop {
+            let [kernels, ours] = asked(&lab, &words);
+            let made = [&kernels["established"], &ours["established"]];
+            tries += 1;
+            if tries == 5 || made == [5, 5] {
+                break [kernels, ours];
+            }
+            assert!(
+                made.iter()
+                    .all(|made| [4, 5].contains(&made.as_u64().unwrap())),
+                "{made:?}"
+            );
+        };
         let told = [&kernels["sent"], &kernels["completed"], &kernels["broken"]];
         assert_eq!(told, [4, 4, broken], "{words}: {kernels}");
         assert_eq!(ours, kernels, "{words}");
