@@ -384,7 +384,7 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
         let best = held.reduce(f64::max);
         result.beyond = failed;
         throughput::set_limit(result, best);
-        result.limited_by = LbLimit::Time;
+        result.limited_by = Some(LbLimit::Time);
     }
     let knows = result.limit.is_some()
         || !result.latency.is_empty()

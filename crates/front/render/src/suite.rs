@@ -101,21 +101,22 @@ pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
         _ if r.tester_limit => "tester",
         _ if r.limit.is_none() => "none held",
         _ if at_line_rate(r) => "line rate",
-        LbLimit::Device => "device",
-        LbLimit::Tester => "tester",
-        LbLimit::Plan => "plan",
-        LbLimit::Time => "time",
+        None => "",
+        Some(LbLimit::Device) => "device",
+        Some(LbLimit::Tester) => "tester",
+        Some(LbLimit::Plan) => "plan",
+        Some(LbLimit::Time) => "time",
     }
 }
 
 /// Whether a test searches for a limit.
 pub(crate) const fn searches(test: SuiteTest) -> bool {
-    matches!(test, SuiteTest::Throughput | SuiteTest::Ndr)
+    test.finds_limit()
 }
 
 /// Whether the tester, not the device, was the limit.
 pub(crate) fn is_tester_limit(r: &SuiteResult) -> bool {
-    r.tester_limit || r.limited_by == LbLimit::Tester && r.limit.is_some()
+    r.tester_limit || r.limited_by == Some(LbLimit::Tester) && r.limit.is_some()
 }
 
 /// What must be read first: the tester was the limit, nothing was measured, it was broken off, no load held.

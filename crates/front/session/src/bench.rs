@@ -458,13 +458,15 @@ impl Engine for Benchmark {
         let findings = Findings::of(&self.base, &results);
         let criteria = findings.judge(&self.base.criteria);
         let (own, reason) = findings.verdict(&ended.end);
-        let judged = match (
-            &ended.end,
-            criteria.iter().find(|(_, excuse)| excuse.is_some()),
-        ) {
+        // One that did not hold for the device's own doing is enough.
+        let broke = criteria
+            .iter()
+            .any(|(report, excuse)| !report.held && excuse.is_none());
+        let excuse = criteria.iter().find_map(|(_, excuse)| excuse.clone());
+        let judged = match (&ended.end, excuse) {
             // Criteria ask for so much and no more.
-            (End::Completed, Some((_, Some(excuse)))) => (Verdict::Invalid, excuse.clone()),
-            (End::Completed, None) if !criteria.is_empty() => {
+            (End::Completed, Some(excuse)) if !broke => (Verdict::Invalid, excuse),
+            (End::Completed, _) if !criteria.is_empty() => {
                 let reports: Vec<_> = criteria.iter().map(|(report, _)| report.clone()).collect();
                 verdict::verdict(&ended.end, &reports, Circumstances::default())
             }

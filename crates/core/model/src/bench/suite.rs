@@ -131,6 +131,12 @@ impl SuiteTest {
         }
     }
 
+    /// Whether it searches for the highest load that holds.
+    #[must_use]
+    pub const fn finds_limit(self) -> bool {
+        matches!(self, Self::Throughput | Self::Ndr)
+    }
+
     /// Whether it needs the throughput of its size, which is searched first where no other test of the suite does.
     #[must_use]
     pub const fn needs_throughput(self) -> bool {
@@ -495,7 +501,7 @@ impl Default for SuiteTimes {
     fn default() -> Self {
         Self {
             trial: Span::from_secs(10),
-            search: Some(Span::from_secs(2)),
+            search: None,
             ramp: Span::from_millis(500),
             drain: Span::from_millis(500),
             settle: Span::from_millis(500),

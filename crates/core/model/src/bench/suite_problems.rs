@@ -78,6 +78,10 @@ impl SuitePlan {
                     place, "test y1564 needs [[procedure.suite.service]]";
             }
         }
+        rules! { found:
+            self.tests == [SuiteTest::Y1564] && self.sizes.len() > 1 =>
+                place, "test y1564 is made at one size, not {}; several as one mix: imix, or weights", self.sizes.len();
+        }
         if let Some(job) = self.traffic(plan).filter(|_| of_frames) {
             self.check_job(job, found);
         }
@@ -86,8 +90,9 @@ impl SuitePlan {
         for (n, service) in self.services.iter().enumerate() {
             let place = format!("{place}, service {}", n + 1);
             rules! { found:
-                service.cir == Rate::Max => &place, "cir is a rate: 100mbps";
-                service.eir == Some(Rate::Max) => &place, "eir is a rate: 50mbps";
+                matches!(service.cir, Rate::Max | Rate::Percent(_)) => &place, "cir is {}; a rate of its own: 100mbps", service.cir;
+                matches!(service.eir, Some(Rate::Max | Rate::Percent(_))) =>
+                    &place, "eir is {}; a rate of its own: 50mbps", service.eir.unwrap_or(Rate::Max);
                 service.step < SHORTEST => &place, "step is {}; at least {SHORTEST}", service.step;
             }
         }

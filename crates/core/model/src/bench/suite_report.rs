@@ -73,8 +73,9 @@ pub struct SuiteResult {
     pub loss_goal: Option<f64>,
     /// The least load above it that did not hold, in `unit`.
     pub beyond: Option<f64>,
-    /// What kept it from being higher.
-    pub limited_by: LbLimit,
+    /// What kept it from being higher; absent for tests that find no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LbLimit>,
     /// The tester was the limit: the device's is at least this.
     pub tester_limit: bool,
     /// It held in a trial of full length.
@@ -143,7 +144,7 @@ impl SuiteResult {
             throughput_l1_bps: None,
             loss_goal: None,
             beyond: None,
-            limited_by: LbLimit::Time,
+            limited_by: test.finds_limit().then_some(LbLimit::Time),
             tester_limit: false,
             confirmed: false,
             trials: 0,
@@ -415,10 +416,17 @@ pub struct ResetResult {
     pub trigger: String,
     /// The load, frames per second.
     pub offered_fps: f64,
-    /// Frames lost ÷ load: the frame-loss method (section 4.1), seconds.
+    /// Frames lost for it; of two directions those of the one that lost more.
+    #[serde(default)]
+    pub lost: u64,
+    /// Lost ÷ load: the frame-loss method (section 4.1), seconds.
     pub by_loss_s: Option<f64>,
     /// From the last frame before to the first after it: the time-stamp method (section 4.1), seconds.
     pub by_stamps_s: Option<f64>,
+    /// It did not forward again for as long as it was waited: how long nothing had come at the end, seconds. Then
+    /// there are no other times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_again_s: Option<f64>,
 }
 
 /// One step of a service (ITU-T Y.1564).
@@ -442,6 +450,9 @@ pub struct ServiceStep {
     pub variation_ns: Option<i64>,
     /// Whether it meets what the service promises.
     pub passed: bool,
+    /// The trial says nothing of the device: it is neither met nor missed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub void: bool,
     /// Why not, or that it does.
     pub reason: String,
 }

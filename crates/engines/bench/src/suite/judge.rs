@@ -28,6 +28,10 @@ pub(super) struct Judged {
     pub(super) trial: SuiteTrial,
     /// The last frame that was skipped, counted from 0 over all flows of its direction.
     pub(super) last_skipped: Option<u64>,
+    /// Frames lost in the direction that lost more.
+    pub(super) most_lost: u64,
+    /// How long nothing had come any more when the last frame was due, seconds, in the direction in which it was longer.
+    pub(super) silent_end_s: f64,
     /// Who took the receive stamps.
     pub(super) stamps: String,
     /// Which of our ports had no link.
@@ -155,6 +159,8 @@ fn plain(trial: SuiteTrial) -> Judged {
     Judged {
         trial,
         last_skipped: None,
+        most_lost: 0,
+        silent_end_s: 0.0,
         stamps: String::new(),
         link_down: None,
         line_bps: None,
@@ -215,8 +221,12 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     (trial.outcome, trial.reason) = outcome_of_frames(&trial, shape, took_s, goal);
     let rx = frames.jobs.first().and_then(|job| job.rx.as_ref());
     let stamps = report.ports.iter().find(|p| Some(&p.name) == rx);
+    let lost = frames.jobs.iter().filter_map(|j| j.totals.lost_frames);
+    let silent = frames.jobs.iter().map(|j| silent_end_s(j, shape));
     Judged {
         last_skipped: frames.jobs.iter().filter_map(|j| last_skipped(j)).max(),
+        most_lost: lost.max().unwrap_or(0),
+        silent_end_s: silent.fold(0.0, f64::max),
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
         ..plain(trial)
     }
@@ -226,6 +236,15 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
 fn last_skipped(job: &JobReport) -> Option<u64> {
     let flows: u64 = job.streams.iter().map(|s| u64::from(s.flows)).sum();
     Some((job.last_skipped? + 1) * flows.max(1) - 1)
+}
+
+fn silent_end_s(job: &JobReport, shape: &Shape) -> f64 {
+    let came = match (job.totals.received_frames, job.rates.rx_time_ns) {
+        (Some(0), _) => 0,
+        (_, Some(ns)) => ns,
+        (_, None) => return 0.0,
+    };
+    (shape.duration.as_secs_f64() - came as f64 / 1e9).max(0.0)
 }
 
 fn outcome_of_frames(

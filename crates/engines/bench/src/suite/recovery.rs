@@ -51,10 +51,11 @@ pub(super) fn measure<B: Bench>(
                     _ => judged.last_skipped.map(|sequence| sequence as f64 / half),
                 };
                 // Frames that are lost to the very end have none behind them.
-                let end = test.half.0.as_secs_f64() - 1.0 / half;
-                recovery
-                    .seconds
-                    .push(last.filter(|last| *last < end * 0.99));
+                let whole = test.half.0.as_secs_f64();
+                let end = whole - 1.0 / half;
+                let came_to_end = judged.silent_end_s <= whole * 0.01 + 2.0 / half;
+                let recovered = |last: &f64| *last < end * 0.99 && came_to_end;
+                recovery.seconds.push(last.filter(recovered));
             } else {
                 result.notes.push(judged.trial.reason.clone());
             }

@@ -14,6 +14,8 @@ const LOAD: Share = Share(0.1);
 const CARRIED: f64 = 0.5;
 /// How long it is waited, where the plan says nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Nothing came at the end if it did not for so many intervals of frames.
+const INTERVALS: f64 = 10.0;
 /// Frames flow for this long before the reset.
 const BEFORE: Duration = Duration::from_secs(2);
 
@@ -50,18 +52,25 @@ pub(super) fn measure<B: Bench>(
         after: shape.ramp + BEFORE,
         command: command.clone(),
     };
-    let trial = tester.trial(&shape, Some(&trigger))?.trial;
+    let judged = tester.trial(&shape, Some(&trigger))?;
+    let (trial, lost) = (judged.trial, judged.most_lost);
     let silence = trial.longest_silence_ns.map(|ns| ns as f64 / 1e9);
+    // Whatever silence the reset made, that at the end was the longest.
+    let at_end = judged.silent_end_s;
+    let not_again = (at_end > silence.unwrap_or(0.0).max(INTERVALS / load)).then_some(at_end);
+    let returned = not_again.is_none();
     // Frames that our own link could not take were not lost by the device.
-    let by_loss = (trial.unsent == 0 && trial.tx > 0).then(|| trial.lost as f64 / load);
+    let by_loss = (trial.unsent == 0 && trial.tx > 0).then(|| lost as f64 / load);
     result.reset = Some(ResetResult {
         kind: test.kind.clone(),
         trigger: command.clone(),
         offered_fps: load,
-        by_loss_s: by_loss,
-        by_stamps_s: silence,
+        lost,
+        by_loss_s: by_loss.filter(|_| returned),
+        by_stamps_s: silence.filter(|_| returned),
+        not_again_s: not_again,
     });
-    result.confirmed = trial.rx > 0;
+    result.confirmed = trial.rx > 0 && returned;
     if trial.unsent > 0 {
         result.notes.push(format!(
             "{} frames could not leave, as the reset took our own link down: only the stamps tell how long it was",

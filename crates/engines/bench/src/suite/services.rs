@@ -117,6 +117,11 @@ pub(super) fn measure<B: Bench>(
     if suite.services.len() > 1 {
         together(tester, result, mean)?;
     }
+    if tester.suite.sizes.len() > 1 {
+        result
+            .notes
+            .push("of the sizes of this suite the first alone".to_owned());
+    }
     result.confirmed = !result.steps.is_empty() && result.steps.iter().all(|step| step.passed);
     Ok(())
 }
@@ -178,6 +183,7 @@ fn judge(
         delay_max_ns: delay.max,
         variation_ns: variation,
         passed: false,
+        void: !trial.outcome.is_valid(),
         reason: String::new(),
     };
     let promised = cir * (1.0 - service.loss.0);
@@ -193,7 +199,7 @@ fn judge(
         Some((ns, limit))
     };
     let wrong = match step.kind {
-        _ if !trial.outcome.is_valid() => Some(format!("void: {}", trial.reason)),
+        _ if told.void => Some(format!("void: {}", trial.reason)),
         StepKind::Committed if trial.loss_ratio > service.loss.0 => {
             Some(format!("{} of {} frames lost", trial.lost, trial.tx))
         }

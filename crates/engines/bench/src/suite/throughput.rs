@@ -48,14 +48,10 @@ fn limited_by(bound: Bound, known: &Known) -> LbLimit {
 }
 
 fn tell(result: &mut SuiteResult, known: &Known) {
-    result.tester_limit = result.limited_by == LbLimit::Tester;
-    if let (true, Some(limit)) = (result.tester_limit, result.limit) {
-        let unit = &result.unit;
-        result.notes.push(format!(
-            "tester limit at {limit:.0} {unit}: the device carried all that the tester could offer"
-        ));
-    }
-    if result.limited_by == LbLimit::Plan && known.theoretical.is_some_and(|t| t <= known.maximum) {
+    result.tester_limit = result.limited_by == Some(LbLimit::Tester);
+    if result.limited_by == Some(LbLimit::Plan)
+        && known.theoretical.is_some_and(|t| t <= known.maximum)
+    {
         result.notes.push("the device carries line rate".to_owned());
     }
 }
@@ -141,14 +137,14 @@ fn conclude(result: &mut SuiteResult, known: &Known, found: &Found, log: &[Suite
     set_limit(result, found.best);
     result.beyond = found.beyond;
     result.confirmed = found.confirmed;
-    result.limited_by = limited_by(found.bound, known);
+    result.limited_by = Some(limited_by(found.bound, known));
     if let (Bound::Tester, Some(limit)) = (found.bound, found.best) {
         // Where the device fails not far above it, it is the device's limit, found less closely than asked for.
         let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
         let above = failed.map(|t| t.intended).filter(|load| *load > limit);
         let least = above.reduce(f64::min).filter(|load| *load <= limit * NEAR);
         if let Some(load) = least {
-            result.limited_by = LbLimit::Device;
+            result.limited_by = Some(LbLimit::Device);
             result.beyond = Some(load);
             result.notes.push(format!(
                 "between {limit:.0} and {load:.0} {}, where the device fails, the tester could not make a trial that says something",
@@ -273,7 +269,7 @@ fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, fou
             Some("time ran out before the bounds were near".to_owned()),
         ),
     };
-    result.limited_by = limited_by;
+    result.limited_by = Some(limited_by);
     let load = |load: &wb_search::LoadFound| {
         let (sums, class) = load.goals.get(n)?;
         Some(MlrLoad {
@@ -299,7 +295,7 @@ fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, fou
         irregular,
         loads: found.loads.iter().filter_map(load).collect(),
     });
-    if result.test == SuiteTest::Ndr || result.limited_by == LbLimit::Tester {
+    if result.test == SuiteTest::Ndr || result.limited_by == Some(LbLimit::Tester) {
         tell(result, known);
     }
 }

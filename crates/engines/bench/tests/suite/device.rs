@@ -66,6 +66,8 @@ pub(crate) struct Outage {
     pub(crate) wake_ns: i64,
     /// It takes the tester's own link down.
     pub(crate) takes_link: bool,
+    /// It ends at all.
+    pub(crate) ends: bool,
 }
 
 type ByTrial<T> = Box<dyn FnMut(u32, f64) -> T>;
@@ -84,6 +86,8 @@ pub(crate) struct Device {
     pub(crate) noise: ByTrial<u64>,
     /// After an overload nothing passes for so long.
     pub(crate) recovery: Duration,
+    /// And nothing for so long at the end of what follows.
+    pub(crate) silent_end: Duration,
     pub(crate) outage: Option<Outage>,
     /// New connections per second, requests per second, open connections that it carries.
     pub(crate) cps: f64,
@@ -120,6 +124,7 @@ impl Default for Device {
             doubles: None,
             noise: Box::new(|_, _| 0),
             recovery: Duration::ZERO,
+            silent_end: Duration::ZERO,
             outage: None,
             cps: 37_500.0,
             rps: 250_000.0,
@@ -185,6 +190,8 @@ struct Way {
     last_skipped: Option<u64>,
     took_s: f64,
     silence_ns: i64,
+    /// Nothing comes any more for so long at the end.
+    silent_end_s: f64,
 }
 
 impl Device {
@@ -244,7 +251,8 @@ impl Device {
         let overload = pace * job.hold_load;
         if !job.hold.0.is_zero() && overload > self.capacity && !self.recovery.is_zero() {
             let after = (self.recovery.as_secs_f64() * pace).ceil() as u64;
-            lost = lost.max(after.min(way.sent));
+            way.silent_end_s = self.silent_end.as_secs_f64();
+            lost = lost.max((after + whole(pace, way.silent_end_s)).min(way.sent));
             let flows = u64::from(job.streams[0].flow_count());
             way.last_skipped = (after < way.sent).then(|| (after - 1) / flows);
         }
@@ -254,7 +262,10 @@ impl Device {
             assert!(trigger.after >= lead && trigger.after < lead + job.duration.unwrap().0);
             let in_it = whole(pace, outage.length.as_secs_f64()).min(way.sent);
             let gap = (in_it + 1) as f64 / pace;
-            way.silence_ns = (gap * 1e9).round() as i64 + outage.wake_ns;
+            match outage.ends {
+                true => way.silence_ns = (gap * 1e9).round() as i64 + outage.wake_ns,
+                false => way.silent_end_s = outage.length.as_secs_f64(),
+            }
             match outage.takes_link {
                 true => way.sent -= in_it,
                 false => lost += in_it,
@@ -319,6 +330,7 @@ impl Device {
             },
             rates: Rates {
                 tx_time_ns: Some((way.took_s * 1e9).round() as u64),
+                rx_time_ns: Some(((way.took_s - way.silent_end_s) * 1e9).round() as u64),
                 ..Rates::default()
             },
             latency_ns: constant(self.delay_ns, way.read),

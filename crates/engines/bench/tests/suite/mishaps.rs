@@ -73,7 +73,7 @@ fn assert_unharmed(result: &SuiteResult) {
     assert_near(result.limit.unwrap() / TEN_GIG, LIMIT, 1e-12);
     assert_eq!(
         (result.limited_by, result.confirmed),
-        (LbLimit::Device, true)
+        (Some(LbLimit::Device), true)
     );
 }
 
@@ -144,7 +144,7 @@ fn a_tester_that_is_always_late_blames_nobody() {
         assert!(trial.intended > device.capacity, "{trial:?}");
     }
     assert!(result.limit.is_none_or(|limit| limit <= device.capacity));
-    assert_ne!(result.limited_by, LbLimit::Device, "{result:?}");
+    assert_ne!(result.limited_by, Some(LbLimit::Device), "{result:?}");
     assert!(result.trials < 60, "{}", result.trials);
 }
 
@@ -177,7 +177,7 @@ fn ends(device: &mut Device, held: f64) -> BenchEnd<Gone> {
     let result = &run.results[0];
     assert!(result.incomplete && !result.confirmed);
     assert_near(result.limit.unwrap() / TEN_GIG, held, 1e-12);
-    assert_eq!(result.limited_by, LbLimit::Time);
+    assert_eq!(result.limited_by, Some(LbLimit::Time));
     let told = result.notes.iter().any(|n| n.contains("known by then"));
     assert!(told, "{:?}", result.notes);
     assert_eq!(
@@ -260,7 +260,7 @@ fn what_runs_beside_counts_too() {
     };
     let result = completed(&mut device, &beside()).remove(0);
     assert_near(result.limit.unwrap() / TEN_GIG, 0.3, 0.001);
-    assert_eq!(result.limited_by, LbLimit::Device);
+    assert_eq!(result.limited_by, Some(LbLimit::Device));
     let failed = searched(&result).find(|t| t.outcome == TrialOutcome::Fail && t.lost == 0);
     let reason = &failed.unwrap().reason;
     assert!(reason.contains("connections of beside failed"), "{reason}");

@@ -43,7 +43,7 @@ proptest! {
             _ => 11 + u32::from(result.notes.iter().any(|n| n.contains("99.98 %"))),
         };
         prop_assert_eq!(result.trials, trials);
-        let by_device = result.limited_by == LbLimit::Device;
+        let by_device = result.limited_by == Some(LbLimit::Device);
         prop_assert_eq!(by_device, capacity < TEN_GIG);
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use wb_model::bench::{LbLimit, SuiteTest, TrialPurpose};
 
 use crate::{
-    Device, TEN_GIG, assert_near, assert_told, completed, device::Outage, of, plan, searched,
+    Device, TEN_GIG, assert_near, assert_told, completed,
+    device::{Mishap, Outage},
+    of, plan, searched,
 };
 
 /// Trials of 60 s and a resolution of 0.1 % of line rate (RFC 2544 section 26.1).
@@ -62,7 +64,7 @@ fn throughput_by_halving() {
     assert_near(result.theoretical_fps.unwrap(), TEN_GIG, 1e-6);
     assert_eq!(
         (result.limited_by, result.tester_limit, result.confirmed),
-        (LbLimit::Device, false, true)
+        (Some(LbLimit::Device), false, true)
     );
     assert_eq!((result.trials, result.trial_seconds), (11, 660.0));
     assert!(result.notes.is_empty(), "{:?}", result.notes);
@@ -197,12 +199,10 @@ fn the_testers_limit_is_no_throughput() {
     let result = of(&results, SuiteTest::Throughput);
     assert_eq!(
         (result.limited_by, result.tester_limit),
-        (LbLimit::Tester, true)
+        (Some(LbLimit::Tester), true)
     );
     assert_eq!(result.limit, Some(12e6));
     assert_eq!(result.tester_ceiling_fps, Some(12e6));
-    let note = "tester limit at 12000000 fps: the device carried all that the tester could offer";
-    assert_eq!(result.notes, [note]);
     // Nothing failed, and nothing that was not sent is loss.
     for trial in searched(result) {
         assert_eq!((trial.lost, trial.loss_ratio), (0, 0.0), "{trial:?}");
@@ -288,7 +288,7 @@ fn ndr_and_pdr() {
         assert_eq!(mlr.loads[1].class == "lower", lower_class == "upper");
         assert_eq!(
             (result.limited_by, result.confirmed),
-            (LbLimit::Device, true)
+            (Some(LbLimit::Device), true)
         );
     }
 }
@@ -299,7 +299,7 @@ fn connections_per_second() {
     let results = completed(&mut Device::default(), &crate::mishaps::connections("cps"));
     let limit = results[0].limit.unwrap();
     assert!((37_300.0..=37_500.0).contains(&limit), "{limit}");
-    assert_eq!(results[0].limited_by, LbLimit::Device);
+    assert_eq!(results[0].limited_by, Some(LbLimit::Device));
     let results = completed(&mut Device::default(), &crate::mishaps::connections("cc"));
     let limit = results[0].limit.unwrap();
     assert!((99_000.0..=100_000.0).contains(&limit), "{limit}");
@@ -377,17 +377,18 @@ fn recovery_from_an_overload() {
     }
 }
 
+const RESET: &str = r#"
+    tests = ["reset"]
+    ceiling = false
+    max = "1gbps"
+    [procedure.suite.reset]
+    trigger = "reboot it"
+    load = "10%"
+"#;
+
 /// Vector 16.16.
 #[test]
 fn reset_by_loss_and_by_stamps() {
-    let text = r#"
-        tests = ["reset"]
-        ceiling = false
-        max = "1gbps"
-        [procedure.suite.reset]
-        trigger = "reboot it"
-        load = "10%"
-    "#;
     // By loss 10 s and no frame more; the first frame that passes again is 1.88 us later than the others.
     let reset = |takes_link| {
         let mut device = Device {
@@ -397,10 +398,11 @@ fn reset_by_loss_and_by_stamps() {
                 length: Duration::from_secs(10),
                 wake_ns: 1_880,
                 takes_link,
+                ends: true,
             }),
             ..Device::default()
         };
-        of(&completed(&mut device, &plan(text)), SuiteTest::Reset).clone()
+        of(&completed(&mut device, &plan(RESET)), SuiteTest::Reset).clone()
     };
     let result = reset(false);
     let log = &result.trial_log;
@@ -410,10 +412,87 @@ fn reset_by_loss_and_by_stamps() {
     assert_near(found.offered_fps, 148_809.5, 0.05);
     assert_near(found.by_loss_s.unwrap(), 10.0, 5e-4);
     assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
+    assert_eq!((found.lost, found.not_again_s), (1_488_095, None));
     // What could not leave was not lost: only the stamps are left.
     let result = reset(true);
     assert_eq!(result.trial_log[0].lost, 0);
     let found = result.reset.unwrap();
     assert_eq!(found.by_loss_s, None);
     assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
+}
+
+/// What is lost in both directions is not one outage after the other.
+#[test]
+fn a_reset_of_both_directions() {
+    let mut device = Device {
+        outage: Some(Outage {
+            command: "reboot it",
+            length: Duration::from_secs(3),
+            wake_ns: 0,
+            takes_link: false,
+            ends: true,
+        }),
+        ..Device::default()
+    };
+    let mut plan = plan(RESET);
+    plan.traffic[0].bidir = true;
+    let results = completed(&mut device, &plan);
+    let result = of(&results, SuiteTest::Reset);
+    let found = result.reset.as_ref().unwrap();
+    assert_eq!(result.trial_log[0].lost, 2 * found.lost);
+    assert_near(found.by_loss_s.unwrap(), 3.0, 1e-4);
+}
+
+/// A device that stays away was not away for as long as it was waited.
+#[test]
+fn a_reset_without_an_end() {
+    for takes_link in [false, true] {
+        let mut device = Device {
+            outage: Some(Outage {
+                command: "reboot it",
+                length: Duration::from_secs(30),
+                wake_ns: 0,
+                takes_link,
+                ends: false,
+            }),
+            ..Device::default()
+        };
+        let results = completed(&mut device, &plan(RESET));
+        let result = of(&results, SuiteTest::Reset);
+        let found = result.reset.as_ref().unwrap();
+        assert_eq!((found.by_loss_s, found.by_stamps_s), (None, None));
+        assert_near(found.not_again_s.unwrap(), 30.0, 1e-6);
+        assert!(!result.confirmed);
+    }
+}
+
+/// A step for which the tester was not there is no broken promise.
+#[test]
+fn a_step_that_could_not_be_made() {
+    let text = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"100mbps-l2\"\n";
+    let mut device = Device {
+        capacity: 100e6 / 512.0,
+        mishap: Box::new(|_, load| (load > 100_000.0).then_some(Mishap::Sent(0.5))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(text)).remove(0);
+    let said: Vec<_> = result.steps.iter().map(|s| (s.passed, s.void)).collect();
+    let (good, void) = ((true, false), (false, true));
+    assert_eq!(said, [good, good, void, void, void, void]);
+    assert!(!result.confirmed);
+}
+
+/// Frames that are missing at the very end of the phase leave no gap behind them.
+#[test]
+fn no_recovery_for_a_device_that_is_silent_at_the_end() {
+    let text = THROUGHPUT.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
+    let mut device = Device {
+        recovery: Duration::from_millis(350),
+        silent_end: Duration::from_secs(2),
+        ..Device::default()
+    };
+    let results = completed(&mut device, &plan(&text));
+    let found = of(&results, SuiteTest::Recovery).recovery.as_ref().unwrap();
+    assert_eq!(found.seconds, [None; 5]);
+    assert_eq!(found.average_s, None);
 }

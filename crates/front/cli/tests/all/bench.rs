@@ -382,7 +382,7 @@ fn report(limit: f64, size: &str) -> Value {
                 size: size.to_owned(),
                 limit: Some(limit),
                 beyond: Some(limit * 1.01),
-                limited_by: wb_model::bench::LbLimit::Device,
+                limited_by: Some(wb_model::bench::LbLimit::Device),
                 ..wb_model::bench::SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
             },
         ))],

@@ -482,6 +482,7 @@ fn steps(results: &[&SuiteResult]) -> Table {
     for step in results.iter().flat_map(|r| &r.steps) {
         let (word, mark) = match step.passed {
             true => ("pass", Mark::Good),
+            false if step.void => ("void", Mark::Plain),
             false => ("FAIL", Mark::Bad),
         };
         table.row([
@@ -502,12 +503,11 @@ fn steps(results: &[&SuiteResult]) -> Table {
 /// The result of a reset as a sentence (RFC 2544 section 26.6, RFC 6201).
 fn reset(r: &SuiteResult) -> Option<String> {
     let own = r.reset.as_ref()?;
-    let lost: u64 = r.trial_log.iter().map(|t| t.lost).sum();
     let by_loss = own.by_loss_s.map(|s| {
         format!(
             "{} by the frames that were lost ({} at {})",
             seconds(s),
-            count(lost),
+            count(own.lost),
             load(own.offered_fps, "fps")
         )
     });
@@ -527,6 +527,10 @@ fn reset(r: &SuiteResult) -> Option<String> {
         own => format!(", frames of {}", size(own)),
     };
     let times = match times.as_slice() {
+        _ if own.not_again_s.is_some() => format!(
+            "the device did not forward again: for {} nothing had come at the end",
+            seconds_or(own.not_again_s)
+        ),
         [] => "it cannot be told how long the device did not forward".to_owned(),
         all => format!("the device did not forward for {}", all.join(", ")),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, Plan, Verdict,
-    bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest},
+    bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest, TrialOutcome},
     criteria::{Bound, Metric},
     plan::Procedure,
     report::CriterionReport,
@@ -17,15 +17,17 @@ struct Finding<'a> {
     result: &'a BenchResult,
     /// What a verdict calls it: `cps`, `throughput 64`.
     title: String,
-    /// Whether it is about a limit at all.
-    has_limit: bool,
-    limited_by: LbLimit,
+    size: &'a str,
+    /// None: it is about no limit.
+    limited_by: Option<LbLimit>,
     /// Why the tester is to blame that there is no limit.
     late: Option<&'a str>,
     /// What it was to show and did not.
     failed: bool,
     /// Why it says nothing.
     silent: Option<&'a str>,
+    /// A part of it says nothing, as the tester could not make the trial.
+    partly_void: bool,
 }
 
 impl<'a> Finding<'a> {
@@ -34,22 +36,50 @@ impl<'a> Finding<'a> {
             BenchResult::Lb(lb) => Self {
                 result,
                 title: lb.metric.name().to_owned(),
-                has_limit: true,
-                limited_by: lb.limited_by,
+                size: "",
+                limited_by: Some(lb.limited_by),
                 late: lb.late.as_deref(),
                 failed: lb.limit.is_none(),
                 silent: None,
+                partly_void: false,
             },
             BenchResult::Suite(suite) => Self {
                 result,
                 title: title(suite),
-                has_limit: matches!(suite.test, SuiteTest::Throughput | SuiteTest::Ndr),
-                limited_by: suite.limited_by,
+                size: &suite.size,
+                limited_by: suite.limited_by.filter(|_| suite.test.finds_limit()),
                 late: None,
                 failed: failed(suite),
                 silent: suite.not_measured.as_deref(),
+                partly_void: suite.steps.iter().any(|step| step.void)
+                    || suite.curve.iter().any(|row| row.loss_pct.is_none()),
             },
         }
+    }
+
+    /// Whether it was to find something, and could not for want of trials that say something.
+    fn is_unjudged(&self) -> bool {
+        let BenchResult::Suite(suite) = self.result else {
+            return false;
+        };
+        let no_limit = suite.test.finds_limit() && suite.limit.is_none();
+        let no_loss = suite.test == SuiteTest::Loss && self.known_losses().is_empty();
+        let nothing = (no_limit || no_loss) && self.silent.is_none() && !self.failed;
+        nothing || suite.steps.iter().any(|step| step.void)
+    }
+
+    /// The shares that were lost at loads of which that is known.
+    fn known_losses(&self) -> Vec<f64> {
+        let BenchResult::Suite(suite) = self.result else {
+            return Vec::new();
+        };
+        let known = suite.curve.iter().filter_map(|row| row.loss_pct);
+        known.map(|loss| loss / 100.0).collect()
+    }
+
+    /// Whether no load held, and the device is why: what other tests could not measure for that is its doing.
+    fn none_held(&self) -> bool {
+        self.failed && self.limited_by.is_some()
     }
 
     /// What it has for a criterion; `None`: the criterion is not about it.
@@ -85,9 +115,32 @@ fn title(suite: &SuiteResult) -> String {
 fn failed(suite: &SuiteResult) -> bool {
     match suite.test {
         SuiteTest::Throughput | SuiteTest::Ndr => {
-            suite.limit.is_none() && suite.limited_by == LbLimit::Device
+            let all_failed = || match &suite.mlr {
+                Some(mlr) => {
+                    let low = mlr.loads.iter().any(|l| l.low_full_s + l.low_short_s > 0.0);
+                    let high = mlr
+                        .loads
+                        .iter()
+                        .any(|l| l.high_full_s + l.high_short_s > 0.0);
+                    high && !low
+                }
+                None => {
+                    let any = |outcome| suite.trial_log.iter().any(|t| t.outcome == outcome);
+                    any(TrialOutcome::Fail) && !any(TrialOutcome::Pass)
+                }
+            };
+            let by_device = suite.limited_by == Some(LbLimit::Device);
+            suite.limit.is_none() && (by_device || all_failed())
         }
-        SuiteTest::Y1564 => suite.steps.iter().any(|step| !step.passed),
+        SuiteTest::Y1564 => suite.steps.iter().any(|step| !step.passed && !step.void),
+        SuiteTest::Loss => {
+            let known: Vec<f64> = suite.curve.iter().filter_map(|row| row.loss_pct).collect();
+            !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)
+        }
+        SuiteTest::Reset => {
+            let reset = suite.reset.as_ref();
+            suite.not_measured.is_none() && reset.is_some_and(|r| r.not_again_s.is_some())
+        }
         _ => false,
     }
 }
@@ -132,19 +185,43 @@ impl<'a> Findings<'a> {
         let not_met = meant
             .iter()
             .filter(|(_, value)| !value.is_some_and(|value| criterion.holds(value)));
-        let mut of_others = not_met
-            .filter(|(f, _)| f.late.is_some() || f.has_limit && f.limited_by != LbLimit::Device);
-        let excuse = match (report.held, criterion.bound, of_others.next()) {
-            (false, Bound::AtLeast, Some((finding, _))) => Some(match finding.late {
-                Some(why) => format!("{criterion}: {why}"),
-                None => format!(
-                    "{criterion}: the device was not the limit: {}",
-                    limited_by(std::iter::once(*finding))
-                ),
-            }),
-            _ => None,
-        };
+        // One that stays without an excuse is enough.
+        let excuses: Option<Vec<String>> = not_met
+            .map(|(f, value)| self.excuse(f, *value, criterion))
+            .collect();
+        let excuse = excuses
+            .and_then(|excuses| excuses.into_iter().next())
+            .filter(|_| !report.held)
+            .map(|why| format!("{criterion}: {why}"));
         (report, excuse)
+    }
+
+    /// Why a result that does not meet a criterion says nothing against the device.
+    fn excuse(
+        &self,
+        finding: &Finding<'_>,
+        value: Option<f64>,
+        criterion: &Criterion,
+    ) -> Option<String> {
+        let is_limit = finding.limited_by.is_some_and(|by| by != LbLimit::Device);
+        match (finding.late, finding.silent) {
+            (Some(why), _) if criterion.bound == Bound::AtLeast => Some(why.to_owned()),
+            (_, Some(why)) => {
+                let of_size = |f: &&Finding<'_>| f.size == finding.size;
+                let none_held = self.all.iter().filter(of_size).any(Finding::none_held);
+                (!none_held).then(|| format!("{} was not measured: {why}", finding.title))
+            }
+            _ if is_limit && criterion.bound == Bound::AtLeast => Some(format!(
+                "the device was not the limit: {}",
+                limited_by(std::iter::once(finding))
+            )),
+            _ if value.is_none() && finding.partly_void => {
+                let known = finding.known_losses();
+                let holds = known.into_iter().all(|loss| criterion.holds(loss));
+                holds.then(|| format!("trials of {} are void", finding.title))
+            }
+            _ => None,
+        }
     }
 
     /// Who was the limit of what.
@@ -161,9 +238,15 @@ impl<'a> Findings<'a> {
         };
         let failed = names(&|f| f.failed);
         let late = names(&|f| f.late.is_some());
+        let void = names(&|f| f.is_unjudged());
         let silent = self.all.iter().filter(|f| f.silent.is_some()).count();
-        let limits: Vec<_> = self.all.iter().filter(|f| f.has_limit).collect();
-        let by = |limit: LbLimit| limits.iter().filter(|f| f.limited_by == limit).count();
+        let limits: Vec<_> = self.all.iter().filter(|f| f.limited_by.is_some()).collect();
+        let by = |limit: LbLimit| {
+            limits
+                .iter()
+                .filter(|f| f.limited_by == Some(limit))
+                .count()
+        };
         match end {
             End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
             End::Signal(_) => (
@@ -179,10 +262,25 @@ impl<'a> Findings<'a> {
             ),
             End::Completed if !failed.is_empty() => (
                 Verdict::Fail,
-                match limits.is_empty() {
-                    true => format!("not as promised: {}", failed.join(", ")),
-                    false => format!("no load held: {}", failed.join(", ")),
-                },
+                [("no load held", true), ("not as it should be", false)]
+                    .into_iter()
+                    .map(|(what, is_limit)| {
+                        (
+                            what,
+                            names(&|f| f.failed && f.limited_by.is_some() == is_limit),
+                        )
+                    })
+                    .filter(|(_, titles)| !titles.is_empty())
+                    .map(|(what, titles)| format!("{what}: {}", titles.join(", ")))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ),
+            End::Completed if !void.is_empty() => (
+                Verdict::Invalid,
+                format!(
+                    "trials that say something of the device are missing: {}",
+                    void.join(", ")
+                ),
             ),
             End::Completed if !limits.is_empty() && by(LbLimit::Tester) == limits.len() => (
                 Verdict::Invalid,
@@ -214,9 +312,7 @@ fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clon
         (LbLimit::Time, "time"),
     ];
     let parts = named.into_iter().filter_map(|(limit, name)| {
-        let of_it = findings
-            .clone()
-            .filter(|f| f.has_limit && f.limited_by == limit);
+        let of_it = findings.clone().filter(|f| f.limited_by == Some(limit));
         let titles: BTreeSet<&str> = of_it.map(|f| f.title.as_str()).collect();
         let titles: Vec<&str> = titles.into_iter().collect();
         (!titles.is_empty()).then(|| format!("{name}: {}", titles.join(", ")))
@@ -226,7 +322,7 @@ fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clon
 
 #[cfg(test)]
 mod tests {
-    use wb_model::load::LoadTransport;
+    use wb_model::{bench::Quantity, load::LoadTransport};
 
     use super::*;
     use wb_model::bench::LbResult;
@@ -302,5 +398,141 @@ mod tests {
         // At most so much: more was carried, whoever was the limit.
         assert_eq!(judged("cps<=4k", &results).2, None);
         assert_eq!(judged("cps>=5k", &results), (Some(5e3), true, None));
+    }
+
+    fn suite(test: SuiteTest, size: &str) -> SuiteResult {
+        SuiteResult {
+            size: size.to_owned(),
+            ..SuiteResult::new(test, Quantity::Frames)
+        }
+    }
+
+    fn throughput(size: &str, limit: Option<f64>, by: LbLimit) -> SuiteResult {
+        SuiteResult {
+            limit,
+            limited_by: Some(by),
+            ..suite(SuiteTest::Throughput, size)
+        }
+    }
+
+    /// The verdict without criteria; whether a criterion holds, and the excuse.
+    fn found(results: &[SuiteResult], criterion: &str) -> (Verdict, String, bool, Option<String>) {
+        let all: Vec<BenchResult> = results
+            .iter()
+            .map(|r| BenchResult::Suite(Box::new(r.clone())))
+            .collect();
+        let plan = Plan::default();
+        let findings = Findings::of(&plan, &all);
+        let (verdict, reason) = findings.verdict(&End::Completed);
+        let criterion = criterion.parse().expect("a criterion");
+        let (report, excuse) = findings.judge(&[criterion]).remove(0);
+        (verdict, reason, report.held, excuse)
+    }
+
+    #[test]
+    fn one_size_that_is_the_devices_own_is_enough() {
+        let both = [
+            throughput("64", Some(5e3), LbLimit::Tester),
+            throughput("1518", Some(5e3), LbLimit::Device),
+        ];
+        let (_, _, held, excuse) = found(&both, "throughput>=6k");
+        assert_eq!((held, excuse), (false, None));
+        let (_, _, held, excuse) = found(&both[..1], "throughput>=6k");
+        assert!(!held && excuse.is_some());
+    }
+
+    #[test]
+    fn what_the_tester_could_not_measure_is_not_held_against_the_device() {
+        let recovery = SuiteResult {
+            not_measured: Some("the tester could not offer the overload".to_owned()),
+            ..suite(SuiteTest::Recovery, "64")
+        };
+        let held = throughput("64", Some(5e3), LbLimit::Device);
+        let (_, _, _, excuse) = found(&[held, recovery.clone()], "recovery<=1s");
+        let excuse = excuse.expect("an excuse");
+        assert!(excuse.contains("could not offer the overload"), "{excuse}");
+        // Where nothing came through there was nothing to measure.
+        let none = throughput("64", None, LbLimit::Device);
+        assert_eq!(found(&[none, recovery], "recovery<=1s").3, None);
+
+        let row = |loss_pct| wb_model::bench::LossRow {
+            loss_pct,
+            ..Default::default()
+        };
+        let mut loss = suite(SuiteTest::Loss, "64");
+        loss.curve = vec![row(None), row(Some(0.0))];
+        assert!(found(&[loss.clone()], "loss<=1%").3.is_some());
+        // What is known is too much already.
+        loss.curve.push(row(Some(2.0)));
+        assert_eq!(found(&[loss], "loss<=1%").3, None);
+    }
+
+    #[test]
+    fn void_steps_of_a_service_are_no_broken_promise() {
+        let step = |passed, void| wb_model::bench::ServiceStep {
+            passed,
+            void,
+            ..Default::default()
+        };
+        let mut result = suite(SuiteTest::Y1564, "512");
+        result.steps = vec![step(true, false), step(false, true)];
+        let (verdict, reason, ..) = found(&[result.clone()], "loss<=1%");
+        assert_eq!(verdict, Verdict::Invalid, "{reason}");
+        result.steps.push(step(false, false));
+        let (verdict, reason, ..) = found(&[result], "loss<=1%");
+        assert_eq!(
+            (verdict, reason.as_str()),
+            (Verdict::Fail, "not as it should be: y1564 512")
+        );
+    }
+
+    /// A search whose time was over before it had gone down to nothing.
+    #[test]
+    fn a_device_that_lets_nothing_through_never_passes() {
+        let load = |low_short_s, high_full_s| wb_model::bench::MlrLoad {
+            low_short_s,
+            high_full_s,
+            ..Default::default()
+        };
+        let of = |loads| SuiteResult {
+            mlr: Some(wb_model::bench::MlrResult {
+                loads,
+                ..Default::default()
+            }),
+            ..throughput("64", None, LbLimit::Time)
+        };
+        let (verdict, reason, ..) = found(&[of(vec![load(0.0, 1.0)])], "loss<=1%");
+        assert_eq!(verdict, Verdict::Fail, "{reason}");
+        for loads in [vec![], vec![load(0.4, 1.0)]] {
+            let (verdict, reason, ..) = found(&[of(loads)], "loss<=1%");
+            assert_eq!(verdict, Verdict::Invalid, "{reason}");
+        }
+        let row = |loss_pct| wb_model::bench::LossRow {
+            loss_pct,
+            ..Default::default()
+        };
+        for (rows, expected) in [
+            (vec![row(Some(100.0)), row(None)], Verdict::Fail),
+            (vec![row(Some(100.0)), row(Some(50.0))], Verdict::Pass),
+            (vec![row(None)], Verdict::Invalid),
+        ] {
+            let mut loss = suite(SuiteTest::Loss, "64");
+            loss.curve = rows;
+            let (verdict, reason, ..) = found(&[loss], "loss<=1%");
+            assert_eq!(verdict, expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_does_not_come_back_fails() {
+        let reset = SuiteResult {
+            reset: Some(wb_model::bench::ResetResult {
+                not_again_s: Some(30.0),
+                ..Default::default()
+            }),
+            ..suite(SuiteTest::Reset, "64")
+        };
+        let (verdict, _, held, excuse) = found(&[reset], "reset<=1h");
+        assert_eq!((verdict, held, excuse), (Verdict::Fail, false, None));
     }
 }

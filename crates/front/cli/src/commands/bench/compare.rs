@@ -176,7 +176,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 &result.unit,
                 Some(result.limit.unwrap_or(0.0)),
             );
-            figure.at_least = result.tester_limit || result.limited_by != LbLimit::Device;
+            figure.at_least = result.tester_limit || result.limited_by != Some(LbLimit::Device);
             if result.limit.is_none() && figure.at_least && figure.why.is_empty() {
                 (figure.value, figure.why) = (
                     None,
@@ -536,7 +536,7 @@ mod tests {
             size: "64".to_owned(),
             limit: Some(limit),
             beyond,
-            limited_by: LbLimit::Device,
+            limited_by: Some(LbLimit::Device),
             ..SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
         }
     }
@@ -580,7 +580,7 @@ mod tests {
         let device = |limit| throughput(limit, None);
         let tester = |limit| SuiteResult {
             tester_limit: true,
-            limited_by: LbLimit::Tester,
+            limited_by: Some(LbLimit::Tester),
             ..device(limit)
         };
         assert_eq!(verdict(device(100.0), tester(200.0)), Change::Better);
@@ -710,7 +710,7 @@ mod tests {
                 size: size.to_owned(),
                 limit: a,
                 beyond: b,
-                limited_by: LbLimit::Device,
+                limited_by: Some(LbLimit::Device),
                 spread,
                 latency: vec![LatencyRow {
                     typical_ns: Some(a.unwrap_or(1.0)),

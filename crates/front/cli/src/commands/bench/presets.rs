@@ -31,7 +31,7 @@ impl Preset {
     pub(super) fn apply(self, suite: &mut SuitePlan) {
         match self {
             Self::Fast => fast(suite),
-            Self::Usual => {}
+            Self::Usual => suite.times.search = Some(Span::from_secs(2)),
             Self::Conformance => conformance(suite),
         }
         for service in &mut suite.services {

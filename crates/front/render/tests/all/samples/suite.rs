@@ -82,7 +82,7 @@ pub(crate) fn throughput(size: &str, share: f64, by: LbLimit) -> SuiteResult {
     r.throughput_l2_bps = Some(fps * bytes * 8.0);
     r.throughput_l1_bps = Some(fps * (bytes + 20.0) * 8.0);
     r.beyond = (share < 1.0).then_some(fps * 1.004);
-    r.limited_by = by;
+    r.limited_by = Some(by);
     r.tester_limit = by == LbLimit::Tester;
     r.confirmed = true;
     r.tester_ceiling = Some(line.min(6e6));
@@ -111,7 +111,7 @@ pub(crate) fn throughput(size: &str, share: f64, by: LbLimit) -> SuiteResult {
 pub(crate) fn throughputs() -> Vec<SuiteResult> {
     let incomplete = SuiteResult {
         incomplete: true,
-        limited_by: LbLimit::Time,
+        limited_by: Some(LbLimit::Time),
         confirmed: false,
         ..throughput("1024", 0.5, LbLimit::Time)
     };
@@ -157,7 +157,7 @@ fn ndr(goal: &str, limit: Option<f64>, irregular: Option<&str>) -> SuiteResult {
         limit,
         beyond,
         confirmed: true,
-        limited_by: LbLimit::Device,
+        limited_by: Some(LbLimit::Device),
         trials: 43,
         trial_seconds: 67.5,
         mlr: Some(MlrResult {
@@ -275,14 +275,20 @@ pub(crate) fn reset() -> SuiteResult {
             kind: "software".into(),
             trigger: "systemctl restart <frr> & wait".into(),
             offered_fps: 1_488_095.0,
+            lost: 1_836_309,
             by_loss_s: Some(1.234),
             by_stamps_s: Some(1.240),
+            not_again_s: None,
         }),
-        trial_log: vec![SuiteTrial {
-            purpose: TrialPurpose::Measure,
-            longest_silence_ns: Some(1_240_000_000),
-            ..trial(1, 1_488_095.0, 1_836_309, TrialOutcome::Fail)
-        }],
+        // What was lost in a trial that was repeated is not the reset's.
+        trial_log: vec![
+            trial(1, 1_488_095.0, 999, TrialOutcome::Late),
+            SuiteTrial {
+                purpose: TrialPurpose::Measure,
+                longest_silence_ns: Some(1_240_000_000),
+                ..trial(2, 1_488_095.0, 1_836_309, TrialOutcome::Fail)
+            },
+        ],
         ..of(SuiteTest::Reset, "64")
     }
 }
@@ -298,6 +304,7 @@ pub(crate) fn services() -> SuiteResult {
         delay_max_ns: Some(99_000),
         variation_ns: Some(91_000),
         passed,
+        void: false,
         reason: match passed {
             true => "it meets what the service promises".into(),
             false => "110 Mbit/s came through, and no more than 101 may".into(),
@@ -319,7 +326,7 @@ pub(crate) fn connections() -> SuiteResult {
         limit: Some(41_234.0),
         beyond: Some(41_440.0),
         tester_ceiling: Some(90_000.0),
-        limited_by: LbLimit::Device,
+        limited_by: Some(LbLimit::Device),
         confirmed: true,
         trials: 2,
         trial_seconds: 20.0,
