@@ -12,6 +12,9 @@ use wb_model::{
 /// RFC 2544 section 9.1.
 pub(super) const RFC2544_SIZES: [&str; 7] = ["64", "128", "256", "512", "1024", "1280", "1518"];
 
+/// A trial that finds the way, where no plan says anything of it.
+pub(super) const SEARCH: Span = Span::from_secs(2);
+
 /// RFC 2544 appendix C.2.6.1.
 const RFC2544_TTL: u8 = 10;
 
@@ -20,7 +23,7 @@ const RFC2544_TTL: u8 = 10;
 pub(super) enum Preset {
     /// A figure in minutes.
     Fast,
-    /// What [`SuitePlan::default`] says.
+    /// What [`SuitePlan::default`] says, with trials of [`SEARCH`] to find the way.
     Usual,
     /// What the standards ask for.
     Conformance,
@@ -31,7 +34,7 @@ impl Preset {
     pub(super) fn apply(self, suite: &mut SuitePlan) {
         match self {
             Self::Fast => fast(suite),
-            Self::Usual => suite.times.search = Some(Span::from_secs(2)),
+            Self::Usual => {}
             Self::Conformance => conformance(suite),
         }
         for service in &mut suite.services {

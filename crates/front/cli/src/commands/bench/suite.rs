@@ -14,7 +14,7 @@ use wb_model::{
     units::{Mac, Rate, Span},
 };
 
-use super::presets::{Preset, RFC2544_SIZES, goal, set_precision};
+use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
 use crate::{
     args::{FrameArgs, OutputArgs, ReceiveArgs, TransmitArgs},
     run::run_plan,
@@ -446,6 +446,9 @@ impl SuiteArgs {
         if self.frames.is_ipv6() {
             raise_for_ipv6(&mut suite.sizes, !self.sizes.is_empty());
         }
+        if !is_known {
+            suite.times.search = Some(SEARCH);
+        }
         self.preset().apply(&mut suite);
         let has_times = |test: &SuiteTest| {
             matches!(
@@ -476,7 +479,8 @@ impl SuiteArgs {
             suite.sizes.clear();
         }
         // A trial that finds the way is no longer than one that decides.
-        suite.times.search = Some(suite.search_time().min(suite.times.trial));
+        let longest = suite.times.trial;
+        suite.times.search = suite.times.search.map(|time| time.min(longest));
         plan.kind = format!("bench {}", kind.name);
         plan.procedure = Some(Procedure::Suite(Box::new(suite)));
         Ok(plan)
