@@ -34,9 +34,24 @@ fn every_frame_is_sent_and_accounted_for_in_the_kernel() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "2"]);
-    let cases: [(&[&str], Option<u64>); 9] = [
+    let cases: [(&[&str], Option<u64>); 11] = [
         (&["--rate", "20kpps", "--duration", "1s"], Some(20_000)),
         (&["--rate", "100pps", "--duration", "1s"], Some(100)),
+        (
+            &["--rate", "10kpps", "--duration", "1s", "--ramp", "200ms"],
+            Some(10_000),
+        ),
+        (
+            &[
+                "--stream",
+                "size=64 rate=20kpps",
+                "--stream",
+                "size=imix rate=10kpps vlan=7 flows=3",
+                "--duration",
+                "1s",
+            ],
+            Some(30_000),
+        ),
         (
             &[
                 "--rate",
@@ -211,11 +226,10 @@ fn what_it_cannot_do_is_said_before_anything_starts() {
     let lab = Lab::up("pair", &[]);
     let (a, b) = (live(&lab.a0()), live(&lab.b0()));
     for (tx, rx, options, said) in [
-        (&a, &b, &["--rate", "1kpps", "--ramp", "1s"][..], "ramp"),
         (
             &a,
             &b,
-            &["--rate", "1kpps", "--tag", "none"],
+            &["--rate", "1kpps", "--tag", "none"][..],
             "without a tag",
         ),
         (
