@@ -143,8 +143,8 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
     Ok(found)
 }
 
-/// Repeats the best load until it holds again; each time it does not, steps down, twice as far as before. Of the two
-/// last it then halves what is between, until they are as close as asked.
+/// Repeats the best load until it holds again; each time it does not, steps down to what came through, at least twice as
+/// far as before. Of the two last it then halves what is between, until they are as close as asked.
 fn confirm<M: Measurer>(
     measurer: &mut M,
     search: &Search,
@@ -156,6 +156,7 @@ fn confirm<M: Measurer>(
     };
     let mut step = search.resolution;
     let mut failed: Option<(f64, Bound)> = None;
+    let mut through = f64::INFINITY;
     found.best = None;
     for _ in 0..search.most_confirmations {
         let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
@@ -175,7 +176,10 @@ fn confirm<M: Measurer>(
                 }
                 return Ok(());
             }
-            Outcome::Broke => failed = Some((load, Bound::Device)),
+            Outcome::Broke => {
+                failed = Some((load, Bound::Device));
+                through = trial.through;
+            }
             Outcome::Unoffered | Outcome::Unread => failed = Some((load, Bound::Tester)),
         }
         if let Some((beyond, bound)) = failed {
@@ -187,7 +191,9 @@ fn confirm<M: Measurer>(
             }
             (Some(_), _) => return Ok(()),
             (None, _) => {
-                let next = load * (1.0 - step).max(0.1);
+                // What came through is a better guess, unless the device carries less the more it gets.
+                let steps = |n: f64| load * (1.0 - n * step).max(0.1);
+                let next = through.clamp(steps(8.0), steps(1.0));
                 step *= 2.0;
                 next
             }
