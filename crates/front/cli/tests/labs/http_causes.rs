@@ -215,7 +215,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("pair", &["--hosts"]);
+    let lab = Lab::alone("pair", &["--hosts"]);
     whole_frames(&lab.node("b"));
     serve(&lab.node("b"));
     for (cause, servers) in &CASES[..5] {
