@@ -160,8 +160,12 @@ fn confirm<M: Measurer>(
     found.best = None;
     for _ in 0..search.most_confirmations {
         let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
-            // It held once, and there was no time to see it again.
-            found.best = found.best.or(Some(load));
+            match found.best {
+                // It held once, and there was no time to see it again.
+                None => found.best = Some(load),
+                // There was none for what lies between.
+                Some(_) => found.bound = Bound::Unfinished,
+            }
             return Ok(());
         };
         found.trials += 1;

@@ -136,6 +136,11 @@ proptest! {
         prop_assert_eq!(found.trials as usize, device.loads.len());
         prop_assert!(device.loads.iter().all(|(load, _)| *load >= plan.minimum && load.is_finite()));
         prop_assert!(!found.confirmed || found.best.is_some());
+        if let (true, Bound::Device, Some(best), Some(beyond)) =
+            (found.confirmed, found.bound, found.best, found.beyond)
+        {
+            prop_assert!(beyond - best <= beyond * plan.resolution * 1.000_001, "{found:?}");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::common::{Lab, count};
+use wb_measure::Counters;
 use wb_model::{Stream, units::Rational};
 use wb_port::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
@@ -231,6 +232,16 @@ impl QueuePair for Collecting {
     }
 }
 
+/// What a worker that does nothing but receive has counted in the end.
+fn received(pair: &mut impl QueuePair, control: &Control, clock: &VirtualClock) -> Counters {
+    let worker = Worker {
+        sender: None,
+        receiver: Some(receiver()),
+    };
+    let outcome = run_worker(pair, worker, control, &SharedCounters::default(), clock);
+    outcome.receiver.unwrap().measurement.counters
+}
+
 #[test]
 fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
     let mut lab = Lab::new(|_| ());
@@ -261,13 +272,7 @@ fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
             until_wall_ns: lab.clock.wall_ns() + 24_000_000,
         },
     };
-    let worker = Worker {
-        sender: None,
-        receiver: Some(receiver()),
-    };
-    let shared = SharedCounters::default();
-    let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
-    let counters = outcome.receiver.unwrap().measurement.counters;
+    let counters = received(&mut pair, &control, &lab.clock);
     assert_eq!(
         (counters.received_frames, counters.duplicate_frames),
         (300, 0)
@@ -348,13 +353,7 @@ fn a_receiver_is_not_woken_for_each_of_many_frames() {
             waits: 0,
         };
         let mut pair = RegularPair(tx, rx);
-        let worker = Worker {
-            sender: None,
-            receiver: Some(receiver()),
-        };
-        let shared = SharedCounters::default();
-        let outcome = run_worker(&mut pair, worker, &control, &shared, &lab.clock);
-        let counters = outcome.receiver.unwrap().measurement.counters;
+        let counters = received(&mut pair, &control, &lab.clock);
         assert!(counters.foreign_frames >= 1000);
         pair.1.waits
     };
