@@ -342,6 +342,12 @@ pub struct LatencyRow {
     pub worst_ns: Option<f64>,
     /// Delays of the stream whose median is the median of them all.
     pub latency_ns: Summary,
+    /// (largest − smallest) ÷ mean of the streams' medians; absent for one stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_spread: Option<f64>,
+    /// The same of their 99th percentiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_spread: Option<f64>,
     /// Median over the streams of the 99.9th percentile of D(i) − smallest D, ns (RFC 5481, RFC 8219).
     pub pdv_ns: Option<f64>,
     /// D(i) − D(i−1) of that stream (RFC 3393).

@@ -85,6 +85,18 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// (largest − smallest) ÷ mean, of two streams or more.
+fn spread(streams: &[SuiteTrial], value: fn(&SuiteTrial) -> Option<i64>) -> Option<f64> {
+    let values: Vec<f64> = streams
+        .iter()
+        .filter_map(value)
+        .map(|ns| ns as f64)
+        .collect();
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let of = |f: fn(f64, f64) -> f64| values.iter().copied().reduce(f).unwrap_or(0.0);
+    (values.len() > 1 && mean > 0.0).then(|| (of(f64::max) - of(f64::min)) / mean)
+}
+
 fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
     let of = |value: fn(&SuiteTrial) -> Option<i64>| {
         median(
@@ -111,6 +123,8 @@ fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
         typical_ns: typical,
         worst_ns: of(|t| t.latency_ns.p999),
         latency_ns: shown.map(|t| t.latency_ns).unwrap_or_default(),
+        p50_spread: spread(streams, |t| t.latency_ns.p50),
+        p99_spread: spread(streams, |t| t.latency_ns.p99),
         pdv_ns: of(|t| t.pdv_ns.p999),
         ipdv_ns: shown.map(|t| t.ipdv_ns).unwrap_or_default(),
         lost: streams.iter().map(|t| t.lost).sum(),

@@ -221,7 +221,8 @@ pub(super) fn plan(
                 return plan;
             };
             job.amount = None;
-            job.duration = Some(Span(shape.duration));
+            // What is warmed up in is a part of the job's time.
+            job.duration = Some(Span(ramp.0 + shape.duration));
             job.warm_up = ramp;
             job.rate = vec![HttpStage {
                 from: load,
@@ -275,7 +276,8 @@ fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
             load.rate.cc = Some(number);
             // All are open before the trial's time begins.
             let cps = load.rate.cps.get_or_insert(20_000);
-            let opening = Duration::from_secs_f64(number as f64 / (*cps).max(1) as f64 * 1.15);
+            // In a ramp the rate rises evenly, so half of what it comes to is opened; and a little more time than that.
+            let opening = Duration::from_secs_f64(number as f64 / (*cps).max(1) as f64 * 2.1);
             load.shape.ramp = Span(shape.ramp.max(opening));
         }
         Quantity::Rps => load.rate.rps = Some(number),
@@ -291,4 +293,30 @@ pub(super) fn directions_before(plan: &Plan, n: usize) -> usize {
 /// In how many directions a job sends.
 pub(super) fn directions(job: &TrafficJob) -> usize {
     1 + usize::from(job.bidir)
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::text::plan_from_toml;
+
+    use super::*;
+
+    #[test]
+    fn requests_of_http_warm_up_before_what_counts() {
+        let text = "[[http]]\nurl = \"http://198.19.1.2\"\n[procedure.suite]\ntests = [\"throughput\"]\nof = \"rps\"\n";
+        let base = plan_from_toml("plan", text).unwrap();
+        let time = Duration::from_millis(500);
+        let shape = Shape {
+            amount: Amount::Load(100.0),
+            duration: time,
+            ramp: time,
+            drain: time,
+            before: None,
+            purpose: TrialPurpose::Search,
+        };
+        let suite = SuitePlan::default();
+        let plan = plan(&base, &suite, Target::Http(0), None, &shape);
+        assert!(plan.http_jobs[0].problems().is_empty());
+        assert_eq!(plan.http_jobs[0].duration, Some(Span(2 * time)));
+    }
 }

@@ -245,7 +245,8 @@ fn goal(plan: &GoalPlan) -> Goal {
 fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, found: &MlrFound) {
     set_limit(result, goal.lower);
     result.beyond = goal.upper;
-    result.confirmed = goal.result.is_regular();
+    // A lower bound has met the goal in trials of its full length, whatever keeps the search from an upper one.
+    result.confirmed = goal.lower.is_some();
     let unit = &result.unit;
     let (limited_by, irregular) = match goal.result {
         GoalResult::Regular => (LbLimit::Device, None),

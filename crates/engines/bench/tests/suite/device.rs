@@ -367,6 +367,9 @@ impl Device {
         let rate = &plan.rate;
         let most = whole(self.most_begun, seconds);
         if let Some(cc) = rate.cc {
+            // The rate rises evenly, and what is not open when the ramp is over is not offered.
+            let ramp = plan.shape.ramp.0.as_secs_f64();
+            let cc = cc.min(whole(rate.cps.unwrap() as f64, ramp / 2.0));
             let failed = cc.saturating_sub(self.cc);
             phase.totals = ConnectionTotals {
                 attempted_connections: cc,

@@ -22,6 +22,8 @@ use crate::{
 
 /// The value of `schema` in what `--json` prints.
 const SCHEMA: &str = "wirebench.compare/1";
+/// What a figure without a search interval may differ by at least.
+const TOLERANCE: f64 = 0.02;
 /// Differences of plans that are named one by one.
 const NAMED: usize = 12;
 
@@ -39,9 +41,10 @@ pub(crate) struct CompareArgs {
     /// The report of after.
     #[arg(value_name = "NEW.json")]
     new: PathBuf,
-    /// What a figure may differ by that was measured once and has no search interval.
-    #[arg(long, value_name = "SHARE", default_value = "0.02")]
-    tolerance: Share,
+    /// What a figure may differ by at least that has no search interval, also one that was measured once: 2 % by
+    /// default, and a latency that was measured once is not judged.
+    #[arg(long, value_name = "SHARE")]
+    tolerance: Option<Share>,
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -94,8 +97,12 @@ struct Figure {
     value: Option<f64>,
     /// The device's is at least this: the tester, the plan or time was the limit.
     at_least: bool,
-    /// By how much the same differs when it is measured again, as a share; where that is known.
-    repeatability: Option<f64>,
+    /// By how much repeated measurements of it differed, (largest − smallest) ÷ mean; where there were some.
+    spread: Option<f64>,
+    /// By how much the search knows it, as a share.
+    interval: Option<f64>,
+    /// It says little as long as nobody knows by how much the same differs when it is measured again.
+    varies: bool,
     why: String,
 }
 
@@ -127,7 +134,9 @@ impl Figure {
             unit: unit.to_owned(),
             value,
             at_least: false,
-            repeatability: None,
+            spread: None,
+            interval: None,
+            varies: false,
             why: if value.is_some() { "" } else { "not measured" }.to_owned(),
         }
     }
@@ -135,7 +144,7 @@ impl Figure {
     /// With what one result says of how well it is known and who was the limit.
     fn of(result: &SuiteResult, kind: Kind, unit: &str, value: Option<f64>) -> Self {
         let mut figure = Self {
-            repeatability: result.spread,
+            spread: result.spread,
             ..Self::new(kind, unit, value)
         };
         if let Some(why) = &result.not_measured {
@@ -183,11 +192,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                     "no load held, for want of a better tester or of time".to_owned(),
                 );
             }
-            let interval = interval(result.limit, result.beyond);
-            figure.repeatability = match (figure.repeatability, interval) {
-                (Some(spread), Some(interval)) => Some(spread.max(interval)),
-                (spread, interval) => spread.or(interval),
-            };
+            figure.interval = interval(result.limit, result.beyond);
             vec![(key(name), figure)]
         }
         SuiteTest::Latency => {
@@ -195,11 +200,19 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 #[allow(clippy::cast_precision_loss)]
                 let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
                 let median = row.typical_ns.or(whole(row.latency_ns.p50));
-                let times = [("median", median), ("p99", whole(row.latency_ns.p99))];
+                let times = [
+                    ("median", median, row.p50_spread),
+                    ("p99", whole(row.latency_ns.p99), row.p99_spread),
+                ];
                 let load = ratio(row.load);
-                times.map(|(what, value)| {
+                times.map(|(what, value, spread)| {
                     let test = format!("{what} latency at {load}");
-                    (key(test), Figure::of(result, Kind::Time, "ns", value))
+                    let figure = Figure {
+                        spread,
+                        varies: true,
+                        ..Figure::of(result, Kind::Time, "ns", value)
+                    };
+                    (key(test), figure)
                 })
             };
             let mut rows: Vec<_> = result.latency.iter().flat_map(row).collect();
@@ -236,7 +249,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
             #[allow(clippy::cast_precision_loss)]
             let mut rows = one(Kind::Steps, "steps passed", steps.map(|n| n as f64));
             rows.iter_mut()
-                .for_each(|(_, figure)| figure.repeatability = Some(0.0));
+                .for_each(|(_, figure)| figure.interval = Some(0.0));
             rows
         }
     }
@@ -246,7 +259,7 @@ fn of_lb(result: &LbResult) -> (Key, Figure) {
     let size = result.size.map(|size| size.to_string()).unwrap_or_default();
     let mut figure = Figure::new(Kind::Load, &result.unit, result.limit);
     figure.at_least = result.limited_by != LbLimit::Device;
-    figure.repeatability = interval(result.limit, result.beyond);
+    figure.interval = interval(result.limit, result.beyond);
     match &result.late {
         Some(late) => (figure.value, figure.why) = (None, late.clone()),
         None if result.limit.is_none() && !figure.at_least => figure.value = Some(0.0),
@@ -317,8 +330,17 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
     }
 }
 
+/// By how much two measurements of the same device may differ, as a share of the larger.
+///
+/// What a search found is known to its interval. Of what was repeated either may lie at the other end of its own range.
+fn repeatability(figures: &[&Figure], tolerance: f64) -> f64 {
+    let interval = figures.iter().filter_map(|f| f.interval).reduce(f64::max);
+    let spread: f64 = figures.iter().filter_map(|f| f.spread).sum();
+    interval.unwrap_or(tolerance).max(spread)
+}
+
 /// A row for each figure of either.
-fn compare(old: &Report, new: &Report, tolerance: f64) -> Vec<Row> {
+fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
     let (old, new) = (figures(old), figures(new));
     let find = |list: &[(Key, Figure)], key: &Key| {
         list.iter()
@@ -329,15 +351,18 @@ fn compare(old: &Report, new: &Report, tolerance: f64) -> Vec<Row> {
     let keys: Vec<&Key> = old.iter().chain(only_new).map(|(key, _)| key).collect();
     let row = |key: &Key| {
         let (before, after) = (find(&old, key), find(&new, key));
-        let known = [&before, &after].into_iter().flatten();
-        let repeatability = known
-            .clone()
-            .filter_map(|figure| figure.repeatability)
-            .reduce(f64::max);
-        let repeatability = repeatability.unwrap_or(tolerance);
-        let any = known.clone().next();
+        let known: Vec<&Figure> = [&before, &after].into_iter().flatten().collect();
+        let repeatability = repeatability(&known, tolerance.unwrap_or(TOLERANCE));
+        let any = known.first();
+        let unsure = |f: &Figure| f.varies && f.spread.is_none() && tolerance.is_none();
         let (verdict, note) = match (&before, &after) {
-            (Some(a), Some(b)) => judge(a, b, repeatability),
+            (Some(a), Some(b)) => match judge(a, b, repeatability) {
+                (Change::Better | Change::Worse, _) if unsure(a) || unsure(b) => (
+                    Change::NotComparable,
+                    "it was measured once; --tolerance judges it all the same".to_owned(),
+                ),
+                judged => judged,
+            },
             (Some(_), None) => (Change::OnlyOld, String::new()),
             (None, _) => (Change::OnlyNew, String::new()),
         };
@@ -483,7 +508,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
             );
         }
     }
-    let rows = compare(&old, &new, args.tolerance.0);
+    let rows = compare(&old, &new, args.tolerance.map(|share| share.0));
     let in_common = |row: &Row| !matches!(row.verdict, Change::OnlyOld | Change::OnlyNew);
     if !rows.iter().any(in_common) {
         bail!(
@@ -542,7 +567,7 @@ mod tests {
     }
 
     fn verdict(old: SuiteResult, new: SuiteResult) -> Change {
-        compare(&report(vec![old]), &report(vec![new]), 0.02)[0].verdict
+        compare(&report(vec![old]), &report(vec![new]), None)[0].verdict
     }
 
     #[test]
@@ -602,13 +627,13 @@ mod tests {
             ..whole.clone()
         };
         assert_eq!(verdict(whole.clone(), early), Change::NotComparable);
-        let rows = compare(&report(vec![none]), &report(vec![whole.clone()]), 0.02);
+        let rows = compare(&report(vec![none]), &report(vec![whole.clone()]), None);
         assert_eq!(rows[0].note, "old: throughput is the maximum");
         let other = SuiteResult {
             size: "1518".to_owned(),
             ..whole.clone()
         };
-        let rows = compare(&report(vec![whole]), &report(vec![other]), 0.02);
+        let rows = compare(&report(vec![whole]), &report(vec![other]), None);
         let verdicts: Vec<Change> = rows.iter().map(|row| row.verdict).collect();
         assert_eq!(verdicts, [Change::OnlyOld, Change::OnlyNew]);
     }
@@ -619,12 +644,34 @@ mod tests {
             latency: vec![LatencyRow {
                 load: 0.5,
                 typical_ns: Some(ns),
+                p50_spread: Some(0.05),
                 ..LatencyRow::default()
             }],
             ..SuiteResult::new(SuiteTest::Latency, Quantity::Frames)
         };
         assert_eq!(verdict(latency(100.0), latency(150.0)), Change::Worse);
+        // Either may lie at the other end of its range.
+        assert_eq!(verdict(latency(100.0), latency(110.0)), Change::Same);
+        let mut once = latency(150.0);
+        once.latency[0].p50_spread = None;
+        assert_eq!(verdict(latency(100.0), once.clone()), Change::NotComparable);
+        let told = compare(
+            &report(vec![latency(100.0)]),
+            &report(vec![once]),
+            Some(0.02),
+        );
+        assert_eq!(told[0].verdict, Change::Worse);
         assert_eq!(verdict(latency(150.0), latency(100.0)), Change::Better);
+        let bursts = |average| SuiteResult {
+            spread: Some(0.0),
+            bursts: Some(BurstResult {
+                average,
+                ..BurstResult::default()
+            }),
+            ..SuiteResult::new(SuiteTest::B2b, Quantity::Frames)
+        };
+        assert_eq!(verdict(bursts(156.0), bursts(155.0)), Change::Same);
+        assert_eq!(verdict(bursts(156.0), bursts(150.0)), Change::Worse);
         let loss = |pct| SuiteResult {
             curve: vec![LossRow {
                 loss_pct: Some(pct),
@@ -668,7 +715,7 @@ mod tests {
             }))],
             ..Report::default()
         };
-        let verdict = |old: &Report, new: &Report| compare(old, new, 0.02)[0].verdict;
+        let verdict = |old: &Report, new: &Report| compare(old, new, None)[0].verdict;
         let (known, less) = (
             lb(Some(9e3), LbLimit::Device),
             lb(Some(8e3), LbLimit::Device),
@@ -745,7 +792,7 @@ mod tests {
         #[test]
         fn a_report_is_the_same_as_itself(results in proptest::collection::vec(any_result(), 1..8)) {
             let report = report(results);
-            let rows = compare(&report, &report, 0.02);
+            let rows = compare(&report, &report, None);
             prop_assert!(rows.iter().all(|row| row.verdict == Change::Same), "{rows:?}");
             prop_assert!(differences(&report, &report).is_empty());
         }
@@ -756,8 +803,8 @@ mod tests {
             new in proptest::collection::vec(any_result(), 1..6),
         ) {
             let (old, new) = (report(old), report(new));
-            let back = compare(&new, &old, 0.02);
-            for row in compare(&old, &new, 0.02) {
+            let back = compare(&new, &old, None);
+            for row in compare(&old, &new, None) {
                 let turned = back.iter().find(|r| (&r.test, &r.size) == (&row.test, &row.size));
                 let expected = match row.verdict {
                     Change::Better => Change::Worse,

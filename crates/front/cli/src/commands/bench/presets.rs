@@ -75,9 +75,10 @@ fn fast(suite: &mut SuitePlan) {
     set_precision(suite, Share(0.005));
     suite.search.budget = Span::from_secs(120);
     suite.latency = LatencyTest {
-        duration: Span::from_secs(2),
-        after: Span::from_millis(500),
-        repetitions: 1,
+        duration: Span::from_millis(1200),
+        after: Span::from_millis(200),
+        // By how much they differ is what `bench compare` judges a change by.
+        repetitions: 3,
         ..suite.latency.clone()
     };
     suite.b2b = BurstTest {
