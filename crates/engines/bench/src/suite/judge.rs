@@ -343,6 +343,10 @@ fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64
         _ => "connections failed",
     };
     settle(&mut trial, what, goal);
+    if of == Quantity::Rps {
+        let made = totals.established_connections > 0;
+        want(&mut trial, report, job.waited_requests, made, goal);
+    }
     plain(trial)
 }
 
@@ -370,7 +374,29 @@ fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
         tx => trial.lost as f64 / tx as f64,
     };
     settle(&mut trial, "requests were not answered", goal);
+    let made = totals.established_connections > 0;
+    want(&mut trial, report, totals.unsent, made, goal);
     plain(trial)
+}
+
+/// Requests that were due and found no free connection were not answered either, unless that is the tester's doing.
+fn want(trial: &mut SuiteTrial, report: &Report, waited: u64, made: bool, goal: f64) {
+    let due = trial.tx + waited;
+    if waited == 0 || due == 0 || report.limited_by.starts_with("the tester") {
+        return;
+    }
+    let missing = trial.lost + waited;
+    trial.loss_ratio = missing as f64 / due as f64;
+    if trial.loss_ratio <= goal {
+        return;
+    }
+    trial.outcome = TrialOutcome::Fail;
+    trial.reason = match made {
+        true => format!(
+            "{missing} of {due} requests were not answered, {waited} of them for want of a free connection"
+        ),
+        false => "no connection could be made".to_owned(),
+    };
 }
 
 /// The outcome of a load of connections or requests.

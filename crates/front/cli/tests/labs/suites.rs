@@ -3,7 +3,10 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
+    net::TcpListener,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -300,4 +303,58 @@ fn a_reset_is_as_long_as_the_router_was_away() {
     };
     // Frames that waited for a neighbour were kept and not lost.
     assert!((0.9..=by_stamps + 0.1).contains(&by_loss), "{reset}");
+}
+
+/// Answers requests one after another, each after 10 ms, on so many connections.
+fn slow_server(connections: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for _ in 0..connections {
+        let listener = listener.try_clone().unwrap();
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 4096];
+                while stream.read(&mut request).is_ok_and(|n| n > 0) {
+                    thread::sleep(Duration::from_millis(10));
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    if stream.write_all(answer).is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+    port
+}
+
+#[test]
+fn a_server_that_is_slow_or_away_is_not_the_testers_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    for (port, code) in [(slow_server(2), 0), (9, 1)] {
+        let path = dir.path().join("web.toml");
+        let plan = format!(
+            "kind = \"bench ndr\"\n[[http]]\nurl = \"http://127.0.0.1:{port}\"\nconnections = 2\n\
+             [procedure.suite]\ntests = [\"ndr\"]\nof = \"rps\"\nmin = \"10\"\nmax = \"2k\"\nisolated = true\n\
+             [procedure.suite.times]\nsearch = \"300ms\"\nramp = \"200ms\"\ndrain = \"100ms\"\nsettle = \"50ms\"\n\
+             [[procedure.suite.search.goal]]\nname = \"ndr\"\nfinal_duration = \"500ms\"\nduration_sum = \"1s\"\n\
+             loss = \"0\"\nexceed = \"50%\"\nwidth = \"10%\"\n"
+        );
+        fs::write(&path, plan).unwrap();
+        let output = run(&["bench", "ndr", path.to_str().unwrap(), "--json", "--quiet"]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
+        assert_eq!(output.status.code(), Some(code), "{}", report["reason"]);
+        let result = &report["results"][0];
+        assert_eq!(result["limited_by"], "device", "{result}");
+        let limit = result["limit"].as_f64();
+        match code {
+            // Two connections, each with 100 answers a second at most.
+            0 => assert!(
+                limit.is_some_and(|rps| (50.0..=205.0).contains(&rps)),
+                "{limit:?}"
+            ),
+            _ => assert_eq!(limit, None),
+        }
+    }
 }
