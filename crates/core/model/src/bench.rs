@@ -17,6 +17,7 @@ use crate::{
 mod problems;
 mod report;
 mod suite;
+mod suite_conformance;
 mod suite_figure;
 mod suite_problems;
 mod suite_report;
@@ -27,8 +28,8 @@ pub use report::{
     LbTrial, ProbeReport,
 };
 pub use suite::{
-    BurstTest, GoalPlan, LatencyTest, Load, Method, Modifier, Quantity, RecoveryTest, ResetTest,
-    Service, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
+    BurstTest, CONFORMANCE, GoalPlan, LatencyTest, Load, Method, Modifier, Quantity, RecoveryTest,
+    ResetTest, Service, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
 };
 pub use suite_report::{
     BenchResult, BurstResult, EndedTrial, LatencyRow, LossRow, MlrLoad, MlrResult, RecoveryResult,

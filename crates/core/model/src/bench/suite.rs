@@ -70,6 +70,9 @@ pub struct SuitePlan {
     pub preset: String,
 }
 
+/// The preset of the times and limits of the standards ([`SuitePlan::conform`]).
+pub const CONFORMANCE: &str = "conformance";
+
 /// A test of a suite.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -435,7 +438,7 @@ pub struct Service {
     pub tolerance: Share,
 }
 
-/// Frames that are put among those of a test, or how they are sent (RFC 2544 section 11).
+/// Frames that are put among those of a test (RFC 2544 section 11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Modifier {

@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{Method, Modifier, Quantity, Share, SuitePlan, SuiteTest},
+    bench::{CONFORMANCE, Method, Modifier, Quantity, Share, SuitePlan, SuiteTest},
     units::Span,
 };
 
@@ -183,8 +183,14 @@ fn trials(plan: &SuitePlan) -> String {
         true => "a warm-up first".to_owned(),
         false => "no warm-up".to_owned(),
     });
-    if !plan.preset.is_empty() {
-        parts.push(format!("as for {}", plan.preset));
+    let deviations = match plan.preset == CONFORMANCE {
+        true => plan.deviations(),
+        false => Vec::new(),
+    };
+    match (plan.preset.as_str(), deviations.as_slice()) {
+        ("", _) => {}
+        (preset, []) => parts.push(format!("as for {preset}")),
+        (_, all) => parts.push(format!("not as the standards ask: {}", all.join("; "))),
     }
     parts.join(", ")
 }

@@ -3,8 +3,8 @@
 use wb_model::{
     Stream,
     bench::{
-        BurstTest, GoalPlan, LatencyTest, RecoveryTest, Service, Share, SuitePlan, SuiteSearch,
-        SuiteTest, SuiteTimes,
+        BurstTest, GoalPlan, LatencyTest, RecoveryTest, Service, Share, SuitePlan, SuiteTest,
+        SuiteTimes,
     },
     units::Span,
 };
@@ -35,7 +35,7 @@ impl Preset {
         match self {
             Self::Fast => fast(suite),
             Self::Usual => {}
-            Self::Conformance => conformance(suite),
+            Self::Conformance => suite.conform(),
         }
         for service in &mut suite.services {
             self.apply_to_service(service);
@@ -90,39 +90,6 @@ fn fast(suite: &mut SuitePlan) {
         overload: Span::from_secs(2),
         half: Span::from_secs(3),
         repetitions: 2,
-    };
-}
-
-fn conformance(suite: &mut SuitePlan) {
-    "conformance".clone_into(&mut suite.preset);
-    // RFC 2544 sections 23 and 24.
-    suite.times = SuiteTimes {
-        trial: Span::from_secs(60),
-        search: None,
-        ramp: Span::default(),
-        drain: Span::from_secs(2),
-        settle: Span::from_secs(5),
-        ..suite.times
-    };
-    suite.search = SuiteSearch {
-        precision: None,
-        resolution: Some(Share(0.001)),
-        budget: Span::from_secs(2 * 3600),
-        ..suite.search.clone()
-    };
-    // Section 26.2: at the throughput.
-    suite.latency = LatencyTest {
-        duration: Span::from_secs(120),
-        after: Span::from_secs(60),
-        repetitions: 20,
-        loads: vec![Share(1.0)],
-    };
-    // Sections 26.4 and 26.5.
-    suite.b2b.searches = 50;
-    suite.recovery = RecoveryTest {
-        overload: Span::from_secs(60),
-        half: Span::from_secs(60),
-        repetitions: suite.recovery.repetitions.max(5),
     };
 }
 
