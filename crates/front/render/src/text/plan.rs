@@ -2,6 +2,7 @@
 
 use wb_model::{
     Plan, Proto, Stream, TagKind, TrafficJob,
+    bench::{Quantity, SuitePlan},
     device::{DeviceJob, Mode},
     units::{SizeModel, Span},
 };
@@ -41,11 +42,34 @@ pub(crate) fn lines(plan: &Plan) -> Vec<String> {
             }
         ));
     }
-    for job in &plan.traffic {
-        lines.push(job_line(job));
-        lines.extend(job.streams.iter().map(|s| format!("  {}", stream_line(s))));
+    let suite = plan.suite();
+    // Its sizes, rates and times are those of the suite.
+    let searched = suite.filter(|suite| suite.of == Quantity::Frames);
+    let searched = searched.and_then(|suite| suite.traffic_index(&plan.trial()));
+    lines.extend(suite.map(suite_line));
+    for (n, job) in plan.traffic.iter().enumerate() {
+        let is_searched = searched == Some(n);
+        lines.push(match is_searched {
+            true => ends(job),
+            false => job_line(job),
+        });
+        let streams = job.streams.iter();
+        lines.extend(streams.map(|s| format!("  {}", stream_line(s, is_searched))));
     }
     lines
+}
+
+/// Its tests, and sizes or the quantity that is searched.
+fn suite_line(suite: &SuitePlan) -> String {
+    let tests: Vec<&str> = suite.tests.iter().map(|test| test.name()).collect();
+    let tests = tests.join(", ");
+    let sizes: Vec<&str> = suite.sizes.iter().map(|size| size.name.as_str()).collect();
+    match (suite.of, sizes.as_slice()) {
+        (Quantity::Frames, []) => format!("{tests} at the sizes of the streams"),
+        (Quantity::Frames, [one]) => format!("{tests} at {}", crate::suite::size(one)),
+        (Quantity::Frames, all) => format!("{tests} at {} B", all.join(", ")),
+        (of, _) => format!("{tests} of {}", of.name()),
+    }
 }
 
 fn device_line(device: &DeviceJob) -> String {
@@ -83,7 +107,8 @@ fn device_line(device: &DeviceJob) -> String {
     )
 }
 
-fn job_line(job: &TrafficJob) -> String {
+/// The ports of a job, and its name where it has one.
+fn ends(job: &TrafficJob) -> String {
     let way = match (&job.tx, &job.rx) {
         (Some(tx), Some(rx)) if job.bidir => format!("{tx} <-> {rx}"),
         (Some(tx), Some(rx)) => format!("{tx} -> {rx}"),
@@ -91,11 +116,14 @@ fn job_line(job: &TrafficJob) -> String {
         (None, Some(rx)) => format!("receive at {rx}"),
         (None, None) => String::new(),
     };
-    let mut parts = vec![if job.name.is_empty() {
-        way
-    } else {
-        format!("{}: {way}", job.name)
-    }];
+    match job.name.as_str() {
+        "" => way,
+        name => format!("{name}: {way}"),
+    }
+}
+
+fn job_line(job: &TrafficJob) -> String {
+    let mut parts = vec![ends(job)];
     match (job.duration, job.count) {
         (duration, Some(n)) => {
             parts.push(format!("{} frames", count(n)));
@@ -117,7 +145,7 @@ fn job_line(job: &TrafficJob) -> String {
     parts.join(", ")
 }
 
-fn stream_line(s: &Stream) -> String {
+fn stream_line(s: &Stream, in_suite: bool) -> String {
     let mut parts = Vec::new();
     let pace = match (s.burst, s.gap) {
         (Some(burst), Some(gap)) => format!("bursts of {} every {gap}", count(burst.into())),
@@ -130,11 +158,13 @@ fn stream_line(s: &Stream) -> String {
             None => pace,
         });
     } else {
-        parts.push(match s.sizes() {
-            sizes if sizes == SizeModel::imix() => "IMIX".to_owned(),
-            sizes => format!("{sizes} B"),
-        });
-        parts.push(pace);
+        if !in_suite {
+            parts.push(match s.sizes() {
+                sizes if sizes == SizeModel::imix() => "IMIX".to_owned(),
+                sizes => format!("{sizes} B"),
+            });
+            parts.push(pace);
+        }
         parts.push(address_line(s));
         let flows = u64::from(s.flow_count());
         parts.push(if flows == 1 {
