@@ -40,8 +40,8 @@ pub(crate) struct SuiteArgs {
     /// Send the same streams back too, at the same load, with source and destination exchanged.
     #[arg(long)]
     bidir: bool,
-    /// Frame sizes with FCS, each a test of its own: sizes, imix, or a genome of RFC 6985 (7a4d1g). Default: those
-    /// of the standard (rfc2544: all seven; ndr: 64 and imix; reset: 64; y1564: 512; others: 64, 512 and 1518), of
+    /// Frame sizes with FCS, each a test of its own: sizes, imix, or a genome of RFC 6985 (7a4d1g); or one mix by
+    /// weights (64:7,570:4). Default: those of the standard (rfc2544: all seven; ndr: 64 and imix; reset: 64; y1564: 512; others: 64, 512 and 1518), of
     /// a plan those of its streams.
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     sizes: Vec<TestSize>,
@@ -441,7 +441,7 @@ impl SuiteArgs {
             suite.sizes = sizes.collect();
         }
         if !self.sizes.is_empty() {
-            suite.sizes.clone_from(&self.sizes);
+            suite.sizes = tests_of(&self.sizes)?;
         }
         if self.frames.is_ipv6() {
             raise_for_ipv6(&mut suite.sizes, !self.sizes.is_empty());
@@ -491,6 +491,22 @@ impl SuiteArgs {
         let plan = self.made(kind, more)?;
         run_plan(plan, &self.output, base.map(PathBuf::from))
     }
+}
+
+/// The tests that `--sizes` asks for. A comma is between two tests, and between two weights of one mix.
+fn tests_of(sizes: &[TestSize]) -> Result<Vec<TestSize>> {
+    let weights = sizes.iter().filter(|size| size.name.contains(':')).count();
+    if weights == 0 {
+        return Ok(sizes.to_vec());
+    }
+    let names: Vec<&str> = sizes.iter().map(|size| size.name.as_str()).collect();
+    let all = names.join(",");
+    if weights < sizes.len() {
+        bail!(
+            "--sizes {all}: weights of a mix beside sizes of their own; give the mix alone, or as a genome of RFC 6985 (7a4d1g)"
+        );
+    }
+    Ok(vec![all.parse().with_context(|| format!("--sizes {all}"))?])
 }
 
 /// IPv6, UDP and a test tag need 84 bytes (RFC 8219 section 4.2); 64 is what everyone asks for.
@@ -699,4 +715,24 @@ pub(super) fn y1564(args: &ServiceArgs) -> Result<u8> {
             put(&mut service.performance, args.suite.duration.as_ref());
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_between_sizes_and_between_weights() {
+        let read = |text: &str| {
+            let sizes: Vec<TestSize> = text.split(',').map(|s| s.parse().unwrap()).collect();
+            tests_of(&sizes).map(|sizes| sizes.iter().map(|s| s.name.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(read("64,imix,7a4d1g").unwrap(), ["64", "imix", "7a4d1g"]);
+        assert_eq!(read("64:7,570:4,1518:1").unwrap(), ["64:7,570:4,1518:1"]);
+        let refused = read("64,64:7,570:4").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("--sizes 64,64:7,570:4: weights"),
+            "{refused}"
+        );
+    }
 }
