@@ -80,9 +80,10 @@ pub struct SuiteResult {
     pub tester_limit: bool,
     /// It held in a trial of full length.
     pub confirmed: bool,
-    /// Trials that were made, those that were void included.
+    /// Trials that were made, those that were void included. Of a goal those that were made for its sake and say
+    /// something of the device: all goals share them.
     pub trials: u32,
-    /// How long the trials were together, seconds.
+    /// How long these trials were together, seconds.
     pub trial_seconds: f64,
     /// The test says nothing, and why: not applicable, not made, broken off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -247,7 +248,8 @@ pub struct SuiteTrial {
     pub rx: u64,
     /// Lost.
     pub lost: u64,
-    /// Lost ÷ sent, not rounded.
+    /// Lost ÷ sent, not rounded. Of frames without those that found no room in our ports (`nic_drops`): the device lost
+    /// at least this.
     pub loss_ratio: f64,
     /// Received again.
     pub dup: u64,
@@ -283,6 +285,14 @@ pub struct SuiteTrial {
     /// What else is to be known of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl SuiteTrial {
+    /// Frames that the device lost at the least: those that are missing, less those that our own ports dropped.
+    #[must_use]
+    pub const fn lost_by_device(&self) -> u64 {
+        self.lost.saturating_sub(self.nic_drops)
+    }
 }
 
 /// What MLRsearch found for one goal (RFC 9971).

@@ -206,7 +206,7 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     trial.duration_s = seconds;
     trial.loss_ratio = match trial.tx {
         0 => 0.0,
-        tx => trial.lost as f64 / tx as f64,
+        tx => trial.lost_by_device() as f64 / tx as f64,
     };
     if let Some(first) = frames.jobs.first() {
         // Of two directions the one whose frames were the slower.
@@ -258,17 +258,24 @@ fn outcome_of_frames(
         return (TrialOutcome::NotOffered, "nothing was sent".to_owned());
     }
     let borne = goal * tx as f64;
+    let not_read = || {
+        let drops = trial.nic_drops;
+        format!("{drops} frames came to our ports and found no room there")
+    };
     // What our ports dropped the device did not.
-    let of_device = lost.saturating_sub(trial.nic_drops);
+    let of_device = trial.lost_by_device();
     if of_device as f64 > borne {
-        return (TrialOutcome::Fail, format!("{lost} of {tx} frames lost"));
+        let reason = match trial.nic_drops {
+            0 => format!("{lost} of {tx} frames lost"),
+            _ => format!(
+                "at least {of_device} of {tx} frames lost by the device; {}",
+                not_read()
+            ),
+        };
+        return (TrialOutcome::Fail, reason);
     }
     if lost as f64 > borne {
-        let reason = format!(
-            "{} frames came to our ports and found no room there",
-            trial.nic_drops
-        );
-        return (TrialOutcome::NotRead, reason);
+        return (TrialOutcome::NotRead, not_read());
     }
     if let Amount::Load(load) = shape.amount {
         let spare = load * UNSENT_SECONDS + BATCH;

@@ -32,6 +32,13 @@ pub(super) fn measure<B: Bench>(
         .iter()
         .filter(|t| t.purpose == TrialPurpose::Search);
     for trial in rows {
+        if trial.outcome.is_valid() && trial.nic_drops > 0 {
+            result.notes.push(format!(
+                "at {:.0} % the tester's own ports dropped {} frames: the device lost at least what is told",
+                100.0 * trial.intended / known.maximum,
+                trial.nic_drops
+            ));
+        }
         let row = LossRow {
             load_pct: 100.0 * trial.intended / known.maximum,
             offered: trial.offered,

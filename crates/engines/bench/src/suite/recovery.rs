@@ -38,6 +38,11 @@ pub(super) fn measure<B: Bench>(
         ..RecoveryResult::default()
     };
     tester.left.trials = test.repetitions;
+    if tester.has_unequal_flows() {
+        result.notes.push(
+            "flows of different rates: the times are those of a flow of the mean rate".to_owned(),
+        );
+    }
     // What is lost for a tester that was late is no overload's.
     tester.goal = 0.0;
     for _ in 0..test.repetitions {
@@ -45,7 +50,12 @@ pub(super) fn measure<B: Bench>(
         shape.before = Some((overload, test.overload.0));
         let judged = tester.trial(&shape, None);
         if let Ok(judged) = &judged {
-            if judged.trial.outcome.is_valid() {
+            let drops = judged.trial.nic_drops;
+            if drops > 0 && judged.trial.lost > 0 {
+                result.notes.push(format!(
+                    "a repetition is void: {drops} frames came to our ports and found no room there, maybe the last that is missing"
+                ));
+            } else if judged.trial.outcome.is_valid() {
                 let last = match judged.trial.lost {
                     0 => Some(0.0),
                     _ => judged.last_skipped.map(|sequence| sequence as f64 / half),
@@ -67,7 +77,7 @@ pub(super) fn measure<B: Bench>(
     result.spread = spread(&recovery);
     result.confirmed = recovery.seconds.iter().any(Option::is_some);
     if recovery.seconds.is_empty() {
-        result.not_measured = Some("the tester could not offer the overload".to_owned());
+        result.not_measured = Some("no repetition says something of the device".to_owned());
     } else if recovery.seconds.iter().any(Option::is_none) {
         result
             .notes

@@ -53,7 +53,8 @@ pub(super) fn measure<B: Bench>(
         command: command.clone(),
     };
     let judged = tester.trial(&shape, Some(&trigger))?;
-    let (trial, lost) = (judged.trial, judged.most_lost);
+    let trial = judged.trial;
+    let lost = judged.most_lost.saturating_sub(trial.nic_drops);
     let silence = trial.longest_silence_ns.map(|ns| ns as f64 / 1e9);
     // Whatever silence the reset made, that at the end was the longest.
     let at_end = judged.silent_end_s;
@@ -75,6 +76,12 @@ pub(super) fn measure<B: Bench>(
         result.notes.push(format!(
             "{} frames could not leave, as the reset took our own link down: only the stamps tell how long it was",
             trial.unsent
+        ));
+    }
+    if trial.nic_drops > 0 {
+        result.notes.push(format!(
+            "the tester's own ports dropped {} frames, which are not counted",
+            trial.nic_drops
         ));
     }
     if trial.lateness.stalls > 0 {

@@ -173,6 +173,13 @@ fn judge(
     let bits = mean * 8.0;
     let delay = trial.latency_ns;
     let variation = delay.max.zip(delay.min).map(|(max, min)| max - min);
+    // Whole frames at both ends of a step.
+    let spare = 2.0 / trial.duration_s.max(1e-3);
+    let promised = cir * (1.0 - service.loss.0);
+    // What our own ports dropped the service had carried.
+    let dropped = trial.nic_drops as f64 / trial.duration_s.max(1e-3);
+    let is_short = step.kind != StepKind::Committed && trial.forwarded + spare < promised;
+    let not_read = is_short && trial.forwarded + dropped + spare >= promised;
     let mut told = ServiceStep {
         service: service.name.clone(),
         step: step.name.clone(),
@@ -183,12 +190,9 @@ fn judge(
         delay_max_ns: delay.max,
         variation_ns: variation,
         passed: false,
-        void: !trial.outcome.is_valid(),
+        void: not_read || !trial.outcome.is_valid(),
         reason: String::new(),
     };
-    let promised = cir * (1.0 - service.loss.0);
-    // Whole frames at both ends of a step.
-    let spare = 2.0 / trial.duration_s.max(1e-3);
     let most = match step.kind {
         StepKind::Policing => (cir + eir) * (1.0 + service.tolerance.0),
         _ => cir + eir,
@@ -199,9 +203,14 @@ fn judge(
         Some((ns, limit))
     };
     let wrong = match step.kind {
+        _ if not_read => Some(format!(
+            "void: {} frames came to our ports and found no room there",
+            trial.nic_drops
+        )),
         _ if told.void => Some(format!("void: {}", trial.reason)),
         StepKind::Committed if trial.loss_ratio > service.loss.0 => {
-            Some(format!("{} of {} frames lost", trial.lost, trial.tx))
+            let lost = trial.lost_by_device();
+            Some(format!("{lost} of {} frames lost", trial.tx))
         }
         StepKind::Committed => later(service.delay, delay.max)
             .map(|(ns, limit)| format!("a delay of {ns} ns, {limit} is promised"))
@@ -209,13 +218,11 @@ fn judge(
                 later(service.variation, variation)
                     .map(|(ns, limit)| format!("the delay varies by {ns} ns, {limit} is promised"))
             }),
-        StepKind::Excess | StepKind::Policing if trial.forwarded + spare < promised => {
-            Some(format!(
-                "{:.0} bit/s arrived, CIR is {:.0}",
-                told.received_bps,
-                cir * bits
-            ))
-        }
+        StepKind::Excess | StepKind::Policing if is_short => Some(format!(
+            "{:.0} bit/s arrived, CIR is {:.0}",
+            told.received_bps,
+            cir * bits
+        )),
         StepKind::Excess | StepKind::Policing if trial.forwarded > most + spare => Some(format!(
             "{:.0} bit/s arrived, no more than {:.0} may",
             told.received_bps,

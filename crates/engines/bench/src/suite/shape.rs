@@ -94,6 +94,17 @@ fn shares(job: &TrafficJob) -> Vec<f64> {
     rates.into_iter().map(|rate| rate / sum).collect()
 }
 
+/// Whether its flows have different rates.
+pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
+    let flows = job.streams.iter().map(Stream::flow_count);
+    let mut rates = shares(job)
+        .into_iter()
+        .zip(flows)
+        .map(|(s, n)| s / f64::from(n));
+    let first = rates.next().unwrap_or_default();
+    rates.any(|rate| (rate - first).abs() > first * 1e-9)
+}
+
 /// The sizes of a stream in a test of `size`: what does not fit is raised to the smallest that does.
 pub(super) fn sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
     let mut stream = stream.clone();

@@ -187,6 +187,8 @@ struct Way {
     passed: u64,
     read: u64,
     foreign: u64,
+    /// Found no room at our interface, not in our rings.
+    refused: u64,
     last_skipped: Option<u64>,
     took_s: f64,
     silence_ns: i64,
@@ -276,6 +278,9 @@ impl Device {
         if let Some(Mishap::Unread(frames) | Mishap::Refused(frames)) = mishap {
             way.read -= frames.min(way.read);
         }
+        if let Some(Mishap::Refused(_)) = mishap {
+            way.refused = way.passed - way.read;
+        }
         way
     }
 
@@ -308,7 +313,7 @@ impl Device {
     ) -> JobReport {
         let doubled = self.doubles.map_or(0, |every| way.read / every);
         let size = mean_size(job) as u64;
-        let dropped = way.passed - way.read;
+        let dropped = way.passed - way.read - way.refused;
         JobReport {
             name: name.to_owned(),
             tx: ends[0].clone(),

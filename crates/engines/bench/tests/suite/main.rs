@@ -75,7 +75,7 @@ fn assert_sums(result: &SuiteResult) {
         if result.unit == "fps" {
             assert_eq!(trial.tx, trial.rx - trial.dup + trial.lost, "{trial:?}");
         }
-        let ratio = trial.lost as f64 / trial.tx.max(1) as f64;
+        let ratio = trial.lost_by_device() as f64 / trial.tx.max(1) as f64;
         assert!(trial.loss_ratio >= ratio, "{trial:?}");
     }
 }

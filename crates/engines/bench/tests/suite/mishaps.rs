@@ -316,3 +316,55 @@ fn bounds_and_the_time_left_are_told() {
         assert_near(*ns as f64 / 1e9, truth, 0.1 * truth + 1.0);
     }
 }
+
+/// What our own ports drop is no loss of the device, whatever else it loses.
+#[test]
+fn frames_without_room_at_our_port_are_not_in_the_loss() {
+    let mut device = Device {
+        capacity: 0.75 * TEN_GIG,
+        mishap: in_trials(&[2], Mishap::Refused(1_000_000)),
+        ..Device::default()
+    };
+    let loss = completed(&mut device, &plan("tests = [\"loss\"]\n")).remove(0);
+    let told: Vec<f64> = loss.curve.iter().map(|row| row.loss_pct.unwrap()).collect();
+    for (told, expected) in told.iter().zip([25.0, 100.0 / 6.0, 6.25, 0.0, 0.0]) {
+        assert_near(*told, expected, 1e-4);
+    }
+    let trial = searched(&loss).nth(1).unwrap();
+    assert_eq!(trial.outcome, TrialOutcome::Fail);
+    assert!(
+        trial.lost > trial.lost_by_device() && trial.reason.contains("at least"),
+        "{trial:?}"
+    );
+    assert!(
+        loss.notes[0].starts_with("at 90 % the tester"),
+        "{:?}",
+        loss.notes
+    );
+
+    // Of an overload nobody knows which was the last that the device lost.
+    let text = PLAN.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
+    let mut device = Device {
+        recovery: Duration::from_millis(350),
+        mishap: Box::new(|trial, _| (trial == 13).then_some(Mishap::Refused(1_000))),
+        ..Device::default()
+    };
+    let results = completed(&mut device, &plan(&text));
+    assert_eq!(results[1].recovery.as_ref().unwrap().seconds.len(), 4);
+
+    // A step that arrived but for what we dropped says nothing.
+    let text = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"100mbps-l2\"\n";
+    let cir = 100e6 / 512.0;
+    let mut device = Device {
+        capacity: cir,
+        mishap: Box::new(move |_, load| (load > cir * 1.01).then_some(Mishap::Refused(1_000))),
+        ..Device::default()
+    };
+    let service = completed(&mut device, &plan(text)).remove(0);
+    let policing = service.steps.iter().find(|s| s.step == "policing").unwrap();
+    assert_eq!(
+        (policing.passed, policing.void),
+        (false, true),
+        "{policing:?}"
+    );
+}

@@ -265,6 +265,10 @@ fn ndr_and_pdr() {
     let text = "tests = [\"ndr\"]\n[procedure.suite.times]\nsearch = \"1s\"\n";
     let results = completed(&mut Device::default(), &plan(text));
     assert_eq!(results.len(), 2);
+    // The tester's ceiling is no trial of a goal.
+    let logged = searched(&results[0]).count() as u32;
+    assert_eq!(results[0].trials + results[1].trials, logged);
+    assert!(results[0].trials < logged);
     for (result, goal, lower_class) in
         [(&results[0], "ndr", "lower"), (&results[1], "pdr", "upper")]
     {

@@ -137,6 +137,10 @@ fn failed(suite: &SuiteResult) -> bool {
             let known: Vec<f64> = suite.curve.iter().filter_map(|row| row.loss_pct).collect();
             !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)
         }
+        SuiteTest::Recovery => {
+            let recovery = suite.recovery.as_ref();
+            recovery.is_some_and(|r| r.seconds.iter().any(Option::is_none))
+        }
         SuiteTest::Reset => {
             let reset = suite.reset.as_ref();
             suite.not_measured.is_none() && reset.is_some_and(|r| r.not_again_s.is_some())
@@ -534,5 +538,18 @@ mod tests {
         };
         let (verdict, _, held, excuse) = found(&[reset], "reset<=1h");
         assert_eq!((verdict, held, excuse), (Verdict::Fail, false, None));
+
+        let recovery = |seconds: Vec<Option<f64>>| SuiteResult {
+            recovery: Some(wb_model::bench::RecoveryResult {
+                max_s: seconds.iter().flatten().copied().reduce(f64::max),
+                seconds,
+                ..Default::default()
+            }),
+            ..suite(SuiteTest::Recovery, "64")
+        };
+        let (verdict, _, held, excuse) = found(&[recovery(vec![Some(0.1), None])], "recovery<=1h");
+        assert_eq!((verdict, held, excuse), (Verdict::Fail, false, None));
+        let (verdict, _, held, _) = found(&[recovery(vec![Some(0.1)])], "recovery<=1h");
+        assert_eq!((verdict, held), (Verdict::Pass, true));
     }
 }
