@@ -40,7 +40,8 @@ pub(super) fn measure<B: Bench>(
             ));
         }
         let row = LossRow {
-            load_pct: 100.0 * trial.intended / known.maximum,
+            // Plans tell loads in millionths of a frame per second.
+            load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,
             offered: trial.offered,
             loss_pct: trial.outcome.is_valid().then_some(100.0 * trial.loss_ratio),
         };

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::suite::{self, Part};
 
+/// From so many times the least on, the largest of several loads presses the others into the axis.
+const PRESSED: f64 = 30.0;
+
 pub(super) fn sections(report: &Report) -> Vec<Section> {
     let parts = suite::parts(report);
     if parts.is_empty() {
@@ -105,6 +108,18 @@ fn dashes(names: &[String]) -> Form {
     }
 }
 
+/// From 0 on, or by the logarithm where the largest would press the least into the axis.
+fn loads<'a>(label: &str, unit: &str, series: impl IntoIterator<Item = &'a Series>) -> Y {
+    let values = series.into_iter().flat_map(|s| s.values.iter().flatten());
+    let values: Vec<f64> = values.copied().filter(|v| *v > 0.0).collect();
+    let of = |f: fn(f64, f64) -> f64| values.iter().copied().reduce(f).unwrap_or(1.0);
+    let axis = Y::new(label, unit);
+    match of(f64::max) > of(f64::min) * PRESSED {
+        true => axis.log(),
+        false => axis,
+    }
+}
+
 /// The graph of RFC 2544 section 26.1: what the line carries and what the device does, in frames per second.
 fn by_size(part: &Part<'_>) -> Option<Plot> {
     let frames: Vec<&SuiteResult> = part
@@ -156,7 +171,7 @@ fn by_size(part: &Part<'_>) -> Option<Plot> {
         &format!("{}-by-size", part.test.name()),
         &format!("{}: frames per second by frame size", part.test.name()),
         x,
-        Y::new("frames per second", "fps"),
+        loads("frames per second", "fps", &series),
         places(&names),
         series,
     )?;
@@ -184,7 +199,7 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
         &id(&format!("search-{title}")),
         &format!("{title}: the search, trial by trial"),
         X::scaled("trial", Scale::Counts),
-        Y::new("load", suite::trial_unit(r)),
+        loads("load", suite::trial_unit(r), &series),
         (1..=trials.len()).map(|i| i as f64).collect(),
         series,
     )

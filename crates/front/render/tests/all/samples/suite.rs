@@ -191,6 +191,8 @@ pub(crate) fn ndrs() -> Vec<SuiteResult> {
 
 pub(crate) fn latency() -> SuiteResult {
     let row = |load: f64, min: i64, lost: u64| LatencyRow {
+        p50_spread: None,
+        p99_spread: None,
         load,
         offered: 2_900_000.0 * load,
         definition: "store and forward: last bit in to first bit out".into(),
