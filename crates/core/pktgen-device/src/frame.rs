@@ -46,9 +46,9 @@ pub(crate) struct Fields<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Network header.
-    ip: usize,
+    pub(crate) ip: usize,
     /// UDP header.
-    udp: usize,
+    pub(crate) udp: usize,
     /// Sum of what is fixed in the IPv4 header: all but length, identification and addresses.
     header_sum: u64,
 }

@@ -7,6 +7,7 @@
 //! | to | look at |
 //! |---|---|
 //! | make the packets of a device, one after another | [`Walker`] |
+//! | have them made elsewhere, from tables | [`Recipe`] |
 //! | see where a device stands | [`Progress`] |
 //! | recognise packets of a generator | [`classify_pktgen`] |
 //! | count and time them as `pgrx` does | [`Row`] |
@@ -25,7 +26,7 @@ pub use classify::{PktgenFrame, classify_pktgen};
 pub use flows::Flows;
 pub use progress::Progress;
 pub use row::{Row, Sample};
-pub use walker::{Call, Memory, Start, TooLong, Walker};
+pub use walker::{Call, Field, Memory, Recipe, Start, Template, TooLong, Turn, Walker};
 pub use wb_model::device::{JitterRule, Mode, TimeForm};
 
 /// An instant on both clocks of the host.

@@ -29,6 +29,10 @@ use crate::frame::{BOTTOM_OF_STACK, Fields, Layout, Network};
 use crate::progress::Progress;
 use crate::random::Random;
 
+mod recipe;
+
+pub use recipe::{Field, Recipe, Template, Turn};
+
 /// What a device keeps from one run to the next, besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -282,7 +286,7 @@ impl Walker {
 
     /// When the next call is due after the start, ns.
     #[inline]
-    fn due_ns(&self) -> u64 {
+    pub fn due_ns(&self) -> u64 {
         if self.config.delay.exact_ns.numerator() == 0 {
             return self.pace_base_ns;
         }
@@ -307,10 +311,7 @@ impl Walker {
             if self.has_reached_count() {
                 return None;
             }
-            let calls = self.config.clone_skb.max(1) as u32;
-            let reusable = self.config.flags.has(Flags::SHARED)
-                && self.calls_of_frame.is_some_and(|made| made < calls);
-            if !reusable {
+            if !self.is_reusable() {
                 let now = if self.config.flags.has(Flags::NO_TIMESTAMP) {
                     Time::default()
                 } else {
@@ -327,6 +328,13 @@ impl Walker {
             due_ns: self.due_ns(),
             frame: &self.frame,
         })
+    }
+
+    /// Whether the packet that was built last is sent in the next call too.
+    #[inline]
+    fn is_reusable(&self) -> bool {
+        let calls = self.config.clone_skb.max(1) as u32;
+        self.config.flags.has(Flags::SHARED) && self.calls_of_frame.is_some_and(|made| made < calls)
     }
 
     /// Whether all that was asked for has been sent, and the last call wholly.

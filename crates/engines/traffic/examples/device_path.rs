@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     let control = Control::new();
     control.start_at_mono_ns.store(0, Ordering::Relaxed);
     let handle = Arc::new(DeviceHandle::new());
-    let mut sender = device_sender(near.queues.remove(0), walker, handle, clock.clone());
+    let mut sender = device_sender(near.queues.remove(0), walker, handle, None, clock.clone());
     let begin = Instant::now();
     while sender.turn(&control) != Next::Done {}
     let took = begin.elapsed();

@@ -72,7 +72,8 @@ mod worker;
 pub use clock::VirtualClock;
 pub use control::{Control, CounterValues, SharedCounters};
 pub use device::{
-    DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next, device_sender, run_devices,
+    DeviceEnd, DeviceHandle, DeviceOffload, DeviceOutcome, DeviceTurn, Load, Loaded, Next,
+    device_sender, device_table, run_devices,
 };
 pub use error::CompileError;
 pub use offload::{OffloadedWorker, run_offloaded};

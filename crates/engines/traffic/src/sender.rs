@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-mod offload;
+pub(crate) mod offload;
 
 pub use offload::{OffloadTables, OffloadedSender};
 

@@ -27,6 +27,11 @@
 #define VALUES_RANDOM 3
 #define VALUES_LIST 4
 
+#define TAG_WIREBENCH 0
+#define TAG_PKTGEN 1
+#define TAG_PKTGEN_MICROS 2
+#define TAG_PKTGEN_NANOS 3
+
 #define HALT_LATE 1
 #define HALT_DOWN 2
 #define HALT_GONE 4
@@ -83,7 +88,14 @@ struct settings {
 	__u32 fill;
 	// Frames may be shorter than those that the kernel makes.
 	__u32 resize;
-	__u32 pad;
+	__u32 tag;
+	// Of the tag of pktgen, the first number.
+	__u32 first;
+	// How often each frame is sent, and how many are due at once.
+	__u32 copies;
+	__u32 burst;
+	__u32 order_drawn;
+	__u64 order_stride;
 	__u32 home[4];
 	__u32 step[4];
 	__u32 radix[4];
@@ -112,6 +124,17 @@ struct lane {
 	__u64 refused_octets;
 	__u64 largest_late;
 	__u64 round;
+	// The generator of the order, if it is drawn.
+	__u64 order_state;
+	// When the frame after the last one is made.
+	__u64 made;
+	// The frame that is sent more than once: when it was made, its number, how often it is still to be sent.
+	__u64 stamp;
+	__u32 sequence;
+	__u32 copies;
+	// Frames that are due with the last one.
+	__u32 burst;
+	__u32 pad;
 	__u32 flow;
 	__u32 order_at;
 	__u32 digit[4];
@@ -135,6 +158,9 @@ struct state {
 	__u64 stalls;
 	__u64 stalled_ns;
 	__u64 largest_gap;
+	// How long nothing was due, and since when nothing is.
+	__u64 idle;
+	__u64 idle_since;
 	// The stream whose frame is to be made, and the time.
 	__u64 chosen;
 	__u64 now;
@@ -219,9 +245,9 @@ INLINE __u16 checksum(__u64 sum)
 }
 
 // SplitMix64, and its number times `values` divided by 2^64.
-INLINE __u64 random_below(__u64 *state, __u64 values)
+INLINE __u64 random_below(__u64 *state, __u64 stride, __u64 values)
 {
-	__u64 z = *state += 0x9e3779b97f4a7c15ULL;
+	__u64 z = *state += stride;
 
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
@@ -247,7 +273,7 @@ INLINE __u64 value_of(const volatile struct field *f, const struct lane *l, __u6
 	case VALUES_DOWN:
 		return f->first - position(at, f->advance, f->values) * f->step;
 	case VALUES_RANDOM:
-		return f->first + random_below(at, f->values) * f->step;
+		return f->first + random_below(at, f->advance, f->values) * f->step;
 	default: {
 		__u32 place = f->list + (__u32)position(at, f->advance, f->values);
 		__u64 *value = bpf_map_lookup_elem(&lists, &place);
@@ -330,7 +356,11 @@ INLINE __u64 due_now(struct lane *l, int paced)
 		l->due = now;
 		return now;
 	}
+	if (C.burst > 1 && l->burst)
+		return now;
 	if (now < l->due) {
+		if (!S.idle_since)
+			S.idle_since = now;
 		if (!S.spin || l->due - now > SPIN_NS)
 			return 0;
 		for (int i = 0; i < SPINS; i++) {
@@ -341,6 +371,10 @@ INLINE __u64 due_now(struct lane *l, int paced)
 		S.seen = now;
 		if (now < l->due || now >= l->until)
 			return 0;
+	}
+	if (S.idle_since) {
+		S.idle += now - S.idle_since;
+		S.idle_since = 0;
 	}
 	late = now - l->due;
 	if (late > l->allowance) {
@@ -355,6 +389,8 @@ INLINE __u64 due_now(struct lane *l, int paced)
 	}
 	if (late > l->largest_late)
 		l->largest_late = late;
+	if (C.burst > 1)
+		l->burst = C.burst;
 	return now;
 }
 
@@ -414,7 +450,7 @@ int wb_send(struct xdp_md *ctx)
 	struct template *t;
 	__u32 which = 0, len;
 	__u64 now, ip, l4;
-	int act;
+	int act, last = 1;
 
 	if (C.streams > 1) {
 		now = S.now;
@@ -426,13 +462,31 @@ int wb_send(struct xdp_md *ctx)
 	if (!now)
 		return XDP_DROP;
 
-	if (C.order_len) {
+	if (C.copies > 1) {
+		if (!l->copies) {
+			l->copies = C.copies;
+			l->sequence = C.first + l->submitted;
+			l->stamp = l->made ? l->made : now;
+		}
+		last = l->copies == 1;
+	}
+	if (C.order_drawn) {
+		__u64 state = l->order_state;
+		__u32 at = random_below(&state, C.order_stride, C.order_len), *place;
+
+		place = bpf_map_lookup_elem(&order, &at);
+		if (place)
+			which = *place;
+		if (last)
+			l->order_state = state;
+	} else if (C.order_len) {
 		__u32 at = l->order_at, next = at + C.order_advance, *place;
 
 		place = bpf_map_lookup_elem(&order, &at);
 		if (place)
 			which = *place;
-		l->order_at = next >= C.order_len ? next - C.order_len : next;
+		if (last)
+			l->order_at = next >= C.order_len ? next - C.order_len : next;
 	}
 	t = bpf_map_lookup_elem(&templates, &which);
 	if (!t)
@@ -473,13 +527,16 @@ int wb_send(struct xdp_md *ctx)
 #pragma unroll
 	for (int i = 0; i < MOST_FIELDS; i++) {
 		const volatile struct field *f = &C.field[i];
-		__u64 word;
+		__u64 word, at;
 
 		if (i >= C.fields)
 			break;
 		if (f->at > MOST_HEADER - 8 || data + f->at + f->width > end)
 			goto broken;
-		word = (value_of(f, l, &l->at[i]) << f->shift) & f->mask;
+		at = l->at[i];
+		word = (value_of(f, l, &at) << f->shift) & f->mask;
+		if (last)
+			l->at[i] = at;
 		// Addresses of layer 2 have 48 bits and no checksum over them, IPv6 addresses 64 here.
 		if (f->ip)
 			ip += (word & f->ip) << f->odd;
@@ -489,7 +546,30 @@ int wb_send(struct xdp_md *ctx)
 			l4 += (word & f->l4) << f->odd;
 		put(data + f->at, f->width, word);
 	}
-	if (C.tag_at) {
+	if (C.tag_at && C.tag != TAG_WIREBENCH) {
+		void *tag = data + C.tag_at;
+		__u32 sequence = C.copies > 1 ? l->sequence : C.first + (__u32)l->submitted;
+		__u64 made = C.copies > 1 ? l->stamp : l->made ? l->made : now;
+
+		if (C.tag_at > MOST_HEADER - 16 || tag + 16 > end)
+			goto broken;
+		*(__u32 *)(tag + 4) = bpf_htonl(sequence);
+		l4 += sequence;
+		if (C.tag == TAG_PKTGEN_NANOS) {
+			*(__u64 *)(tag + 8) = bpf_cpu_to_be64(made);
+			l4 += (made >> 32) + (made & 0xffffffff);
+		} else if (C.tag == TAG_PKTGEN_MICROS) {
+			__u32 seconds, micros;
+
+			made += S.wall_offset;
+			seconds = made / 1000000000;
+			// Divided by 1000, exactly below 2^32.
+			micros = (made - seconds * 1000000000ULL) * 274877907 >> 38;
+			*(__u32 *)(tag + 8) = bpf_htonl(seconds);
+			*(__u32 *)(tag + 12) = bpf_htonl(micros);
+			l4 += (__u64)seconds + micros;
+		}
+	} else if (C.tag_at) {
 		void *tag = data + C.tag_at;
 		__u32 flow = C.first_flow + (C.one_flow ? 0 : l->flow);
 		__u32 sequence = C.one_flow ? l->submitted : l->round;
@@ -522,6 +602,12 @@ int wb_send(struct xdp_md *ctx)
 	S.cpu = bpf_get_smp_processor_id();
 	S.left--;
 	S.last_departure = now;
+	if (C.tag >= TAG_PKTGEN_MICROS)
+		l->made = now;
+	if (C.copies > 1)
+		l->copies--;
+	if (C.burst > 1 && l->burst)
+		l->burst--;
 	l->submitted++;
 	l->octets += len + 4;
 	l->left--;

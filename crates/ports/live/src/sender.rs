@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use libbpf_rs::{ErrorExt, Link, MapCore, MapFlags, Object};
 use wb_port::offload::{
-    FieldProgram, FieldValues, Halt, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder,
-    StreamProgram,
+    FieldProgram, FieldValues, Halt, PktgenStamp, SendCounters, SendOffload, SendOrder, SendTurn,
+    StreamOrder, StreamProgram, TagProgram,
 };
 use wb_port::{Interface, PortError};
 
@@ -49,6 +49,13 @@ struct Lane {
     refused_octets: u64,
     largest_late: u64,
     round: u64,
+    order_state: u64,
+    made: u64,
+    stamp: u64,
+    sequence: u32,
+    copies: u32,
+    burst: u32,
+    pad: u32,
     flow: u32,
     order_at: u32,
     digit: [u32; 4],
@@ -70,6 +77,8 @@ struct State {
     stalls: u64,
     stalled_ns: u64,
     largest_gap: u64,
+    idle: u64,
+    idle_since: u64,
     chosen: u64,
     now: u64,
     error: i32,
@@ -244,6 +253,8 @@ impl Sender {
         state.set(at!(stalls), 0);
         state.set(at!(stalled_ns), 0);
         state.set(at!(largest_gap), 0);
+        state.set(at!(idle), 0);
+        state.set(at!(idle_since), 0);
         state.set(at!(last_departure), 0);
         state.word(at!(error)).store(0, Ordering::Release);
         for (i, stream) in streams.iter().enumerate() {
@@ -317,6 +328,10 @@ impl SendOffload for Sender {
             stalled_ns: state.get(at!(stalled_ns)),
             largest_gap_ns: state.get(at!(largest_gap)),
             last_departure_ns: state.get(at!(last_departure)),
+            idle_ns: match state.get(at!(idle_since)) {
+                0 => state.get(at!(idle)),
+                since => state.get(at!(idle)) + state.get(at!(seen)).saturating_sub(since),
+            },
         };
         run.map_err(|cause| match cause {
             rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => fault::unsupported(
@@ -514,11 +529,15 @@ fn begin(state: &Area, lane: usize, stream: &StreamProgram) {
     let digits = lane!(lane, digit);
     state.set(digits, word_of(walk.home[0], walk.home[1]));
     state.set(digits + 8, word_of(walk.home[2], walk.home[3]));
+    state.set(
+        lane!(lane, order_state),
+        stream.order_drawn.map_or(0, |draw| draw.state),
+    );
     for (i, field) in stream.fields.iter().enumerate() {
         let at = match &field.values {
             FieldValues::Digit { .. } => 0,
             FieldValues::Steps { position, .. } => *position,
-            FieldValues::Random { state, .. } => *state,
+            FieldValues::Random { draw, .. } => draw.state,
             FieldValues::List { at, .. } => u64::from(*at),
         };
         state.set(lane!(lane, at) + 8 * i, at);
@@ -531,6 +550,14 @@ fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
     let mut lists = Vec::new();
     let walk = &stream.walk;
     let place = |at: Option<usize>| at.map_or(0, |at| at as u32);
+    let (tag, first) = match stream.tag {
+        TagProgram::Wirebench => (0, 0),
+        TagProgram::Pktgen { first, time } => match time {
+            PktgenStamp::None => (1, first),
+            PktgenStamp::Micros => (2, first),
+            PktgenStamp::Nanos => (3, first),
+        },
+    };
     let words = [
         stream.header_len() as u32,
         stream.templates.len() as u32,
@@ -553,10 +580,19 @@ fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
         own.flows_at as u32,
         place(own.fill),
         u32::from(stream.templates.iter().any(|t| t.len as usize != own.frame)),
-        0,
+        tag,
+        first,
+        stream.copies,
+        stream.burst,
+        u32::from(stream.order_drawn.is_some()),
     ];
+    let order_stride = stream.order_drawn.map_or(0, |draw| draw.stride);
     let arrays = [walk.home, walk.step, walk.radix];
-    for word in words.iter().chain(arrays.iter().flatten()) {
+    for word in words {
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    bytes.extend_from_slice(&order_stride.to_ne_bytes());
+    for word in arrays.iter().flatten() {
         bytes.extend_from_slice(&word.to_ne_bytes());
     }
     for field in &stream.fields {
@@ -593,8 +629,8 @@ fn push_field(bytes: &mut Vec<u8>, lists: &mut Vec<u64>, field: &FieldProgram) {
             first,
             step,
             values,
-            ..
-        } => (3, [*first, *step, *values, 0], 0, 0),
+            draw,
+        } => (3, [*first, *step, *values, draw.stride], 0, 0),
         FieldValues::List {
             values, advance, ..
         } => {

@@ -26,12 +26,20 @@ pub struct StreamProgram {
     pub order_at: u32,
     /// How far the next frame is behind it, less than the period.
     pub order_advance: u32,
+    /// Each frame's place in `order` is a random number instead.
+    pub order_drawn: Option<Draw>,
     /// What is written into the header, in this order.
     pub fields: Vec<FieldProgram>,
     /// The flows, in turn.
     pub walk: FlowWalk,
     /// Where the test tag stands, whose magic is in the templates; `None` without one.
     pub tag_at: Option<usize>,
+    /// What is written into it.
+    pub tag: TagProgram,
+    /// How often each frame is sent before the next one is made, at least 1.
+    pub copies: u32,
+    /// How many frames are due at once, at least 1.
+    pub burst: u32,
     /// Where the IPv4 header checksum stands if it changes from frame to frame.
     pub ip_checksum: Option<usize>,
     /// The same of layer 4.
@@ -54,6 +62,51 @@ impl StreamProgram {
     pub fn longest(&self) -> usize {
         let lens = self.templates.iter().map(|t| t.len as usize);
         lens.max().unwrap_or(0)
+    }
+}
+
+/// What stands in the tags of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagProgram {
+    /// Flow, sequence of the flow, and when the frame leaves.
+    Wirebench,
+    /// The number of frames sent so far, and when the frame was made: as soon as the one before it had left.
+    Pktgen {
+        /// The number in the first one.
+        first: u32,
+        /// The form of the time.
+        time: PktgenStamp,
+    },
+}
+
+/// The forms of the time in a tag of pktgen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PktgenStamp {
+    /// Zeros.
+    None,
+    /// Seconds and microseconds of the wall clock.
+    Micros,
+    /// Nanoseconds of the monotonic clock.
+    Nanos,
+}
+
+/// Numbers of the generator SplitMix64 from this state on, with `stride` added to it for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// The state before the first.
+    pub state: u64,
+    /// What is added to it for each: the generator's own constant where all of its numbers are taken.
+    pub stride: u64,
+}
+
+impl Draw {
+    /// All numbers from this state on.
+    #[must_use]
+    pub const fn all(state: u64) -> Self {
+        Self {
+            state,
+            stride: 0x9e37_79b9_7f4a_7c15,
+        }
     }
 }
 
@@ -116,8 +169,7 @@ pub enum FieldValues {
         /// From one to the next.
         step: u64,
     },
-    /// `first` plus a random number of steps below `values`: of the generator SplitMix64 in this state, its next number
-    /// times `values`, divided by 2^64.
+    /// `first` plus a random number of steps below `values`: the next number of the generator times `values`, divided by 2^64.
     Random {
         /// The smallest value.
         first: u64,
@@ -125,8 +177,8 @@ pub enum FieldValues {
         step: u64,
         /// How many there are, from 1 to 2^32.
         values: u64,
-        /// The generator's state.
-        state: u64,
+        /// The generator's numbers.
+        draw: Draw,
     },
     /// These in turn.
     List {
@@ -223,6 +275,8 @@ pub struct SendTurn {
     pub largest_gap_ns: u64,
     /// When the last frame left, monotonic; 0 if none did.
     pub last_departure_ns: u64,
+    /// For how long nothing was due.
+    pub idle_ns: u64,
 }
 
 /// Totals of a stream since it was loaded.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_model::device::DeviceConfig;
 use wb_pktgen_device::{Progress, Walker};
+use wb_port::offload::Halt;
 
 use crate::SharedCounters;
 
@@ -33,6 +34,7 @@ pub struct DeviceHandle {
     progress: Mutex<Progress>,
     end: Mutex<Option<DeviceEnd>>,
     counters: Arc<SharedCounters>,
+    halt: Brake,
     gate: Gate,
 }
 
@@ -42,6 +44,16 @@ type Judge = dyn Fn(&DeviceConfig) -> Result<(), String> + Send + Sync;
 /// Who judges settings that come while the device runs; nobody: all are taken.
 #[derive(Default)]
 struct Gate(Option<Box<Judge>>);
+
+/// Ends a turn of the port that sends by itself.
+#[derive(Default)]
+struct Brake(Mutex<Option<Arc<dyn Halt>>>);
+
+impl std::fmt::Debug for Brake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Brake")
+    }
+}
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -70,6 +82,18 @@ impl DeviceHandle {
     /// Lets the device send nothing more and end soon.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
+        if let Some(halt) = &*lock(&self.halt.0) {
+            halt.halt();
+        }
+    }
+
+    /// What ends a turn of the device in the middle.
+    pub(super) fn stop_by(&self, halt: &Arc<dyn Halt>) {
+        let mut brake = lock(&self.halt.0);
+        if self.wants_stop() {
+            halt.halt();
+        }
+        *brake = Some(Arc::clone(halt));
     }
 
     /// Gives the device other settings, from its next packet on. A later call overrides an earlier one

@@ -19,6 +19,9 @@
 //! refuses it; later packets make up for it. A device that has handed out its count waits until all
 //! frames in flight have left or come back. What it says to have sent in the end is what the port sent.
 //!
+//! **By whom.** Where the port sends by itself ([`DeviceOffload`]) it is given the walk as tables, and the walker follows what
+//! it sent ([`wb_pktgen_device::Walker::advance`]); the queue pair is there for settings that have no tables.
+//!
 //! **Until when.** Calls due before the duration is over belong to the run, and the run lasts the whole
 //! duration. What is still due then, because the port is too slow, has 20 ms more; what is late beyond
 //! that stays unsent, for a run of ten seconds must not take twenty. After a stop nothing more is handed
@@ -26,10 +29,12 @@
 //! like any other.
 
 mod handle;
+mod offload;
 mod outcome;
 mod sender;
 
 pub use handle::{DeviceEnd, DeviceHandle};
+pub use offload::{DeviceOffload, Load, Loaded, table as device_table};
 pub use outcome::DeviceOutcome;
 pub use sender::device_sender;
 

@@ -49,6 +49,8 @@ pub struct DeviceOutcome {
     pub link_down: bool,
     /// How late it was.
     pub lateness: Lateness,
+    /// Why it went on through its queue pair, if its port had sent it by itself.
+    pub by_queue_because: Option<String>,
 }
 
 impl DeviceOutcome {

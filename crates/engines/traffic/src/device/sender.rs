@@ -3,30 +3,40 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use wb_model::device::TimeForm;
+use wb_model::device::{DeviceConfig, TimeForm};
 use wb_model::lateness::{Lateness, Turns};
 use wb_pktgen_device::{Time, Walker};
-use wb_port::{PortError, QueuePair, RxQueue, Slot, TxQueue};
+use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue};
 
-use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOutcome, DeviceTurn, Next};
+use super::offload::{SOON_NS, Taken};
+use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOffload, DeviceOutcome, DeviceTurn, Next};
 use crate::{Clock, Control, CounterValues};
 
 /// How long frames in flight may take to leave after the end, and late calls after the duration.
 const FLIGHT_NS: u64 = 20_000_000;
 /// Between two looks for the start.
 const RETRY_NS: u64 = 1_000_000;
+/// Looks at the clocks before a turn of the port, of which the quickest counts.
+const LOOKS: usize = 4;
 /// Progress is shown so often, and before every sleep.
 const PUBLISH_NS: u64 = 1_000_000;
 
 /// Puts a device on a queue pair, for [`run_devices`](super::run_devices). Frames of the walk that the
-/// queue cannot hold end the device with a fault.
+/// queue cannot hold end the device with a fault. With an `offload`, which was given the same walk, the port sends by
+/// itself as long as it can.
 pub fn device_sender<Q: QueuePair + 'static, C: Clock + Send + 'static>(
     pair: Q,
     walker: Walker,
     handle: Arc<DeviceHandle>,
+    offload: Option<DeviceOffload>,
     clock: C,
 ) -> Box<dyn DeviceTurn + Send> {
-    Box::new(DeviceSender::new(pair, walker, handle, clock))
+    if let Some(offload) = &offload {
+        handle.stop_by(&offload.halt);
+    }
+    let mut sender = DeviceSender::new(pair, walker, handle, clock);
+    sender.offload = offload;
+    Box::new(sender)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +116,13 @@ struct DeviceSender<Q, C> {
     end: End,
     expected: Turns,
     lateness: Lateness,
+    /// The port sends by itself.
+    offload: Option<DeviceOffload>,
+    /// What the wall clock was ahead of the monotonic one in its last turn.
+    wall_minus_mono: u64,
+    by_queue_because: Option<String>,
+    /// What ports counted that sent by themselves.
+    offloaded: TxCounters,
 }
 
 /// What became of the frames of a turn.
@@ -143,6 +160,10 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             end: End::default(),
             expected: Turns::default(),
             lateness: Lateness::default(),
+            offload: None,
+            wall_minus_mono: 0,
+            by_queue_because: None,
+            offloaded: TxCounters::default(),
         }
     }
 
@@ -190,8 +211,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             Some(format!("packet size {len} exceeds {limit}"))
         } else {
             let elapsed_ns = now_ns.saturating_sub(self.started_ns);
-            let result = self.walker.reconfigure_at(&config, elapsed_ns);
-            result.err().map(|e| e.to_string())
+            self.take_over(&config, elapsed_ns).err()
         };
         if refusal.is_none() {
             if config.clears != self.clears {
@@ -205,9 +225,194 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.handle.0.refuse(refusal);
     }
 
+    fn take_over(&mut self, config: &DeviceConfig, elapsed_ns: u64) -> Result<(), String> {
+        if self.offload.as_ref().is_some_and(|o| o.is_only_way) {
+            let mut walker = self.walker.clone();
+            walker
+                .reconfigure_at(config, elapsed_ns)
+                .map_err(|e| e.to_string())?;
+            if walker.in_hand() == 0 {
+                walker.recipe().map_err(beyond_the_port)?;
+            }
+        }
+        let result = self.walker.reconfigure_at(config, elapsed_ns);
+        result.map_err(|e| e.to_string())
+    }
+
+    /// Lets the port send by itself; `None`: the queue pair has to.
+    fn step_offload(&mut self, now_ns: u64) -> Result<Option<Next>, PortError> {
+        if self.phase != Phase::Run || self.in_flight > 0 {
+            return Ok(None);
+        }
+        let Some(offload) = &mut self.offload else {
+            return Ok(None);
+        };
+        if !offload.fits(&self.walker) {
+            if self.walker.in_hand() > 0 {
+                // Made by the settings before, and sent as often as they said.
+                return Ok(None);
+            }
+            return match offload.reload(&self.walker) {
+                Ok(()) => {
+                    self.handle.0.stop_by(&offload.halt);
+                    Ok(Some(Next::Turn))
+                }
+                Err(why) => self.leave_to_queue(why).map(|()| None),
+            };
+        }
+        if self.wake_ns > now_ns.saturating_add(SOON_NS) {
+            return Ok(Some(self.next(now_ns, false)));
+        }
+        let elapsed_ns = now_ns.saturating_sub(self.started_ns);
+        let config = self.walker.config();
+        let (delay, end_ns) = (config.delay, duration(config.duration_ns));
+        let is_free = delay.shown_ns == 0;
+        let over = elapsed_ns >= end_ns;
+        if over && (is_free || delay.is_never() || elapsed_ns - end_ns >= FLIGHT_NS) {
+            self.let_fly(now_ns);
+            return Ok(Some(self.next(now_ns, false)));
+        }
+        if delay.is_never() {
+            self.wake_ns = self.started_ns.saturating_add(end_ns);
+            return Ok(Some(self.next(now_ns, false)));
+        }
+        let mut frames = self.walker.remaining().unwrap_or(u64::MAX);
+        if !is_free && end_ns != u64::MAX {
+            frames = frames.min(self.walker.backlog(end_ns - 1));
+        }
+        if frames == 0 {
+            if over {
+                self.let_fly(now_ns);
+            }
+            self.wake_ns = self.started_ns.saturating_add(end_ns);
+            return Ok(Some(self.next(now_ns, false)));
+        }
+        let grace_ns = if is_free { 0 } else { FLIGHT_NS };
+        let until_ns = self
+            .started_ns
+            .saturating_add(end_ns)
+            .saturating_add(grace_ns);
+        self.end_of_wait(now_ns);
+        let wall_minus_mono = wall_minus_mono(&self.clock, self.wall_minus_mono);
+        self.wall_minus_mono = wall_minus_mono;
+        let started_ns = self.started_ns;
+        let Some(offload) = &mut self.offload else {
+            return Ok(None);
+        };
+        let (taken, result) = offload.turn(
+            &self.walker,
+            (now_ns, started_ns),
+            (frames, until_ns),
+            wall_minus_mono,
+        );
+        self.note_offload(&taken, wall_minus_mono);
+        let at_ns = self.clock.monotonic_ns();
+        // Whoever sends by itself is not away meanwhile.
+        self.expected.sleep_until(at_ns);
+        match result {
+            Ok(()) => {}
+            Err(error @ PortError::Unsupported { .. }) => {
+                self.leave_to_queue(error.to_string())?;
+                return Ok(Some(Next::Turn));
+            }
+            Err(error) => return Err(error),
+        }
+        if !is_free {
+            let due_ns = self.walker.next_call().0.min(end_ns);
+            self.wake_ns = self.started_ns.saturating_add(due_ns);
+        }
+        Ok(Some(self.next(at_ns, taken.frames > taken.refused_frames)))
+    }
+
+    /// Follows what the port sent.
+    fn note_offload(&mut self, taken: &Taken, wall_minus_mono: u64) {
+        let tally = &mut self.tally;
+        tally.handed_frames += taken.frames;
+        tally.handed_octets += taken.octets;
+        tally.refused_frames += taken.refused_frames;
+        tally.returned_octets += taken.refused_octets;
+        self.idle_ns += taken.idle_ns;
+        let (stalls, stalled_ns, largest_gap_ns) = taken.stalls;
+        self.lateness.stalls += stalls;
+        self.lateness.stalled_ns += stalled_ns;
+        self.lateness.largest_gap_ns = self.lateness.largest_gap_ns.max(largest_gap_ns);
+        if taken.frames == 0 {
+            return;
+        }
+        let made = Time {
+            wall_ns: taken.last_departure_ns.wrapping_add(wall_minus_mono),
+            mono_ns: taken.last_departure_ns,
+        };
+        self.walker.advance(taken.frames, made);
+        self.walker.taken_back(taken.refused_frames);
+        self.busy_turns += 1;
+        self.unpublished = true;
+        if taken.frames > taken.refused_frames {
+            self.last_departure_ns = Some(taken.last_departure_ns);
+        }
+        let exact_ns = self.walker.config().delay.exact_ns.as_f64();
+        if exact_ns > 0.0 {
+            let calls = (taken.most_late_ns as f64 / exact_ns) as u64 + 1;
+            let burst = self.walker.config().burst.max(1) as u64;
+            self.largest_catch_up = self.largest_catch_up.max(calls * burst);
+            if stalls > 0 {
+                self.lateness.made_up(calls * burst);
+            }
+        }
+    }
+
+    /// Goes on without the port's help, from where it stands.
+    #[cold]
+    fn leave_to_queue(&mut self, why: String) -> Result<(), PortError> {
+        let Some(offload) = self.offload.take() else {
+            return Ok(());
+        };
+        self.note_ports(&offload);
+        if offload.is_only_way {
+            return Err(PortError::Input {
+                port: self.walker.config().name.clone(),
+                what: beyond_the_port(&why),
+            });
+        }
+        self.by_queue_because = Some(why);
+        self.wake_ns = self.wake_ns.min(self.clock.monotonic_ns());
+        Ok(())
+    }
+
+    fn note_ports(&mut self, offload: &DeviceOffload) {
+        let (all, calls, full) = offload.totals();
+        let sent = all.submitted_frames - all.refused_frames;
+        let tx = &mut self.offloaded;
+        tx.submitted_frames += all.submitted_frames;
+        tx.sent_frames += sent;
+        // Without the FCS.
+        tx.sent_octets += all.submitted_octets - all.refused_octets - 4 * sent;
+        tx.refused_frames += all.refused_frames;
+        tx.kicks += calls;
+        tx.full_events += full;
+    }
+
+    fn tx_counters(&self, own: TxCounters) -> TxCounters {
+        let (a, b) = (own, self.offloaded);
+        TxCounters {
+            submitted_frames: a.submitted_frames + b.submitted_frames,
+            sent_frames: a.sent_frames + b.sent_frames,
+            sent_octets: a.sent_octets + b.sent_octets,
+            refused_frames: a.refused_frames + b.refused_frames,
+            kicks: a.kicks + b.kicks,
+            full_events: a.full_events + b.full_events,
+            ..a
+        }
+    }
+
     /// Sends what is due and sees what became of it.
     #[inline]
     fn step(&mut self, now_ns: u64) -> Result<Next, PortError> {
+        if self.offload.is_some()
+            && let Some(next) = self.step_offload(now_ns)?
+        {
+            return Ok(next);
+        }
         let filled = match self.phase {
             Phase::Run if now_ns >= self.wake_ns => self.fill(now_ns),
             _ => 0,
@@ -232,11 +437,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         let elapsed_ns = now_ns - self.started_ns;
         let config = self.walker.config();
         let (delay, duration_ns) = (config.delay, config.duration_ns);
-        let end_ns = if duration_ns == 0 {
-            u64::MAX
-        } else {
-            duration_ns
-        };
+        let end_ns = duration(duration_ns);
         let is_free = delay.shown_ns == 0;
         if elapsed_ns >= end_ns && (is_free || delay.is_never() || elapsed_ns - end_ns >= FLIGHT_NS)
         {
@@ -249,7 +450,12 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
         let horizon_ns = elapsed_ns.min(end_ns - 1);
         let tx = self.pair.tx();
-        let room = tx.lend(tx.batch_hint());
+        let most = match self.offload {
+            // Until its port goes on.
+            Some(_) => usize::try_from(self.walker.in_hand()).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        let room = tx.lend(tx.batch_hint()).min(most);
         let mut filled = 0;
         let mut octets = 0;
         let mut next_due_ns = 0;
@@ -559,6 +765,10 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
             let mono_ns = self.clock.monotonic_ns();
             self.clock.wall_ns().wrapping_sub(mono_ns)
         };
+        if let Some(offload) = self.offload.take() {
+            self.note_ports(&offload);
+        }
+        let own = self.pair.tx().counters();
         let offered_frames = self.tally.offered_frames();
         DeviceOutcome {
             started_ns: self.started_ns,
@@ -576,14 +786,43 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
                 .map_or(0, |mono_ns| mono_ns.wrapping_add(wall_minus_mono)),
             turns: self.turns,
             busy_turns: self.busy_turns,
-            tx: self.pair.tx().counters(),
+            tx: self.tx_counters(own),
             rx: self.pair.rx().counters(),
             fault: self.end.fault,
             link_down: self.end.link_down,
             lateness: self.lateness,
+            by_queue_because: self.by_queue_because,
             walker: self.walker,
         }
     }
+}
+
+/// What the wall clock is ahead of the monotonic one: as `last`, as long as it cannot be told from that.
+fn wall_minus_mono<C: Clock>(clock: &C, last: u64) -> u64 {
+    let look = || {
+        let before_ns = clock.monotonic_ns();
+        let wall_ns = clock.wall_ns();
+        let took_ns = clock.monotonic_ns() - before_ns;
+        (took_ns, wall_ns.wrapping_sub(before_ns + took_ns / 2))
+    };
+    let quickest = (0..LOOKS).map(|_| look()).min();
+    let (took_ns, offset) = quickest.unwrap_or_default();
+    match offset.abs_diff(last) <= took_ns {
+        true => last,
+        false => offset,
+    }
+}
+
+/// The end of a device after its start.
+const fn duration(ns: u64) -> u64 {
+    match ns {
+        0 => u64::MAX,
+        ns => ns,
+    }
+}
+
+fn beyond_the_port(why: &str) -> String {
+    format!("the live driver cannot do this: {why}; take xdp or packet")
 }
 
 /// The clock that the form of the time wants; the other is not read.

@@ -1,7 +1,7 @@
 //! Frames as tables, for a port that makes them itself.
 
 use wb_model::TagKind;
-use wb_port::offload::{FieldValues, HeaderTemplate, StreamProgram};
+use wb_port::offload::{FieldValues, HeaderTemplate, StreamProgram, TagProgram};
 
 use super::{FlowCursor, Frames};
 
@@ -56,9 +56,13 @@ impl Frames {
             order,
             order_at,
             order_advance,
+            order_drawn: None,
             fields,
             walk: cursor.table(first_flow),
             tag_at: (self.tag == TagKind::Wirebench).then_some(self.tag_at),
+            tag: TagProgram::Wirebench,
+            copies: 1,
+            burst: 1,
             ip_checksum: self.ip_checksum,
             l4_checksum: self.l4_checksum,
             udp: self.udp,

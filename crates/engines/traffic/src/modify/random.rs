@@ -1,7 +1,7 @@
 //! `random`: any value of the range, evenly; with a step, any that `inc` would reach.
 
 use wb_model::vary::ValueRange;
-use wb_port::offload::FieldValues;
+use wb_port::offload::{Draw, FieldValues};
 
 use crate::random::Random;
 
@@ -36,7 +36,7 @@ impl RandomValue {
             first: self.first as u64,
             step: self.step as u64,
             values: self.values as u64,
-            state: self.random.state(),
+            draw: Draw::all(self.random.state()),
         };
         Ok((values, (self.first >> 64) as u64))
     }

@@ -53,7 +53,7 @@ pub struct OffloadedSender {
 }
 
 /// Frames that share one hand-over at such a rate.
-fn batch(pps: f64) -> u32 {
+pub(crate) fn batch(pps: f64) -> u32 {
     let fit = BATCHES.iter().find(|(most, _)| pps <= *most);
     fit.map_or(MOST_BATCH, |(_, batch)| *batch)
 }

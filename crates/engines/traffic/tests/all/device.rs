@@ -76,6 +76,7 @@ impl Lab {
             pair,
             walker(config),
             Arc::clone(&self.handle),
+            None,
             self.clock.clone(),
         )
     }
@@ -86,7 +87,7 @@ impl Lab {
         let clock = Eventful::new(&self.clock, events, &self.handle, &self.link);
         let pair = self.near.take().unwrap();
         let handle = Arc::clone(&self.handle);
-        let sender = device_sender(pair, walker(config), handle, clock.clone());
+        let sender = device_sender(pair, walker(config), handle, None, clock.clone());
         let outcome = run_devices(vec![sender], &control, &clock).remove(0);
         assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
         assert!(self.handle.ended());
@@ -908,7 +909,7 @@ fn frames_that_come_back_late_are_made_up_too() {
             sent: Arc::clone(&sent),
         };
         let walker = walker(config(|c| c.count = count));
-        let sender = device_sender(pair, walker, Arc::clone(&lab.handle), clock.clone());
+        let sender = device_sender(pair, walker, Arc::clone(&lab.handle), None, clock.clone());
         let outcome = run_devices(vec![sender], &control(1), &clock).remove(0);
         check(&outcome);
         let numbers = sent.lock().unwrap();

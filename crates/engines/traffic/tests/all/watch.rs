@@ -476,6 +476,7 @@ fn a_watcher_in_its_thread_sees_all_that_devices_send() {
         near.queues.remove(0),
         walker,
         Arc::clone(&device),
+        None,
         Real(epoch),
     );
     let control = Control::new();

@@ -125,7 +125,7 @@ fn run(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {said}");
 }
 
-fn within<T: Send>(node: &str, f: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn within<T: Send>(node: &str, f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let entered = scope.spawn(|| {
             let namespace = File::open(format!("/run/netns/{node}")).unwrap();
@@ -183,7 +183,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-struct Clock;
+pub(crate) struct Clock;
 
 impl wb_port::clock::WorkerClock for Clock {
     fn monotonic_ns(&self) -> u64 {
@@ -238,7 +238,7 @@ pub(crate) fn send_and_take(
 }
 
 /// What has arrived at a socket, or arrives soon.
-fn take(socket: &mut PacketQueue, taken: &mut Vec<Vec<u8>>) {
+pub(crate) fn take(socket: &mut PacketQueue, taken: &mut Vec<Vec<u8>>) {
     let rx = socket.rx();
     let _ = rx.wait(Duration::from_millis(10));
     let take = |frame: &wb_port::RxFrame<'_>| {

@@ -4,5 +4,6 @@
 mod lab;
 
 mod account;
+mod devices;
 mod frames;
 mod refusals;

@@ -1,0 +1,295 @@
+//! A device whose port makes the frames by itself: the tables of its walk, and the turns of the port.
+
+use std::sync::Arc;
+
+use wb_model::device::{Delay, DeviceConfig, TimeForm};
+use wb_pktgen_device::{Recipe, Turn, Walker};
+use wb_port::PortError;
+use wb_port::offload::{
+    Draw, FieldProgram, FieldValues, FlowWalk, Halt, HeaderTemplate, Pace, PktgenStamp,
+    SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram, TagProgram,
+};
+use wb_wire::checksum;
+use wb_wire::protocol;
+
+use crate::sender::offload::batch;
+
+/// A turn at full speed.
+const TURN_NS: u64 = 5_000_000;
+/// A turn by a schedule: settings that come meanwhile wait for its end.
+const PACED_TURN_NS: u64 = 10_000_000;
+/// A turn of single calls, which the port does not wait for.
+const SPARSE_TURN_NS: u64 = 1_000_000;
+/// A call that is due sooner than this is awaited by the port.
+pub(super) const SOON_NS: u64 = 300_000;
+
+/// A port that was given the tables, and what ends its turns.
+pub type Loaded = (Box<dyn SendOffload>, Arc<dyn Halt>);
+
+/// Gives tables to a port.
+pub type Load = dyn FnMut(&StreamProgram) -> Result<Loaded, PortError> + Send;
+
+/// A device that is sent by its port, as long as its settings allow it.
+pub struct DeviceOffload {
+    load: Box<Load>,
+    port: Box<dyn SendOffload>,
+    pub(super) halt: Arc<dyn Halt>,
+    /// What the tables are of.
+    settings: DeviceConfig,
+    /// Nothing else may send it.
+    pub(super) is_only_way: bool,
+    before: SendCounters,
+    /// Of ports that had tables before.
+    past: Past,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Past {
+    counters: SendCounters,
+    calls: u64,
+    full: u64,
+}
+
+/// What became of a turn.
+pub(super) struct Taken {
+    pub(super) frames: u64,
+    pub(super) octets: u64,
+    pub(super) refused_frames: u64,
+    pub(super) refused_octets: u64,
+    pub(super) last_departure_ns: u64,
+    pub(super) idle_ns: u64,
+    pub(super) most_late_ns: u64,
+    pub(super) stalls: (u64, u64, u64),
+}
+
+impl DeviceOffload {
+    /// Gives the walk of a device to a port. `is_only_way`: settings that the port cannot send are refused, and not sent
+    /// through a queue.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn new(walker: &Walker, is_only_way: bool, mut load: Box<Load>) -> Result<Self, String> {
+        let (port, halt) = give(walker, &mut load)?;
+        Ok(Self {
+            load,
+            port,
+            halt,
+            settings: shape(walker.config()),
+            is_only_way,
+            before: SendCounters::default(),
+            past: Past::default(),
+        })
+    }
+
+    /// Whether the port makes what the device is to send now.
+    pub(super) fn fits(&self, walker: &Walker) -> bool {
+        self.settings == shape(walker.config())
+    }
+
+    /// Gives the port the walk as it is now.
+    pub(super) fn reload(&mut self, walker: &Walker) -> Result<(), String> {
+        let (port, halt) = give(walker, &mut self.load)?;
+        let (counters, (calls, full)) = (self.port.counters(0), self.port.hand_overs());
+        self.past = self.past.plus(counters, calls, full);
+        self.before = SendCounters::default();
+        (self.port, self.halt) = (port, halt);
+        self.settings = shape(walker.config());
+        Ok(())
+    }
+
+    /// Totals of all ports.
+    pub(super) fn totals(&self) -> (SendCounters, u64, u64) {
+        let (calls, full) = self.port.hand_overs();
+        let all = self.past.plus(self.port.counters(0), calls, full);
+        (all.counters, all.calls, all.full)
+    }
+
+    /// Lets the port send `frames` at most until `until_ns`. `started_ns`: when the device began.
+    pub(super) fn turn(
+        &mut self,
+        walker: &Walker,
+        (now_ns, started_ns): (u64, u64),
+        (frames, until_ns): (u64, u64),
+        wall_minus_mono: u64,
+    ) -> (Taken, Result<(), PortError>) {
+        let config = walker.config();
+        let Delay { shown_ns, exact_ns } = config.delay;
+        let is_free = shown_ns == 0;
+        let (due_ns, rest) = walker.next_call();
+        let pace = (!is_free).then(|| Pace {
+            due_ns: started_ns.saturating_add(due_ns),
+            rest,
+            whole_ns: exact_ns.numerator() / exact_ns.denominator(),
+            part: exact_ns.numerator() % exact_ns.denominator(),
+            parts: exact_ns.denominator(),
+            carry_ns: 1,
+        });
+        let stream = StreamOrder {
+            pace,
+            frames,
+            until_ns,
+            // A device gives nothing up.
+            allowance_ns: u64::MAX,
+        };
+        let pps = match is_free {
+            true => f64::INFINITY,
+            false => f64::from(config.burst.max(1)) * 1e9 / exact_ns.as_f64(),
+        };
+        let order = SendOrder {
+            now_ns,
+            rested: true,
+            frames,
+            length_ns: match shown_ns {
+                0 => TURN_NS,
+                1..=SOON_NS => PACED_TURN_NS,
+                _ => SPARSE_TURN_NS,
+            },
+            batch: batch(pps),
+            wall_minus_mono,
+        };
+        let result = self.port.turn(&order, &[stream]);
+        let (now, before) = (self.port.counters(0), self.before);
+        let taken = self.port.taken();
+        self.before = now;
+        let taken = Taken {
+            frames: now.submitted_frames - before.submitted_frames,
+            octets: now.submitted_octets - before.submitted_octets,
+            refused_frames: now.refused_frames - before.refused_frames,
+            refused_octets: now.refused_octets - before.refused_octets,
+            last_departure_ns: taken.last_departure_ns,
+            idle_ns: taken.idle_ns,
+            most_late_ns: if is_free {
+                0
+            } else {
+                self.port.most_late_ns(0)
+            },
+            stalls: (taken.stalls, taken.stalled_ns, taken.largest_gap_ns),
+        };
+        (taken, result)
+    }
+}
+
+impl Past {
+    fn plus(self, more: SendCounters, calls: u64, full: u64) -> Self {
+        let c = self.counters;
+        Self {
+            counters: SendCounters {
+                submitted_frames: c.submitted_frames + more.submitted_frames,
+                submitted_octets: c.submitted_octets + more.submitted_octets,
+                refused_frames: c.refused_frames + more.refused_frames,
+                refused_octets: c.refused_octets + more.refused_octets,
+            },
+            calls: self.calls + calls,
+            full: self.full + full,
+        }
+    }
+}
+
+fn give(walker: &Walker, load: &mut Box<Load>) -> Result<Loaded, String> {
+    let recipe = walker.recipe()?;
+    let paced = walker.config().delay.shown_ns != 0;
+    load(&table(&recipe, paced)).map_err(|e| e.to_string())
+}
+
+/// What of the settings the tables depend on.
+fn shape(config: &DeviceConfig) -> DeviceConfig {
+    DeviceConfig {
+        count: 0,
+        duration_ns: 0,
+        clears: 0,
+        delay: Delay::whole(u64::from(config.delay.shown_ns != 0)),
+        ..config.clone()
+    }
+}
+
+/// The frames of a device as those of a stream.
+#[must_use]
+pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
+    let draws = |turn: &Turn| match *turn {
+        Turn::Drawn { state, stride, .. } => Some(Draw { state, stride }),
+        Turn::InOrder { .. } => None,
+    };
+    let templates = recipe.templates.iter().map(|template| {
+        let header = &template.header;
+        let (ip, udp) = (recipe.ip_at, recipe.udp_at);
+        let (len, at) = (
+            template.len as usize - udp,
+            if recipe.is_ipv6 { 8 } else { 12 },
+        );
+        // Addresses, protocol and length, and the datagram, behind whose tag are zeros.
+        let sum = checksum::sum(&header[ip + at..]) + u64::from(protocol::UDP) + len as u64;
+        HeaderTemplate {
+            len: template.len,
+            ip_sum: checksum::sum(&header[ip..udp]) as u32,
+            l4_sum: sum as u32,
+            header: header.clone(),
+        }
+    });
+    let fields = recipe.fields.iter().map(|field| FieldProgram {
+        at: field.at,
+        width: field.width,
+        shift: 0,
+        mask: field.mask,
+        ip: if field.in_ip { field.mask } else { 0 },
+        l4: match field.in_udp && recipe.udp_checksum {
+            true => field.mask,
+            false => 0,
+        },
+        odd: false,
+        values: match field.turn {
+            Turn::InOrder { places, next } => FieldValues::Steps {
+                base: field.first,
+                down: false,
+                position: next,
+                advance: 1,
+                values: places,
+                step: 1,
+            },
+            Turn::Drawn {
+                places,
+                state,
+                stride,
+            } => FieldValues::Random {
+                first: field.first,
+                step: 1,
+                values: places,
+                draw: Draw { state, stride },
+            },
+        },
+    });
+    let longest = recipe.templates.iter().map(|t| t.len as usize).max();
+    let header_len = recipe.udp_at + 8 + wb_wire::PktgenTag::LEN;
+    StreamProgram {
+        templates: templates.collect(),
+        payload: vec![0; longest.unwrap_or(0).saturating_sub(header_len)],
+        order: recipe.places.clone(),
+        order_at: match recipe.order {
+            Some(Turn::InOrder { next, .. }) => next as u32,
+            _ => 0,
+        },
+        order_advance: 1,
+        order_drawn: recipe.order.as_ref().and_then(draws),
+        fields: fields.collect(),
+        walk: FlowWalk {
+            workers: 1,
+            flows: 1,
+            one_flow: true,
+            ..FlowWalk::default()
+        },
+        tag_at: Some(recipe.udp_at + 8),
+        tag: TagProgram::Pktgen {
+            first: recipe.sequence,
+            time: match recipe.time {
+                None => PktgenStamp::None,
+                Some(TimeForm::Kernel) => PktgenStamp::Micros,
+                Some(TimeForm::Osta) => PktgenStamp::Nanos,
+            },
+        },
+        copies: recipe.copies,
+        burst: recipe.burst,
+        ip_checksum: (!recipe.is_ipv6).then_some(recipe.ip_at + 10),
+        l4_checksum: recipe.udp_checksum.then_some(recipe.udp_at + 6),
+        udp: true,
+        paced,
+    }
+}
