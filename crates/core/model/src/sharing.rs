@@ -242,9 +242,12 @@ impl Plan {
         for port in &self.ports {
             let users: Vec<JobKind> = self.users(port).collect();
             if port.locator.driver == Some(Driver::Live)
-                && (users.iter().any(|kind| *kind != JobKind::Traffic) || self.parties(port) > 1)
+                && (users
+                    .iter()
+                    .any(|kind| !matches!(kind, JobKind::Traffic | JobKind::Devices))
+                    || self.parties(port) > 1)
             {
-                let what = "the live driver sends and accounts for the streams of one traffic job, and serves nobody else; leave the driver open, or take xdp: or packet:";
+                let what = "the live driver sends and accounts for the streams of one traffic job, or sends for devices, and serves nobody else; leave the driver open, or take xdp: or packet:";
                 found.problem(format!("port {}", port.name), what);
             }
             if self.parties(port) < 2 {

@@ -14,14 +14,15 @@ use std::{
 
 use wb_host::ethtool::Ethtool;
 use wb_model::{
-    JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
+    Driver, JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
     timeline::Row,
 };
 use wb_pktgen_device::{Start, Walker};
 use wb_port::QueuePair;
 use wb_traffic::{
-    Control, CounterValues, DeviceTurn, WatchOutcome, device_sender, run_devices, run_watcher,
+    Control, CounterValues, DeviceOffload, DeviceTurn, WatchOutcome, device_sender, run_devices,
+    run_watcher,
 };
 use wb_xdp::consume::Consumer;
 
@@ -37,9 +38,11 @@ use crate::{
         require_link,
     },
     prepare::Opening,
+    traffic::live::refuse,
     workers::{OnQueue, Workers},
 };
 
+mod live;
 mod report;
 
 /// A queue of a watching port.
@@ -56,8 +59,11 @@ pub struct WatchQueue {
 /// A device with the queue it sends on.
 struct DeviceSlot {
     cpu: u32,
+    port: usize,
     queue: AnyQueue,
     walker: Walker,
+    /// The kernel makes its packets.
+    offload: Option<DeviceOffload>,
     handle: Arc<DeviceHandle>,
 }
 
@@ -77,6 +83,8 @@ pub(crate) struct Devices {
     pub(crate) watches: Vec<WatchQueue>,
     /// They keep from the host what is counted, for as long as they live.
     consumers: Vec<Consumer>,
+    /// They let in at the other end what the kernel makes.
+    _passages: Vec<wb_live::Passage>,
     control: Arc<Control>,
     /// One for each CPU that has devices, with the numbers of these.
     senders: Workers<Vec<DeviceOutcome>>,
@@ -164,7 +172,9 @@ impl Devices {
             }
             slots.push(DeviceSlot {
                 cpu: job.cpu,
+                port,
                 queue,
+                offload: None,
                 handle: Arc::new(handle),
                 walker,
             });
@@ -195,8 +205,10 @@ impl Devices {
                 consumers.extend(consume(wire, opening)?);
             }
         }
+        let passages = live::offload(&mut ports, &mut slots)?;
         let none = Arc::new(AtomicBool::new(false));
         Ok(Self {
+            _passages: passages,
             plan: plan.clone(),
             handles: slots.iter().map(|d| Arc::clone(&d.handle)).collect(),
             watches: watch_slots.iter().map(|s| s.watch.clone()).collect(),
@@ -305,6 +317,17 @@ fn open_port(
         // Frames that go inwards are the host's to answer or to forward.
         Guard::of(plan).outlet(port, &own)?;
     }
+    let asked = port;
+    let mut port = port.clone();
+    if port.locator.driver == Some(Driver::Live) {
+        if !sends {
+            let why = "it accounts for streams, and not for what a watch sees";
+            return Err(refuse(&port, why));
+        }
+        // A queue for settings that the kernel cannot make.
+        port.locator.driver = None;
+    }
+    let port = &port;
     let wire = if port.way == SendWay::Receive {
         find_wire(port)?
     } else {
@@ -324,7 +347,9 @@ fn open_port(
         .map(|d| longest_frame(&d.settings, &interface))
         .max()
         .unwrap_or(1514);
-    Ok((open_wire(port, used, wire, longest)?, interface))
+    let mut open = open_wire(port, used, wire, longest)?;
+    open.plan = asked.clone();
+    Ok((open, interface))
 }
 
 /// What keeps one device from sending, and not the others.
@@ -403,13 +428,14 @@ fn fresh_walker(
 struct Put {
     walker: Walker,
     handle: Arc<DeviceHandle>,
+    offload: Option<DeviceOffload>,
 }
 
 impl OnQueue for Put {
     type Output = Box<dyn DeviceTurn + Send>;
 
     fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output {
-        device_sender(pair, self.walker, self.handle, SystemClock)
+        device_sender(pair, self.walker, self.handle, self.offload, SystemClock)
     }
 }
 
@@ -438,8 +464,11 @@ impl Devices {
             let (mut numbers, mut lanes) = (Vec::new(), Vec::new());
             for (number, slot) in slots {
                 numbers.push(number);
-                let (walker, handle) = (slot.walker, slot.handle);
-                lanes.push(slot.queue.give(Put { walker, handle }));
+                lanes.push(slot.queue.give(Put {
+                    walker: slot.walker,
+                    handle: slot.handle,
+                    offload: slot.offload,
+                }));
             }
             self.sent_by.push(numbers);
             let control = Arc::clone(&self.control);

@@ -35,7 +35,7 @@ use crate::{
 };
 
 mod checks;
-mod live;
+pub(crate) mod live;
 mod report;
 mod resolve;
 

@@ -121,6 +121,8 @@ struct DeviceSender<Q, C> {
     /// What the wall clock was ahead of the monotonic one in its last turn.
     wall_minus_mono: u64,
     by_queue_because: Option<String>,
+    /// Frames that were late when this turn began, and have been told.
+    made_up: u64,
     /// What ports counted that sent by themselves.
     offloaded: TxCounters,
 }
@@ -163,6 +165,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             offload: None,
             wall_minus_mono: 0,
             by_queue_because: None,
+            made_up: 0,
             offloaded: TxCounters::default(),
         }
     }
@@ -355,8 +358,10 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             let calls = (taken.most_late_ns as f64 / exact_ns) as u64 + 1;
             let burst = self.walker.config().burst.max(1) as u64;
             self.largest_catch_up = self.largest_catch_up.max(calls * burst);
+            let told = std::mem::take(&mut self.made_up);
             if stalls > 0 {
-                self.lateness.made_up(calls * burst);
+                let late = (calls * burst).min(taken.frames);
+                self.lateness.made_up(late.saturating_sub(told));
             }
         }
     }
@@ -616,6 +621,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         let due = self.walker.backlog(elapsed_ns).saturating_sub(before);
         let due = due.min(self.walker.remaining().unwrap_or(u64::MAX));
         self.lateness.made_up(due);
+        self.made_up = due;
     }
 
     /// Hands nothing more out.

@@ -51,7 +51,7 @@ struct FolderArgs {
     /// Network namespace whose interfaces are used. Default: this one.
     #[arg(long, value_name = "NODE")]
     netns: Option<String>,
-    /// Driver to send with: xdp or packet. Default: the best that works.
+    /// Driver to send with: live (the kernel makes the packets), xdp or packet. Default: the best that works.
     #[arg(long, value_name = "DRIVER", value_parser = driver)]
     driver: Option<Driver>,
     /// How the time stands in packets: kernel (us, wall clock) or osta (ns, steady clock).
@@ -186,7 +186,8 @@ fn driver(text: &str) -> Result<Driver, String> {
     match text {
         "xdp" => Ok(Driver::Xdp),
         "packet" => Ok(Driver::Packet),
-        _ => Err("it is xdp or packet".to_owned()),
+        "live" => Ok(Driver::Live),
+        _ => Err("it is live, xdp or packet".to_owned()),
     }
 }
 

@@ -20,6 +20,7 @@ mod extras;
 mod frames;
 mod habits;
 mod interfaces;
+mod kernel;
 mod random;
 mod receiver;
 mod running;

@@ -343,6 +343,12 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         all.merge(&outcome.measurement);
     }
     measurement_warnings(&all, &mut warnings);
+    for (job, device) in run.accounts() {
+        if let Some(why) = &device.by_queue_because {
+            let name = &job.settings.name;
+            warnings.push(format!("{name}: no longer sent inside the kernel: {why}"));
+        }
+    }
     let totals = run
         .accounts()
         .fold(Totals::default(), |t, (_, d)| t.plus(&sent(d)))

@@ -17,7 +17,7 @@ use crate::{
     ports::{OpenPort, Wire, far_end},
 };
 
-fn refuse(port: &PortPlan, why: &str) -> StartError {
+pub(crate) fn refuse(port: &PortPlan, why: &str) -> StartError {
     StartError::stream(
         port.locator.to_string(),
         format!("the live driver cannot do this: {why}; take xdp: or packet:"),
@@ -54,7 +54,7 @@ pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
 }
 
 /// Does something with the interface of a port of this driver, in its namespace.
-fn at_interface<T: Send>(
+pub(crate) fn at_interface<T: Send>(
     port: &OpenPort,
     wire: Option<&Wire>,
     f: impl FnOnce(&Interface) -> Result<T, PortError> + Send,
@@ -69,7 +69,7 @@ fn at_interface<T: Send>(
 
 /// In a lab the other end is ours: where it keeps frames of programs out, a program there that passes all on lets them in.
 /// Elsewhere the loading says what to type.
-fn let_in(port: &OpenPort) -> Result<Option<(Passage, String)>, StartError> {
+pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(Passage, String)>, StartError> {
     let wire = port.wire.as_ref();
     let takes = at_interface(port, wire, |interface| Ok(takes_frames(interface)))?;
     let Some(far) = far_end(port).filter(|_| takes == Some(false)) else {

@@ -91,7 +91,7 @@ fn a_duration_ends_a_run_without_count() {
 }
 
 /// What arrives on b0 during `sending`, without what its link says of itself.
-fn captured(
+pub(super) fn captured(
     node: &str,
     file: &std::path::Path,
     packets: usize,

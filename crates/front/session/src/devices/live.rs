@@ -1,0 +1,124 @@
+//! Devices whose packets the kernel makes: which can be, and why others are not.
+
+use wb_live::{Passage, Sender as LiveSender, takes_frames};
+use wb_model::{Driver, SendWay, plan::XdpMode};
+use wb_port::offload::SendOffload;
+use wb_traffic::{DeviceOffload, Loaded};
+
+use super::DeviceSlot;
+use crate::{
+    StartError,
+    ports::{OpenPort, Sharing},
+    traffic::live::{at_interface, let_in, refuse},
+};
+
+/// Lets the kernel make the packets of those devices whose ports and settings allow it, and says at each port how it is.
+/// What is returned lets the frames in at other ends, and is kept for the run.
+///
+/// # Errors
+/// Where a port of the live driver cannot.
+pub(super) fn offload(
+    ports: &mut [OpenPort],
+    slots: &mut [DeviceSlot],
+) -> Result<Vec<Passage>, StartError> {
+    let mut passages = Vec::new();
+    let cpus: Vec<u32> = slots.iter().map(|slot| slot.cpu).collect();
+    for (number, port) in ports.iter_mut().enumerate() {
+        let asked = port.plan.locator.driver;
+        if port.wire.is_none() || !port.used.tx || !matches!(asked, None | Some(Driver::Live)) {
+            continue;
+        }
+        let mut why_not = not_by_port(port);
+        let mut let_in_by = String::new();
+        if why_not.is_none()
+            && let Some((passage, place)) = let_in(port)?
+        {
+            passages.push(passage);
+            let_in_by = format!("; a program at {place}, which passes all on, lets it take them");
+        }
+        let takes = at_interface(port, port.wire.as_ref(), |i| Ok(takes_frames(i)))?;
+        if takes != Some(true) && asked.is_none() && why_not.is_none() {
+            why_not = Some("its driver does not say that it takes frames from programs");
+        }
+        let (mut by_kernel, mut others) = (0, Vec::new());
+        for slot in slots.iter_mut().filter(|slot| slot.port == number) {
+            let made = match why_not {
+                Some(why) => Err(why.to_owned()),
+                None if cpus.iter().filter(|cpu| **cpu == slot.cpu).count() > 1 => {
+                    Err("several devices share its CPU".to_owned())
+                }
+                None => offload_device(port, slot, asked.is_some()),
+            };
+            match made {
+                Ok(offload) => {
+                    by_kernel += 1;
+                    slot.offload = Some(offload);
+                }
+                Err(why) if asked.is_some() => return Err(refuse(&port.plan, &why)),
+                Err(why) => others.push((slot.walker.config().name.clone(), why)),
+            }
+        }
+        if others.is_empty() && by_kernel > 0 {
+            let facts = &mut port.facts;
+            let other = format!("{}, {}", facts.driver, facts.mode);
+            facts.locator = format!("live:{}", port.plan.locator.place());
+            facts.driver = "live";
+            facts.mode = "live frames".to_owned();
+            port.chosen_because = match asked {
+                Some(_) => format!("asked for{let_in_by}"),
+                None => format!(
+                    "the fastest that works: the kernel makes the packets{let_in_by}; what it cannot make goes by {other}"
+                ),
+            };
+            continue;
+        }
+        let because = &mut port.chosen_because;
+        if by_kernel > 0 {
+            because.push_str("; the kernel makes the packets of the others");
+            because.push_str(&let_in_by);
+        }
+        others.dedup_by(|a, b| a.1 == b.1);
+        for (name, why) in others {
+            because.push_str(&format!("; {name} is not sent inside the kernel: {why}"));
+        }
+    }
+    Ok(passages)
+}
+
+/// Why no device of a port is sent inside the kernel, whatever its settings.
+fn not_by_port(port: &OpenPort) -> Option<&'static str> {
+    if port.plan.way != SendWay::Direct {
+        return Some("its packets take another way than to the driver (xmit_mode)");
+    }
+    if port.plan.xdp_mode != XdpMode::Auto {
+        return Some("an XDP mode is asked for");
+    }
+    (port.used.sharing != Sharing::Alone).then_some("several jobs use its port")
+}
+
+fn offload_device(
+    port: &OpenPort,
+    slot: &DeviceSlot,
+    is_only_way: bool,
+) -> Result<DeviceOffload, String> {
+    let wire = port.wire.as_ref().ok_or("it is no interface")?;
+    let (namespace, interface) = (wire.namespace.clone(), wire.interface.clone());
+    let own = format!("{}: ", interface.port);
+    let load = move |stream: &_| {
+        let loaded = wb_host::in_namespace(&namespace, || {
+            LiveSender::load(&interface, std::slice::from_ref(stream))
+        });
+        let sender = loaded.map_err(|cause| wb_port::PortError::Unsupported {
+            port: interface.port.clone(),
+            what: cause.to_string(),
+        })??;
+        let halt = sender.halt();
+        Ok::<Loaded, wb_port::PortError>((Box::new(sender) as Box<dyn SendOffload>, halt))
+    };
+    DeviceOffload::new(&slot.walker, is_only_way, Box::new(load)).map_err(|why| {
+        let why = why.strip_prefix(&own).unwrap_or(&why);
+        why.strip_suffix("; take xdp: or packet:")
+            .unwrap_or(why)
+            .to_owned()
+    })
+}
