@@ -36,7 +36,9 @@ pub use kinds::JobKind;
 pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
 pub use load::LoadJob;
 pub use locator::{Driver, Locator};
-pub use plan::{PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob};
+pub use plan::{
+    Extension, PLAN_SCHEMA, Plan, PortPlan, Proto, SendWay, Stream, TagKind, TrafficJob,
+};
 pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
 pub use sharing::Incoming;
 pub use snapshot::{CaptureLive, Phase, ProbeLive, Snapshot};

@@ -17,7 +17,7 @@ use crate::{
     load::{LoadEnd, LoadJob},
     locator::Locator,
     socket::{SocketJob, SocketServerJob},
-    units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
+    units::{AddressRange, Mac, ParseUnitError, PortRange, Rate, SizeModel, Span},
     vary::Vary,
 };
 
@@ -287,6 +287,10 @@ pub struct Stream {
     /// MPLS labels, topmost first. At most 8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<u32>,
+    /// IPv6 extension headers, in their order: `hop-by-hop` (8 bytes, the first if at all), `routing` (24), `fragment`
+    /// (8), `destination` (8). They ask devices for nothing (RFC 5180 section 7).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ext: Vec<Extension>,
     /// IPv4 type of service or IPv6 traffic class.
     #[serde(skip_serializing_if = "is_default")]
     pub tos: u8,
@@ -335,6 +339,7 @@ impl Default for Stream {
             dst_mac: None,
             vlan: Vec::new(),
             mpls: Vec::new(),
+            ext: Vec::new(),
             tos: 0,
             ttl: 64,
             tcp_flags: None,
@@ -363,6 +368,64 @@ pub enum Proto {
     Arp,
     /// No IP: the payload directly behind Ethernet, VLAN tags and MPLS labels.
     Raw,
+}
+
+/// An IPv6 extension header of a stream's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extension {
+    /// Hop-by-hop options, padding alone.
+    HopByHop,
+    /// A routing header without segments left.
+    Routing,
+    /// The header of a packet that is whole.
+    Fragment,
+    /// Destination options, padding alone.
+    Destination,
+}
+
+impl Extension {
+    /// All.
+    pub const ALL: [Self; 4] = [
+        Self::HopByHop,
+        Self::Routing,
+        Self::Fragment,
+        Self::Destination,
+    ];
+
+    /// The word in plans and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HopByHop => "hop-by-hop",
+            Self::Routing => "routing",
+            Self::Fragment => "fragment",
+            Self::Destination => "destination",
+        }
+    }
+
+    /// Bytes on the wire.
+    #[must_use]
+    pub const fn octets(self) -> u32 {
+        match self {
+            Self::Routing => 24,
+            Self::HopByHop | Self::Fragment | Self::Destination => 8,
+        }
+    }
+}
+
+impl std::str::FromStr for Extension {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let found = Self::ALL.into_iter().find(|e| e.name() == text);
+        found.ok_or_else(|| {
+            ParseUnitError::new(
+                text,
+                "an extension header: hop-by-hop, routing, fragment or destination",
+            )
+        })
+    }
 }
 
 /// Which tag goes into the frames.

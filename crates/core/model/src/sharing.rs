@@ -152,6 +152,7 @@ impl Stream {
             && self.replay.is_none()
             && self.vlan.is_empty()
             && self.mpls.is_empty()
+            && self.ext.is_empty()
             && self.vary.is_empty()
     }
 }
@@ -443,6 +444,7 @@ mod tests {
             |s: &mut Stream| s.vary = vec!["dport=inc:1-100".parse().unwrap()],
             |s: &mut Stream| s.vlan = vec!["5".parse().unwrap()],
             |s: &mut Stream| s.mpls = vec![16],
+            |s: &mut Stream| (s.ipv6, s.ext) = (true, vec![crate::plan::Extension::Fragment]),
             |s: &mut Stream| s.replay = Some("x.pcap".to_owned()),
         ] {
             let mut stream = stream(unlike);

@@ -129,12 +129,13 @@ impl Stream {
         })
     }
 
-    /// Bytes of headers before the tag: Ethernet, VLAN tags, labels, IP, layer 4.
+    /// Bytes of headers before the tag: Ethernet, VLAN tags, labels, IP, extension headers, layer 4.
     #[must_use]
     pub fn header_len(&self) -> u32 {
         let below =
             14 + 4 * u32::try_from(self.vlan.len() + self.mpls.len()).unwrap_or(u32::MAX / 8);
-        let ip = if self.is_ipv6() { 40 } else { 20 };
+        let extensions: u32 = self.ext.iter().map(|e| e.octets()).sum();
+        let ip = if self.is_ipv6() { 40 + extensions } else { 20 };
         below
             + match self.proto {
                 Proto::Udp | Proto::Icmp => ip + 8,
@@ -224,6 +225,15 @@ mod tests {
         assert_eq!(size(|_| {}), 64);
         assert_eq!(size(|s| s.ipv6 = true), 84);
         assert_eq!(size(|s| s.proto = Proto::Tcp), 76);
+        let chain = |s: &mut Stream| {
+            s.ipv6 = true;
+            s.ext = vec![
+                crate::plan::Extension::Routing,
+                crate::plan::Extension::Fragment,
+                crate::plan::Extension::Destination,
+            ];
+        };
+        assert_eq!(size(chain), 124);
         assert_eq!(size(|s| s.proto = Proto::Arp), 64);
         let mut s = Stream {
             vlan: vec![tag(10)],

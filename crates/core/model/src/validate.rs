@@ -12,7 +12,7 @@ use std::{
 use crate::{
     capture::{CaptureJob, Direction},
     device::DeviceConfig,
-    plan::{Plan, Proto, Stream, TagKind, TrafficJob},
+    plan::{Extension, Plan, Proto, Stream, TagKind, TrafficJob},
     stream::MAX_FLOWS,
     units::{Rate, SizeModel, Span},
     vary::{Field, Vary},
@@ -573,6 +573,11 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
         );
     }
     rules! { found:
+        !stream.ext.is_empty() && (!stream.is_ipv6() || matches!(stream.proto, Proto::Arp | Proto::Raw)) =>
+            &at("ext"), "extension headers are for IPv6; add ipv6 = true";
+        stream.ext.iter().skip(1).any(|e| *e == Extension::HopByHop) =>
+            &at("ext"), "hop-by-hop is the first header or none (RFC 8200 section 4.1)";
+        (1..stream.ext.len()).any(|n| stream.ext[..n].contains(&stream.ext[n])) => &at("ext"), "each header once";
         !stream.mpls.is_empty() && stream.proto == Proto::Arp => &at("mpls"), "ARP is not carried in MPLS";
     }
     for vary in &stream.vary {
@@ -698,6 +703,24 @@ mod tests {
     #[test]
     fn the_default_stream_is_fine() {
         assert_eq!(plan(Stream::default()).validate(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn extension_headers_are_for_ipv6_and_in_order() {
+        use Extension::{Destination, Fragment, HopByHop, Routing};
+        let said = |ipv6, ext: &[Extension]| {
+            let stream = Stream {
+                ipv6,
+                ext: ext.to_vec(),
+                ..Stream::default()
+            };
+            let refused = plan(stream).validate().err();
+            refused.map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(said(true, &[HopByHop, Routing, Fragment, Destination]), "");
+        assert!(said(false, &[Routing]).contains("are for IPv6"));
+        assert!(said(true, &[Routing, HopByHop]).contains("the first header or none"));
+        assert!(said(true, &[Routing, Routing]).contains("each header once"));
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Look<'_> {
         let (mut next, mut at) = (self.glance(at + 6), at + 40);
         // Extension headers: RFC 8200 section 4.
         while let Some([kind @ (0 | 43 | 44 | 60)]) = next {
-            let Some([following, len, routing, _, last]) = self.bytes::<5>(at)? else {
+            let Some([following, len, routing, left, last]) = self.bytes::<5>(at)? else {
                 return Ok(());
             };
             let octets = match kind {
@@ -191,6 +191,8 @@ impl Look<'_> {
                 let hops = match routing {
                     // Segment routing (RFC 8754): as many as said, then options.
                     4 => usize::from(last) + 1,
+                    // Nobody looks into it: RFC 8200 section 4.4.
+                    _ if left == 0 => 0,
                     _ => octets / 16,
                 };
                 for hop in 0..hops.min(octets / 16) {
@@ -293,6 +295,9 @@ mod tests {
         routed[54..62].copy_from_slice(&[17, 2, 0, 1, 0, 0, 0, 0]);
         routed[62..78].fill(9);
         assert_eq!(addresses(&routed, &[]).unwrap()[2], IpAddr::from([9; 16]));
+        // Without segments left nobody goes there.
+        routed[57] = 0;
+        assert_eq!(addresses(&routed, &[]).unwrap().len(), 2);
     }
 
     #[test]

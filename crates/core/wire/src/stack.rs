@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::checksum::{self, pseudo_v4, pseudo_v6};
 use crate::icmp::IcmpVersion;
 use crate::{
-    Arp, ArpView, Echo, Ethernet, EthernetView, IcmpView, Ipv4, Ipv4View, Ipv6, Ipv6View, Label,
-    LabelView, SplitMix64, Tcp, TcpView, Udp, UdpView, Vlan, VlanView, ethertype, protocol,
+    Arp, ArpView, Echo, Ethernet, EthernetView, Extension, IcmpView, Ipv4, Ipv4View, Ipv6,
+    Ipv6View, Label, LabelView, SplitMix64, Tcp, TcpView, Udp, UdpView, Vlan, VlanView, ethertype,
+    protocol,
 };
 
 /// The layers of a frame. All that follows from others (types, lengths, checksums, the bottom of the
@@ -21,6 +22,8 @@ pub struct Stack {
     pub mpls: Vec<Label>,
     /// What comes next.
     pub network: Network,
+    /// Extension headers between IPv6 and what it carries, in their order; without IPv6 there are none.
+    pub extensions: Vec<Extension>,
     /// The bytes behind the last header.
     pub fill: Fill,
 }
@@ -83,6 +86,8 @@ pub struct Layout {
     pub arp: Option<usize>,
     /// The IP header.
     pub ip: Option<usize>,
+    /// The byte that says what IP carries: of the IP header, or of the last extension header.
+    pub protocol: Option<usize>,
     /// The UDP, TCP or ICMP header.
     pub l4: Option<usize>,
     /// The first byte behind the last header: the place of the test tag.
@@ -115,18 +120,16 @@ impl Layout {
                 Some(pseudo_v6(
                     view.src.into(),
                     view.dst.into(),
-                    view.next_header,
+                    self.protocol(frame)?,
                     len as u32,
                 ))
             }
         }
     }
 
-    /// The IP protocol number of the frame, if it has an IP header.
+    /// The IP protocol number of what IP carries in the frame, behind all extension headers.
     pub fn protocol(&self, frame: &[u8]) -> Option<u8> {
-        let ip = self.ip?;
-        let at = if frame.get(ip)? >> 4 == 4 { 9 } else { 6 };
-        frame.get(ip + at).copied()
+        frame.get(self.protocol?).copied()
     }
 
     /// Computes the layer-4 checksum anew and writes it; does nothing where none is in use.
@@ -180,6 +183,7 @@ impl Stack {
             vlans: Vec::new(),
             mpls: Vec::new(),
             network,
+            extensions: Vec::new(),
             fill: Fill::Zero,
         }
     }
@@ -210,11 +214,17 @@ impl Stack {
             Network::Ipv4(_, transport) => {
                 let ip = advance(Ipv4View::LEN);
                 layout.ip = Some(ip);
+                layout.protocol = Some(ip + 9);
                 layout.ip_checksum = Some(ip + 10);
                 Some(transport)
             }
             Network::Ipv6(_, transport) => {
-                layout.ip = Some(advance(Ipv6View::LEN));
+                let ip = advance(Ipv6View::LEN);
+                layout.ip = Some(ip);
+                layout.protocol = Some(ip + 6);
+                for extension in &self.extensions {
+                    layout.protocol = Some(advance(extension.octets()));
+                }
                 Some(transport)
             }
         };
@@ -289,10 +299,16 @@ impl Stack {
                 transport.emit(IcmpVersion::V4, layout.end - layout.payload, &mut frame);
             }
             Network::Ipv6(ip, transport) => {
+                let carried = transport.protocol(IcmpVersion::V6);
+                let numbers = self.extensions.iter().map(|e| e.number());
+                let mut next = numbers.chain([carried]);
                 frame.extend(ip.emit(
-                    transport.protocol(IcmpVersion::V6),
+                    next.next().unwrap_or(carried),
                     layout.end - frame.len() - Ipv6View::LEN,
                 ));
+                for extension in &self.extensions {
+                    extension.emit(next.next().unwrap_or(carried), &mut frame);
+                }
                 transport.emit(IcmpVersion::V6, layout.end - layout.payload, &mut frame);
             }
         }

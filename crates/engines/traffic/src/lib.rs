@@ -76,6 +76,7 @@ pub use device::{
     device_sender, device_table, run_devices,
 };
 pub use error::CompileError;
+pub use frames::extensions;
 pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::Lead;
 pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};

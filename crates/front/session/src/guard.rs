@@ -279,6 +279,7 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
     let stack = Stack {
         vlans: vlans_of(stream),
         mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        extensions: wb_traffic::extensions(stream),
         ..Stack::over(network)
     };
     let len = stream.sizes().largest().len_without_fcs();

@@ -105,6 +105,13 @@ fn network() -> impl Strategy<Value = Network> {
     ]
 }
 
+const EXTENSIONS: [Extension; 4] = [
+    Extension::HopByHop,
+    Extension::Routing,
+    Extension::Fragment,
+    Extension::Destination,
+];
+
 fn stack() -> impl Strategy<Value = Stack> {
     (
         mac(),
@@ -112,9 +119,11 @@ fn stack() -> impl Strategy<Value = Stack> {
         vec(vlan(), 0..3),
         vec(label(), 0..4),
         network(),
+        prop::sample::subsequence(EXTENSIONS.to_vec(), 0..=EXTENSIONS.len()),
         any::<u64>(),
     )
-        .prop_map(|(dst, src, vlans, mpls, network, seed)| Stack {
+        .prop_map(|(dst, src, vlans, mpls, network, extensions, seed)| Stack {
+            extensions,
             ethernet: Ethernet { dst, src },
             vlans,
             mpls,

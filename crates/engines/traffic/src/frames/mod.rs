@@ -30,6 +30,8 @@ use crate::modify::{Modifier, Share};
 use crate::random::Random;
 use crate::{CompileError, StreamSpec};
 
+pub use stack::extensions;
+
 use field_slot::{Covered, FieldSlot, Sums, Values};
 pub(crate) use flow_cursor::FlowCursor;
 use sizes::Sizes;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use wb_model::{Proto, Stream};
 use wb_wire::{
-    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, Label, MacAddr, Network, Stack, Tcp, Transport,
-    Udp, Vlan, ethertype,
+    Arp, ArpOperation, Echo, Ethernet, Extension, Ipv4, Ipv6, Label, MacAddr, Network, Stack, Tcp,
+    Transport, Udp, Vlan, ethertype,
 };
 
 use crate::modify::Share;
@@ -74,8 +74,20 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
         },
         vlans,
         mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        extensions: extensions(stream),
         ..Stack::over(network)
     })
+}
+
+/// The extension headers of its frames.
+pub fn extensions(stream: &Stream) -> Vec<Extension> {
+    let all = stream.ext.iter().map(|extension| match extension {
+        wb_model::Extension::HopByHop => Extension::HopByHop,
+        wb_model::Extension::Routing => Extension::Routing,
+        wb_model::Extension::Fragment => Extension::Fragment,
+        wb_model::Extension::Destination => Extension::Destination,
+    });
+    all.collect()
 }
 
 /// A cursor of a worker through the 5-tuples of a stream. Streams without a tag of ours have one

@@ -1,6 +1,6 @@
 //! The bytes of sent frames, judged by a parser that is not ours.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
 use crate::common::{Lab, count};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -9,7 +9,7 @@ use wb_model::{
     plan::{HexBytes, VlanSpec},
 };
 use wb_traffic::{Lead, SenderSpec, StreamSpec};
-use wb_wire::{PktgenTag, Tag, find_tag};
+use wb_wire::{PktgenTag, Tag, checksum, find_tag};
 
 fn frames(stream: Stream, n: u64) -> Vec<Vec<u8>> {
     let (frames, outcome) = Lab::new(|_| ()).send(&count(stream, n));
@@ -316,6 +316,49 @@ fn arp_and_raw_frames_carry_the_tag_too() {
         2,
     );
     assert_eq!((find_tag(&bare[0]), &bare[0]), (None, &bare[1]));
+}
+
+/// The checksum covers what IP carries, whatever stands before it (RFC 8200 section 8.1).
+#[test]
+fn extension_headers_stand_before_what_ip_carries() {
+    use wb_model::Extension::{Destination, Fragment, HopByHop, Routing};
+    for (ext, numbers) in [
+        (vec![HopByHop], vec![0]),
+        (vec![Routing], vec![43]),
+        (vec![Routing, Fragment, Destination], vec![43, 44, 60]),
+    ] {
+        let stream = Stream {
+            ipv6: true,
+            ext,
+            vary: vec!["dst=inc:2001:2::1-2001:2::9".parse().unwrap()],
+            ..Stream::default()
+        };
+        for frame in frames(stream, 3) {
+            let (mut next, mut at) = (frame[20], 54);
+            let mut seen = Vec::new();
+            while next != 17 {
+                seen.push(next);
+                let len = if next == 44 {
+                    8
+                } else {
+                    8 + 8 * usize::from(frame[at + 1])
+                };
+                (next, at) = (frame[at], at + len);
+            }
+            assert_eq!(seen, numbers);
+            assert_eq!(find_tag(&frame).unwrap().0, at + 8, "{frame:02x?}");
+            assert_eq!(
+                usize::from(frame[18]) << 8 | usize::from(frame[19]),
+                frame.len() - 54
+            );
+            let [src, dst] = [22, 38].map(|at| {
+                let bytes: [u8; 16] = *frame[at..].first_chunk().unwrap();
+                Ipv6Addr::from(bytes)
+            });
+            let pseudo = checksum::pseudo_v6(src, dst, 17, (frame.len() - at) as u32);
+            assert!(checksum::is_right(pseudo, &frame[at..]), "{frame:02x?}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use wb_model::{
-    Proto, Stream, TagKind, Vary,
+    Extension, Proto, Stream, TagKind, Vary,
     plan::{HexBytes, VlanSpec},
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
 };
@@ -78,6 +78,10 @@ pub(crate) struct FrameArgs {
     /// MPLS labels, topmost first.
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
     mpls: Vec<u32>,
+    /// IPv6 extension headers, in their order: hop-by-hop, routing, fragment, destination. They ask for nothing (RFC
+    /// 5180).
+    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
+    ext: Vec<Extension>,
     /// IPv4 type of service or IPv6 traffic class, 0 to 255.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
     tos: u8,
@@ -103,7 +107,7 @@ pub(crate) struct FrameArgs {
 }
 
 /// Options of frames that are made here; those of a recording are sent as they are.
-const MADE: [&str; 19] = [
+const MADE: [&str; 20] = [
     "size",
     "flows",
     "proto",
@@ -116,6 +120,7 @@ const MADE: [&str; 19] = [
     "dst_mac",
     "vlan",
     "mpls",
+    "ext",
     "tos",
     "ttl",
     "tcp_flags",
@@ -200,6 +205,7 @@ impl FrameArgs {
             dst_mac: self.dst_mac,
             vlan: self.vlan.clone(),
             mpls: self.mpls.clone(),
+            ext: self.ext.clone(),
             tos: self.tos,
             ttl: self.ttl.unwrap_or(Stream::default().ttl),
             tcp_flags: self.tcp_flags,
@@ -261,7 +267,7 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
             _ => toml::Value::String(value.to_owned()),
         };
         let entry = match key.as_str() {
-            "vlan" => toml::Value::Array(
+            "vlan" | "ext" => toml::Value::Array(
                 value
                     .split(',')
                     .map(|v| toml::Value::String(v.to_owned()))

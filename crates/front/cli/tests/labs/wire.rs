@@ -134,6 +134,15 @@ fn kinds() -> Vec<Vec<&'static str>> {
             "u8@101=inc:0-255",
         ],
         vec!["--proto", "icmp", "--vary", "sport=random:0-65535"],
+        vec![
+            "-6",
+            "--ext",
+            "hop-by-hop,fragment,destination",
+            "--flows",
+            "50",
+        ],
+        vec!["-6", "--ext", "fragment,destination", "--proto", "tcp"],
+        vec!["-6", "--ext", "destination", "--proto", "icmp"],
     ];
     for proto in ["udp", "tcp", "icmp"] {
         for family in [&[][..], &["-6"]] {

@@ -206,5 +206,10 @@ fn address_line(s: &Stream) -> String {
             )
         }
     };
-    format!("{vlan}{mpls}{proto}{ends}")
+    let ext: Vec<&str> = s.ext.iter().map(|header| header.name()).collect();
+    let ext = match ext.as_slice() {
+        [] => String::new(),
+        all => format!(" behind {}", all.join(", ")),
+    };
+    format!("{vlan}{mpls}{proto}{ends}{ext}")
 }

@@ -1,0 +1,53 @@
+//! IPv6 extension headers that devices on the way have to step over: RFC 8200 section 4.
+
+/// An extension header that asks for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// Hop-by-hop options, padding alone; 8 bytes. Directly behind the IPv6 header, and nowhere else.
+    HopByHop,
+    /// A routing header of type 253 (experiments, RFC 4727) without segments left, so nobody uses it; 24 bytes.
+    Routing,
+    /// Destination options, padding alone; 8 bytes.
+    Destination,
+    /// The header of a packet that is whole: offset 0, no more fragments; 8 bytes.
+    Fragment,
+}
+
+impl Extension {
+    /// Its number in the header before it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::HopByHop => 0,
+            Self::Routing => 43,
+            Self::Destination => 60,
+            Self::Fragment => 44,
+        }
+    }
+
+    /// Bytes on the wire.
+    #[must_use]
+    pub const fn octets(self) -> usize {
+        match self {
+            Self::Routing => 24,
+            Self::HopByHop | Self::Destination | Self::Fragment => 8,
+        }
+    }
+
+    /// Appends it; `next` is the number of what follows.
+    pub(crate) fn emit(self, next: u8, frame: &mut Vec<u8>) {
+        // RFC 8200 section 4.2: option PadN over the 6 bytes.
+        const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
+        match self {
+            Self::HopByHop | Self::Destination => {
+                frame.extend([next, 0]);
+                frame.extend(PADDING);
+            }
+            Self::Routing => {
+                frame.extend([next, 2, 253, 0]);
+                frame.extend([0; 20]);
+            }
+            Self::Fragment => frame.extend([next, 0, 0, 0, 0, 0, 0, 1]),
+        }
+    }
+}
