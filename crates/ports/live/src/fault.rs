@@ -38,16 +38,23 @@ mod of_programs {
         }
     }
 
+    /// How an error says EACCES; the library keeps the number to itself.
+    fn refused() -> String {
+        format!("(os error {})", Errno::ACCESS.raw_os_error())
+    }
+
     pub(crate) fn loading(interface: &Interface, cause: &libbpf_rs::Error) -> PortError {
+        let told = format!("{cause:#}");
         match cause.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => privilege(
+            // Whoever lacks a capability gets EPERM; the verifier refuses a program by EACCES.
+            libbpf_rs::ErrorKind::PermissionDenied if !told.contains(&refused()) => privilege(
                 interface,
                 "loading programs that send and account needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and not in a user namespace",
             ),
             _ => unsupported(
                 interface,
                 format!(
-                    "the kernel does not load the programs of the live driver ({cause:#}); xdp: or packet: may work"
+                    "the kernel does not load the programs of the live driver ({told}); xdp: or packet: may work"
                 ),
             ),
         }
