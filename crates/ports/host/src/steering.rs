@@ -155,6 +155,8 @@ mod tests {
 
     #[test]
     fn masks_are_read_as_written() {
+        // Groups of 32, the highest first: the kernel's bitmaps.
+        assert_eq!([0, 33].map(mask_of), ["1", "2,00000000"]);
         for cpu in [0, 3, 31, 32, 100] {
             assert_eq!(
                 parse_mask(&mask_of(cpu)),

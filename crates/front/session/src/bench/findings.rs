@@ -528,6 +528,75 @@ mod tests {
     }
 
     #[test]
+    fn how_it_ended_comes_first() {
+        let plan = Plan::default();
+        let good = BenchResult::Suite(Box::new(throughput("64", Some(5e3), LbLimit::Device)));
+        let verdict =
+            |results: &[BenchResult], end: &End| Findings::of(&plan, results).verdict(end).0;
+        let good = [good];
+        assert_eq!(verdict(&good, &End::Completed), Verdict::Pass);
+        assert_eq!(
+            verdict(&good, &End::Fault("broken".to_owned())),
+            Verdict::Invalid
+        );
+        assert_eq!(verdict(&good, &End::Signal(2)), Verdict::Incomplete);
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_device_is_no_verdict_on_it() {
+        // A search in which the tester was late has no limit either.
+        let late = LbResult {
+            limit: None,
+            late: Some("the tester was late".to_owned()),
+            ..result(64, 0.0, LbLimit::Tester)
+        };
+        let own = LbResult {
+            limit: None,
+            ..result(64, 0.0, LbLimit::Device)
+        };
+        let plan = Plan::default();
+        let of = |results: &[&LbResult]| {
+            let all: Vec<BenchResult> = results
+                .iter()
+                .map(|r| BenchResult::Lb(Box::new((*r).clone())))
+                .collect();
+            Findings::of(&plan, &all).verdict(&End::Completed).0
+        };
+        assert_eq!(of(&[&late]), Verdict::Invalid);
+        assert_eq!(of(&[&late, &own]), Verdict::Fail);
+        // The tester's limits alone, and tests that were not made.
+        let ours = throughput("64", Some(5e3), LbLimit::Tester);
+        let device = throughput("512", Some(5e3), LbLimit::Device);
+        assert_eq!(found(&[ours.clone()], "loss<=1%").0, Verdict::Invalid);
+        assert_eq!(found(&[ours, device], "loss<=1%").0, Verdict::Pass);
+        let silent = SuiteResult {
+            not_measured: Some("not applicable".to_owned()),
+            ..suite(SuiteTest::Recovery, "64")
+        };
+        assert_eq!(found(&[silent.clone()], "loss<=1%").0, Verdict::Invalid);
+        // A trigger that did not fire broke nothing.
+        let reset = SuiteResult {
+            reset: Some(wb_model::bench::ResetResult {
+                not_again_s: Some(30.0),
+                ..Default::default()
+            }),
+            test: SuiteTest::Reset,
+            ..silent
+        };
+        assert_eq!(found(&[reset], "loss<=1%").0, Verdict::Invalid);
+    }
+
+    #[test]
+    fn a_criterion_of_one_size_is_about_no_other() {
+        let both = [
+            throughput("64", Some(1e3), LbLimit::Device),
+            throughput("1518", Some(5e3), LbLimit::Device),
+        ];
+        assert!(found(&both, "1518.throughput>=4k").2);
+        assert!(!found(&both, "64.throughput>=4k").2);
+    }
+
+    #[test]
     fn a_device_that_does_not_come_back_fails() {
         let reset = SuiteResult {
             reset: Some(wb_model::bench::ResetResult {
