@@ -11,23 +11,33 @@ use wb_traffic::{Sender, SenderSpec, StreamSpec};
 use crate::lab::{Lab, ip, monotonic_ns, order, turn};
 
 fn table(flows: u32, size: &str, worker: u32, workers: u32) -> StreamProgram {
-    let stream = Stream {
-        size: Some(size.parse().unwrap()),
-        ..Stream::default()
-    };
-    let spec = SenderSpec {
-        streams: vec![StreamSpec {
-            stream,
-            flows,
+    tables(&[(flows, size)], worker, workers).remove(0)
+}
+
+/// Streams of so many flows each, one behind the other.
+fn tables(streams: &[(u32, &str)], worker: u32, workers: u32) -> Vec<StreamProgram> {
+    let mut end = 0;
+    let streams = streams.iter().map(|(flows, size)| {
+        end += flows;
+        StreamSpec {
+            stream: Stream {
+                size: Some(size.parse().unwrap()),
+                ..Stream::default()
+            },
+            first_flow: end - flows,
+            flows: *flows,
             ..StreamSpec::default()
-        }],
+        }
+    });
+    let spec = SenderSpec {
+        streams: streams.collect(),
         worker,
         workers,
         count: Some(1),
         ..SenderSpec::default()
     };
     let sender = Sender::new(&spec, MOST_FRAME).unwrap();
-    sender.offload_tables(&spec).unwrap().streams.remove(0)
+    sender.offload_tables(&spec).unwrap().streams
 }
 
 fn awaited(flows: u32) -> Awaited {
@@ -48,16 +58,26 @@ fn ends(lab: &Lab, flows: u32, size: &str) -> (LiveSender, wb_live::Receiver) {
 
 #[test]
 fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
+    overflow("refused", &[(37, "64-70")]);
+}
+
+#[test]
+fn of_several_streams_too() {
+    overflow("streams", &[(37, "64-70"), (2, "64"), (12, "200")]);
+}
+
+fn overflow(label: &str, streams: &[(u32, &str)]) {
     const FRAMES: u64 = 200_000;
-    let lab = lab_or_skip!("refused");
-    let (flows, workers) = (37, 2);
+    let lab = lab_or_skip!(label);
+    let workers = 2;
+    let flows = streams.iter().map(|(flows, _)| flows).sum();
     let account = lab.at_b(|b| Account::open(b, awaited(flows))).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     receiver.begin(1);
     // Two senders at once into one ring of 256 frames, one of which reads it, when its batch is over.
-    let of = |worker| table(flows, "64-70", worker, workers);
+    let of = |worker| tables(streams, worker, workers);
     let mut senders: Vec<LiveSender> = (0..workers)
-        .map(|worker| lab.at_a(|a| LiveSender::load(a, &[of(worker)])).unwrap())
+        .map(|worker| lab.at_a(|a| LiveSender::load(a, &of(worker))).unwrap())
         .collect();
     let mut all = SendCounters::default();
     let mut rounds = 0;
@@ -68,12 +88,13 @@ fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
                     batch: 251,
                     ..order(FRAMES)
                 };
-                scope.spawn(move || turn(sender, &order, 1).unwrap());
+                scope.spawn(move || turn(sender, &order, streams.len()).unwrap());
             }
         });
         rounds += 1;
         all = SendCounters::default();
-        for c in senders.iter().map(|sender| sender.counters(0)) {
+        let each = |sender| (0..streams.len()).map(move |i| LiveSender::counters(sender, i));
+        for c in senders.iter().flat_map(each) {
             all.submitted_frames += c.submitted_frames;
             all.submitted_octets += c.submitted_octets;
             all.refused_frames += c.refused_frames;
@@ -83,14 +104,28 @@ fn what_overflows_the_ring_of_the_other_end_is_refused_flow_by_flow() {
     assert!(all.refused_frames >= 1_000, "nothing overflows: {all:?}");
     assert_eq!(all.submitted_frames, rounds * FRAMES * u64::from(workers));
     let received = receiver.measurement();
-    for flow in 0..flows {
-        let worker = flow % workers;
-        let sender = &senders[worker as usize];
-        let (next, round) = sender.position(0);
-        let sent = round + u64::from(flow < next);
-        let refused = sender.refused_by_flow(0)[flow as usize];
-        let came = received.flows[flow as usize].received;
-        assert_eq!(sent, came + refused, "flow {flow}, {refused} refused");
+    let mut first = 0;
+    for (stream, (flows, _)) in streams.iter().enumerate() {
+        let mut refused_frames = 0;
+        for flow in 0..*flows {
+            let worker = flow % workers;
+            let sender = &senders[worker as usize];
+            let (next, round) = sender.position(stream);
+            let sent = round + u64::from(flow < next);
+            let refused = sender.refused_by_flow(stream)[flow as usize];
+            let came = &received.flows[(first + flow) as usize];
+            assert_eq!(came.flow, first + flow);
+            assert_eq!(
+                sent,
+                came.received + refused,
+                "flow {flow}, {refused} refused"
+            );
+            refused_frames += refused;
+        }
+        let counted = senders.iter().map(|s| s.counters(stream).refused_frames);
+        assert_eq!(refused_frames, counted.sum::<u64>(), "stream {stream}");
+        assert!(refused_frames > 0, "nothing of stream {stream} overflows");
+        first += flows;
     }
     let octets = all.submitted_octets - all.refused_octets;
     assert_eq!(octets, received.counters.received_octets);
