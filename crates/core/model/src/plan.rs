@@ -231,6 +231,10 @@ pub struct TrafficJob {
     /// Measure the time between departures too (a histogram, at some cost for each frame).
     #[serde(default, skip_serializing_if = "is_false")]
     pub departures: bool,
+    /// Of a job that only receives: how many flows will come, from flow 0 on. A port of the live driver must know it,
+    /// and takes tagged frames of others for foreign. 1 to 16,777,216.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u32>,
     /// The streams. Empty in a job that only receives.
     #[serde(default, rename = "stream", skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<Stream>,
@@ -614,6 +618,7 @@ impl Default for TrafficJob {
             hold_load: once(),
             catch_up: default_catch_up(),
             departures: false,
+            flows: None,
             streams: Vec::new(),
         }
     }

@@ -510,6 +510,8 @@ impl Plan {
         }
         rules! { found:
             job.bidir && (job.tx.is_none() || job.rx.is_none()) => place, "bidir needs both tx and rx";
+            job.tx.is_some() && job.flows.is_some() => place, "flows of a job that sends belong to its streams";
+            job.flows.is_some_and(|n| !(1..=1 << 24).contains(&n)) => place, "flows is not 1 to 16777216";
             job.tx.is_some() && job.count == Some(0) => place, "count is 0; at least 1 frame";
             job.duration.is_some_and(|d| d == Span::default()) => place, "duration is 0";
             !(0.01..=100.0).contains(&job.hold_load) => place, "hold_load is {}; 0.01 to 100", job.hold_load;

@@ -14,6 +14,7 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     wirebench rx -i eth3\n  \
     wirebench rx -i packet:eth3 --duration 60s --json\n  \
+    wirebench rx -i live:eth3 --flows 1000\n  \
     wirebench rx -i file:capture.pcapng")]
 pub(crate) struct RxArgs {
     /// Receiving port.
@@ -22,6 +23,10 @@ pub(crate) struct RxArgs {
     /// How long (default: until SIGINT or SIGTERM; a file: to its end).
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
+    /// How many flows will come, from flow 0 on: those of the streams that are sent together. Needed by live:, which
+    /// takes others for foreign. 1 to 16777216.
+    #[arg(long, value_name = "N")]
+    flows: Option<u32>,
     /// As --rx-workers. Default: 1.
     #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
     workers: Option<u32>,
@@ -49,6 +54,7 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
         traffic: vec![TrafficJob {
             rx: Some("rx".to_owned()),
             duration: args.duration,
+            flows: args.flows,
             ..TrafficJob::default()
         }],
         ..Plan::default()

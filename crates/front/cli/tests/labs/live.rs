@@ -4,7 +4,7 @@ use std::{process::Stdio, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
-use crate::kit::{Lab, eventually, privileged, system, total, wirebench};
+use crate::kit::{Lab, Running, eventually, privileged, system, total, wirebench};
 
 fn live(port: &str) -> String {
     format!("live:{port}")
@@ -219,6 +219,48 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
 }
 
 #[test]
+fn who_only_receives_accounts_for_the_flows_that_it_was_told_of() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let b = live(&lab.b0());
+    for (driver, flows, ours) in [("xdp", 10, 5000), ("packet", 3, 1500), ("live", 10, 5000)] {
+        let flows = flows.to_string();
+        let receiver = Running::start(&["rx", "-i", &b, "--flows", &flows, "--json"]);
+        eventually("the program is there", || {
+            let link = system("ip", &["-n", &lab.node("b"), "link", "show", "b0"]);
+            String::from_utf8_lossy(&link.stdout).contains("xdp")
+        });
+        // Workers begin a moment after their ports are open.
+        sleep(Duration::from_millis(300));
+        let tx = format!("{driver}:{}", lab.a0());
+        let sent = wirebench()
+            .args(["tx", "-i", &tx, "--dst", "198.19.1.2", "--flows", "10"])
+            .args(["--rate", "20kpps", "--count", "5000"])
+            .output()
+            .expect("runs");
+        assert!(sent.status.success(), "{sent:?}");
+        receiver.signal(rustix::process::Signal::INT);
+        let output = receiver.finish(Duration::from_secs(30));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(
+            total(&report, "received"),
+            ours,
+            "{driver}: {}",
+            report["totals"]
+        );
+        assert_eq!(total(&report, "foreign"), 5000 - ours, "{driver}");
+        assert_eq!(total(&report, "lost"), 0, "{driver}");
+        let flows = report["flows"].as_array().expect("flows");
+        assert_eq!(flows.len() as u64, ours / 500, "{driver}");
+        for flow in flows {
+            assert_eq!(flow["totals"]["received_frames"], 500, "{driver}: {flow}");
+        }
+    }
+}
+
+#[test]
 fn what_it_cannot_do_is_said_before_anything_starts() {
     if !privileged() {
         return;
@@ -254,7 +296,7 @@ fn what_it_cannot_do_is_said_before_anything_starts() {
         .output()
         .expect("runs");
     assert_eq!(alone.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&alone.stderr).contains("flows that are planned"));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("rx --flows N"));
     let capture = wirebench()
         .args(["capture", "-i", &b, "-w", "/dev/null", "-c", "1"])
         .output()

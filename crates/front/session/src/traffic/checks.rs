@@ -59,7 +59,8 @@ pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
                 .streams
                 .iter()
                 .map(|s| u64::from(s.flow_count()))
-                .sum::<u64>();
+                .sum::<u64>()
+            + u64::from(job.flows.unwrap_or(0));
         let (tx, rx) = (workers(job.tx.as_deref()), workers(job.rx.as_deref()));
         let sending = if tx > 0 {
             SENT_FLOW_BYTES * (tx + 1)

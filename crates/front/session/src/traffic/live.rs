@@ -42,8 +42,8 @@ pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
         if !receives {
             continue;
         }
-        if job.tx.is_none() {
-            let why = "it accounts for flows that are planned, and who only receives knows none";
+        if job.tx.is_none() && job.flows.is_none() {
+            let why = "it accounts for flows that are known before, and nobody said how many come (rx --flows N)";
             return Err(refuse(port, why));
         }
         if let Some(why) = job.streams.iter().find_map(not_accounted) {

@@ -139,11 +139,18 @@ pub(super) fn resolve_all(
                 base.clone()
             }
         };
+        // Another tester numbers the flows of who only receives.
+        let (first_flow, flows) = match (tx, job.flows) {
+            (None, Some(flows)) => (0, flows),
+            _ => (forward.first_flow, forward.flows),
+        };
         directions.push(Direction {
             job: number,
             name: name("forward"),
             tx,
             rx,
+            first_flow,
+            flows,
             ..forward
         });
         if bidir {
