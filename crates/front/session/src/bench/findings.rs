@@ -567,13 +567,19 @@ mod tests {
         // The tester's limits alone, and tests that were not made.
         let ours = throughput("64", Some(5e3), LbLimit::Tester);
         let device = throughput("512", Some(5e3), LbLimit::Device);
-        assert_eq!(found(&[ours.clone()], "loss<=1%").0, Verdict::Invalid);
+        assert_eq!(
+            found(std::slice::from_ref(&ours), "loss<=1%").0,
+            Verdict::Invalid
+        );
         assert_eq!(found(&[ours, device], "loss<=1%").0, Verdict::Pass);
         let silent = SuiteResult {
             not_measured: Some("not applicable".to_owned()),
             ..suite(SuiteTest::Recovery, "64")
         };
-        assert_eq!(found(&[silent.clone()], "loss<=1%").0, Verdict::Invalid);
+        assert_eq!(
+            found(std::slice::from_ref(&silent), "loss<=1%").0,
+            Verdict::Invalid
+        );
         // A trigger that did not fire broke nothing.
         let reset = SuiteResult {
             reset: Some(wb_model::bench::ResetResult {
