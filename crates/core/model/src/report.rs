@@ -319,6 +319,9 @@ pub struct StreamReport {
     pub first_flow: u32,
     /// Flows.
     pub flows: u32,
+    /// The drivers that it went by, at the sending and at the receiving end: `live to xdp`; of an end alone, its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
     /// Counts.
     pub totals: Totals,
 }

@@ -261,7 +261,7 @@ pub(crate) fn carry_out(
     }
     let mut shown = Instant::now();
     let mut watched = Watched {
-        live: Live::new(prepared.plan(), output.has_screen(), &environment),
+        live: Live::new(&prepared, output.has_screen(), &environment),
         tell: |view: &View, on_screen| {
             if live_json {
                 print(&wb_render::json::snapshot(&view.snapshot));

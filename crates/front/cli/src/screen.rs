@@ -26,7 +26,7 @@ use rustix::{
     termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios},
 };
 use wb_model::{JobKind, Phase, Plan, Snapshot, timeline::Timeline};
-use wb_session::{Environment, Observer, Signals, Steer, Steering, View};
+use wb_session::{Environment, Observer, Prepared, Signals, Steer, Steering, View};
 use wb_tui::{About, Action, Keys, Reading, Screen};
 
 use self::pane::Pane;
@@ -96,15 +96,12 @@ fn http_ends(plan: &Plan) -> Option<u64> {
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// What is known of a plan before it runs.
-fn about(plan: &Plan) -> About {
+/// What is known of a run before it starts.
+fn about(run: &Prepared) -> About {
+    let plan = run.plan();
     About {
         title: plan.kind.clone(),
-        ports: plan
-            .ports
-            .iter()
-            .map(|port| (port.name.clone(), port.locator.to_string()))
-            .collect(),
+        ports: run.locators(),
         planned_ns: http_ends(plan),
         criteria: plan.criteria.clone(),
         searches: plan.has(JobKind::Bench),
@@ -137,9 +134,9 @@ struct Open {
 impl Live {
     /// A screen for this run, if it is wanted and the terminal can. It opens when the run has turned out to be no short
     /// one.
-    pub(crate) fn new(plan: &Plan, wanted: bool, environment: &Environment) -> Self {
+    pub(crate) fn new(run: &Prepared, wanted: bool, environment: &Environment) -> Self {
         let (signals, steering) = (&environment.signals, &environment.steering);
-        Self::about(|| about(plan), wanted, signals, steering)
+        Self::about(|| about(run), wanted, signals, steering)
     }
 
     fn about(

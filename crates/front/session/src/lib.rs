@@ -13,6 +13,7 @@ mod clock;
 mod commands;
 mod criteria;
 pub mod devices;
+mod doctor;
 mod engine;
 mod environment;
 mod error;
@@ -38,6 +39,7 @@ mod verdict;
 mod workers;
 
 pub use clock::{SystemClock, rfc3339};
+pub use doctor::{InKernel, in_kernel};
 pub use engine::{Observer, View};
 pub use error::StartError;
 pub use http::Scripts;

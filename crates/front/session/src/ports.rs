@@ -142,7 +142,7 @@ impl OpenPort {
 
     /// Whether streams are sent and accounted for by the port itself.
     pub(crate) fn is_live(&self) -> bool {
-        self.plan.locator.driver == Some(Driver::Live)
+        self.facts.driver == Driver::Live.name()
     }
 
     /// How many workers it has; they own its queues once they run.
@@ -261,13 +261,18 @@ pub(crate) fn has_link(port: &PortPlan) -> bool {
         || locate_wire(port).map_or(true, |wire| wire.link.up && wire.link.carrier)
 }
 
-/// The other end of a port of a lab: a veth in a namespace that a lab made, which is ours to prepare.
-pub(crate) fn far_end(port: &OpenPort) -> Option<Wire> {
-    let wire = port.wire.as_ref()?;
+/// The other end of a veth, where it can be spoken of.
+pub(crate) fn far_end(port: &PortPlan, wire: &Wire) -> Option<Wire> {
     let peer = wb_host::peer::veth_peer(&wire.namespace, &wire.interface.name);
     let (namespace, name) = peer.ok()??;
-    let of_a_lab = namespace.name().is_some_and(|n| n.starts_with("wb-"));
-    of_a_lab.then(|| wire_at(&port.plan, namespace, &name).ok())?
+    wire_at(port, namespace, &name).ok()
+}
+
+/// Whether it is in a namespace that a lab made, and so ours to prepare.
+pub(crate) fn is_of_a_lab(wire: &Wire) -> bool {
+    wire.namespace
+        .name()
+        .is_some_and(|name| name.starts_with("wb-"))
 }
 
 /// Checks that the interface of a port is up and its cable in.
@@ -467,7 +472,7 @@ fn shared_with_host(wire: &Wire) -> Option<String> {
 }
 
 /// The driver that a port asks for, and by what; `None` where any will do.
-fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)>, StartError> {
+pub(crate) fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)>, StartError> {
     let asked = port.locator.driver;
     if port.way == SendWay::Qdisc {
         if asked == Some(Driver::Xdp) {
@@ -614,7 +619,12 @@ fn share_out(
 
 /// Opens an interface port whose streams are sent and accounted for by the port itself, as far as that can be done before
 /// they are known.
-pub(crate) fn open_live(port: &PortPlan, used: Use, wire: Wire) -> Result<OpenPort, StartError> {
+pub(crate) fn open_live(
+    port: &PortPlan,
+    used: Use,
+    wire: Wire,
+    because: &str,
+) -> Result<OpenPort, StartError> {
     let interface = &wire.interface;
     let locks = lock_queues(port, used, &wire)?;
     let facts = PortFacts {
@@ -641,7 +651,7 @@ pub(crate) fn open_live(port: &PortPlan, used: Use, wire: Wire) -> Result<OpenPo
         facts,
         wire: Some(wire),
         queues: Vec::new(),
-        chosen_because: "asked for".to_owned(),
+        chosen_because: because.to_owned(),
         job: String::new(),
         ring_bytes: 0,
         filters: false,

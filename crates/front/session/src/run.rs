@@ -108,6 +108,18 @@ impl Prepared {
         ports.map(ports::OpenPort::line).collect()
     }
 
+    /// The ports by name: where they are, with the drivers that were taken. Of several users of one, the first's.
+    #[must_use]
+    pub fn locators(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for port in self.engines.iter().flat_map(|e| e.ports()) {
+            if !all.iter().any(|(name, _)| *name == port.plan.name) {
+                all.push((port.plan.name.clone(), port.facts.locator.clone()));
+            }
+        }
+        all
+    }
+
     /// What the user should know before it starts.
     #[must_use]
     pub fn warnings(&self) -> &[String] {

@@ -36,9 +36,11 @@ use crate::{
 
 mod checks;
 pub(crate) mod live;
+mod path;
 mod report;
 mod resolve;
 
+pub(crate) use path::{Device, Host};
 pub(crate) use resolve::vlans_of;
 
 /// One direction of a job: streams and the ports they go between.
@@ -107,6 +109,7 @@ fn open_ports(
         }
         wires.push((port, wire));
     }
+    let reasons = path::reasons(plan, &wires, &uses, recordings);
     let mut ports = Vec::new();
     for (port, wire) in wires {
         let used = Use {
@@ -117,7 +120,10 @@ fn open_ports(
         let open = match wire {
             Some(wire) if port.locator.driver == Some(Driver::Live) => {
                 live::check(plan, port)?;
-                open_live(port, used, wire)?
+                open_live(port, used, wire, "asked for")?
+            }
+            Some(wire) if path::is_open(port) && !reasons.contains_key(&port.name) => {
+                open_live(port, used, wire, live::CHOSEN)?
             }
             Some(wire) => {
                 let packet = match used.sharing {
@@ -130,7 +136,11 @@ fn open_ports(
                         ..packet_options(port, used)
                     },
                 };
-                open_wire_as(port, used, wire, longest, &packet, None)?
+                let mut open = open_wire_as(port, used, wire, longest, &packet, None)?;
+                if let Some(why) = reasons.get(&port.name) {
+                    live::say_why_not(&mut open, why);
+                }
+                open
             }
             None => open_virtual(port, used, &mut opening.memory)?,
         };
@@ -188,6 +198,8 @@ pub(crate) struct Traffic {
     workers: Workers<WorkerOutcome>,
     /// What ends the turns of ports that send by themselves.
     halts: Vec<Arc<dyn Halt>>,
+    /// Their workers, by port.
+    offloaded: Vec<Vec<OffloadedWorker>>,
     /// What lets their frames in at the other ends of labs.
     passages: Vec<wb_live::Passage>,
     live: Live,
@@ -208,7 +220,7 @@ impl Traffic {
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
         let directions = resolve::resolve_all(plan, &streams, opening)?;
-        Ok(Self {
+        let mut traffic = Self {
             plan: plan.part(JobKind::Traffic),
             ports: streams.ports,
             directions,
@@ -216,16 +228,26 @@ impl Traffic {
             control: Arc::new(Control::new()),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
             halts: Vec::new(),
+            offloaded: Vec::new(),
             passages: Vec::new(),
             live: Live::default(),
             asked: Asked::default(),
             stopping: false,
             drain_until: None,
-        })
+        };
+        traffic.open_inside(&streams.recordings, opening)?;
+        Ok(traffic)
     }
 
     fn jobs(&self) -> &[TrafficJob] {
         &self.plan.traffic
+    }
+
+    /// The drivers that its streams go by: of the sending end and of the receiving one.
+    fn path_of(&self, direction: &Direction) -> String {
+        let ends = [direction.tx, direction.rx].into_iter().flatten();
+        let drivers: Vec<&str> = ends.map(|port| self.ports[port].facts.driver).collect();
+        drivers.join(" to ")
     }
 }
 
@@ -266,13 +288,19 @@ fn drain_ns(run: &Traffic) -> u64 {
     drains.max().unwrap_or(0)
 }
 
-fn sender_spec(run: &Traffic, direction: &Direction, worker: u32, workers: u32) -> SenderSpec {
-    let job = &run.jobs()[direction.job];
+fn sender_spec(
+    plan: &Plan,
+    job: usize,
+    streams: Vec<StreamSpec>,
+    worker: u32,
+    workers: u32,
+) -> SenderSpec {
+    let job = &plan.traffic[job];
     SenderSpec {
-        streams: direction.streams.clone(),
+        streams,
         worker,
         workers,
-        seed: run.plan.seed,
+        seed: plan.seed,
         start_offset_ns: job.start.as_nanos(),
         duration_ns: job.duration.map(|d| d.as_nanos()),
         count: job.count,
@@ -357,14 +385,12 @@ impl Traffic {
     /// What each queue of the ports does.
     fn assign(&mut self, cpus: &[Vec<u32>]) -> Result<Vec<Work>, StartError> {
         let mut work = Vec::new();
-        // Of a veth the other end takes frames from programs once it has one itself.
-        let mut accounts = self.open_accounts()?;
         for (port, cpus) in cpus.iter().enumerate() {
             let sends = self.directions.iter().position(|w| w.tx == Some(port));
             let receives = self.directions.iter().position(|w| w.rx == Some(port));
             if self.ports[port].is_live() {
-                let receivers = std::mem::take(&mut accounts[port]);
-                for (queue, worker) in (0..).zip(self.offload(port, sends, receivers)?) {
+                let workers = std::mem::take(&mut self.offloaded[port]);
+                for (queue, worker) in (0..).zip(workers) {
                     work.push(Work::Offload(Box::new(worker)));
                     self.slots
                         .push(WorkerSlot::new(port, queue, cpus, sends, receives));
@@ -378,7 +404,8 @@ impl Traffic {
                 let sender = sends
                     .map(|w| {
                         let direction = &self.directions[w];
-                        let spec = sender_spec(self, direction, queue, count);
+                        let streams = direction.streams.clone();
+                        let spec = sender_spec(&self.plan, direction.job, streams, queue, count);
                         sender_for(direction, &spec, capacity)
                     })
                     .transpose()?;

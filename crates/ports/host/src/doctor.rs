@@ -183,7 +183,8 @@ pub fn repair() -> Vec<String> {
     offloads::repair()
 }
 
-fn kernel_version() -> Option<(u32, u32)> {
+/// Which Linux this is; `None` where its name does not say.
+pub fn kernel_version() -> Option<(u32, u32)> {
     version(&rustix::system::uname().release().to_string_lossy())
 }
 

@@ -235,6 +235,13 @@ INLINE int halted(void)
 	return *(volatile __u64 *)&S.stop || *(volatile __u64 *)&S.halt;
 }
 
+// Nothing is to be done any more in this turn; whose time it is now was here all the same.
+INLINE int idle(void)
+{
+	S.seen = bpf_ktime_get_ns();
+	return XDP_DROP;
+}
+
 INLINE __u16 checksum(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -402,7 +409,7 @@ int wb_choose(struct xdp_md *ctx)
 	__u32 lane;
 
 	if (halted() || !S.left || !S.turn_until)
-		return XDP_DROP;
+		return idle();
 	for (__u32 i = 0; i < MOST_STREAMS && i < C.streams; i++) {
 		struct lane *l = &S.lane[i];
 
@@ -456,7 +463,7 @@ int wb_send(struct xdp_md *ctx)
 		now = S.now;
 	} else {
 		if (halted() || !S.left || !l->left || !S.turn_until)
-			return XDP_DROP;
+			return idle();
 		now = due_now(l, C.paced);
 	}
 	if (!now)

@@ -23,6 +23,8 @@ mod object;
 #[cfg(feature = "bpf")]
 mod passage;
 #[cfg(feature = "bpf")]
+mod probe;
+#[cfg(feature = "bpf")]
 mod receiver;
 #[cfg(feature = "bpf")]
 mod sender;
@@ -34,11 +36,13 @@ pub use hook::takes_frames;
 #[cfg(feature = "bpf")]
 pub use passage::Passage;
 #[cfg(feature = "bpf")]
+pub use probe::probe;
+#[cfg(feature = "bpf")]
 pub use receiver::{Account, Receiver};
 #[cfg(feature = "bpf")]
-pub use sender::Sender;
+pub use sender::{Sender, fits};
 #[cfg(not(feature = "bpf"))]
-pub use without::{Account, Passage, Receiver, Sender, takes_frames};
+pub use without::{Account, Passage, Receiver, Sender, fits, probe, takes_frames};
 
 /// Longest header, from the destination address to the end of the tag and of what fields write.
 pub const MOST_HEADER: usize = 128;

@@ -239,9 +239,7 @@ impl Sender {
 
     fn give(&self, order: &SendOrder, streams: &[StreamOrder]) {
         let state = &self.state;
-        if order.rested {
-            state.set(at!(seen), order.now_ns);
-        }
+        state.set(at!(seen), order.now_ns);
         state.set(at!(spin), u64::from(order.batch == 1));
         state.set(at!(left), order.frames);
         state.set(
@@ -332,6 +330,7 @@ impl SendOffload for Sender {
                 0 => state.get(at!(idle)),
                 since => state.get(at!(idle)) + state.get(at!(seen)).saturating_sub(since),
             },
+            seen_ns: state.get(at!(seen)),
         };
         run.map_err(|cause| match cause {
             rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => fault::unsupported(
@@ -385,6 +384,14 @@ impl Halt for Stop {
     fn halt(&self) {
         self.0.set(at!(stop), 1);
     }
+}
+
+/// Whether the program can send these streams; what loading them would say of it.
+///
+/// # Errors
+/// Why it cannot.
+pub fn fits(streams: &[StreamProgram]) -> Result<(), String> {
+    fit(streams).map(|_| ())
 }
 
 /// The longest frame, before anything is written into it: what follows the headers, which is never written again. An error

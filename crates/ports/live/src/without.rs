@@ -73,6 +73,22 @@ pub fn takes_frames(_interface: &Interface) -> Option<bool> {
     None
 }
 
+/// Anything would.
+///
+/// # Errors
+/// Never.
+pub fn fits(_streams: &[StreamProgram]) -> Result<(), String> {
+    Ok(())
+}
+
+/// There is nothing to send with.
+///
+/// # Errors
+/// Always.
+pub fn probe(interface: &Interface, _longest: usize, _now_ns: u64) -> Result<u64, PortError> {
+    refuse(interface)
+}
+
 /// Never.
 pub enum Passage {}
 

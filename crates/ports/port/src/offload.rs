@@ -250,8 +250,6 @@ pub struct StreamOrder {
 pub struct SendOrder {
     /// The time now, monotonic.
     pub now_ns: u64,
-    /// No turn was expected before now.
-    pub rested: bool,
     /// No more frames than these.
     pub frames: u64,
     /// How long the turn may be, about.
@@ -277,6 +275,8 @@ pub struct SendTurn {
     pub last_departure_ns: u64,
     /// For how long nothing was due.
     pub idle_ns: u64,
+    /// When it last looked at the clock: who takes the next turn much later was away since then.
+    pub seen_ns: u64,
 }
 
 /// Totals of a stream since it was loaded.

@@ -137,7 +137,6 @@ impl DeviceOffload {
         };
         let order = SendOrder {
             now_ns,
-            rested: true,
             frames,
             length_ns: match shown_ns {
                 0 => TURN_NS,

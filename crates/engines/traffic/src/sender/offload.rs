@@ -3,6 +3,7 @@
 //! The port takes turns of some milliseconds. Between two of them everything that takes thought is done: what is too old
 //! is given up, the end is seen, the account kept. Within a turn the port follows the table of the schedule.
 
+use wb_model::lateness::LATE_NS;
 use wb_port::offload::{SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{PortError, TxCounters};
 
@@ -47,7 +48,6 @@ pub struct OffloadedSender {
     batch: u32,
     ramp_batch: u32,
     wall_minus_mono: u64,
-    rested: bool,
     /// The port was away in the last turn.
     stalled: bool,
 }
@@ -94,7 +94,6 @@ impl Sender {
             port,
             ramp,
             wall_minus_mono: 0,
-            rested: true,
             stalled: false,
         }
     }
@@ -117,7 +116,6 @@ impl OffloadedSender {
 
     /// Whoever sends by itself waits by itself: nobody expects a turn before this.
     pub(crate) fn sleep_until(&mut self, mono_ns: u64) {
-        self.rested = true;
         self.sender.sleep_until(mono_ns);
     }
 
@@ -138,6 +136,12 @@ impl OffloadedSender {
         let now_ns = clock.monotonic_ns();
         let sender = &mut self.sender;
         sender.turns += 1;
+        let away_ns = sender.expected.begin(now_ns);
+        if away_ns > LATE_NS {
+            sender.was_away(now_ns, away_ns);
+        } else {
+            sender.lateness.away(away_ns);
+        }
         let step = |sent, next_due_ns, done| Step {
             now_ns,
             sent,
@@ -163,10 +167,7 @@ impl OffloadedSender {
                 _ => Ok(step(0, Some(now_ns), false)),
             };
         }
-        if std::mem::replace(&mut sender.phase, Phase::Run) == Phase::Ramp {
-            // The port of the ramp took the turns so far.
-            self.rested = true;
-        }
+        sender.phase = Phase::Run;
         let (skipped, elapsed_ns) = (skipped(&sender.streams), now_ns - sender.run_ns);
         for stream in &mut sender.streams {
             stream.give_up(elapsed_ns);
@@ -208,7 +209,6 @@ impl OffloadedSender {
         }));
         let order = SendOrder {
             now_ns,
-            rested: std::mem::take(&mut self.rested),
             frames: sender.budget,
             length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
             batch: self.batch,
@@ -254,7 +254,6 @@ impl OffloadedSender {
         }
         let order = SendOrder {
             now_ns,
-            rested: std::mem::take(&mut self.rested),
             frames: u64::MAX,
             length_ns: until_ns - now_ns,
             batch: self.ramp_batch,
@@ -269,6 +268,7 @@ impl OffloadedSender {
         sender.ramp_submitted = after.iter().map(|c| c.submitted_frames).sum();
         sender.ramp_returned = after.iter().map(|c| c.refused_frames).sum();
         let taken = port.taken();
+        sender.expected.sleep_until(taken.seen_ns);
         if taken.submitted_frames > 0 {
             sender.busy_turns += 1;
             sender.last_departure_ns = Some(taken.last_departure_ns);
@@ -281,6 +281,8 @@ impl OffloadedSender {
     fn note_turn(&mut self) -> u64 {
         let taken = self.port.taken();
         let sender = &mut self.sender;
+        // Until then it was here; a signal ends a turn and may hold up the worker.
+        sender.expected.sleep_until(taken.seen_ns);
         let mut due_at_once = 0;
         for (i, stream) in sender.streams.iter_mut().enumerate() {
             let sent = stream.note_offload(&self.port.counters(i));

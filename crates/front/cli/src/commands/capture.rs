@@ -425,7 +425,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let machine = shown.json || shown.csv || shown.live_json;
     let wanted = !(shown.quiet || shown.plain || machine);
     let mut teller = Teller {
-        live: Live::new(prepared.plan(), wanted, &environment),
+        live: Live::new(&prepared, wanted, &environment),
         names: interfaces(&prepared),
         snap_len,
         shown: &shown,

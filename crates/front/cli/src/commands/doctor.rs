@@ -45,6 +45,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         }
         None => None,
     };
+    let in_kernel = wb_session::in_kernel(args.port.as_ref())?;
+    let in_kernel = in_kernel.into_iter().map(|f| wb_render::findings::Finding {
+        level: match f.can {
+            true => wb_render::findings::Level::Ok,
+            false => wb_render::findings::Level::Note,
+        },
+        topic: "in the kernel".to_owned(),
+        text: f.text,
+        fix: f.fix,
+    });
     let findings: Vec<wb_render::findings::Finding> = doctor::examine(port)
         .into_iter()
         .map(|f| wb_render::findings::Finding {
@@ -58,6 +68,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
             text: f.text,
             fix: f.fix,
         })
+        .chain(in_kernel)
         .collect();
     print(&if args.json {
         serde_json::to_string_pretty(&serde_json::json!({

@@ -235,7 +235,7 @@ pub(crate) fn run_load(
     };
     let wanted = output.has_screen() && !shown.as_dperf;
     let mut watched = Watched {
-        live: Live::new(prepared.plan(), wanted, &environment),
+        live: Live::new(&prepared, wanted, &environment),
         tell,
     };
     let finished = metrics::run(prepared, &mut watched)?;

@@ -4,6 +4,7 @@
 //! measured a test waits until it is alone (`Lab::alone`).
 
 mod articles;
+mod auto;
 mod balancer;
 mod bench_lb;
 mod capture;

@@ -22,6 +22,7 @@ pub(super) fn streams(page: &mut Page, streams: &[StreamReport]) {
     }
     let mut table = Table::new()
         .left("stream")
+        .left("path")
         .right("flows")
         .right("intended")
         .right("offered")
@@ -31,6 +32,7 @@ pub(super) fn streams(page: &mut Page, streams: &[StreamReport]) {
     for s in streams {
         table.row([
             s.name.clone(),
+            s.path.clone(),
             count(s.flows.into()),
             frames(s.totals.intended_frames),
             frames(s.totals.offered_frames),

@@ -73,6 +73,7 @@ fn asked_pps(settings: &DeviceConfig) -> Option<f64> {
 
 fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
     StreamReport {
+        path: String::new(),
         name: job.settings.name.clone(),
         first_flow: 0,
         flows: job.settings.flows.max(1),

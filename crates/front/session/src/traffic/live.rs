@@ -1,8 +1,10 @@
 //! Ports that send and account by themselves: which streams they can, and their workers.
 
-use wb_host::netns;
+use std::time::{Duration, Instant};
+
+use wb_host::{clock::monotonic_ns, netns};
 use wb_live::{
-    Account, MOST_FRAME, Passage, Receiver as Accounted, Sender as LiveSender, takes_frames,
+    Account, MOST_FRAME, Passage, Receiver as Accounted, Sender as LiveSender, probe, takes_frames,
 };
 use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
 use wb_port::{
@@ -11,17 +13,52 @@ use wb_port::{
 };
 use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
-use super::{Direction, Traffic, is_tagged, sender_for, sender_spec};
+use super::{
+    Direction, Traffic,
+    checks::{self, Recordings},
+    is_tagged, path, sender_for, sender_spec,
+};
 use crate::{
     StartError,
-    ports::{OpenPort, Wire, far_end},
+    ports::{OpenPort, Wire, far_end, is_of_a_lab, open_wire},
+    prepare::Opening,
 };
+
+/// Why a port that was left open has this driver.
+pub(super) const CHOSEN: &str = "the fastest that works: its streams run inside the kernel, where taps of this host do not see them";
+
+/// Adds to the reason for a port's driver why its streams do not run inside the kernel.
+pub(super) fn say_why_not(port: &mut OpenPort, why: &str) {
+    port.chosen_because
+        .push_str(&format!("; not inside the kernel (live): {why}"));
+}
 
 pub(crate) fn refuse(port: &PortPlan, why: &str) -> StartError {
     StartError::stream(
         port.locator.to_string(),
-        format!("the live driver cannot do this: {why}; take xdp: or packet:"),
+        format!("{CANNOT}{why}; take xdp: or packet:"),
     )
+}
+
+const CANNOT: &str = "the live driver cannot do this: ";
+
+/// A refusal as the reason for another driver: without the port, and without the advice to take one.
+fn reason(port: &PortPlan, error: &StartError) -> String {
+    let text = error.to_string();
+    let text = text
+        .strip_prefix(&format!("{}: ", port.locator))
+        .unwrap_or(&text);
+    let text = text.strip_prefix(CANNOT).unwrap_or(text);
+    let text = text
+        .strip_prefix("the live driver cannot send: ")
+        .unwrap_or(text);
+    let advice = [
+        "; take xdp:",
+        "; xdp: or packet: may work",
+        ", or xdp: here",
+    ];
+    let ends = advice.iter().filter_map(|advice| text.find(advice));
+    text[..ends.min().unwrap_or(text.len())].to_owned()
 }
 
 /// Why a receiver in the kernel cannot tell the frames of a stream from others.
@@ -34,23 +71,28 @@ fn not_accounted(stream: &Stream) -> Option<&'static str> {
     }
 }
 
-/// Refuses what a port of the live driver cannot account for, before anything is open.
-pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
-    for job in &plan.traffic {
+/// Why a port cannot account for what it receives.
+pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
+    plan.traffic.iter().find_map(|job| {
         let is = |name: &Option<String>| name.as_ref() == Some(&port.name);
-        let receives = is(&job.rx) || (job.bidir && is(&job.tx));
-        if !receives {
-            continue;
+        if !(is(&job.rx) || (job.bidir && is(&job.tx))) {
+            return None;
         }
         if job.tx.is_none() && job.flows.is_none() {
-            let why = "it accounts for flows that are known before, and nobody said how many come (rx --flows N)";
-            return Err(refuse(port, why));
+            return Some(
+                "it accounts for flows that are known before, and nobody said how many come (rx --flows N)",
+            );
         }
-        if let Some(why) = job.streams.iter().find_map(not_accounted) {
-            return Err(refuse(port, why));
-        }
+        job.streams.iter().find_map(not_accounted)
+    })
+}
+
+/// Refuses what a port of the live driver cannot account for, before anything is open.
+pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
+    match not_accountable(plan, port) {
+        Some(why) => Err(refuse(port, why)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Does something with the interface of a port of this driver, in its namespace.
@@ -72,7 +114,9 @@ pub(crate) fn at_interface<T: Send>(
 pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(Passage, String)>, StartError> {
     let wire = port.wire.as_ref();
     let takes = at_interface(port, wire, |interface| Ok(takes_frames(interface)))?;
-    let Some(far) = far_end(port).filter(|_| takes == Some(false)) else {
+    let far = wire.filter(|_| takes == Some(false));
+    let far = far.and_then(|wire| far_end(&port.plan, wire));
+    let Some(far) = far.filter(is_of_a_lab) else {
         return Ok(None);
     };
     let passage = at_interface(port, Some(&far), Passage::open)?;
@@ -89,50 +133,164 @@ fn awaited(direction: &Direction) -> Awaited {
     }
 }
 
-impl Traffic {
-    /// Lets the receiving ports of this driver account, and parts each among its workers; by port.
-    pub(super) fn open_accounts(&mut self) -> Result<Vec<Vec<Accounted>>, StartError> {
-        let mut all = Vec::new();
-        for number in 0..self.ports.len() {
-            let port = &self.ports[number];
-            let direction = self.directions.iter().find(|d| d.rx == Some(number));
-            let Some(direction) = direction.filter(|_| port.is_live()) else {
-                all.push(Vec::new());
-                continue;
-            };
-            debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
-            let awaited = awaited(direction);
-            let account = at_interface(port, port.wire.as_ref(), |i| Account::open(i, awaited))?;
-            let mode = format!("{} XDP, {}", account.hook(), port.facts.mode);
-            all.push(account.receivers(port.plan.workers));
-            self.ports[number].facts.mode = mode;
+/// The longest that a device may take to count what it has sent: some ask their hardware once a second.
+const COUNTED_WITHIN: Duration = Duration::from_millis(1_500);
+const LOOK: Duration = Duration::from_micros(500);
+
+/// How many frames a device sent by its own account, if there were fewer than `taken`: both figures.
+pub(super) fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> {
+    let began = Instant::now();
+    loop {
+        let now = *port.counters().get("tx_packets")?;
+        // Who begins anew, as after a reset, tells nothing.
+        let counted = now.checked_sub(before)?;
+        if counted >= taken {
+            return None;
         }
-        Ok(all)
+        if began.elapsed() > COUNTED_WITHIN {
+            return Some((taken, counted));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Sends a few frames that nobody passes on, and sees in the device's own counters whether they left, as the kernel says
+/// so of whatever it was given.
+fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
+    let before = port.counters().get("tx_packets").copied().unwrap_or(0);
+    let wire = port.wire.as_ref();
+    let taken = at_interface(port, wire, |i| probe(i, longest, monotonic_ns()))?;
+    match counted_late(port, before, taken) {
+        None => Ok(()),
+        Some((taken, counted)) => Err(refuse(
+            &port.plan,
+            &format!(
+                "of {taken} frames that the device took as a trial it counted {counted} as sent (tx_packets), so it drops what programs send, or does not count it"
+            ),
+        )),
+    }
+}
+
+impl Traffic {
+    /// Opens the ports whose streams run inside the kernel. One that was left open and cannot takes the way of queues.
+    ///
+    /// # Errors
+    /// What stands in the way of a port that has to; and what keeps one from the other way too.
+    pub(super) fn open_inside(
+        &mut self,
+        recordings: &Recordings,
+        opening: &mut Opening<'_>,
+    ) -> Result<(), StartError> {
+        let count = self.ports.len();
+        let mut accounts = Vec::new();
+        // Of a veth the other end takes frames from programs once it has one itself.
+        for number in 0..count {
+            let account = self.account(number);
+            accounts.push(self.or_by_queues(number, account, recordings, opening)?);
+        }
+        for (number, account) in accounts.into_iter().enumerate() {
+            let workers = match self.ports[number].is_live() {
+                true => self.offload(number, account, recordings),
+                false => Ok(Vec::new()),
+            };
+            let workers = self.or_by_queues(number, workers, recordings, opening)?;
+            self.offloaded.push(workers);
+        }
+        while let Some((number, why)) = (0..count).find_map(|n| Some((n, self.too_fast(n)?))) {
+            self.offloaded[number].clear();
+            self.take_queues(number, &why, recordings, opening)?;
+        }
+        Ok(())
+    }
+
+    /// Why a port that was left open must not send so fast, now that it is known who receives how.
+    fn too_fast(&self, number: usize) -> Option<String> {
+        let port = &self.ports[number];
+        if !port.is_live() || !path::is_open(&port.plan) {
+            return None;
+        }
+        let inside = |other: &PortPlan| {
+            let mut ports = self.ports.iter();
+            ports.any(|p| p.plan.name == other.name && p.is_live())
+        };
+        path::too_fast(&self.plan, &port.plan, port.line_rate(), &inside)
+    }
+
+    /// What was made for a port, or, where it could not be and need not, its queues instead.
+    fn or_by_queues<T: Default>(
+        &mut self,
+        number: usize,
+        made: Result<T, StartError>,
+        recordings: &Recordings,
+        opening: &mut Opening<'_>,
+    ) -> Result<T, StartError> {
+        let port = &self.ports[number];
+        match made {
+            Err(error) if path::is_open(&port.plan) => {
+                let why = reason(&port.plan, &error);
+                self.take_queues(number, &why, recordings, opening)?;
+                Ok(T::default())
+            }
+            made => made,
+        }
+    }
+
+    fn take_queues(
+        &mut self,
+        number: usize,
+        why: &str,
+        recordings: &Recordings,
+        opening: &mut Opening<'_>,
+    ) -> Result<(), StartError> {
+        let OpenPort {
+            plan, used, wire, ..
+        } = self.ports.remove(number);
+        let wire = wire.ok_or_else(|| refuse(&plan, "it is no interface"))?;
+        let longest = checks::longest_frame(&self.plan, &plan, recordings);
+        let mut open = open_wire(&plan, used, wire, longest)?;
+        say_why_not(&mut open, why);
+        opening.note(&open);
+        self.ports.insert(number, open);
+        Ok(())
+    }
+
+    /// Lets a receiving port of this driver account, and parts it among its workers.
+    fn account(&mut self, number: usize) -> Result<Vec<Accounted>, StartError> {
+        let port = &self.ports[number];
+        let direction = self.directions.iter().find(|d| d.rx == Some(number));
+        let Some(direction) = direction.filter(|_| port.is_live()) else {
+            return Ok(Vec::new());
+        };
+        debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
+        let awaited = awaited(direction);
+        let account = at_interface(port, port.wire.as_ref(), |i| Account::open(i, awaited))?;
+        let mode = format!("{} XDP, {}", account.hook(), port.facts.mode);
+        let receivers = account.receivers(port.plan.workers);
+        self.ports[number].facts.mode = mode;
+        Ok(receivers)
     }
 
     /// The workers of a port of this driver.
-    pub(super) fn offload(
+    fn offload(
         &mut self,
         number: usize,
-        sends: Option<usize>,
         receivers: Vec<Accounted>,
+        recordings: &Recordings,
     ) -> Result<Vec<OffloadedWorker>, StartError> {
-        if sends.is_some()
-            && let Some((passage, place)) = let_in(&self.ports[number])?
-        {
-            self.passages.push(passage);
-            let because = &mut self.ports[number].chosen_because;
-            because.push_str(&format!(
-                "; a program at {place}, which passes all on, lets it take them"
-            ));
-        }
+        let sends = self.directions.iter().find(|d| d.tx == Some(number));
         let port = &self.ports[number];
+        let passage = match sends {
+            Some(_) => let_in(port)?,
+            None => None,
+        };
         let mut receivers = receivers.into_iter();
         let (mut workers, mut halts) = (Vec::new(), Vec::new());
         for worker in 0..port.plan.workers {
             let mut sender = None;
-            if let Some(direction) = sends.map(|way| &self.directions[way]) {
-                let spec = sender_spec(self, direction, worker, port.plan.workers);
+            if let Some(direction) = sends {
+                let streams = direction.streams.clone();
+                let count = port.plan.workers;
+                let spec = sender_spec(&self.plan, direction.job, streams, worker, count);
                 let compiled = sender_for(direction, &spec, MOST_FRAME)?;
                 let tables = compiled
                     .offload_tables(&spec)
@@ -152,7 +310,20 @@ impl Traffic {
                 receiver: receiver.map(|r| Box::new(r) as Box<dyn ReceiveOffload>),
             });
         }
+        if sends.is_some() {
+            try_out(
+                port,
+                checks::longest_frame(&self.plan, &port.plan, recordings),
+            )?;
+        }
         self.halts.extend(halts);
+        if let Some((passage, place)) = passage {
+            self.passages.push(passage);
+            let because = &mut self.ports[number].chosen_because;
+            because.push_str(&format!(
+                "; a program at {place}, which passes all on, lets it take them"
+            ));
+        }
         Ok(workers)
     }
 }

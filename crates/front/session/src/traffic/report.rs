@@ -8,7 +8,7 @@ use wb_model::{
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
-use super::{Direction, Traffic, WorkerSlot, is_tagged};
+use super::{Direction, Traffic, WorkerSlot, is_tagged, live};
 use crate::{
     End,
     criteria::{self, Figures},
@@ -69,6 +69,7 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64) {
 /// What the sending side of a direction did, stream by stream.
 fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
     let direction = &run.directions[index];
+    let path = run.path_of(direction);
     let mut streams: Vec<StreamReport> = direction
         .streams
         .iter()
@@ -76,6 +77,7 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
             name: s.name.clone(),
             first_flow: s.first_flow,
             flows: s.flows,
+            path: path.clone(),
             totals: Totals::default(),
         })
         .collect();
@@ -492,6 +494,19 @@ fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     drops
 }
 
+/// Frames that a device took from programs and never counted as sent: the port, how many it took, how many it counted.
+/// Others may send there too, so it may count more.
+fn vanished(run: &Traffic, ended: &Ended) -> Option<(String, u64, u64)> {
+    let live = run.ports.iter().enumerate();
+    let mut live = live.filter(|(_, port)| port.is_live() && port.used.tx);
+    live.find_map(|(i, port)| {
+        let taken: u64 = outcomes(run, i).map(|o| o.tx.sent_frames).sum();
+        let before = *ended.before.get(&port.plan.name)?.get("tx_packets")?;
+        let (taken, counted) = live::counted_late(port, before, taken)?;
+        Some((port.plan.locator.to_string(), taken, counted))
+    })
+}
+
 /// How often and how long links were down under senders: the worst of each port's workers.
 fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     let mut downs = Vec::new();
@@ -695,8 +710,14 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         });
     let mut rates = sum_rates(settled.iter().map(|s| s.job.rates));
     rates.largest_catch_up_frames = catch_up;
+    let vanished = vanished(run, ended).map(|(port, taken, counted)| {
+        format!(
+            "{port}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test; take xdp:"
+        )
+    });
     let defect = (!totals.adds_up())
-        .then(|| "the totals do not add up; this is a defect of the program".to_owned());
+        .then(|| "the totals do not add up; this is a defect of the program".to_owned())
+        .or(vanished);
     let at_max = settled.iter().any(|s| s.at_max);
     let not_offered =
         unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause));

@@ -170,7 +170,6 @@ pub(crate) fn turn(
 pub(crate) fn order(frames: u64) -> SendOrder {
     SendOrder {
         now_ns: monotonic_ns(),
-        rested: true,
         frames,
         length_ns: 1_000_000_000,
         batch: 64,

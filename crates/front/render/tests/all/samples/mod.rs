@@ -190,6 +190,7 @@ pub(crate) fn lossy() -> Report {
             rates,
             latency_ns: latency,
             streams: vec![StreamReport {
+                path: "xdp to packet".into(),
                 name: "stream 1".into(),
                 first_flow: 0,
                 flows: 4,

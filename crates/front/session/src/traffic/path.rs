@@ -1,0 +1,622 @@
+//! Which way the streams at a port take, where the plan leaves it open: inside the kernel, or by the queues of a driver.
+//!
+//! What can be told before anything is opened is told here, of the plan, the machine and the device; what only opening
+//! shows is found in `live.rs`, with the same end: the other way, and the reason in the report.
+
+use std::collections::BTreeMap;
+
+use wb_host::{
+    ethtool::{Ethtool, Offload},
+    privilege::{Capability, Privileges},
+};
+use wb_live::{MOST_FRAME, takes_frames};
+use wb_model::{
+    JobKind, Plan, Stream,
+    plan::{PortPlan, TrafficJob},
+};
+use wb_traffic::{Sender, StreamSpec};
+
+use super::{checks::Recordings, live, sender_spec};
+use crate::ports::{Use, Wire, asked_driver, far_end, is_of_a_lab};
+
+/// BPF_F_TEST_XDP_LIVE_FRAMES.
+const OLDEST: (u32, u32) = (5, 18);
+
+/// What of the machine decides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Host {
+    pub(crate) kernel: Option<(u32, u32)>,
+    pub(crate) user_namespace: bool,
+    pub(crate) lacking: Vec<Capability>,
+}
+
+impl Host {
+    pub(crate) fn here() -> Self {
+        let privileges = Privileges::of_this_process();
+        let all = [
+            Capability::NetAdmin,
+            Capability::SysAdmin,
+            Capability::Bpf,
+            Capability::Perfmon,
+        ];
+        Self {
+            kernel: wb_host::doctor::kernel_version(),
+            user_namespace: privileges.in_user_namespace,
+            lacking: all.into_iter().filter(|c| !privileges.has(*c)).collect(),
+        }
+    }
+
+    /// Why no port of this machine can be used so.
+    pub(crate) fn why_not(&self, used: Use) -> Option<String> {
+        if let Some((major, minor)) = self.kernel.filter(|version| *version < OLDEST) {
+            return Some(format!(
+                "Linux {major}.{minor} runs no programs on live frames, as 5.18 does"
+            ));
+        }
+        if self.user_namespace {
+            return Some("in a user namespace the kernel loads no such programs".to_owned());
+        }
+        let lacks = |capability| self.lacking.contains(&capability);
+        // CAP_SYS_ADMIN stands for the two others; who sends needs a network namespace of its own.
+        let missing = [
+            Capability::NetAdmin,
+            Capability::SysAdmin,
+            Capability::Bpf,
+            Capability::Perfmon,
+        ]
+        .into_iter()
+        .find(|capability| match capability {
+            Capability::NetAdmin => lacks(Capability::NetAdmin),
+            Capability::SysAdmin => used.tx && lacks(Capability::SysAdmin),
+            other => lacks(*other) && lacks(Capability::SysAdmin),
+        });
+        missing.map(|capability| format!("{capability} is missing"))
+    }
+}
+
+/// What is known of the other end of a veth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FarEnd {
+    /// A port of the plan that receives.
+    pub(crate) receives: bool,
+    /// In a lab, so ours to prepare.
+    pub(crate) of_a_lab: bool,
+    pub(crate) gro: bool,
+    pub(crate) program: bool,
+    /// Into which frames of programs go, by CPU.
+    pub(crate) queues: u32,
+    /// What would switch GRO on there.
+    pub(crate) command: String,
+}
+
+/// What of the device decides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Device {
+    /// The driver of the kernel.
+    pub(crate) driver: String,
+    /// Whether it takes frames from programs, if the kernel tells.
+    pub(crate) takes_frames: Option<bool>,
+    pub(crate) far: Option<FarEnd>,
+    pub(crate) program: Option<u32>,
+    pub(crate) queues: u32,
+}
+
+impl Device {
+    pub(crate) fn of(port: &PortPlan, wire: &Wire, plan: &Plan) -> Self {
+        let interface = &wire.interface;
+        let takes = wb_host::netns::in_namespace(&wire.namespace, || takes_frames(interface));
+        let far = far_end(port, wire).map(|far| {
+            let name = &far.interface.name;
+            let gro = Ethtool::open(&far.namespace).ok();
+            let place = match far.namespace.name() {
+                Some(node) => format!("{node}/{name}"),
+                None => name.clone(),
+            };
+            let at = plan.ports.iter().find(|p| p.locator.place() == place);
+            FarEnd {
+                receives: at.is_some_and(|p| receives(plan, p)),
+                of_a_lab: is_of_a_lab(&far),
+                gro: gro
+                    .and_then(|e| e.offload(name, Offload::Gro).ok().flatten())
+                    .unwrap_or(false),
+                program: far.link.xdp_attached.is_some(),
+                queues: far.interface.rx_queues,
+                command: format!("{}ethtool -K {name} gro on", far.namespace.command_prefix()),
+            }
+        });
+        Self {
+            driver: interface.kernel_driver.clone(),
+            takes_frames: takes.ok().flatten(),
+            far,
+            program: wire.link.xdp_attached.as_ref().map(|p| p.id),
+            queues: interface.tx_queues,
+        }
+    }
+
+    /// Why it does not take frames from programs for the whole of a run; `awaited`: somebody in the run receives.
+    pub(crate) fn keeps_out(&self, awaited: bool) -> Option<String> {
+        let Some(far) = &self.far else {
+            return (self.takes_frames == Some(false)).then(|| match self.driver.as_str() {
+                "veth" => "this veth takes frames from programs only while its other end has GRO or an XDP program".to_owned(),
+                "" => "the device takes no frames from programs (no NDO_XMIT)".to_owned(),
+                driver => format!("{driver} takes no frames from programs here (no NDO_XMIT)"),
+            });
+        };
+        if far.gro && self.takes_frames != Some(false) {
+            return None;
+        }
+        // Programs of this run come later.
+        if far.program {
+            return Some("the other end of this veth takes frames from programs only as long as somebody else's XDP program stays there".to_owned());
+        }
+        match (far.of_a_lab, awaited) {
+            (true, true) => None,
+            _ if far.receives => None,
+            (true, false) => Some("nobody in this run receives, and a program at the other end, which would let the frames in, keeps others from receiving there by XDP".to_owned()),
+            (false, _) => Some(format!("this veth takes frames from programs only while its other end has GRO or an XDP program, and has neither (try `{}`)", far.command)),
+        }
+    }
+
+    /// Into how many queues at once it takes frames.
+    fn room(&self) -> u32 {
+        self.far.as_ref().map_or(self.queues, |far| far.queues)
+    }
+}
+
+fn is(end: &Option<String>, port: &PortPlan) -> bool {
+    end.as_ref() == Some(&port.name)
+}
+
+fn sends(job: &TrafficJob, port: &PortPlan) -> bool {
+    is(&job.tx, port) || (job.bidir && is(&job.rx, port))
+}
+
+fn receives(plan: &Plan, port: &PortPlan) -> bool {
+    let mut jobs = plan.traffic.iter();
+    jobs.any(|job| is(&job.rx, port) || (job.bidir && is(&job.tx, port)))
+}
+
+/// Why the streams at a port take the way of its queues, port by port; those that are missing go inside the kernel.
+pub(super) type Reasons = BTreeMap<String, String>;
+
+/// Decides for the ports whose driver the plan leaves open.
+pub(super) fn reasons(
+    plan: &Plan,
+    ports: &[(&PortPlan, Option<Wire>)],
+    uses: &BTreeMap<String, Use>,
+    recordings: &Recordings,
+) -> Reasons {
+    let host = Host::here();
+    let mut reasons = Reasons::new();
+    for (port, wire) in ports {
+        let Some(wire) = wire.as_ref().filter(|_| is_open(port)) else {
+            continue;
+        };
+        let used = uses[&port.name];
+        let why = of_plan(plan, port)
+            .or_else(|| host.why_not(used))
+            .or_else(|| of_device(plan, port, used, &Device::of(port, wire, plan)))
+            .or_else(|| of_frames(plan, port, wire, recordings));
+        reasons.extend(why.map(|why| (port.name.clone(), why)));
+    }
+    // Who falls back may be the receiver of another.
+    loop {
+        let inside = |port: &PortPlan| is_inside(port, &reasons);
+        let found = ports.iter().find_map(|(port, wire)| {
+            let line = wire.as_ref().and_then(line_of);
+            let open = is_open(port) && wire.is_some() && inside(port);
+            let why = open.then(|| too_fast(plan, port, line, &inside))??;
+            Some((port.name.clone(), why))
+        });
+        let Some((port, why)) = found else {
+            return reasons;
+        };
+        reasons.insert(port, why);
+    }
+}
+
+/// Whether the plan leaves to us which driver a port has.
+pub(super) fn is_open(port: &PortPlan) -> bool {
+    port.locator.is_interface() && matches!(asked_driver(port), Ok(None))
+}
+
+fn is_inside(port: &PortPlan, reasons: &Reasons) -> bool {
+    port.locator.driver == Some(wb_model::Driver::Live)
+        || (is_open(port) && !reasons.contains_key(&port.name))
+}
+
+fn line_of(wire: &Wire) -> Option<u64> {
+    let speed = wire.interface.speed.filter(|s| !s.nominal);
+    speed.map(|s| s.bits_per_second)
+}
+
+/// Why the plan itself keeps a port out of the kernel.
+pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<String> {
+    let others = plan.ports.iter().filter(|p| p.name != port.name);
+    let mut same = others.filter(|p| p.locator.place() == port.locator.place());
+    if plan.users(port).any(|kind| kind == JobKind::Capture) {
+        return Some(
+            "a capture watches this port, and sees no frames that programs send or take".to_owned(),
+        );
+    }
+    if plan.parties(port) > 1 || same.next().is_some() {
+        return Some("other jobs use this port too".to_owned());
+    }
+    if port.priority != 0 {
+        return Some("its priority is one of sockets".to_owned());
+    }
+    let jobs = || plan.traffic.iter();
+    if receives(plan, port) && port.ring_bytes > 0 {
+        return Some("the size of its ring was chosen, and there is none in the kernel".to_owned());
+    }
+    if jobs().any(|job| job.departures && sends(job, port)) {
+        return Some("the times between departures are measured in user space".to_owned());
+    }
+    live::not_accountable(plan, port).map(str::to_owned)
+}
+
+/// Why its device keeps it out.
+fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option<String> {
+    if used.rx
+        && let Some(id) = device.program
+    {
+        return Some(format!("XDP program {id} is attached to it"));
+    }
+    if !used.tx {
+        return None;
+    }
+    let awaited = plan
+        .traffic
+        .iter()
+        .any(|job| sends(job, port) && job.rx.is_some());
+    if let Some(why) = device.keeps_out(awaited) {
+        return Some(why);
+    }
+    let (workers, room) = (port.workers, device.room());
+    (workers > room).then(|| {
+        format!("{workers} workers have {room} of its queues, and would refuse each other's frames")
+    })
+}
+
+/// Why the frames of its streams are not made there.
+fn of_frames(plan: &Plan, port: &PortPlan, wire: &Wire, recordings: &Recordings) -> Option<String> {
+    for (number, job) in plan.traffic.iter().enumerate() {
+        if !sends(job, port) {
+            continue;
+        }
+        let forward = is(&job.tx, port);
+        let streams = job.streams.iter().map(|stream| match forward {
+            true => stream.clone(),
+            false => stream.reversed(),
+        });
+        let streams: Vec<StreamSpec> = streams
+            .map(|stream| StreamSpec {
+                // Hardware addresses are found later, and are fields like any other.
+                flows: stream.flow_count().max(port.workers),
+                pps: stream.frames_per_second(line_of(wire)),
+                replay: stream
+                    .replay
+                    .as_ref()
+                    .and_then(|path| recordings.get(path))
+                    .cloned(),
+                stream,
+                ..StreamSpec::default()
+            })
+            .collect();
+        if streams.iter().any(|s| s.stream.replay.is_some()) {
+            return Some("a replay is sent from user space".to_owned());
+        }
+        let spec = sender_spec(plan, number, streams, 0, port.workers);
+        let fits = Sender::new(&spec, MOST_FRAME)
+            .map_err(|cause| cause.to_string())
+            .and_then(|sender| Ok(sender.offload_tables(&spec)?))
+            .and_then(|tables| wb_live::fits(&tables.streams));
+        if let Err(why) = fits {
+            return Some(why);
+        }
+    }
+    None
+}
+
+/// Why a port must not send as fast as the kernel can: the receiver is ours, takes frames by sockets, and could not follow.
+/// What it missed would be the tester's fault.
+pub(super) fn too_fast(
+    plan: &Plan,
+    port: &PortPlan,
+    line: Option<u64>,
+    inside: &dyn Fn(&PortPlan) -> bool,
+) -> Option<String> {
+    let at_full_speed = |stream: &Stream| stream.frames_per_second(line).is_none();
+    plan.traffic.iter().find_map(|job| {
+        if !sends(job, port) || !job.streams.iter().any(at_full_speed) {
+            return None;
+        }
+        let other = if is(&job.tx, port) { &job.rx } else { &job.tx };
+        let other = plan.ports.iter().find(|p| is(other, p))?;
+        (!inside(other)).then(|| {
+            format!(
+                "at full speed the sockets by which {} receives could not follow",
+                other.name
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(name: &str, locator: &str) -> PortPlan {
+        PortPlan::new(name, locator.parse().unwrap())
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            ports: vec![port("a", "n/a0"), port("b", "m/b0")],
+            traffic: vec![TrafficJob {
+                tx: Some("a".to_owned()),
+                rx: Some("b".to_owned()),
+                streams: vec![Stream::default()],
+                ..TrafficJob::default()
+            }],
+            ..Plan::default()
+        }
+    }
+
+    fn of(plan: &Plan, port: usize) -> Option<String> {
+        of_plan(plan, &plan.ports[port])
+    }
+
+    fn assert_says(why: Option<String>, part: Option<&str>) {
+        match (&why, part) {
+            (None, None) => {}
+            (Some(why), Some(part)) if why.contains(part) => {}
+            _ => panic!("{why:?}, not {part:?}"),
+        }
+    }
+
+    const BOTH: Use = Use {
+        tx: true,
+        rx: true,
+        watch: false,
+        shares: false,
+        sharing: crate::ports::Sharing::Alone,
+    };
+    const RECEIVES: Use = Use { tx: false, ..BOTH };
+
+    #[test]
+    fn a_machine_has_the_kernel_and_the_privileges_or_says_which_are_missing() {
+        let host = |kernel, user_namespace, lacking: &[Capability]| Host {
+            kernel,
+            user_namespace,
+            lacking: lacking.to_vec(),
+        };
+        let (old, new) = (Some((5, 17)), Some((5, 18)));
+        use Capability::{Bpf, NetAdmin, Perfmon, SysAdmin};
+        for (host, used, part) in [
+            (host(new, false, &[]), BOTH, None),
+            (host(None, false, &[]), BOTH, None),
+            (host(old, false, &[]), BOTH, Some("Linux 5.17")),
+            (
+                host(new, true, &[Bpf, Perfmon]),
+                BOTH,
+                Some("user namespace"),
+            ),
+            (host(new, false, &[NetAdmin]), BOTH, Some("CAP_NET_ADMIN")),
+            (host(new, false, &[SysAdmin]), BOTH, Some("CAP_SYS_ADMIN")),
+            (host(new, false, &[SysAdmin]), RECEIVES, None),
+            (host(new, false, &[Bpf, Perfmon]), BOTH, None),
+            (
+                host(new, false, &[Bpf, SysAdmin]),
+                RECEIVES,
+                Some("CAP_BPF"),
+            ),
+            (
+                host(new, false, &[Perfmon, SysAdmin]),
+                RECEIVES,
+                Some("CAP_PERFMON"),
+            ),
+        ] {
+            assert_says(host.why_not(used), part);
+        }
+    }
+
+    #[test]
+    fn a_device_takes_frames_for_the_whole_run_or_says_why_not() {
+        let device = |driver: &str, takes_frames, far| Device {
+            driver: driver.to_owned(),
+            takes_frames,
+            far,
+            program: None,
+            queues: 1,
+        };
+        let far = FarEnd {
+            command: "ethtool -K b0 gro on".to_owned(),
+            queues: 1,
+            ..FarEnd::default()
+        };
+        let lab = FarEnd {
+            of_a_lab: true,
+            ..far.clone()
+        };
+        let veth = |takes, far: FarEnd| device("veth", Some(takes), Some(far));
+        for (device, awaited, part) in [
+            (device("ice", Some(true), None), false, None),
+            (device("ice", None, None), false, None),
+            (
+                device("e1000e", Some(false), None),
+                true,
+                Some("e1000e takes no frames"),
+            ),
+            (device("", Some(false), None), true, Some("NDO_XMIT")),
+            (device("veth", Some(false), None), true, Some("GRO")),
+            (
+                veth(false, far.clone()),
+                true,
+                Some("`ethtool -K b0 gro on`"),
+            ),
+            (
+                veth(
+                    true,
+                    FarEnd {
+                        gro: true,
+                        ..far.clone()
+                    },
+                ),
+                false,
+                None,
+            ),
+            // Its queues are too few, or it is down.
+            (
+                veth(
+                    false,
+                    FarEnd {
+                        gro: true,
+                        ..far.clone()
+                    },
+                ),
+                false,
+                Some("GRO"),
+            ),
+            (
+                veth(
+                    true,
+                    FarEnd {
+                        program: true,
+                        ..far.clone()
+                    },
+                ),
+                true,
+                Some("somebody else's"),
+            ),
+            (
+                veth(
+                    true,
+                    FarEnd {
+                        program: true,
+                        ..lab.clone()
+                    },
+                ),
+                true,
+                Some("somebody else's"),
+            ),
+            (
+                veth(
+                    false,
+                    FarEnd {
+                        receives: true,
+                        ..lab.clone()
+                    },
+                ),
+                true,
+                None,
+            ),
+            (veth(false, lab.clone()), true, None),
+            (veth(false, lab), false, Some("nobody in this run receives")),
+        ] {
+            assert_says(device.keeps_out(awaited), part);
+        }
+    }
+
+    #[test]
+    fn what_else_a_plan_asks_for_keeps_a_port_out() {
+        let with = |change: &dyn Fn(&mut Plan)| {
+            let mut plan = plan();
+            change(&mut plan);
+            plan
+        };
+        let tag = |tag| move |p: &mut Plan| p.traffic[0].streams[0].tag = tag;
+        let capture = |port: &'static str| {
+            move |p: &mut Plan| {
+                p.captures.push(wb_model::capture::CaptureJob {
+                    ports: vec![port.to_owned()],
+                    ..Default::default()
+                });
+            }
+        };
+        for (plan, at_a, at_b) in [
+            (plan(), None, None),
+            (
+                with(&tag(wb_model::TagKind::None)),
+                None,
+                Some("without a tag"),
+            ),
+            (
+                with(&tag(wb_model::TagKind::Pktgen)),
+                None,
+                Some("tag of wirebench"),
+            ),
+            (
+                with(&|p| p.traffic[0].departures = true),
+                Some("departures"),
+                None,
+            ),
+            (
+                with(&|p| p.traffic[0].tx = None),
+                None,
+                Some("known before"),
+            ),
+            (
+                with(&|p| p.ports[1].ring_bytes = 1 << 20),
+                None,
+                Some("ring"),
+            ),
+            (with(&|p| p.ports[0].ring_bytes = 1 << 20), None, None),
+            (with(&|p| p.ports[0].priority = 3), Some("sockets"), None),
+            (with(&capture("a")), Some("a capture"), None),
+            (with(&capture("b")), None, Some("a capture")),
+            (
+                with(&|p| {
+                    p.loads.push(wb_model::load::LoadJob {
+                        port: "a".to_owned(),
+                        ..Default::default()
+                    });
+                }),
+                Some("other jobs"),
+                None,
+            ),
+        ] {
+            assert_says(of(&plan, 0), at_a);
+            assert_says(of(&plan, 1), at_b);
+        }
+    }
+
+    #[test]
+    fn queues_and_other_programs_are_seen() {
+        let plan = plan();
+        let two = PortPlan {
+            workers: 2,
+            ..plan.ports[0].clone()
+        };
+        let device = |program, queues| Device {
+            program,
+            queues,
+            takes_frames: Some(true),
+            ..Device::default()
+        };
+        let sends = Use { rx: false, ..BOTH };
+        assert_says(
+            of_device(&plan, &two, sends, &device(None, 1)),
+            Some("2 workers"),
+        );
+        assert_says(of_device(&plan, &two, sends, &device(None, 2)), None);
+        assert_says(of_device(&plan, &two, sends, &device(Some(7), 2)), None);
+        assert_says(
+            of_device(&plan, &two, RECEIVES, &device(Some(7), 2)),
+            Some("program 7"),
+        );
+    }
+
+    #[test]
+    fn full_speed_is_for_receivers_that_follow() {
+        let mut plan = plan();
+        let why = |plan: &Plan, inside: bool| too_fast(plan, &plan.ports[0], None, &|_| inside);
+        plan.traffic[0].streams[0].rate = "1mpps".parse().unwrap();
+        assert_says(why(&plan, false), None);
+        plan.traffic[0].streams[0].rate = wb_model::units::Rate::Max;
+        assert_says(why(&plan, true), None);
+        assert_says(why(&plan, false), Some("could not follow"));
+        plan.traffic[0].rx = None;
+        assert_says(why(&plan, false), None);
+    }
+}
