@@ -199,7 +199,7 @@ fn ways_of_both_kinds_go_in_one_plan() {
 }
 
 #[test]
-fn a_capture_of_the_same_plan_sees_what_is_sent() {
+fn a_capture_of_the_same_plan_sees_what_arrives() {
     if !privileged() {
         return;
     }
@@ -209,15 +209,15 @@ fn a_capture_of_the_same_plan_sees_what_is_sent() {
     let plan = format!(
         "[[port]]\nname = \"a\"\nlocator = \"{a}\"\n[[port]]\nname = \"b\"\nlocator = \"{b}\"\n\
          [[traffic]]\ntx = \"a\"\nrx = \"b\"\ncount = 500\nstream = [{{ rate = \"5kpps\" }}]\n\
-         [[capture]]\nports = [\"a\"]\noutput = {{ path = \"{}\" }}\nfilter = \"udp\"\n",
+         [[capture]]\nports = [\"b\"]\noutput = {{ path = \"{}\" }}\nfilter = \"udp\"\n",
         folder.path().join("seen.pcap").display()
     );
     let file = folder.path().join("plan.toml");
     std::fs::write(&file, plan).unwrap();
     let output = run(&["run", file.to_str().unwrap(), "--json", "-q"]);
     let report = report(&output);
-    assert_eq!(path(&report), "packet to live", "{}", report["ports"]);
-    let why = report["ports"][0]["users"][0]["chosen_because"]
+    assert_eq!(path(&report), "live to packet", "{}", report["ports"]);
+    let why = report["ports"][1]["users"][0]["chosen_because"]
         .as_str()
         .unwrap();
     assert!(why.contains("a capture watches this port"), "{why}");

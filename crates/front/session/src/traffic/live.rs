@@ -160,7 +160,7 @@ fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
     let before = port.counters().get("tx_packets").copied().unwrap_or(0);
     let wire = port.wire.as_ref();
     let taken = at_interface(port, wire, |i| probe(i, longest, monotonic_ns()))?;
-    match counted_late(port, before, taken) {
+    match counted_late(port, before, taken.max(1)) {
         None => Ok(()),
         Some((taken, counted)) => Err(refuse(
             &port.plan,

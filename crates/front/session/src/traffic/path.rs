@@ -236,7 +236,7 @@ pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<String> {
     let mut same = others.filter(|p| p.locator.place() == port.locator.place());
     if plan.users(port).any(|kind| kind == JobKind::Capture) {
         return Some(
-            "a capture watches this port, and sees no frames that programs send or take".to_owned(),
+            "a capture watches this port, and sees none of what programs send or take".to_owned(),
         );
     }
     if plan.parties(port) > 1 || same.next().is_some() {
