@@ -179,7 +179,7 @@ fn presets_are_times_and_limits() {
             fast.b2b.searches,
             fast.recovery.repetitions
         ),
-        (1, 2, 2)
+        (3, 2, 2)
     );
 
     let usual = suite("rfc2544");
