@@ -224,7 +224,10 @@ impl Plan {
     /// where somebody looks at all that arrives.
     #[must_use]
     pub fn leaves_the_rest(&self, port: &PortPlan) -> bool {
-        self.loads_at(&port.name).next().is_some() && self.onlooker(port).is_none()
+        self.loads_at(&port.name).next().is_some()
+            && self.onlooker(port).is_none()
+            // An interface has one XDP program, and that of the live driver leaves the rest to all.
+            && port.locator.driver != Some(Driver::Live)
     }
 
     /// Who looks at all that arrives at a port.
@@ -238,17 +241,26 @@ impl Plan {
         }
     }
 
+    /// Whether the live driver serves those who use a port: loads beside the streams have sockets, which see what is not
+    /// accounted for.
+    fn is_for_live(&self, port: &PortPlan, users: &[JobKind]) -> bool {
+        let is = |end: &Option<String>| end.as_ref() == Some(&port.name);
+        let jobs = self.traffic.iter().filter(|job| is(&job.tx) || is(&job.rx));
+        match users {
+            [JobKind::Devices | JobKind::Traffic] => true,
+            [JobKind::Traffic, JobKind::Load] | [JobKind::Load, JobKind::Traffic] => {
+                jobs.count() == 1
+            }
+            _ => false,
+        }
+    }
+
     /// Several jobs at one port: whether what comes in by it can be told apart.
     pub(crate) fn check_sharing(&self, found: &mut Findings) {
         for port in &self.ports {
             let users: Vec<JobKind> = self.users(port).collect();
-            if port.locator.driver == Some(Driver::Live)
-                && (users
-                    .iter()
-                    .any(|kind| !matches!(kind, JobKind::Traffic | JobKind::Devices))
-                    || self.parties(port) > 1)
-            {
-                let what = "the live driver sends and accounts for the streams of one traffic job, or sends for devices, and serves nobody else; leave the driver open, or take xdp: or packet:";
+            if port.locator.driver == Some(Driver::Live) && !self.is_for_live(port, &users) {
+                let what = "the live driver sends and accounts for the streams of one traffic job, also beside loads, or sends for devices, and serves nobody else; leave the driver open, or take xdp: or packet:";
                 found.problem(format!("port {}", port.name), what);
             }
             if self.parties(port) < 2 {

@@ -49,6 +49,8 @@ struct control {
 	// Wall clock.
 	__u64 drain_since;
 	__u64 end;
+	// What passes on may be of others, and is not foreign.
+	__u64 beside_others;
 };
 
 struct control S = {};
@@ -519,7 +521,7 @@ int wb_account(struct xdp_md *ctx)
 	return XDP_DROP;
 
 other:
-	if (!quiet) {
+	if (!quiet && !S.beside_others) {
 		q->foreign++;
 		q->foreign_octets += octets;
 	}

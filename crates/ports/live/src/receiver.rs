@@ -21,6 +21,7 @@ struct Control {
     wall_offset: u64,
     drain_since: u64,
     end: u64,
+    beside_others: u64,
 }
 
 /// `struct histogram` of account.bpf.c.
@@ -162,6 +163,12 @@ impl Account {
             }),
             queues,
         })
+    }
+
+    /// Others use the interface too: what is not awaited may be theirs, and is not counted as foreign.
+    pub fn beside_others(&self) {
+        let control = &self.shared.control;
+        control.set(offset_of!(Control, beside_others), 1);
     }
 
     /// Where the program runs: `native` or `generic`.

@@ -115,6 +115,11 @@ impl Account {
     }
 
     /// Of none.
+    pub fn beside_others(&self) {
+        match *self {}
+    }
+
+    /// Of none.
     #[must_use]
     pub fn hook(&self) -> &'static str {
         match *self {}

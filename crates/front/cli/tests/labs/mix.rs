@@ -314,6 +314,32 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     }
 }
 
+#[test]
+fn streams_in_the_kernel_leave_the_rest_to_a_load() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("router", &["--limit", "100mbit"]);
+    let folder = TempDir::new().unwrap();
+    let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%", "load.unsent<=90%"]"#;
+    let jobs = jobs(&lab, "live:", 2).replace("tx = \"near\"", "bidir = true\ntx = \"near\"");
+    let path = write(&folder, &format!("{criteria}{jobs}"));
+    let output = run(&["run", &path, "--json", "-q"]);
+    let report = report_of(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{} {said}", report["reason"]);
+    check_sums(&report);
+    let expected = [("traffic", "live"), ("load", "packet")];
+    let expected = expected.map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
+    for job in report["jobs"].as_array().unwrap() {
+        assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
+        assert_eq!(job["totals"]["foreign_frames"], 0, "{job}");
+    }
+    let loads = &report["load"]["jobs"];
+    assert_ends_agree(&loads[0], &loads[1]);
+}
+
 /// Three loads from each end of a pair to the other, and a stream at the port of one.
 #[test]
 fn loads_and_streams_share_a_port_by_what_tells_them_apart() {

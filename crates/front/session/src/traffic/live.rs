@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     StartError,
-    ports::{OpenPort, Wire, far_end, is_of_a_lab, open_wire},
+    ports::{OpenPort, Sharing, Wire, far_end, is_of_a_lab, open_wire},
     prepare::Opening,
 };
 
@@ -264,6 +264,9 @@ impl Traffic {
         debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
         let awaited = awaited(direction);
         let account = at_interface(port, port.wire.as_ref(), |i| Account::open(i, awaited))?;
+        if port.used.sharing != Sharing::Alone {
+            account.beside_others();
+        }
         let mode = format!("{} XDP, {}", account.hook(), port.facts.mode);
         let receivers = account.receivers(port.plan.workers);
         self.ports[number].facts.mode = mode;
