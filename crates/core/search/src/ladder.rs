@@ -18,8 +18,8 @@ struct Known {
     high: Option<(f64, Bound)>,
     /// What came through the least load that did not hold.
     guess: f64,
-    /// The guess itself held, and nothing just above it was tried yet.
-    guess_held: bool,
+    /// Since the guess held: how far above the highest load that held the next one is, in steps of the resolution.
+    steps: Option<f64>,
 }
 
 impl Known {
@@ -32,7 +32,7 @@ impl Known {
         if self.high.is_none_or(|(high, _)| load <= high) {
             self.high = Some((load, bound));
             self.guess = through;
-            self.guess_held = false;
+            self.steps = None;
         }
         // The device's latest word counts: what held before and does not now is not its limit.
         if bound == Bound::Device && self.low.is_some_and(|low| low >= load) {
@@ -41,7 +41,11 @@ impl Known {
     }
 
     fn held(&mut self, load: f64) {
-        self.guess_held = self.high.is_some() && load == self.guess;
+        // The device forwarded that much of more, so its limit is near: further away step by step, each twice the last.
+        self.steps = match self.steps {
+            Some(steps) => Some(2.0 * steps),
+            None => (self.high.is_some() && load == self.guess).then_some(2.0),
+        };
         self.low = Some(self.low.map_or(load, |low| low.max(load)));
         if self.high.is_some_and(|(high, _)| high <= load) {
             self.high = None;
@@ -75,17 +79,19 @@ impl Known {
     }
 
     fn next(&self, search: &Search) -> f64 {
+        let middle = |low: f64, high: f64| (low * high).sqrt();
         let load = match (self.low, self.high) {
+            (Some(low), Some((high, _))) if self.steps.is_some() => {
+                let above = self.steps.unwrap_or(0.0) * search.resolution;
+                (low * (1.0 + above)).min(middle(low, high))
+            }
             (None, None) => search.first,
             (Some(low), None) => low * search.growth,
-            (Some(low), Some((high, _))) if self.guess_held => {
-                (low * (1.0 + 2.0 * search.resolution)).min((low * high).sqrt())
-            }
             (Some(low), Some((high, _))) if self.guess > low * 1.05 && self.guess < high * 0.95 => {
                 self.guess
             }
             // Equal shares, as the resolution is one.
-            (Some(low), Some((high, _))) => (low * high).sqrt(),
+            (Some(low), Some((high, _))) => middle(low, high),
             (None, Some((high, _))) if self.guess > 0.0 && self.guess < high * 0.9 => self.guess,
             (None, Some((high, _))) => high / 2.0,
         };

@@ -11,6 +11,8 @@ struct Device {
     tester: f64,
     /// Share by which a trial's capacity differs at most, up or down.
     noise: f64,
+    /// Share of its capacity that it carries when there is more.
+    overloaded: f64,
     seed: u64,
     loads: Vec<(f64, Purpose)>,
     patience: usize,
@@ -22,6 +24,7 @@ impl Device {
             capacity,
             tester: f64::INFINITY,
             noise: 0.0,
+            overloaded: 1.0,
             seed: 1,
             loads: Vec::new(),
             patience: usize::MAX,
@@ -57,7 +60,10 @@ impl Measurer for Device {
                 (false, _) => Outcome::Broke,
             },
             offered,
-            through: offered.min(capacity),
+            through: match offered <= capacity {
+                true => offered,
+                false => capacity * self.overloaded,
+            },
             loss: 1.0 - (capacity / offered).min(1.0),
             overhead: Duration::ZERO,
         }))
@@ -173,4 +179,23 @@ fn what_came_through_saves_trials() {
     let found = search(&mut device, &Search::up_to(10e6)).unwrap();
     assert!(found.best.unwrap() >= 190_000.0);
     assert!(found.trials <= 5, "{:?}", device.loads);
+}
+
+/// The limit is near what came through: it is not looked for in the middle of all that lies above.
+#[test]
+fn a_device_that_carries_less_the_more_it_gets() {
+    for overloaded in [0.99, 0.98, 0.95, 0.9] {
+        let mut device = Device {
+            overloaded,
+            ..Device::new(4_170.0)
+        };
+        let plan = Search {
+            resolution: 0.005,
+            most_trials: 64,
+            ..Search::up_to(700e3)
+        };
+        let found = search(&mut device, &plan).unwrap();
+        assert!(found.best.unwrap() >= 4_170.0 * 0.994, "{found:?}");
+        assert!(found.trials <= 11, "{overloaded}: {:?}", device.loads);
+    }
 }
