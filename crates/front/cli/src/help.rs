@@ -331,6 +331,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("MESSAGE", "", "http:1024"),
     ("METHOD", "", "POST"),
     ("HEADER", "", "X-Trace: 1"),
+    ("EXTENSION", "", "destination,fragment"),
     ("TEXT", "", "id=1"),
     ("USER", "", "nobody"),
     ("PROGRAM", "", "gzip"),

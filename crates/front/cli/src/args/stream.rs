@@ -80,7 +80,7 @@ pub(crate) struct FrameArgs {
     mpls: Vec<u32>,
     /// IPv6 extension headers, in their order: hop-by-hop, routing, fragment, destination. They ask for nothing (RFC
     /// 5180).
-    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
+    #[arg(long, value_name = "EXTENSION", value_delimiter = ',')]
     ext: Vec<Extension>,
     /// IPv4 type of service or IPv6 traffic class, 0 to 255.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
