@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::kit::{Lab, Running, privileged, run, system, wirebench};
+use crate::turns::Turn;
 
 /// How long any of these benchmarks takes at most on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -329,6 +330,7 @@ fn slow_server(connections: usize) -> u16 {
 
 #[test]
 fn a_server_that_is_slow_or_away_is_not_the_testers_limit() {
+    let _turn = Turn::alone();
     let dir = tempfile::tempdir().unwrap();
     for (port, code) in [(slow_server(2), 0), (9, 1)] {
         let path = dir.path().join("web.toml");
