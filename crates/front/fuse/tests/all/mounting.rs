@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, Playground, Toy, mount_or_skip};
+use crate::common::{PATIENCE, Place, Playground, Toy, mount_or_skip};
 use wb_fuse::{ControlFiles, MountError, MountOptions, is_control_folder, mount, unmount};
 
 const DAEMON: &str = "WB_FUSE_TEST_DAEMON";
@@ -129,7 +129,7 @@ fn the_daemon_learns_that_it_was_unmounted() {
         return;
     };
     drop(play);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Place::new();
     let mut daemon = start_daemon(dir.path());
     assert!(
         fs::read_to_string(dir.path().join("log"))
@@ -146,7 +146,7 @@ fn a_killed_one_is_replaced_or_unmounted() {
         return;
     };
     drop(play);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Place::new();
     for _ in 0..2 {
         start_daemon(dir.path()).kill();
     }

@@ -7,7 +7,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use wb_fuse::{Answer, ControlFiles, MountError, MountOptions, Mounted, Writer, mount};
+use wb_fuse::{
+    Answer, ControlFiles, MountError, MountOptions, Mounted, Writer, is_control_folder, mount,
+    unmount,
+};
 
 /// After this a test has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -129,6 +132,25 @@ impl ControlFiles for Toy {
     fn interrupted(&self, name: &str, writer: Writer) {
         self.with(|state| state.interrupts.push((name.to_owned(), writer)));
         self.release();
+    }
+}
+
+/// A folder that takes along what is still mounted on it, also where its daemon was killed and the test then failed.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        while is_control_folder(self.path()).unwrap_or(false) && unmount(self.path()).is_ok() {}
     }
 }
 
