@@ -306,6 +306,11 @@ impl StreamSender {
         self.allowance_ns
     }
 
+    /// How many frames are due by then and wait; 0 without a rate.
+    pub(crate) fn waiting(&self, elapsed_ns: u64) -> u64 {
+        self.pacer.as_ref().map_or(0, |p| p.waiting(elapsed_ns))
+    }
+
     /// How many frames of ours are due within such a time.
     pub(crate) fn frames_within(&self, ns: u64) -> u64 {
         self.pacer.as_ref().map_or(0, |pacer| pacer.ours_before(ns))
@@ -400,7 +405,7 @@ impl StreamSender {
         }
         let missed = (self.skipped_frames() - skipped).min(due);
         // What was put off is due later.
-        let waiting = self.pacer.as_ref().map_or(0, |p| p.waiting(elapsed_ns));
+        let waiting = self.waiting(elapsed_ns);
         ((due - missed).min(waiting), missed)
     }
 

@@ -31,6 +31,7 @@ pub fn probe(interface: &Interface, longest: usize, now_ns: u64) -> Result<u64, 
         frames: FRAMES,
         length_ns: LENGTH_NS,
         batch: 4,
+        overdue: false,
         wall_minus_mono: 0,
     };
     let stream = StreamOrder {

@@ -273,6 +273,12 @@ impl Sender {
     }
 
     fn iterations(&self, order: &SendOrder, paced: bool) -> u32 {
+        if order.overdue {
+            let frames = u32::try_from(order.frames).unwrap_or(MOST_ITERATIONS);
+            return frames
+                .clamp(LEAST_ITERATIONS, MOST_ITERATIONS)
+                .next_multiple_of(order.batch.max(1));
+        }
         let guess = match (self.iteration_ns > 0.0, paced) {
             (true, _) => self.iteration_ns,
             (false, true) => WAITING_NS,
@@ -316,7 +322,9 @@ impl SendOffload for Sender {
         let iterations = self.iterations(order, streams.iter().all(|s| s.pace.is_some()));
         let began = Instant::now();
         let run = hook::run(self.program.as_fd(), &self.frame, iterations, order.batch);
-        self.iteration_ns = began.elapsed().as_nanos() as f64 / f64::from(iterations);
+        if !order.overdue {
+            self.iteration_ns = began.elapsed().as_nanos() as f64 / f64::from(iterations);
+        }
         self.calls += 1;
         let state = &self.state;
         let halted = state.get(at!(halt));

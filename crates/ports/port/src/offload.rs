@@ -256,6 +256,8 @@ pub struct SendOrder {
     pub length_ns: u64,
     /// Frames that share one hand-over to the device: 1 where each is to leave by itself.
     pub batch: u32,
+    /// What is due is sent, and what is not yet is not awaited.
+    pub overdue: bool,
     /// The wall clock less the monotonic one, for stamps.
     pub wall_minus_mono: u64,
 }

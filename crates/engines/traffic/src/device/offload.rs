@@ -144,6 +144,7 @@ impl DeviceOffload {
                 _ => SPARSE_TURN_NS,
             },
             batch: batch(pps),
+            overdue: false,
             wall_minus_mono,
         };
         let result = self.port.turn(&order, &[stream]);

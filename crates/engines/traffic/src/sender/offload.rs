@@ -24,6 +24,14 @@ const RAMP_TURN_NS: u64 = 5_000_000;
 /// What the call of a turn may take: a frame that is later by no more than that is sent, though it should have been
 /// given up a moment ago. Without it a turn that begins at the edge of what may be made up for would never send.
 const CALL_NS: u64 = 100_000;
+/// Who is behind by more than this makes up for it in the largest batches, and takes larger ones from then on if …
+const BEHIND_NS: u64 = 1_000_000;
+/// … no frame waits for the others of its batch for longer than this.
+const MOST_WAIT_NS: u64 = 64_000;
+/// How long a larger batch stays: doubled each time that the smaller one does not do, …
+const LARGER_NS: u64 = 200_000_000;
+/// … up to this.
+const MOST_LARGER_NS: u64 = 3_200_000_000;
 /// A frame that is due later than this is awaited asleep, until …
 const ASLEEP_NS: u64 = 300_000;
 /// … so long before.
@@ -45,11 +53,52 @@ pub struct OffloadedSender {
     /// Sends the ramp.
     ramp: Option<Box<dyn SendOffload>>,
     orders: Vec<StreamOrder>,
-    batch: u32,
+    batches: Batches,
     ramp_batch: u32,
     wall_minus_mono: u64,
     /// The port was away in the last turn.
     stalled: bool,
+}
+
+/// Frames that share one hand-over: as many as the rate asks for, and more where single ones take the path too long, as
+/// through a router that has little to do for many at once.
+struct Batches {
+    least: u32,
+    most: u32,
+    now: u32,
+    /// When a smaller one is tried again, and how long that took.
+    smaller_at_ns: u64,
+    larger_ns: u64,
+}
+
+impl Batches {
+    fn new(pps: f64) -> Self {
+        let least = batch(pps);
+        let within = pps * MOST_WAIT_NS as f64 / 1e9;
+        Self {
+            least,
+            most: (within as u32).clamp(least, MOST_BATCH.max(least)),
+            now: least,
+            smaller_at_ns: 0,
+            larger_ns: LARGER_NS,
+        }
+    }
+
+    /// For the next turn.
+    fn next(&mut self, now_ns: u64) -> u32 {
+        if self.now > self.least && now_ns >= self.smaller_at_ns {
+            self.now = (self.now / 4).max(self.least);
+            self.smaller_at_ns = now_ns.saturating_add(self.larger_ns);
+        }
+        self.now
+    }
+
+    /// The last turn fell behind though it never waited.
+    fn fell_behind(&mut self, now_ns: u64) {
+        self.now = (self.now * 4).min(self.most);
+        self.smaller_at_ns = now_ns.saturating_add(self.larger_ns);
+        self.larger_ns = (self.larger_ns * 2).min(MOST_LARGER_NS);
+    }
 }
 
 /// Frames that share one hand-over at such a rate.
@@ -87,7 +136,7 @@ impl Sender {
             false => f64::INFINITY,
         });
         OffloadedSender {
-            batch: batch(pps.sum()),
+            batches: Batches::new(pps.sum()),
             ramp_batch: batch(streams.map(StreamSender::ramp_pps).sum()),
             orders: Vec::with_capacity(self.streams.len()),
             sender: self,
@@ -187,11 +236,21 @@ impl OffloadedSender {
             return Ok(step(0, None, true));
         }
         let all_paced = sender.streams.iter().all(StreamSender::is_paced);
+        let waiting = match all_paced {
+            true => sender.streams.iter().map(|s| s.waiting(elapsed_ns)).sum(),
+            false => 0,
+        };
         let next_ns = sender.streams.iter().map(StreamSender::due).min();
         let next_ns = sender.run_ns.saturating_add(next_ns.unwrap_or(0));
         if next_ns > now_ns.saturating_add(ASLEEP_NS) {
             return Ok(step(0, Some(next_ns - AWAKE_NS), false));
         }
+        let overdue = all_paced && next_ns.saturating_add(BEHIND_NS) < now_ns;
+        // Who comes to be behind ends his turn.
+        let late_ns = match all_paced && !overdue {
+            true => 2 * BEHIND_NS,
+            false => u64::MAX,
+        };
         self.orders.clear();
         self.orders.extend(sender.streams.iter().map(|stream| {
             let pace = stream.pace(sender.run_ns);
@@ -204,20 +263,41 @@ impl OffloadedSender {
                 pace,
                 frames: stream.frames_left(),
                 until_ns: sender.end_ns.saturating_add(grace_ns),
-                allowance_ns: stream.allowance_ns().saturating_add(CALL_NS),
+                allowance_ns: stream.allowance_ns().saturating_add(CALL_NS).min(late_ns),
             }
         }));
         let order = SendOrder {
             now_ns,
-            frames: sender.budget,
+            frames: match overdue {
+                true => sender.budget.min(waiting),
+                false => sender.budget,
+            },
             length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
-            batch: self.batch,
+            batch: match overdue {
+                true => MOST_BATCH,
+                false => self.batches.next(now_ns),
+            },
+            overdue,
             wall_minus_mono: self.wall_minus_mono,
         };
         let turned = self.port.turn(&order, &self.orders);
         let sent = self.note_turn();
+        if all_paced && !overdue && !self.stalled {
+            self.judge_batch();
+        }
         turned?;
         Ok(step(sent as usize, Some(now_ns), false))
+    }
+
+    /// Looks at the turn that was just taken.
+    fn judge_batch(&mut self) {
+        let taken = self.port.taken();
+        let streams = self.sender.streams.iter();
+        let next_ns = streams.map(StreamSender::due).min().unwrap_or(u64::MAX);
+        let next_ns = self.sender.run_ns.saturating_add(next_ns);
+        if taken.idle_ns == 0 && next_ns.saturating_add(BEHIND_NS) < taken.seen_ns {
+            self.batches.fell_behind(taken.seen_ns);
+        }
     }
 
     /// Takes a turn of the ramp, in which its rate is even.
@@ -257,6 +337,7 @@ impl OffloadedSender {
             frames: u64::MAX,
             length_ns: until_ns - now_ns,
             batch: self.ramp_batch,
+            overdue: false,
             wall_minus_mono: self.wall_minus_mono,
         };
         let before = totals(port.as_ref(), sender.streams.len());
@@ -357,4 +438,37 @@ fn totals(port: &dyn SendOffload, streams: usize) -> Vec<SendCounters> {
 
 fn skipped(streams: &[StreamSender]) -> u64 {
     streams.iter().map(StreamSender::skipped_frames).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_grows_where_single_frames_fall_behind_and_smaller_ones_are_tried_ever_less_often() {
+        let mut batches = Batches::new(400e3);
+        assert_eq!(batches.next(0), 1);
+        batches.fell_behind(0);
+        assert_eq!(batches.next(LARGER_NS - 1), 4);
+        assert_eq!(batches.next(LARGER_NS), 1);
+        batches.fell_behind(LARGER_NS);
+        assert_eq!(batches.next(3 * LARGER_NS - 1), 4);
+        assert_eq!(batches.next(3 * LARGER_NS), 1);
+        for _ in 0..20 {
+            batches.fell_behind(0);
+        }
+        // 64 us at 400 kpps.
+        assert_eq!(batches.next(MOST_LARGER_NS - 1), 25);
+        assert_eq!(batches.next(MOST_LARGER_NS), 6);
+    }
+
+    #[test]
+    fn frames_far_apart_never_wait_for_each_other() {
+        let mut batches = Batches::new(10e3);
+        batches.fell_behind(0);
+        assert_eq!(batches.next(0), 1);
+        let mut full_speed = Batches::new(f64::INFINITY);
+        full_speed.fell_behind(0);
+        assert_eq!(full_speed.next(0), MOST_BATCH);
+    }
 }

@@ -173,6 +173,7 @@ pub(crate) fn order(frames: u64) -> SendOrder {
         frames,
         length_ns: 1_000_000_000,
         batch: 64,
+        overdue: false,
         wall_minus_mono: 1,
     }
 }

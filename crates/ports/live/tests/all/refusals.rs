@@ -86,6 +86,7 @@ fn overflow(label: &str, streams: &[(u32, &str)]) {
             for sender in &mut senders {
                 let order = SendOrder {
                     batch: 251,
+                    overdue: false,
                     ..order(FRAMES)
                 };
                 scope.spawn(move || turn(sender, &order, streams.len()).unwrap());
