@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    process::{Command, Output},
+    process::{Child, Command, Output},
     thread::sleep,
     time::Duration,
 };
@@ -296,13 +296,38 @@ fn in_a_user_namespace_the_way_is_that_of_sockets() {
     assert_eq!(total(&report, "received"), 100);
 }
 
-/// A tap whose program never reads takes frames of programs, and they come to nothing.
-const HOLD: &str = "import fcntl, struct, time
-f = open('/dev/net/tun', 'r+b', buffering=0)
+/// A tap whose program reads no more after some frames takes those of programs, and they come to nothing.
+const HOLD: &str = "import fcntl, os, struct, sys, time
+f = os.open('/dev/net/tun', os.O_RDWR)
 fcntl.ioctl(f, 0x400454ca, struct.pack('16sH22x', b't0', 0x1002))
-print('held', flush=True)
+for _ in range(int(sys.argv[1])):
+    os.read(f, 2048)
 time.sleep(60)
 ";
+
+/// A tap in a namespace, and who holds it.
+struct Tap(Child);
+
+impl Tap {
+    fn up(node: &str, read_frames: &str) -> Self {
+        let holder = Command::new("ip")
+            .args(["netns", "exec", node, "python3", "-c", HOLD, read_frames])
+            .spawn()
+            .expect("runs");
+        eventually("the tap is there", || {
+            let up = system("ip", &["-n", node, "link", "set", "t0", "up"]);
+            up.status.success()
+        });
+        Self(holder)
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 #[test]
 fn a_device_that_drops_silently_is_found_out() {
@@ -315,29 +340,55 @@ fn a_device_that_drops_silently_is_found_out() {
     }
     let lab = Lab::up("pair", &[]);
     let node = lab.node("a");
-    let mut holder = Command::new("ip")
-        .args(["netns", "exec", &node, "python3", "-c", HOLD])
-        .spawn()
-        .expect("runs");
-    eventually("the tap is there", || {
-        let up = system("ip", &["-n", &node, "link", "set", "t0", "up"]);
-        up.status.success()
-    });
     let options = "--dst-mac 02:00:00:00:00:02 --count 50 --rate 10kpps --json -q";
+    let tap = Tap::up(&node, "0");
     let forced = in_node(&node, &["env"], &format!("tx -i live:t0 {options}"));
     let open = in_node(&node, &["env"], &format!("tx -i t0 {options}"));
-    holder.kill().unwrap();
-    holder.wait().unwrap();
     let said = String::from_utf8_lossy(&forced.stderr);
     assert_eq!(forced.status.code(), Some(2), "{said}");
     assert!(said.contains("counted 0 as sent"), "{said}");
-    let report = report(&open);
-    assert_ne!(driver(&report, 0), "live", "{}", report["ports"]);
+    let of_open = report(&open);
+    assert_ne!(driver(&of_open, 0), "live", "{}", of_open["ports"]);
     assert!(
-        because(&report, 0).contains("counted 0 as sent"),
+        because(&of_open, 0).contains("counted 0 as sent"),
         "{}",
-        report["ports"]
+        of_open["ports"]
     );
+    // A packet device sends nothing before its own packets, so this shows at the end.
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("report.json");
+    let script = "cd /proc/net/pktgen; echo add_device t0 > kpktgend_0; echo count 50 > t0; \
+                  echo dst 198.18.0.9 > t0; echo dst_mac 02:00:00:00:00:02 > t0; echo start > pgctrl";
+    let arguments = ["pktgen", "run", "--netns", &node, "--report"];
+    let arguments = [
+        &arguments[..],
+        &[file.to_str().unwrap(), "sh", "-c", script],
+    ]
+    .concat();
+    let output = run(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    let of_device: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(driver(&of_device, 0), "live", "{}", of_device["ports"]);
+    assert_found_out(&of_device);
+    drop(tap);
+    // One that goes wrong only after the trial: 16 frames, and what the host says by itself.
+    eventually("the tap is gone", || {
+        !system("ip", &["-n", &node, "link", "show", "t0"])
+            .status
+            .success()
+    });
+    let _tap = Tap::up(&node, "30");
+    let output = in_node(&node, &["env"], &format!("tx -i live:t0 {options}"));
+    let late = report(&output);
+    assert_eq!(output.status.code(), Some(3), "{}", late["reason"]);
+    assert_found_out(&late);
+    assert_eq!(total(&late, "offered"), 50);
+}
+
+fn assert_found_out(report: &Value) {
+    let reason = report["reason"].as_str().unwrap();
+    assert_eq!(report["verdict"], "invalid", "{reason}");
+    assert!(reason.contains("took 50 frames and counted"), "{reason}");
 }
 
 #[test]

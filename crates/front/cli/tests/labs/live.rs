@@ -4,7 +4,7 @@ use std::{process::Stdio, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
-use crate::kit::{Lab, Running, eventually, privileged, system, total, wirebench};
+use crate::kit::{Lab, Running, assert_adds_up, eventually, privileged, system, total, wirebench};
 
 fn live(port: &str) -> String {
     format!("live:{port}")
@@ -264,6 +264,43 @@ fn who_only_receives_accounts_for_the_flows_that_it_was_told_of() {
             assert_eq!(flow["totals"]["received_frames"], 500, "{driver}: {flow}");
         }
     }
+}
+
+#[test]
+fn a_program_that_leaves_the_other_end_ends_the_run_with_the_reason() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (a, b) = (live(&lab.a0()), live(&lab.b0()));
+    // It is what lets frames of programs in there.
+    let receiver = Running::start(&["rx", "-i", &b, "--flows", "1", "--json", "-q"]);
+    eventually("the program is there", || {
+        let link = system("ip", &["-n", &lab.node("b"), "link", "show", "b0"]);
+        String::from_utf8_lossy(&link.stdout).contains("xdp")
+    });
+    let sender = Running::start(&[
+        "tx", "-i", &a, "--rate", "10kpps", "--count", "600000", "--json", "-q",
+    ]);
+    sleep(Duration::from_secs(2));
+    receiver.signal(rustix::process::Signal::INT);
+    let received = receiver.finish(Duration::from_secs(10));
+    let output = sender.finish(Duration::from_secs(10));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let read = |bytes: &[u8]| -> Value {
+        serde_json::from_slice(bytes).unwrap_or_else(|e| panic!("{e}: {error}"))
+    };
+    let (received, sent) = (read(&received.stdout), read(&output.stdout));
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    let reason = sent["reason"].as_str().expect("a reason");
+    assert!(
+        reason.contains("takes frames from programs only while"),
+        "{reason}"
+    );
+    assert_adds_up(&sent);
+    // What came while the program stopped counting and was not gone yet is nobody's.
+    let (offered, came) = (total(&sent, "offered"), total(&received, "received"));
+    assert!(came > 0 && came <= offered, "{came} of {offered}");
 }
 
 #[test]

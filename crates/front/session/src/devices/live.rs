@@ -1,7 +1,7 @@
 //! Devices whose packets the kernel makes: which can be, and why others are not.
 
 use wb_live::{Passage, Sender as LiveSender, takes_frames};
-use wb_model::{Driver, SendWay, plan::XdpMode};
+use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
 use wb_port::offload::SendOffload;
 use wb_traffic::{DeviceOffload, Loaded};
 
@@ -9,7 +9,10 @@ use super::DeviceSlot;
 use crate::{
     StartError,
     ports::{OpenPort, Sharing},
-    traffic::live::{at_interface, let_in, refuse},
+    traffic::{
+        Device,
+        live::{at_interface, let_in, refuse},
+    },
 };
 
 /// Lets the kernel make the packets of those devices whose ports and settings allow it, and says at each port how it is.
@@ -28,7 +31,13 @@ pub(super) fn offload(
         if port.wire.is_none() || !port.used.tx || !matches!(asked, None | Some(Driver::Live)) {
             continue;
         }
-        let mut why_not = not_by_port(port);
+        let mut why_not = not_by_port(port).map(str::to_owned);
+        if why_not.is_none() && asked.is_none() {
+            why_not = crowded(
+                port,
+                slots.iter().filter(|slot| slot.port == number).count(),
+            );
+        }
         let mut let_in_by = String::new();
         if why_not.is_none()
             && let Some((passage, place)) = let_in(port)?
@@ -38,12 +47,12 @@ pub(super) fn offload(
         }
         let takes = at_interface(port, port.wire.as_ref(), |i| Ok(takes_frames(i)))?;
         if takes != Some(true) && asked.is_none() && why_not.is_none() {
-            why_not = Some("its driver does not say that it takes frames from programs");
+            why_not = Some("its driver does not say that it takes frames from programs".to_owned());
         }
         let (mut by_kernel, mut others) = (0, Vec::new());
         for slot in slots.iter_mut().filter(|slot| slot.port == number) {
-            let made = match why_not {
-                Some(why) => Err(why.to_owned()),
+            let made = match &why_not {
+                Some(why) => Err(why.clone()),
                 None if cpus.iter().filter(|cpu| **cpu == slot.cpu).count() > 1 => {
                     Err("several devices share its CPU".to_owned())
                 }
@@ -94,6 +103,12 @@ fn not_by_port(port: &OpenPort) -> Option<&'static str> {
         return Some("an XDP mode is asked for");
     }
     (port.used.sharing != Sharing::Alone).then_some("several jobs use its port")
+}
+
+/// Why the devices of a port would be in each other's way.
+fn crowded(port: &OpenPort, devices: usize) -> Option<String> {
+    let device = Device::of(&port.plan, port.wire.as_ref()?, &Plan::default());
+    device.crowds(u32::try_from(devices).ok()?, "devices")
 }
 
 fn offload_device(

@@ -18,6 +18,7 @@ use crate::{
     engine::{Ended, Settled, Stamping},
     lateness,
     settle::{distributions_of, measurement_warnings, nothing_sent, share, signal_name, times_of},
+    traffic::live,
 };
 
 impl Devices {
@@ -336,6 +337,14 @@ fn stopped(run: &Devices) -> Option<String> {
     (!short.is_empty()).then(|| format!("ended early by {by}: {}", short.join(", ")))
 }
 
+/// What a port took whose packets the kernel made, and never counted as sent.
+fn vanished(run: &Devices, ended: &Ended) -> Option<String> {
+    run.ports.iter().find_map(|port| {
+        let mine = run.accounts().filter(|(job, _)| job.port == port.plan.name);
+        live::vanished(port, ended, mine.map(|(_, d)| d.tx.sent_frames).sum())
+    })
+}
+
 /// The account of all devices and watches.
 pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let mut warnings = Vec::new();
@@ -399,7 +408,8 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         late,
     );
     let defect = (!totals.adds_up())
-        .then(|| "the totals do not add up; this is a defect of the program".to_owned());
+        .then(|| "the totals do not add up; this is a defect of the program".to_owned())
+        .or_else(|| vanished(run, ended));
     let limited_by = limited_by(run, ended, &totals, &late);
     Settled {
         distributions: distributions_of("", &all),

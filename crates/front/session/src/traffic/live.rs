@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     StartError,
+    engine::Ended,
     ports::{OpenPort, Sharing, Wire, far_end, is_of_a_lab, open_wire},
     prepare::Opening,
 };
@@ -137,8 +138,22 @@ fn awaited(direction: &Direction) -> Awaited {
 const COUNTED_WITHIN: Duration = Duration::from_millis(1_500);
 const LOOK: Duration = Duration::from_micros(500);
 
+/// Why a run says nothing, if the device of a port took frames from programs and never counted them as sent. Others may
+/// send there too, so it may count more.
+pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64) -> Option<String> {
+    if !port.is_live() || !port.used.tx {
+        return None;
+    }
+    let before = *ended.before.get(&port.plan.name)?.get("tx_packets")?;
+    let (taken, counted) = counted_late(port, before, taken)?;
+    Some(format!(
+        "{}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test; take xdp:",
+        port.plan.locator
+    ))
+}
+
 /// How many frames a device sent by its own account, if there were fewer than `taken`: both figures.
-pub(super) fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> {
+fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> {
     let began = Instant::now();
     loop {
         let now = *port.counters().get("tx_packets")?;

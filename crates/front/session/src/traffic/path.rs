@@ -161,6 +161,16 @@ impl Device {
     fn room(&self) -> u32 {
         self.far.as_ref().map_or(self.queues, |far| far.queues)
     }
+
+    /// Why so many must not send to it at once.
+    pub(crate) fn crowds(&self, senders: u32, what: &str) -> Option<String> {
+        let room = self.room();
+        (senders > room).then(|| {
+            format!(
+                "{senders} {what} have {room} of its queues, and would refuse each other's frames"
+            )
+        })
+    }
 }
 
 fn is(end: &Option<String>, port: &PortPlan) -> bool {
@@ -272,10 +282,7 @@ fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option
     if let Some(why) = device.keeps_out(awaited) {
         return Some(why);
     }
-    let (workers, room) = (port.workers, device.room());
-    (workers > room).then(|| {
-        format!("{workers} workers have {room} of its queues, and would refuse each other's frames")
-    })
+    device.crowds(port.workers, "workers")
 }
 
 /// Why the frames of its streams are not made there.

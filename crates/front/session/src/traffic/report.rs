@@ -494,16 +494,12 @@ fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     drops
 }
 
-/// Frames that a device took from programs and never counted as sent: the port, how many it took, how many it counted.
-/// Others may send there too, so it may count more.
-fn vanished(run: &Traffic, ended: &Ended) -> Option<(String, u64, u64)> {
-    let live = run.ports.iter().enumerate();
-    let mut live = live.filter(|(_, port)| port.is_live() && port.used.tx);
-    live.find_map(|(i, port)| {
-        let taken: u64 = outcomes(run, i).map(|o| o.tx.sent_frames).sum();
-        let before = *ended.before.get(&port.plan.name)?.get("tx_packets")?;
-        let (taken, counted) = live::counted_late(port, before, taken)?;
-        Some((port.plan.locator.to_string(), taken, counted))
+/// What a sending port of the live driver took, and never counted as sent.
+fn vanished(run: &Traffic, ended: &Ended) -> Option<String> {
+    let mut ports = run.ports.iter().enumerate();
+    ports.find_map(|(i, port)| {
+        let taken = outcomes(run, i).map(|o| o.tx.sent_frames).sum();
+        live::vanished(port, ended, taken)
     })
 }
 
@@ -710,14 +706,9 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         });
     let mut rates = sum_rates(settled.iter().map(|s| s.job.rates));
     rates.largest_catch_up_frames = catch_up;
-    let vanished = vanished(run, ended).map(|(port, taken, counted)| {
-        format!(
-            "{port}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test; take xdp:"
-        )
-    });
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned())
-        .or(vanished);
+        .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
     let not_offered =
         unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause));

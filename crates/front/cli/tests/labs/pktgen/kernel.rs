@@ -98,3 +98,26 @@ fn settings_beyond_the_kernel_go_by_a_queue_and_say_why() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn devices_at_a_link_of_one_queue_do_not_refuse_each_others_packets() {
+    if !privileged() {
+        return;
+    }
+    if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        wb_skip::skipped("needs two CPUs");
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let folder = Folder::mount(&lab.node("a"), &[]);
+    for (cpu, name) in [(0, "a0@0"), (1, "a0@1")] {
+        folder.device_on(cpu, name, &["count 20000", "dst 198.18.0.42"]);
+    }
+    folder.start();
+    let report = folder.json("result.json");
+    let because = report["ports"][0]["chosen_because"]
+        .as_str()
+        .expect("a reason");
+    assert!(because.contains("2 devices have 1 of its"), "{because}");
+    assert_eq!(report["totals"]["refused_frames"], 0, "{report}");
+}
