@@ -3,6 +3,7 @@
 mod common;
 mod conservation;
 mod device;
+mod offload;
 mod schedule;
 mod watch;
 mod wire;

@@ -1,0 +1,166 @@
+//! A sender whose port makes the frames by itself, in virtual time.
+
+use std::sync::atomic::Ordering;
+
+use wb_model::units::Rational;
+use wb_port::{
+    PortError,
+    offload::{SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder},
+};
+use wb_traffic::{
+    Clock, Control, OffloadedWorker, Sender, SenderSpec, SharedCounters, StreamSpec, VirtualClock,
+    run_offloaded,
+};
+
+const MS: u64 = 1_000_000;
+
+/// Time passes by what it does.
+#[derive(Clone, Debug, Default)]
+struct Port {
+    clock: Option<VirtualClock>,
+    /// What a hand-over takes, and each frame in it.
+    hand_over_ns: u64,
+    frame_ns: u64,
+    sent: SendCounters,
+    taken: SendTurn,
+    most_late_ns: u64,
+    calls: u64,
+}
+
+impl Port {
+    fn now(&self) -> u64 {
+        self.clock.as_ref().unwrap().monotonic_ns()
+    }
+
+    fn advance(&self, ns: u64) {
+        self.clock.as_ref().unwrap().advance(ns);
+    }
+}
+
+impl SendOffload for Port {
+    fn turn(&mut self, order: &SendOrder, streams: &[StreamOrder]) -> Result<(), PortError> {
+        let [stream] = streams else {
+            panic!("one stream")
+        };
+        let pace = stream.pace.unwrap();
+        assert_eq!(pace.part, 0);
+        self.calls += 1;
+        self.taken = SendTurn::default();
+        self.most_late_ns = 0;
+        let turn_until = order.now_ns + order.length_ns;
+        let left = order.frames.min(stream.frames);
+        let mut sent = 0;
+        'turn: while sent < left {
+            self.advance(self.hand_over_ns);
+            for _ in 0..order.batch {
+                let due_ns = pace.due_ns + sent * pace.whole_ns;
+                let mut now = self.now();
+                if due_ns > now {
+                    if order.overdue {
+                        break 'turn;
+                    }
+                    self.taken.idle_ns += due_ns - now;
+                    self.advance(due_ns - now);
+                    now = due_ns;
+                }
+                let late_ns = now - due_ns;
+                if late_ns > stream.allowance_ns || now >= turn_until || now >= stream.until_ns {
+                    break 'turn;
+                }
+                self.most_late_ns = self.most_late_ns.max(late_ns);
+                self.advance(self.frame_ns);
+                sent += 1;
+                if sent == left {
+                    break;
+                }
+            }
+        }
+        self.taken.submitted_frames = sent;
+        self.taken.last_departure_ns = self.now();
+        self.taken.seen_ns = self.now();
+        self.sent.submitted_frames += sent;
+        self.sent.submitted_octets += 64 * sent;
+        Ok(())
+    }
+
+    fn taken(&self) -> SendTurn {
+        self.taken
+    }
+
+    fn most_late_ns(&self, _: usize) -> u64 {
+        self.most_late_ns
+    }
+
+    fn counters(&self, _: usize) -> SendCounters {
+        self.sent
+    }
+
+    fn hand_overs(&self) -> (u64, u64) {
+        (self.calls, 0)
+    }
+
+    fn position(&self, _: usize) -> (u32, u64) {
+        (0, self.sent.submitted_frames)
+    }
+
+    fn refused_by_flow(&self, _: usize) -> Vec<u64> {
+        vec![0]
+    }
+}
+
+/// Intended and offered in 200 ms at this rate, and how often the port was called.
+fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
+    let clock = VirtualClock::ticking(10);
+    let spec = SenderSpec {
+        streams: vec![StreamSpec {
+            pps: Some(Rational::whole(pps)),
+            ..StreamSpec::default()
+        }],
+        duration_ns: Some(200 * MS),
+        ..SenderSpec::default()
+    };
+    let port = Port {
+        clock: Some(clock.clone()),
+        hand_over_ns,
+        frame_ns,
+        ..Port::default()
+    };
+    let sender = Sender::new(&spec, 2048).unwrap();
+    let worker = OffloadedWorker {
+        sender: Some(sender.offloaded(Box::new(port), None)),
+        receiver: None,
+    };
+    let control = Control::new();
+    control.start_at_mono_ns.store(MS, Ordering::Release);
+    let outcome = run_offloaded(worker, &control, &SharedCounters::default(), &clock);
+    let sender = outcome.sender.unwrap();
+    let stream = &sender.streams[0];
+    (
+        stream.intended_frames.unwrap(),
+        stream.offered_frames,
+        sender.tx.kicks,
+    )
+}
+
+#[test]
+fn what_single_frames_cannot_carry_batches_do() {
+    // 5 us for one by itself, 0.8 us in a batch of 64.
+    let (intended, offered, _) = send(400_000, 4_300, 700);
+    assert_eq!((intended, offered), (80_000, 80_000));
+}
+
+#[test]
+fn where_single_frames_do_nothing_else_is_tried() {
+    let (intended, offered, calls) = send(100_000, 4_300, 700);
+    assert_eq!((intended, offered), (20_000, 20_000));
+    // Turns of 20 ms.
+    assert!(calls <= 12, "{calls}");
+}
+
+#[test]
+fn what_no_batch_carries_is_sent_as_far_as_it_goes() {
+    let (intended, offered, _) = send(1_000_000, 4_300, 2_000);
+    assert_eq!(intended, 200_000);
+    // 2.067 us a frame, and 100 ms more to catch up.
+    assert!((90_000..=150_000).contains(&offered), "{offered}");
+}
