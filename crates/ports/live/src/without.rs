@@ -172,3 +172,38 @@ impl ReceiveOffload for Receiver {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let port = Interface {
+            port: "n/a0".to_owned(),
+            name: "a0".to_owned(),
+            index: 1,
+            mac: [0; 6],
+            mtu: 1500,
+            speed: None,
+            kernel_driver: String::new(),
+            tx_queues: 1,
+            rx_queues: 1,
+        };
+        let awaited = Awaited {
+            first_flow: 0,
+            flows: 1,
+            ramp_flow: u32::MAX,
+        };
+        let refusals = [
+            Sender::load(&port, &[]).err(),
+            Account::open(&port, awaited).err(),
+            Passage::open(&port).err(),
+            probe(&port, 60, 0).err(),
+        ];
+        for refusal in refusals {
+            let said = refusal.map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains("no BPF programs"), "{said}");
+        }
+    }
+}

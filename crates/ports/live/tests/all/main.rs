@@ -1,4 +1,5 @@
 //! The programs in the kernel against what user space does: the same frames, the same accounts, nothing lost silently.
+#![cfg(feature = "bpf")]
 
 #[macro_use]
 mod lab;
