@@ -66,6 +66,8 @@ struct Batches {
     least: u32,
     most: u32,
     now: u32,
+    /// The last turn fell behind; one by itself may have been disturbed.
+    behind: bool,
     /// When a smaller one is tried again, and how long that took.
     smaller_at_ns: u64,
     larger_ns: u64,
@@ -79,6 +81,7 @@ impl Batches {
             least,
             most: (within as u32).clamp(least, MOST_BATCH.max(least)),
             now: least,
+            behind: false,
             smaller_at_ns: 0,
             larger_ns: LARGER_NS,
         }
@@ -93,8 +96,11 @@ impl Batches {
         self.now
     }
 
-    /// The last turn fell behind though it never waited.
-    fn fell_behind(&mut self, now_ns: u64) {
+    /// Looks at the last turn: whether it fell behind though it never waited.
+    fn judge(&mut self, behind: bool, now_ns: u64) {
+        if !(std::mem::replace(&mut self.behind, behind) && behind) {
+            return;
+        }
         self.now = (self.now * 4).min(self.most);
         self.smaller_at_ns = now_ns.saturating_add(self.larger_ns);
         self.larger_ns = (self.larger_ns * 2).min(MOST_LARGER_NS);
@@ -295,9 +301,8 @@ impl OffloadedSender {
         let streams = self.sender.streams.iter();
         let next_ns = streams.map(StreamSender::due).min().unwrap_or(u64::MAX);
         let next_ns = self.sender.run_ns.saturating_add(next_ns);
-        if taken.idle_ns == 0 && next_ns.saturating_add(BEHIND_NS) < taken.seen_ns {
-            self.batches.fell_behind(taken.seen_ns);
-        }
+        let behind = taken.idle_ns == 0 && next_ns.saturating_add(BEHIND_NS) < taken.seen_ns;
+        self.batches.judge(behind, taken.seen_ns);
     }
 
     /// Takes a turn of the ramp, in which its rate is even.
@@ -447,15 +452,18 @@ mod tests {
     #[test]
     fn a_batch_grows_where_single_frames_fall_behind_and_smaller_ones_are_tried_ever_less_often() {
         let mut batches = Batches::new(400e3);
+        batches.judge(true, 0);
+        batches.judge(false, 0);
+        batches.judge(true, 0);
         assert_eq!(batches.next(0), 1);
-        batches.fell_behind(0);
+        batches.judge(true, 0);
         assert_eq!(batches.next(LARGER_NS - 1), 4);
         assert_eq!(batches.next(LARGER_NS), 1);
-        batches.fell_behind(LARGER_NS);
+        batches.judge(true, LARGER_NS);
         assert_eq!(batches.next(3 * LARGER_NS - 1), 4);
         assert_eq!(batches.next(3 * LARGER_NS), 1);
         for _ in 0..20 {
-            batches.fell_behind(0);
+            batches.judge(true, 0);
         }
         // 64 us at 400 kpps.
         assert_eq!(batches.next(MOST_LARGER_NS - 1), 25);
@@ -465,10 +473,12 @@ mod tests {
     #[test]
     fn frames_far_apart_never_wait_for_each_other() {
         let mut batches = Batches::new(10e3);
-        batches.fell_behind(0);
+        batches.judge(true, 0);
+        batches.judge(true, 0);
         assert_eq!(batches.next(0), 1);
         let mut full_speed = Batches::new(f64::INFINITY);
-        full_speed.fell_behind(0);
+        full_speed.judge(true, 0);
+        full_speed.judge(true, 0);
         assert_eq!(full_speed.next(0), MOST_BATCH);
     }
 }
