@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use wb_host::ethtool::Offload;
-use wb_host::link::{VethEnd, create_veth};
+use wb_host::link::{VethEnd, create_veth, link_by_name};
 use wb_host::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
 
 use crate::balancer::{self, Balancer};
@@ -543,6 +543,8 @@ pub struct LabStatus {
     pub nodes: Vec<NodeStatus>,
     /// Its wires.
     pub links: Vec<LinkEnds>,
+    /// XDP programs at the ends of its wires: those of runs, which go with them, and others.
+    pub programs: Vec<EndProgram>,
     /// What was asked for.
     pub options: LabOptions,
     /// The router's capacity, where it is limited.
@@ -563,6 +565,17 @@ pub struct NodeStatus {
     pub node: Node,
     /// Whether it is there.
     pub present: bool,
+}
+
+/// An XDP program at an end of a wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EndProgram {
+    /// Where, as a port.
+    pub port: String,
+    /// Its id, as `bpftool prog` lists it.
+    pub id: u32,
+    /// `native`, `generic`, …
+    pub mode: String,
 }
 
 /// The process a lab lives for.
@@ -624,6 +637,7 @@ impl LabStatus {
             name: lab.name,
             kind: lab.kind,
             created: lab.created,
+            programs: programs_at(&lab.links),
             nodes,
             links: lab.links,
             options: lab.options,
@@ -631,6 +645,22 @@ impl LabStatus {
             device,
         }
     }
+}
+
+fn programs_at(wires: &[LinkEnds]) -> Vec<EndProgram> {
+    let ends = wires.iter().flat_map(|wire| [&wire.a, &wire.b]);
+    let found = ends.filter_map(|end| {
+        // Whoever is gone has none.
+        let namespace = Namespace::named(&end.namespace).ok()?;
+        let link = link_by_name(&namespace, &end.interface).ok()?;
+        let program = link.xdp_attached?;
+        Some(EndProgram {
+            port: end.locator(),
+            id: program.id,
+            mode: program.mode.to_string(),
+        })
+    });
+    found.collect()
 }
 
 /// All labs and how they stand, and namespaces that have lost theirs.

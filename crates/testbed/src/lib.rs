@@ -29,8 +29,8 @@ mod user;
 pub use balancer::{Balancer, BalancerMode, BalancerOptions, BalancerSide};
 pub use error::{Result, TestbedError};
 pub use lab::{
-    DeviceStatus, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint, Removed, Sweep, down,
-    down_all, find_port, ls, sweep, up, users,
+    DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint, Removed,
+    Sweep, down, down_all, find_port, ls, sweep, up, users,
 };
 pub use run::{exec, run};
 pub use shaping::Limit;

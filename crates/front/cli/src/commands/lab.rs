@@ -424,6 +424,12 @@ fn describe(lab: &LabStatus) -> String {
             figures::count(limit.burst_bytes)
         ));
     }
+    for program in &lab.programs {
+        text.push_str(&format!(
+            "  XDP program {} is attached to {} ({})\n",
+            program.id, program.port, program.mode
+        ));
+    }
     if let Some(counters) = lab.device.as_ref().and_then(|d| d.counters.as_ref()) {
         text.push_str(&device_table(counters).text(2));
     }

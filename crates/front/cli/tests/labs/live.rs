@@ -4,7 +4,9 @@ use std::{process::Stdio, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
-use crate::kit::{Lab, Running, assert_adds_up, eventually, privileged, system, total, wirebench};
+use crate::kit::{
+    Lab, Running, assert_adds_up, eventually, privileged, run, system, total, wirebench,
+};
 
 fn live(port: &str) -> String {
     format!("live:{port}")
@@ -367,10 +369,20 @@ fn nothing_stays_behind_when_it_is_killed() {
     };
     eventually("the receiver is attached", attached);
     sleep(Duration::from_millis(300));
+    let programs = || lab.status()["programs"].clone();
+    let at: Vec<_> = (programs().as_array().unwrap().iter())
+        .map(|program| program["port"].clone())
+        .collect();
+    assert_eq!(at, [lab.b0()]);
+    let said = run(&["lab", "ls"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let line = format!("is attached to {} (native)", lab.b0());
+    assert!(said.contains(&line), "{said}");
     // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("the receiver is gone", || !attached());
+    assert_eq!(programs().as_array().unwrap().len(), 0);
     // And the port can be used again at once.
     let report = trial(&lab, &["--rate", "1kpps", "--duration", "100ms"]);
     assert_eq!(total(&report, "received"), 100);
