@@ -53,6 +53,15 @@ impl JobKind {
             Self::Bench => "bench",
         }
     }
+
+    /// All of its jobs, or the one with this name: `capture`, `capture far`; `capture 2`, which has no other name.
+    #[must_use]
+    pub fn called(self, job: &str) -> String {
+        match job.starts_with(self.name()) {
+            true => job.to_owned(),
+            false => format!("{} {job}", self.name()).trim_end().to_owned(),
+        }
+    }
 }
 
 impl Plan {

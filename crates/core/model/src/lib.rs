@@ -13,6 +13,7 @@ pub mod http;
 mod judged;
 mod kinds;
 pub mod lateness;
+pub mod limit;
 pub mod load;
 pub mod locator;
 pub mod plan;
@@ -34,6 +35,7 @@ pub use criteria::Criterion;
 pub use http::HttpJob;
 pub use kinds::JobKind;
 pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
+pub use limit::{Limit, LimitedBy, Limiter};
 pub use load::LoadJob;
 pub use locator::{Driver, Locator};
 pub use plan::{

@@ -12,6 +12,7 @@ use crate::{
     bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
     http::HttpReport,
     lateness::{Lateness, LatenessReport},
+    limit::LimitedBy,
     load::{ConnectionTotals, LoadReport},
     plan::Plan,
     socket::SocketReport,
@@ -35,7 +36,7 @@ pub struct Report {
     /// Why, in a sentence.
     pub reason: String,
     /// What kept the rate from being higher, in a sentence: the plan, the tester, or the device.
-    pub limited_by: String,
+    pub limited_by: LimitedBy,
     /// When it began, wall clock, RFC 3339 in UTC.
     pub started: String,
     /// From the first worker's start to the last counter read.

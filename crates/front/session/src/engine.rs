@@ -7,7 +7,7 @@ use std::{
 };
 
 use wb_model::{
-    JobKind, Lateness, LatenessReport, Snapshot, Summary, Totals, Verdict,
+    JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals, Verdict,
     bench::{BenchResult, ProbeReport},
     http::HttpReport,
     load::LoadReport,
@@ -165,7 +165,7 @@ pub(crate) struct Settled {
     /// Its own rule for the verdict, where it has one.
     pub(crate) judged: Option<(Verdict, String)>,
     /// What kept it from doing more; empty where nothing could.
-    pub(crate) limited_by: String,
+    pub(crate) limited_by: LimitedBy,
     pub(crate) warnings: Vec<String>,
     pub(crate) stamping: Stamping,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wb_model::{
-    JobKind, LatenessReport, REPORT_SCHEMA, Report, Verdict,
+    JobKind, LatenessReport, LimitedBy, REPORT_SCHEMA, Report, Verdict,
     report::{ClockReport, CriterionReport, PortReport},
     timeline::Timeline,
 };
@@ -130,7 +130,7 @@ fn ports(
     for (kind, port) in all.flat_map(|(kind, s)| s.ports.iter().map(move |port| (kind, port))) {
         let mut users = port.users.clone();
         for user in &mut users {
-            user.jobs = called(*kind, &user.jobs);
+            user.jobs = kind.called(&user.jobs);
         }
         match ports.iter_mut().find(|known| known.name == port.name) {
             Some(known) => known.users.append(&mut users),
@@ -225,14 +225,6 @@ fn judge(
     }
 }
 
-/// A kind of jobs, or one of them: `capture`, `capture far`; `capture 2`, which has no other name.
-fn called(kind: JobKind, job: &str) -> String {
-    match job.starts_with(kind.name()) {
-        true => job.to_owned(),
-        false => format!("{} {job}", kind.name()).trim_end().to_owned(),
-    }
-}
-
 /// What a step of the wall clock means, if there was one.
 fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
     let depends = match all.iter().any(|s| s.stamping.wall) {
@@ -245,16 +237,14 @@ fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
 }
 
 /// What kept each engine from doing more; of several with its name.
-fn limited_by(engines: &[(JobKind, Settled)]) -> String {
+fn limited_by(engines: &[(JobKind, Settled)]) -> LimitedBy {
     if let [(_, only)] = engines {
         return only.limited_by.clone();
     }
-    let limited = engines.iter().filter(|(_, s)| !s.limited_by.is_empty());
-    let texts = limited.map(|(kind, s)| {
-        let job = s.job.as_deref().unwrap_or_default();
-        format!("{}: {}", called(*kind, job), s.limited_by)
-    });
-    texts.collect::<Vec<_>>().join("; ")
+    LimitedBy::engines(engines.iter().map(|(kind, settled)| {
+        let job = settled.job.as_deref().unwrap_or_default();
+        (*kind, job, &settled.limited_by)
+    }))
 }
 
 fn clock(ended: &Ended, all: &[Settled]) -> ClockReport {

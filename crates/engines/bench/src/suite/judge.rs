@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wb_model::{
-    Charge, Report,
+    Charge, JobKind, Report,
     bench::{Quantity, SuiteTrial, TrialOutcome},
     judge_lateness,
     load::{LoadEnd, LoadJobReport, LoadPhaseReport},
@@ -352,7 +352,14 @@ fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64
     settle(&mut trial, what, goal);
     if of == Quantity::Rps {
         let made = totals.established_connections > 0;
-        want(&mut trial, report, job.waited_requests, made, goal);
+        want(
+            &mut trial,
+            report,
+            JobKind::Load,
+            job.waited_requests,
+            made,
+            goal,
+        );
     }
     plain(trial)
 }
@@ -382,14 +389,21 @@ fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     };
     settle(&mut trial, "requests were not answered", goal);
     let made = totals.established_connections > 0;
-    want(&mut trial, report, totals.unsent, made, goal);
+    want(&mut trial, report, JobKind::Http, totals.unsent, made, goal);
     plain(trial)
 }
 
 /// Requests that were due and found no free connection were not answered either, unless that is the tester's doing.
-fn want(trial: &mut SuiteTrial, report: &Report, waited: u64, made: bool, goal: f64) {
+fn want(
+    trial: &mut SuiteTrial,
+    report: &Report,
+    of: JobKind,
+    waited: u64,
+    made: bool,
+    goal: f64,
+) {
     let due = trial.tx + waited;
-    if waited == 0 || due == 0 || report.limited_by.starts_with("the tester") {
+    if waited == 0 || due == 0 || report.limited_by.is_tester_of(of) {
         return;
     }
     let missing = trial.lost + waited;

@@ -70,7 +70,7 @@ fn about(runs: &[Run]) -> Section {
     row("took", &|run| {
         crate::figures::time_ns(run.report.elapsed_ns as f64)
     });
-    row("limited by", &|run| run.report.limited_by.clone());
+    row("limited by", &|run| run.report.limited_by.to_string());
     section.table(table);
     if runs
         .windows(2)

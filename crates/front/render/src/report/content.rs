@@ -114,7 +114,7 @@ fn summary(report: &Report) -> Section {
     section.table(facts(
         "",
         asked.chain([
-            ("limited by", report.limited_by.clone()),
+            ("limited by", report.limited_by.to_string()),
             ("the tester", lateness),
             (
                 "may be the tester's doing",

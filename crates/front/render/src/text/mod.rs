@@ -131,7 +131,7 @@ fn verdict(page: &mut Page, report: &Report) {
             Tone::Plain,
             "  limited by  ",
             Tone::Plain,
-            &report.limited_by,
+            &report.limited_by.to_string(),
         );
     }
     // Nanoseconds in a run's length fit a double up to 104 days.

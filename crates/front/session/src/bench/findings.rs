@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wb_model::{
-    Criterion, Plan, Verdict,
+    Criterion, LimitedBy, Limiter, Plan, Verdict,
     bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest, TrialOutcome},
     criteria::{Bound, Metric},
     plan::Procedure,
@@ -229,7 +229,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Who was the limit of what.
-    pub(super) fn limited_by(&self) -> String {
+    pub(super) fn limited_by(&self) -> LimitedBy {
         limited_by(self.all.iter())
     }
 
@@ -308,20 +308,19 @@ impl<'a> Findings<'a> {
     }
 }
 
-fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clone) -> String {
+fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clone) -> LimitedBy {
     let named = [
-        (LbLimit::Device, "the device"),
-        (LbLimit::Tester, "the tester"),
-        (LbLimit::Plan, "the plan"),
-        (LbLimit::Time, "time"),
+        (LbLimit::Device, Limiter::Device),
+        (LbLimit::Tester, Limiter::Tester),
+        (LbLimit::Plan, Limiter::Plan),
+        (LbLimit::Time, Limiter::Time),
     ];
-    let parts = named.into_iter().filter_map(|(limit, name)| {
+    LimitedBy::each(named.into_iter().filter_map(|(limit, limiter)| {
         let of_it = findings.clone().filter(|f| f.limited_by == Some(limit));
         let titles: BTreeSet<&str> = of_it.map(|f| f.title.as_str()).collect();
         let titles: Vec<&str> = titles.into_iter().collect();
-        (!titles.is_empty()).then(|| format!("{name}: {}", titles.join(", ")))
-    });
-    parts.collect::<Vec<_>>().join("; ")
+        (!titles.is_empty()).then(|| limiter.because(titles.join(", ")))
+    }))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use wb_capture::{Account, WriterOutcome};
 use wb_model::{
-    Lateness, LatenessReport, Totals, Verdict,
+    Lateness, LatenessReport, Limit, Limiter, Totals, Verdict,
     capture::{CaptureJob, DirectWrites},
     criteria::Metric,
     report::{CaptureReaderReport, CaptureReport, CriterionReport, Rates},
@@ -158,10 +158,11 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         judged: Some(judged),
         limited_by: match &ended.end {
             _ if lost > 0 => lost_because(account, interface_drops, &late),
-            End::Signal(n) => format!("{}: it ended the capture", signal_name(*n)),
-            End::Fault(text) => format!("a fault: {text}"),
-            _ => "the plan: it said when to end".to_owned(),
-        },
+            End::Signal(n) => Limiter::Ended(signal_name(*n)).because("it ended the capture"),
+            End::Fault(text) => Limiter::Fault.because(text),
+            End::Completed => Limiter::Plan.because("it said when to end"),
+        }
+        .into(),
         warnings,
         stamping: Stamping {
             rx: stamp_sources(run),
@@ -218,15 +219,16 @@ fn lateness_of(run: &Captures) -> Lateness {
 }
 
 /// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
-fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> String {
+fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> Limit {
     let written = account.not_written + account.queue_drop;
     if account.kernel_drop > 0 {
-        format!("the tester: its readers were late ({})", late.account())
+        Limiter::Tester.because(format!("its readers were late ({})", late.account()))
     } else if written > 0 {
-        format!("the tester: it could not write {written} frames")
+        Limiter::Tester.because(format!("it could not write {written} frames"))
     } else if interface_drops > 0 {
-        format!("the interface: it dropped {interface_drops} frames before any filter")
+        let why = format!("it dropped {interface_drops} frames before any filter");
+        Limiter::Interface.because(why)
     } else {
-        "the tester: it did not read all that came".to_owned()
+        Limiter::Tester.because("it did not read all that came")
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    Lateness, Summary, Totals,
+    Lateness, LimitedBy, Limiter, Summary, Totals,
     device::{DeviceConfig, DeviceJob, Mode},
     report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -257,9 +257,9 @@ fn received(run: &Devices, all: &Measurement, warnings: &mut Vec<String>) -> Tot
     }
 }
 
-fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) -> String {
+fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) -> LimitedBy {
     if let End::Fault(text) = &ended.end {
-        return format!("a fault: {text}");
+        return Limiter::Fault.because(text).into();
     }
     let mut causes = Vec::new();
     let down: Vec<&str> = run
@@ -269,47 +269,52 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
         .collect();
     let unsent = totals.unsent_frames.unwrap_or(0);
     if !down.is_empty() {
-        causes.push(format!("the link: it went down under {}", down.join(", ")));
+        let why = format!("it went down under {}", down.join(", "));
+        causes.push(Limiter::Link.because(why));
     } else if unsent > 0 && ended.end == End::Completed && cut_short(run).is_empty() {
         let refused = totals.refused_frames.unwrap_or(0);
         causes.push(if refused > unsent / 2 {
-            format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
+            let why = format!("it refused {refused} frames, {unsent} stayed unsent");
+            Limiter::SendingInterface.because(why)
         } else {
-            format!("the tester: its senders fell short by {unsent} frames")
+            Limiter::Tester.because(format!("its senders fell short by {unsent} frames"))
         });
     }
     if let Some(lost) = totals.lost_frames.filter(|n| *n > 0) {
         let ours = totals.rx_dropped_frames.unwrap_or(0);
         causes.push(if ours > 0 {
-            format!("the tester: its receiver dropped {ours} frames, {lost} are missing in all")
+            let why = format!("its receiver dropped {ours} frames, {lost} are missing in all");
+            Limiter::Tester.because(why)
         } else if late.late_departures >= lost {
-            format!("the tester: it was late, which may be why {lost} frames are missing")
+            let why = format!("it was late, which may be why {lost} frames are missing");
+            Limiter::Tester.because(why)
         } else {
-            format!("the device or the path: {lost} frames did not come back")
+            Limiter::Path.because(format!("{lost} frames did not come back"))
         });
     }
     if !causes.is_empty() {
-        return causes.join("; and ");
+        return LimitedBy::all(causes);
     }
     if run.handles.is_empty() {
-        return "whoever sends: this run only receives".to_owned();
+        return Limiter::Sender.because("this run only receives").into();
     }
+    let ended_by = |who: String| Limiter::Ended(who).because("it ended the run early").into();
     if let End::Signal(n) = ended.end {
-        return format!("{}: it ended the run early", signal_name(n));
+        return ended_by(signal_name(n));
     }
     if !cut_short(run).is_empty() {
-        return "stop: it ended the run early".to_owned();
+        return ended_by("stop".to_owned());
     }
     let full_speed = run
         .plan
         .devices
         .iter()
         .any(|d| d.settings.delay.shown_ns == 0);
-    if full_speed {
-        "the tester: a device ran at full speed".to_owned()
-    } else {
-        "the plan: all that was asked was sent".to_owned()
-    }
+    let limit = match full_speed {
+        true => Limiter::Tester.because("a device ran at full speed"),
+        false => Limiter::Plan.because("all that was asked was sent"),
+    };
+    limit.into()
 }
 
 /// Devices that a stop or their link ended before their count and their duration.
@@ -413,7 +418,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let limited_by = limited_by(run, ended, &totals, &late);
     Settled {
         distributions: distributions_of("", &all),
-        not_offered: criteria::not_offered(&judged, &limited_by),
+        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
         limited_by,
         jobs: jobs(run, totals, rates, times.latency),
         totals,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wb_http::Outcome;
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, Plan, Totals,
+    Lateness, Limit, Limiter, Plan, Totals,
     criteria::Metric,
     http::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
@@ -129,14 +129,14 @@ pub(super) fn settle(
             percentile_error: Histogram::RELATIVE_ERROR,
             ..Times::default()
         },
-        not_offered: criteria::not_offered(&judged, &limited_by),
+        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
         criteria: criteria::reports(judged),
         lateness,
         defect: defect
             .then(|| "the requests do not add up; this is a defect of the program".to_owned()),
         nothing: (all.sent + all.warm_up == 0 && !plan.http_jobs.iter().any(|j| j.as_wrk))
             .then(|| nothing(&all)),
-        limited_by,
+        limited_by: limited_by.into(),
         http: Some(HttpReport {
             jobs: told.into_iter().map(|t| t.report).collect(),
         }),
@@ -167,7 +167,7 @@ fn limits(
     outcomes: &[Vec<Outcome>],
     via: Via,
     late: &Lateness,
-) -> (String, Vec<String>) {
+) -> (Limit, Vec<String>) {
     let mut warnings = Vec::new();
     let mut busy = false;
     for (one, threads) in told.iter().zip(outcomes) {
@@ -203,33 +203,30 @@ fn limits(
     let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);
     let limit = match (busy, unsent, open) {
         _ if exhausted => {
-            "the tester: no port, address or descriptor of this machine was left for connections"
+            Limiter::Tester.because("no port, address or descriptor of this machine was left for connections")
         }
         _ if unrouted => {
-            "the tester: this machine had no route to the server, or its link was gone"
+            Limiter::Tester.because("this machine had no route to the server, or its link was gone")
         }
         (_, true, _) if late.missed_departures > all.unsent / 2 => {
             let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
-            return (
-                format!(
-                    "the tester: it was away for {ms} ms in all; {n} requests were due and not sent"
-                ),
-                warnings,
-            );
+            Limiter::Tester.because(format!(
+                "it was away for {ms} ms in all; {n} requests were due and not sent"
+            ))
         }
-        (true, ..) => "the tester, perhaps: its threads were busy all the time",
-        _ if !reached => "the server: no connection could be made",
-        (_, true, true) if all.refused_connections.sum() > 0 => {
-            "the server: not all connections to it could be made, and requests that were due found none free"
-        }
-        (_, true, true) => {
-            "connections: requests that were due found none free; the server is slower than the rate, or there are too few"
-        }
-        (_, true, false) => "the server: no connection could be made any more",
-        (_, _, true) => "the rate",
-        _ => "the answers: each connection asked as soon as it had one",
+        (true, ..) => Limiter::PerhapsTester.because("its threads were busy all the time"),
+        _ if !reached => Limiter::Server.because("no connection could be made"),
+        (_, true, true) if all.refused_connections.sum() > 0 => Limiter::Server.because(
+            "not all connections to it could be made, and requests that were due found none free",
+        ),
+        (_, true, true) => Limiter::Connections.because(
+            "requests that were due found none free; the server is slower than the rate, or there are too few",
+        ),
+        (_, true, false) => Limiter::Server.because("no connection could be made any more"),
+        (_, _, true) => Limiter::Rate.because(""),
+        _ => Limiter::Answers.because("each connection asked as soon as it had one"),
     };
-    (limit.to_owned(), warnings)
+    (limit, warnings)
 }
 
 #[allow(clippy::cast_precision_loss)]

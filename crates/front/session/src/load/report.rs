@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, LatenessReport, Totals,
+    Lateness, LatenessReport, Limit, Limiter, Totals,
+    lateness::WAS_LATE,
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport,
         LoadRouteReport, LoadTransport, LoadWorkerReport,
@@ -202,8 +203,8 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     Settled {
         distributions: distributions(of_shown()),
-        not_offered: criteria::not_offered(&judged, &limited_by),
-        limited_by,
+        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
+        limited_by: limited_by.into(),
         defect: defect(&totals, &settled),
         nothing: nothing_attempted(&totals, &settled),
         stopped: run
@@ -330,14 +331,15 @@ fn limited_by(
     settled: &[SettledJob],
     shown: LoadEnd,
     lateness: &LatenessReport,
-) -> String {
+) -> Limit {
+    let ended_by = |who: String| Limiter::Ended(who).because("it ended the run");
     match &ended.end {
-        End::Signal(n) => return format!("{}: it ended the run", signal_name(*n)),
-        End::Fault(text) => return format!("a fault: {text}"),
+        End::Signal(n) => return ended_by(signal_name(*n)),
+        End::Fault(text) => return Limiter::Fault.because(text),
         End::Completed => {}
     }
     if run.was_told_to_stop() {
-        return "stop over --control: it ended the run".to_owned();
+        return ended_by("stop over --control".to_owned());
     }
     let of_shown = || settled.iter().filter(|s| s.report.end == shown);
     let unsent: u64 = of_shown().map(|s| s.report.unsent_connections).sum();
@@ -346,36 +348,38 @@ fn limited_by(
         .flat_map(|s| s.report.workers.iter().map(|w| w.busy))
         .fold(0.0, f64::max);
     if of_shown().any(|s| s.report.no_tuple > 0) {
-        return "the plan: all its combinations of addresses and ports were in use; add addresses or ports".to_owned();
+        return Limiter::Plan.because(
+            "all its combinations of addresses and ports were in use; add addresses or ports",
+        );
     }
     if let Some(reason) = &lateness.may_have_caused {
-        return reason.replacen("the tester was late", "the tester: it was late", 1);
+        return Limiter::Tester.because(reason.replacen(WAS_LATE, "it was late", 1));
     }
     if lateness.all.missed_departures > (unsent + unasked) / 2 {
-        return format!(
-            "the tester: it was away for {} ms in all; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+        return Limiter::Tester.because(format!(
+            "it was away for {} ms in all; {unsent} connections were due and not begun, {unasked} requests due and not sent",
             lateness.all.stalled_ns / 1_000_000
-        );
+        ));
     }
     if unsent + unasked > 0 || busiest > BUSY {
-        return format!(
-            "the tester: its busiest worker had work for {:.0} % of the time; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+        return Limiter::Tester.because(format!(
+            "its busiest worker had work for {:.0} % of the time; {unsent} connections were due and not begun, {unasked} requests due and not sent",
             busiest * 100.0
-        );
+        ));
     }
     let waited: u64 = of_shown().map(|s| s.report.waited_requests).sum();
     if waited > 0 && lateness.all.missed_departures > waited / 2 {
-        return format!(
-            "the tester: it was away for {} ms in all; {waited} requests were due while every connection waited for an answer, which it may have left unread",
+        return Limiter::Tester.because(format!(
+            "it was away for {} ms in all; {waited} requests were due while every connection waited for an answer, which it may have left unread",
             lateness.all.stalled_ns / 1_000_000
-        );
+        ));
     }
     if waited > 0 {
-        return format!(
-            "the device or the far end: {waited} requests were due while every connection waited for an answer"
-        );
+        return Limiter::FarEnd.because(format!(
+            "{waited} requests were due while every connection waited for an answer"
+        ));
     }
-    "the plan: the load that it asks for".to_owned()
+    Limiter::Plan.because("the load that it asks for")
 }
 
 fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, Plan, Totals,
+    Lateness, Limiter, Plan, Totals,
     report::Rates,
     socket::{SocketJobReport, SocketReport},
 };
@@ -57,8 +57,9 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
         defect: (!totals.adds_up())
             .then(|| "the datagrams do not add up; this is a defect of the program".to_owned()),
         totals,
-        limited_by: "not determined: socket tests measure the path and both hosts together"
-            .to_owned(),
+        limited_by: Limiter::Undetermined
+            .because("socket tests measure the path and both hosts together")
+            .into(),
         socket: Some(sockets),
         stamping: Stamping::by_calls(),
         warnings,

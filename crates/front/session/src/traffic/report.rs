@@ -2,7 +2,7 @@
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    JobKind, Lateness, LatenessReport, Summary, Totals,
+    JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Summary, Totals,
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
@@ -522,13 +522,13 @@ fn missing_because(
     ended: &Ended,
     totals: &Totals,
     lateness: &LatenessReport,
-) -> Option<String> {
+) -> Option<Limit> {
     let lost = totals.lost_frames.filter(|n| *n > 0)?;
     let ours = totals.rx_dropped_frames.unwrap_or(0);
     if ours > 0 {
-        return Some(format!(
-            "the tester: its receiver dropped {ours} frames, {lost} are missing in all"
-        ));
+        return Some(Limiter::Tester.because(format!(
+            "its receiver dropped {ours} frames, {lost} are missing in all"
+        )));
     }
     let drops = device_drops(run, ended);
     if !drops.is_empty() {
@@ -536,42 +536,44 @@ fn missing_because(
             .iter()
             .map(|(port, n)| format!("{n} at {port}"))
             .collect();
-        return Some(format!(
-            "the tester: its receiving interface dropped frames ({}), {lost} are missing in all",
+        return Some(Limiter::Tester.because(format!(
+            "its receiving interface dropped frames ({}), {lost} are missing in all",
             list.join(", ")
-        ));
+        )));
     }
     let late = lateness.all.late_departures;
     Some(if late >= lost {
-        format!("the tester: it was late, which may be why {lost} frames are missing")
+        let why = format!("it was late, which may be why {lost} frames are missing");
+        Limiter::Tester.because(why)
     } else if late > 0 {
-        format!(
-            "the device or the path: {lost} frames did not come back, up to {late} of them because the tester was late"
-        )
+        Limiter::Path.because(format!(
+            "{lost} frames did not come back, up to {late} of them because the tester was late"
+        ))
     } else {
-        format!("the device or the path: {lost} frames did not come back")
+        Limiter::Path.because(format!("{lost} frames did not come back"))
     })
 }
 
 /// Why frames stayed unsent, if any did.
-fn unsent_because(run: &Traffic, totals: &Totals) -> Option<String> {
+fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
     if let Some((port, _, _)) = link_downs(run).first() {
-        return Some(format!(
-            "the link: it was down at {port}, {unsent} frames stayed unsent"
-        ));
+        return Some(Limiter::Link.because(format!(
+            "it was down at {port}, {unsent} frames stayed unsent"
+        )));
     }
     let refused = totals.refused_frames.unwrap_or(0);
     let late = &lateness_of(run);
     Some(if late.missed_departures > unsent / 2 {
-        format!(
-            "the tester: it was away for {} ms in all, {unsent} frames stayed unsent",
+        Limiter::Tester.because(format!(
+            "it was away for {} ms in all, {unsent} frames stayed unsent",
             late.stalled_ns / 1_000_000
-        )
+        ))
     } else if refused > unsent / 2 {
-        format!("the sending interface: it refused {refused} frames, {unsent} stayed unsent")
+        let why = format!("it refused {refused} frames, {unsent} stayed unsent");
+        Limiter::SendingInterface.because(why)
     } else {
-        format!("the tester: its sender fell short by {unsent} frames")
+        Limiter::Tester.because(format!("its sender fell short by {unsent} frames"))
     })
 }
 
@@ -581,13 +583,13 @@ fn limited_by(
     totals: &Totals,
     lateness: &LatenessReport,
     at_max: bool,
-) -> String {
+) -> LimitedBy {
     if let End::Fault(text) = &ended.end {
-        return format!("a fault: {text}");
+        return Limiter::Fault.because(text).into();
     }
     // After a signal no more was asked for.
     let completed = ended.end == End::Completed;
-    let causes: Vec<String> = [
+    let causes: Vec<Limit> = [
         unsent_because(run, totals).filter(|_| completed),
         missing_because(run, ended, totals, lateness),
     ]
@@ -595,10 +597,10 @@ fn limited_by(
     .flatten()
     .collect();
     if !causes.is_empty() {
-        return causes.join("; and ");
+        return LimitedBy::all(causes);
     }
     if totals.offered_frames.is_none() {
-        return "whoever sends: this run only receives".to_owned();
+        return Limiter::Sender.because("this run only receives").into();
     }
     let lossless = if totals.lost_frames.is_some() {
         " and nothing was lost"
@@ -606,16 +608,20 @@ fn limited_by(
         ""
     };
     if let End::Signal(n) = ended.end {
-        return format!("{}: it ended the run early{lossless}", signal_name(n));
+        let by = Limiter::Ended(signal_name(n));
+        return by
+            .because(format!("it ended the run early{lossless}"))
+            .into();
     }
     if at_max {
-        return format!("the tester: the sender ran at full speed{lossless}");
+        let why = format!("the sender ran at full speed{lossless}");
+        return Limiter::Tester.because(why).into();
     }
-    if lossless.is_empty() {
-        "the plan: all that was asked was sent".to_owned()
-    } else {
-        "the plan: all that was asked was sent, and nothing was lost".to_owned()
-    }
+    let why = match lossless.is_empty() {
+        true => "all that was asked was sent",
+        false => "all that was asked was sent, and nothing was lost",
+    };
+    Limiter::Plan.because(why).into()
 }
 
 /// The account of all traffic jobs.
@@ -711,7 +717,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
     let not_offered =
-        unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause));
+        unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause.to_string()));
     distributions.extend(
         departures
             .as_ref()

@@ -331,7 +331,7 @@ fn captures_are_told_by_their_names() {
     let report = &finished.report;
     let reason = "the plan: it said when to end";
     assert_eq!(
-        report.limited_by,
+        report.limited_by.to_string(),
         format!("capture one: {reason}; capture 2: {reason}")
     );
     // Nothing is lost of nothing, but that is no share.

@@ -347,7 +347,7 @@ pub(crate) fn rx_only() -> Report {
         kind: "rx".into(),
         verdict: Verdict::Pass,
         reason: "Received until the signal SIGINT; no criteria were given.".into(),
-        limited_by: String::new(),
+        limited_by: Default::default(),
         plan: plan("rx", None, Some("b")),
         totals,
         rates,
