@@ -28,12 +28,14 @@ pub use report::{
     LbTrial, ProbeReport,
 };
 pub use suite::{
-    BurstTest, CONFORMANCE, GoalPlan, LatencyTest, Load, Method, Modifier, Quantity, RecoveryTest,
-    ResetTest, Service, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
+    BurstTest, CONFORMANCE, GoalPlan, ImpactTest, LatencyTest, Load, Method, Modifier, Quantity,
+    RecoveryTest, ResetTest, Service, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest,
+    SuiteTimes, TestSize,
 };
 pub use suite_report::{
-    BenchResult, BurstResult, EndedTrial, LatencyRow, LossRow, MlrLoad, MlrResult, RecoveryResult,
-    ResetResult, ServiceStep, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
+    BenchResult, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow, LatencyRow, LossRow,
+    MfrResult, MfrRow, MlrLoad, MlrResult, RecoveryResult, ResetResult, ServiceResult, ServiceStep,
+    SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
 };
 
 /// The value of `schema` in files that hold nothing but such a benchmark ([`LbFile`]).

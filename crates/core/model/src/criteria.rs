@@ -79,6 +79,8 @@ pub enum Figure {
     Ndr(Counted),
     /// The highest load that meets a goal of MLRsearch with loss.
     Pdr(Counted),
+    /// The highest forwarding rate.
+    Mfr(Counted),
     /// The mean of the longest bursts without loss, in frames.
     B2b,
     /// From the end of the overload to the last frame that was lost, the longest of all repetitions.
@@ -108,10 +110,11 @@ impl Counted {
 /// Figures that are loads, by what they are counted in.
 type OfLoad = fn(Counted) -> Figure;
 
-const LOADS: [(&str, OfLoad); 3] = [
+const LOADS: [(&str, OfLoad); 4] = [
     ("throughput", Figure::Throughput),
     ("ndr", Figure::Ndr),
     ("pdr", Figure::Pdr),
+    ("mfr", Figure::Mfr),
 ];
 
 /// What a metric's values are.
@@ -196,7 +199,10 @@ impl Metric {
     const fn unit(&self) -> &'static str {
         match self {
             Self::Found(
-                Figure::Throughput(counted) | Figure::Ndr(counted) | Figure::Pdr(counted),
+                Figure::Throughput(counted)
+                | Figure::Ndr(counted)
+                | Figure::Pdr(counted)
+                | Figure::Mfr(counted),
             ) => match counted {
                 Counted::L1 => "bps",
                 Counted::L2 => "bps-l2",
@@ -420,6 +426,7 @@ impl fmt::Display for Metric {
             Self::Found(Figure::Throughput(_)) => f.write_str("throughput"),
             Self::Found(Figure::Ndr(_)) => f.write_str("ndr"),
             Self::Found(Figure::Pdr(_)) => f.write_str("pdr"),
+            Self::Found(Figure::Mfr(_)) => f.write_str("mfr"),
             Self::Found(Figure::B2b) => f.write_str("b2b"),
             Self::Found(Figure::Recovery) => f.write_str("recovery"),
             Self::Found(Figure::Reset) => f.write_str("reset"),

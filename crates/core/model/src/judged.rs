@@ -175,8 +175,9 @@ impl Plan {
                 named(captures.collect())
             }
             JobKind::Bench => {
-                let sizes = self.suite().into_iter().flat_map(|suite| &suite.sizes);
-                sizes.map(|size| size.name.clone()).collect()
+                let cases = self.suite().map(SuitePlan::cases).unwrap_or_default();
+                let names = cases.into_iter().map(|case| case.name);
+                names.filter(|name| !name.is_empty()).collect()
             }
             JobKind::Devices | JobKind::Capture | JobKind::Probe => Vec::new(),
         }
@@ -202,7 +203,9 @@ impl Plan {
             JobKind::Http => plan.http_jobs.retain(|_| keep.next() == Some(true)),
             JobKind::Bench => {
                 if let Some(Procedure::Suite(suite)) = &mut plan.procedure {
-                    suite.sizes.retain(|_| keep.next() == Some(true));
+                    let case = suite.cases().into_iter().find(|case| case.name == name)?;
+                    suite.sizes = case.size.into_iter().collect();
+                    suite.ipv6_shares = case.ipv6_share.into_iter().collect();
                 }
             }
             _ => plan.sockets.retain(|_| keep.next() == Some(true)),
@@ -280,6 +283,11 @@ fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
             }
             SuiteTest::Latency => list.extend(times(Latency)),
             SuiteTest::Loss => list.push(Loss),
+            SuiteTest::Impact => {
+                list.push(Loss);
+                list.extend(times(Latency));
+            }
+            SuiteTest::Mfr => list.extend(loads(Figure::Mfr)),
             SuiteTest::B2b => list.push(Found(Figure::B2b)),
             SuiteTest::Recovery => list.push(Found(Figure::Recovery)),
             SuiteTest::Reset => list.push(Found(Figure::Reset)),
@@ -383,9 +391,14 @@ mod tests {
                 &["throughput>=1", "lost<=1"],
             ),
             (
-                &[SuiteTest::Latency, SuiteTest::B2b],
-                &["p99<=1ms", "64.max<=1ms", "b2b>=1"],
+                &[SuiteTest::Latency, SuiteTest::B2b, SuiteTest::Mfr],
+                &["p99<=1ms", "64.max<=1ms", "b2b>=1", "mfr>=1mbps"],
                 &["recovery<=1s", "connect_p99<=1ms"],
+            ),
+            (
+                &[SuiteTest::Impact],
+                &["loss<=1%", "p99<=1ms"],
+                &["throughput>=1", "mfr>=1"],
             ),
             (
                 &[SuiteTest::Recovery, SuiteTest::Reset, SuiteTest::Y1564],

@@ -295,10 +295,7 @@ mod tests {
         let tester = LimitedBy::from(Limiter::PerhapsTester.because("its threads were busy"));
         let plan = LimitedBy::from(Limiter::Plan.because("all was sent"));
         assert!(tester.is_tester_of(JobKind::Http));
-        let both = [
-            (JobKind::Traffic, "", &plan),
-            (JobKind::Http, "", &tester),
-        ];
+        let both = [(JobKind::Traffic, "", &plan), (JobKind::Http, "", &tester)];
         let both = LimitedBy::engines(both);
         assert!(both.is_tester_of(JobKind::Http) && !both.is_tester_of(JobKind::Traffic));
         // What is read back has words alone, and they stay as they are.

@@ -5,6 +5,8 @@
 //! | `throughput`, `ndr` | `throughput` | RFC 2544 section 26.1, ETSI GS NFV-TST 009, RFC 9971 |
 //! | `latency` | `latency` | RFC 2544 section 26.2, RFC 8219 section 7, RFC 5481 |
 //! | `loss` | `loss` | RFC 2544 section 26.3 |
+//! | `mfr` | `forwarding` | RFC 2889 section 5.6.1 |
+//! | `impact` | `impact` | RFC 5180 |
 //! | `b2b` | `bursts` | RFC 9004 |
 //! | `recovery` | `recovery` | RFC 2544 section 26.5 |
 //! | `reset` | `reset` | RFC 6201 |
@@ -14,7 +16,10 @@
 //! (`shape`), and comes back as a line of the trial log (`judge`): what says nothing of the device is made again
 //! there, so a procedure sees either the device or the tester's limit.
 
+mod availability;
 mod bursts;
+mod forwarding;
+mod impact;
 mod judge;
 mod latency;
 mod loss;
@@ -30,8 +35,8 @@ use std::{collections::BTreeSet, time::Duration};
 use wb_model::{
     Driver, Locator, Plan,
     bench::{
-        LbLimit, Load, Quantity, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TestSize,
-        TrialOutcome, TrialPurpose,
+        FamilyFrames, LbLimit, Load, Quantity, SuiteCase, SuitePlan, SuiteResult, SuiteTest,
+        SuiteTrial, TrialOutcome, TrialPurpose,
     },
     units::{Rate, Rational, WIRE_OVERHEAD},
 };
@@ -110,13 +115,14 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
     let Some(target) = Target::of(suite, &base) else {
         return run;
     };
+    let cases = cases(suite, &base, target);
     let mut warnings = BTreeSet::new();
     let mut whole = Whole {
         bench,
-        base: &base,
         suite,
         target,
-        known: vec![Known::default(); suite.sizes.len().max(1)],
+        known: vec![Known::default(); cases.len()],
+        cases: &cases,
         engine: None,
         spent: Vec::new(),
         warnings: &mut warnings,
@@ -129,12 +135,30 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
     run
 }
 
+/// What each test is made with, and what a trial is then.
+struct Case {
+    own: SuiteCase,
+    base: Plan,
+}
+
+fn cases(suite: &SuitePlan, base: &Plan, target: Target) -> Vec<Case> {
+    let case = |own: SuiteCase| {
+        let mut base = base.clone();
+        if let (Target::Traffic(n), Some(share)) = (target, own.ipv6_share) {
+            base.traffic[n] = shape::mixed(&base.traffic[n], share.0);
+        }
+        Case { own, base }
+    };
+    suite.cases().into_iter().map(case).collect()
+}
+
 /// A suite on its way.
 struct Whole<'a, B: Bench> {
     bench: &'a mut B,
-    base: &'a Plan,
     suite: &'a SuitePlan,
     target: Target,
+    cases: &'a [Case],
+    /// Of each case.
     known: Vec<Known>,
     /// What the engine sends between two memory ports, frames per second.
     engine: Option<f64>,
@@ -145,10 +169,6 @@ struct Whole<'a, B: Bench> {
 }
 
 impl<'a, B: Bench> Whole<'a, B> {
-    fn size(&self, n: usize) -> Option<&'a TestSize> {
-        self.suite.sizes.get(n)
-    }
-
     fn all(&mut self) -> Result<(), Stop<B::Error>> {
         for (t, test) in self.suite.tests.iter().enumerate() {
             for n in 0..self.known.len() {
@@ -197,8 +217,8 @@ impl<'a, B: Bench> Whole<'a, B> {
     fn make(&mut self, test: SuiteTest, n: usize, rest: usize) -> Result<(), Stop<B::Error>> {
         let mut result = self.blank(test, n);
         let after = self.usual() * u32::try_from(rest).unwrap_or(u32::MAX);
-        let size = self.size(n);
-        let mut tester = Tester::new(self.bench, self.base, self.suite, self.target, size, test);
+        let case = &self.cases[n];
+        let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
         tester.left = Left { trials: 1, after };
         let known = &mut self.known[n];
         tester.maximum = (known.maximum.is_finite()).then_some(known.maximum);
@@ -211,6 +231,8 @@ impl<'a, B: Bench> Whole<'a, B> {
             SuiteTest::Ndr => throughput::goals(&mut tester, known, &mut result, &mut more),
             SuiteTest::Latency => latency::measure(&mut tester, known, &mut result),
             SuiteTest::Loss => loss::measure(&mut tester, known, &mut result),
+            SuiteTest::Mfr => forwarding::measure(&mut tester, known, &mut result),
+            SuiteTest::Impact => impact::measure(&mut tester, known, &mut result),
             SuiteTest::B2b => bursts::measure(&mut tester, known, &mut result),
             SuiteTest::Recovery => recovery::measure(&mut tester, known, &mut result),
             SuiteTest::Reset => reset::measure(&mut tester, known, &mut result),
@@ -219,6 +241,9 @@ impl<'a, B: Bench> Whole<'a, B> {
         if let Err(stop) = &made {
             result.incomplete = true;
             broken_off(&tester, &mut result, stop);
+        }
+        for result in std::iter::once(&mut result).chain(&mut more) {
+            result.families = families(result, &tester.log);
         }
         tester.conclude(&mut result);
         self.warnings.append(&mut tester.warnings);
@@ -236,12 +261,12 @@ impl<'a, B: Bench> Whole<'a, B> {
         let of = self.suite.of;
         let frames = of == Quantity::Frames;
         let mut result = SuiteResult::new(test, of);
-        result.size = self
-            .size(n)
-            .map_or_else(String::new, |size| size.name.clone());
+        let case = &self.cases[n];
+        result.size.clone_from(&case.own.name);
+        result.ipv6_share = case.own.ipv6_share.map(|share| share.0);
         result.mean_size = known.mean;
         result.directions = match self.target {
-            Target::Traffic(job) => shape::directions(&self.base.traffic[job]) as u32,
+            Target::Traffic(job) => shape::directions(&case.base.traffic[job]) as u32,
             _ => 1,
         };
         result.theoretical_fps = known.theoretical;
@@ -264,8 +289,8 @@ impl<'a, B: Bench> Whole<'a, B> {
             };
             return Ok(());
         };
-        let size = self.size(n);
-        let mean = shape::mean_size(&self.base.traffic[job], size);
+        let case = &self.cases[n];
+        let mean = shape::mean_size(&case.base.traffic[job], case.own.size.as_ref());
         self.known[n].mean = Some(mean);
         let own = self.suite.max.and_then(|max| fps(max, mean, None));
         let has_line = matches!(self.suite.max, Some(Load::Rate(Rate::Percent(_))));
@@ -279,7 +304,11 @@ impl<'a, B: Bench> Whole<'a, B> {
             .first()
             .copied()
             .unwrap_or(SuiteTest::Throughput);
-        let mut tester = Tester::new(self.bench, self.base, self.suite, self.target, size, test);
+        let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
+        if self.suite.tests == [SuiteTest::Y1564] {
+            // Jobs of other services have no load before they have one of theirs.
+            services::silence(&mut tester, job);
+        }
         // Whatever is lost at more than the device carries says nothing here.
         tester.goal = 1.0;
         let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
@@ -292,7 +321,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         self.warnings.append(&mut tester.warnings);
         let line = judged.line_bps;
         if self.engine.is_none() {
-            self.engine = Some(self.engine_alone(size).unwrap_or(0.0));
+            self.engine = Some(self.engine_alone(case).unwrap_or(0.0));
         }
         let known = &mut self.known[n];
         known.ceiling = (judged.trial.tx > 0).then_some(judged.trial.offered);
@@ -312,11 +341,11 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// What the engine sends and receives between two ports in memory: no more is to be expected of any port.
-    fn engine_alone(&mut self, size: Option<&TestSize>) -> Option<f64> {
+    fn engine_alone(&mut self, case: &Case) -> Option<f64> {
         let Target::Traffic(n) = self.target else {
             return None;
         };
-        let mut base = self.base.clone();
+        let mut base = case.base.clone();
         base.traffic = vec![base.traffic[n].clone()];
         (base.loads, base.http_jobs, base.captures) = (Vec::new(), Vec::new(), Vec::new());
         base.sockets.clear();
@@ -338,14 +367,20 @@ impl<'a, B: Bench> Whole<'a, B> {
             &base,
             self.suite,
             Target::Traffic(0),
-            size,
+            case,
             SuiteTest::Throughput,
         );
         let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
-        let plan = shape::plan(&base, self.suite, Target::Traffic(0), size, &shape);
+        let plan = shape::plan(
+            &base,
+            self.suite,
+            Target::Traffic(0),
+            case.own.size.as_ref(),
+            &shape,
+        );
         // It is no more than a figure to compare with: without it the suite goes on.
         let ran = tester.bench.run(plan, None).ok()?;
-        let judged = judge::judge(&ran, self.suite.of, Target::Traffic(0), &shape, 1.0);
+        let judged = judge::judge(&ran, self.suite.of, Target::Traffic(0), &shape, 1.0, &[]);
         let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
         self.warnings.insert(format!(
             "the tester's engine alone, between two ports in memory, sends and receives {found:.0} frames per second"
@@ -363,6 +398,19 @@ fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
             rate.frames_per_second(mean, line).map(Rational::as_f64)
         }
     }
+}
+
+/// What became of the frames of each IP version in the trial that decided.
+fn families(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
+    let decides = |trial: &&SuiteTrial| match result.test {
+        SuiteTest::Throughput | SuiteTest::Ndr => {
+            trial.outcome == TrialOutcome::Pass && Some(trial.intended) == result.limit
+        }
+        SuiteTest::Mfr => Some(trial.forwarded) == result.limit,
+        _ => false,
+    };
+    let trial = log.iter().rev().find(decides);
+    trial.map_or_else(Vec::new, |trial| trial.families.clone())
 }
 
 /// What is known of a test that was broken off: what held, held.
@@ -389,6 +437,8 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
     let knows = result.limit.is_some()
         || !result.latency.is_empty()
         || !result.curve.is_empty()
+        || result.mfr.is_some()
+        || !result.impact.is_empty()
         || !result.steps.is_empty()
         || result.bursts.is_some()
         || result.recovery.is_some();

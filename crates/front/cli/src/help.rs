@@ -163,6 +163,20 @@ const FIRST: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "bench mfr",
+        &[
+            "tx", "rx", "sizes", "max", "step", "bidir", "fast", "isolated", "duration",
+            "criteria", "json", "report",
+        ],
+    ),
+    (
+        "bench impact",
+        &[
+            "tx", "rx", "sizes", "max", "ipv6", "ext", "loads", "fast", "isolated", "duration",
+            "criteria", "json",
+        ],
+    ),
+    (
         "bench latency",
         &[
             "tx",

@@ -24,6 +24,8 @@ pub(crate) const fn method(test: SuiteTest) -> (&'static str, &'static str) {
         SuiteTest::Ndr => ("non-drop and partial drop rates", "MLRsearch, RFC 9971"),
         SuiteTest::Latency => ("latency", "RFC 2544 section 26.2, RFC 8219, RFC 5481"),
         SuiteTest::Loss => ("frame loss rate", "RFC 2544 section 26.3"),
+        SuiteTest::Mfr => ("maximum forwarding rate", "RFC 2889 section 5.6.1"),
+        SuiteTest::Impact => ("impact", "RFC 5180"),
         SuiteTest::B2b => ("back-to-back frames", "RFC 9004"),
         SuiteTest::Recovery => ("system recovery", "RFC 2544 section 26.5"),
         SuiteTest::Reset => ("reset", "RFC 6201"),
@@ -99,6 +101,7 @@ pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
     match r.limited_by {
         _ if r.not_measured.is_some() => "not measured",
         _ if r.tester_limit => "tester",
+        _ if r.limit.is_none() && r.test == SuiteTest::Mfr => "nothing forwarded",
         _ if r.limit.is_none() => "none held",
         _ if at_line_rate(r) => "line rate",
         None => "",
@@ -143,6 +146,7 @@ pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
             format!("{what}: broken off: at least {}", load(limit, &r.unit))
         }
         _ if r.incomplete => format!("{what}: broken off before its end"),
+        None if r.test == SuiteTest::Mfr => format!("{what}: nothing was forwarded"),
         None if searches => format!("{what}: no load that was tried held"),
         _ => return None,
     };

@@ -30,6 +30,11 @@ pub struct SuitePlan {
     /// smallest that does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<TestSize>,
+    /// IPv4 and IPv6 in one set of streams (RFC 5180): the shares of frames that are of IPv6, each a run of its own at each
+    /// size, named by it (`512 10% IPv6`). The job has streams of both; those of each share their part of the load as
+    /// their rates say. Empty: streams as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ipv6_shares: Vec<Share>,
     /// No load above it is tried. Without it line rate or, where no wire sets one, what the tester was found to
     /// offer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,8 +51,10 @@ pub struct SuitePlan {
     /// Latency (RFC 2544 section 26.2, RFC 8219 section 7.2).
     pub latency: LatencyTest,
     /// Frame loss rate (RFC 2544 section 26.3): by what share of the maximum each load is less than the one
-    /// before; up to 10 %.
+    /// before; of the maximum forwarding rate (RFC 2889 section 5.6.1) by what share it is more. Up to 10 %.
     pub step: Share,
+    /// Impact (RFC 5180).
+    pub impact: ImpactTest,
     /// Back-to-back frames (RFC 9004).
     pub b2b: BurstTest,
     /// System recovery (RFC 2544 section 26.5).
@@ -87,6 +94,11 @@ pub enum SuiteTest {
     Latency,
     /// What is lost at 100 %, 90 %, 80 % and so on (RFC 2544 section 26.3).
     Loss,
+    /// The highest forwarding rate, whatever is lost, between the throughput and the maximum (RFC 2889 section 5.6.1).
+    Mfr,
+    /// Loss and delay at shares of the maximum, with no limit searched: for frames that a device may not be fit to forward
+    /// at speed, as those with hop-by-hop options (RFC 5180).
+    Impact,
     /// The longest burst without loss (RFC 9004).
     B2b,
     /// How long an overload is felt (RFC 2544 section 26.5).
@@ -99,11 +111,13 @@ pub enum SuiteTest {
 
 impl SuiteTest {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Throughput,
         Self::Ndr,
         Self::Latency,
         Self::Loss,
+        Self::Mfr,
+        Self::Impact,
         Self::B2b,
         Self::Recovery,
         Self::Reset,
@@ -127,6 +141,8 @@ impl SuiteTest {
             Self::Ndr => "ndr",
             Self::Latency => "latency",
             Self::Loss => "loss",
+            Self::Mfr => "mfr",
+            Self::Impact => "impact",
             Self::B2b => "b2b",
             Self::Recovery => "recovery",
             Self::Reset => "reset",
@@ -134,10 +150,10 @@ impl SuiteTest {
         }
     }
 
-    /// Whether it searches for the highest load that holds.
+    /// Whether it finds a limit of the device: the highest load that holds, or the highest forwarding rate.
     #[must_use]
     pub const fn finds_limit(self) -> bool {
-        matches!(self, Self::Throughput | Self::Ndr)
+        matches!(self, Self::Throughput | Self::Ndr | Self::Mfr)
     }
 
     /// Whether it needs the throughput of its size, which is searched first where no other test of the suite does.
@@ -145,7 +161,7 @@ impl SuiteTest {
     pub const fn needs_throughput(self) -> bool {
         matches!(
             self,
-            Self::Latency | Self::B2b | Self::Recovery | Self::Reset
+            Self::Latency | Self::Mfr | Self::B2b | Self::Recovery | Self::Reset
         )
     }
 }
@@ -158,7 +174,7 @@ impl FromStr for SuiteTest {
         found.ok_or_else(|| {
             ParseUnitError::new(
                 text,
-                "a test: throughput, ndr, latency, loss, b2b, recovery, reset or y1564",
+                "a test: throughput, ndr, latency, loss, mfr, impact, b2b, recovery, reset or y1564",
             )
         })
     }
@@ -369,6 +385,14 @@ pub struct LatencyTest {
     pub loads: Vec<Share>,
 }
 
+/// Impact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImpactTest {
+    /// Shares of the maximum; 1, 10 and 50 % by RFC 5180.
+    pub loads: Vec<Share>,
+}
+
 /// Back-to-back frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -417,6 +441,9 @@ pub struct ResetTest {
 pub struct Service {
     /// What the report calls it.
     pub name: String,
+    /// The traffic job of the plan whose frames are those of this service, by its name. Without it that of the suite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// Committed information rate: `100mbps-l2`, with FCS, or `100mbps`, with preamble and gap too.
     pub cir: Rate,
     /// Excess information rate. 0: none.
@@ -430,6 +457,11 @@ pub struct Service {
     pub variation: Option<Span>,
     /// Largest frame loss ratio (FLR).
     pub loss: Share,
+    /// Least availability (AVAIL) in the performance test, which is then 10 s long at least: the share of its time in
+    /// which the service is available. Ten seconds in a row in each of which more than half is lost end that, ten in
+    /// which no more is lost begin it again (ITU-T Y.1563).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub availability: Option<Share>,
     /// How long a step of the configuration test is.
     pub step: Span,
     /// How long the performance test is.
@@ -467,6 +499,7 @@ impl Default for SuitePlan {
             of: Quantity::Frames,
             job: None,
             sizes: Vec::new(),
+            ipv6_shares: Vec::new(),
             max: None,
             min: None,
             ceiling: true,
@@ -474,6 +507,7 @@ impl Default for SuitePlan {
             times: SuiteTimes::default(),
             latency: LatencyTest::default(),
             step: Share(0.1),
+            impact: ImpactTest::default(),
             b2b: BurstTest::default(),
             recovery: RecoveryTest::default(),
             reset: ResetTest::default(),
@@ -524,6 +558,14 @@ impl Default for LatencyTest {
     }
 }
 
+impl Default for ImpactTest {
+    fn default() -> Self {
+        Self {
+            loads: vec![Share(0.01), Share(0.1), Share(0.5)],
+        }
+    }
+}
+
 impl Default for BurstTest {
     fn default() -> Self {
         Self {
@@ -548,11 +590,13 @@ impl Default for Service {
     fn default() -> Self {
         Self {
             name: "service".to_owned(),
+            job: None,
             cir: Rate::Max,
             eir: None,
             delay: None,
             variation: None,
             loss: Share(0.0),
+            availability: None,
             step: Span::from_secs(10),
             performance: Span::from_secs(15 * 60),
             tolerance: Share(0.01),
@@ -592,7 +636,42 @@ impl GoalPlan {
     }
 }
 
+/// What each test is made with: sizes, and the share of IPv6 where there are several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteCase {
+    /// What the report calls it, where results have their sizes: `64`, `imix`, `512 10% IPv6`. Empty where the plan names
+    /// neither.
+    pub name: String,
+    /// Frame sizes; none: those of the streams.
+    pub size: Option<TestSize>,
+    /// The share of frames that are of IPv6; none: as the streams are.
+    pub ipv6_share: Option<Share>,
+}
+
 impl SuitePlan {
+    /// What each test is made with, one after the other.
+    #[must_use]
+    pub fn cases(&self) -> Vec<SuiteCase> {
+        let or_none = |n: usize| if n == 0 { 1 } else { n };
+        let mut cases = Vec::new();
+        for n in 0..or_none(self.sizes.len()) {
+            for m in 0..or_none(self.ipv6_shares.len()) {
+                let (size, share) = (self.sizes.get(n), self.ipv6_shares.get(m));
+                let percent = |share: &Share| (share.0 * 1e8).round() / 1e6;
+                let parts = [
+                    size.map(|size| size.name.clone()),
+                    share.map(|share| format!("{}% IPv6", percent(share))),
+                ];
+                cases.push(SuiteCase {
+                    name: parts.into_iter().flatten().collect::<Vec<_>>().join(" "),
+                    size: size.cloned(),
+                    ipv6_share: share.copied(),
+                });
+            }
+        }
+        cases
+    }
+
     /// The goals of `ndr`.
     #[must_use]
     pub fn goals(&self) -> Vec<GoalPlan> {

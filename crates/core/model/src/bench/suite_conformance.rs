@@ -62,7 +62,7 @@ impl SuitePlan {
             }
         };
         let (own, due) = (&self.times, &standard.times);
-        let decides = searches || makes(&[SuiteTest::Loss]);
+        let decides = searches || makes(&[SuiteTest::Loss, SuiteTest::Mfr, SuiteTest::Impact]);
         shorter(decides, "trials of", own.trial, due.trial);
         shorter(true, "drain", own.drain, due.drain);
         shorter(true, "settle", own.settle, due.settle);

@@ -31,12 +31,13 @@ impl SuiteResult {
                 Figure::Throughput(_) => self.test == SuiteTest::Throughput,
                 Figure::Ndr(_) => self.test == SuiteTest::Ndr && !allows_loss,
                 Figure::Pdr(_) => self.test == SuiteTest::Ndr && allows_loss,
+                Figure::Mfr(_) => self.test == SuiteTest::Mfr,
                 Figure::B2b => self.test == SuiteTest::B2b,
                 Figure::Recovery => self.test == SuiteTest::Recovery,
                 Figure::Reset => self.test == SuiteTest::Reset,
             },
-            Metric::Latency(_) => self.test == SuiteTest::Latency,
-            Metric::Loss => self.test == SuiteTest::Loss,
+            Metric::Latency(_) => matches!(self.test, SuiteTest::Latency | SuiteTest::Impact),
+            Metric::Loss => matches!(self.test, SuiteTest::Loss | SuiteTest::Impact),
             other => of_load && self.of.metric().as_ref() == Some(other),
         }
     }
@@ -50,6 +51,15 @@ impl SuiteResult {
         }
         match metric {
             Metric::Found(figure) => self.found(*figure),
+            Metric::Latency(stat) if self.test == SuiteTest::Impact => {
+                let rows = self.impact.iter();
+                largest(
+                    rows.map(|row| value(&row.latency_ns, *stat).filter(|_| row.lost.is_some())),
+                )
+            }
+            Metric::Loss if self.test == SuiteTest::Impact => {
+                largest(self.impact.iter().map(|row| Some(row.loss_pct? / 100.0)))
+            }
             Metric::Latency(stat) => {
                 let rows = self.latency.iter().map(|row| value(&row.latency_ns, *stat));
                 largest(rows)
@@ -68,6 +78,15 @@ impl SuiteResult {
                     Counted::L1 => self.throughput_l1_bps,
                     Counted::L2 => self.throughput_l2_bps,
                     Counted::OfLine => Some(self.throughput_fps? / self.theoretical_fps?),
+                }
+            }
+            Figure::Mfr(counted) => {
+                let mfr = self.mfr.as_ref()?;
+                match counted {
+                    Counted::Number => self.limit,
+                    Counted::L1 => mfr.rate_l1_bps,
+                    Counted::L2 => mfr.rate_l2_bps,
+                    Counted::OfLine => Some(self.limit? / self.theoretical_fps?),
                 }
             }
             Figure::B2b => Some(self.bursts.as_ref()?.average),

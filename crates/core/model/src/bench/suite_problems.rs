@@ -1,6 +1,6 @@
 //! Finds everything wrong with a suite of tests, as far as the plan alone shows it.
 
-use super::{Load, Method, Quantity, Share, SuitePlan, SuiteTest};
+use super::{Load, Method, Quantity, Service, Share, SuitePlan, SuiteTest};
 use crate::{
     load::LoadEnd,
     plan::{Plan, TrafficJob},
@@ -10,6 +10,8 @@ use crate::{
 
 /// The shortest trial: shorter ones are all beginning and end.
 const SHORTEST: Span = Span::from_millis(100);
+/// Ten seconds make a service unavailable (ITU-T Y.1563): of less nothing can be said.
+const LEAST_AVAILABILITY: Span = Span::from_secs(10);
 /// RFC 9004 section 5.4: longer bursts than this are no result.
 const LONGEST_BURST: Span = Span::from_secs(30);
 
@@ -28,6 +30,16 @@ impl SuitePlan {
             let sends = job.tx.is_some() && job.rx.is_some();
             sends && self.job.as_ref().is_none_or(|name| *name == named[n])
         })
+    }
+
+    /// Which of the traffic jobs has the frames of a service.
+    #[must_use]
+    pub fn service_index(&self, plan: &Plan, service: &Service) -> Option<usize> {
+        let Some(name) = &service.job else {
+            return self.traffic_index(plan);
+        };
+        let named = plan.job_names_of_trial(crate::JobKind::Traffic);
+        named.iter().position(|own| own == name)
     }
 
     /// Which of the loads is the one whose load it changes, where that is one of connections or requests.
@@ -67,6 +79,7 @@ impl SuitePlan {
             !has_job => place, "of = {:?} needs a job{named}: {what}", self.of.name();
             self.tests.is_empty() => place, "it has no tests; one at least";
             !of_frames && !self.sizes.is_empty() => place, "sizes are for frames";
+            !of_frames && !self.ipv6_shares.is_empty() => place, "ipv6_shares are for frames";
             !of_frames && !self.modifiers.is_empty() => place, "modifiers are for frames";
         }
         for (n, test) in self.tests.iter().enumerate() {
@@ -78,18 +91,55 @@ impl SuitePlan {
                     place, "test y1564 needs [[procedure.suite.service]]";
             }
         }
+        let mixes = !self.ipv6_shares.is_empty();
         rules! { found:
+            mixes && self.tests.contains(&SuiteTest::B2b) =>
+                place, "ipv6_shares: bursts have none, and RFC 5180 asks for no test b2b; take it out";
+            mixes && self.tests.contains(&SuiteTest::Y1564) =>
+                place, "ipv6_shares: services have frames of their own; take out test y1564";
             self.tests == [SuiteTest::Y1564] && self.sizes.len() > 1 =>
                 place, "test y1564 is made at one size, not {}; several as one mix: imix, or weights", self.sizes.len();
         }
         if let Some(job) = self.traffic(plan).filter(|_| of_frames) {
             self.check_job(job, found);
         }
+        for service in self
+            .services
+            .iter()
+            .filter(|s| of_frames && s.job.is_some())
+        {
+            let own = self
+                .service_index(plan, service)
+                .filter(|n| Some(*n) != self.traffic_index(plan));
+            if let Some(n) = own {
+                check_streams(&plan.traffic[n], found);
+            }
+        }
         self.check_loads(found);
         self.check_times(found);
         for (n, service) in self.services.iter().enumerate() {
             let place = format!("{place}, service {}", n + 1);
+            let job = self.service_index(plan, service).map(|n| &plan.traffic[n]);
+            let is_shared = |other: &Service| {
+                let other = self.service_index(plan, other).map(|n| &plan.traffic[n]);
+                job.zip(other).is_some_and(|(a, b)| {
+                    let ports = |job: &TrafficJob| [job.tx.clone(), job.rx.clone()];
+                    let met = ports(a).iter().any(|port| ports(b).contains(port));
+                    met && (ports(a), a.bidir) != (ports(b), b.bidir)
+                })
+            };
+            let crossing = self.services[..n].iter().find(|other| is_shared(other));
+            let is_way = job.is_some_and(|job| job.tx.is_some() && job.rx.is_some());
+            let name = service.job.clone().unwrap_or_default();
             rules! { found:
+                of_frames && service.job.is_some() && !is_way => &place, "job {name:?}; the name of a [[traffic]] with tx and rx";
+                crossing.is_some() =>
+                    &place, "it shares a port with service {:?}, so both need the same tx, rx and bidir", crossing.map_or("", |s| &s.name);
+                self.services[..n].iter().any(|s| s.name == service.name) =>
+                    &place, "two services are named {:?}", service.name;
+                service.performance < SHORTEST => &place, "performance is {}; at least {SHORTEST}", service.performance;
+                service.availability.is_some() && service.performance < LEAST_AVAILABILITY =>
+                    &place, "availability of a performance test of {}; of {LEAST_AVAILABILITY} at least", service.performance;
                 matches!(service.cir, Rate::Max | Rate::Percent(_)) => &place, "cir is {}; a rate of its own: 100mbps", service.cir;
                 matches!(service.eir, Some(Rate::Max | Rate::Percent(_))) =>
                     &place, "eir is {}; a rate of its own: 50mbps", service.eir.unwrap_or(Rate::Max);
@@ -100,12 +150,14 @@ impl SuitePlan {
 
     fn check_job(&self, job: &TrafficJob, found: &mut Findings) {
         let place = "procedure.suite";
-        let replays = job.streams.iter().any(|s| s.replay.is_some());
-        let numbered = job.streams.iter().all(|s| s.tag_len() > 0);
-        rules! { found:
-            job.streams.is_empty() => place, "its job has no streams";
-            replays => place, "a replay has the sizes and times of its file; take streams that are made";
-            !replays && !numbered => place, "frames without a tag cannot be told from others; take out tag = \"none\"";
+        check_streams(job, found);
+        let of = |ipv6: bool| job.streams.iter().any(|stream| stream.is_ipv6() == ipv6);
+        for (n, share) in self.ipv6_shares.iter().enumerate() {
+            rules! { found:
+                self.ipv6_shares[..n].contains(share) => place, "ipv6_shares: {share} is named twice";
+                n == 0 && !(of(false) && of(true)) =>
+                    place, "ipv6_shares: its job needs streams of IPv4 and of IPv6";
+            }
         }
         for (n, size) in self.sizes.iter().enumerate() {
             rules! { found:
@@ -178,6 +230,8 @@ impl SuitePlan {
                 place, "latency.repetitions is {}; 1 to 1000", latency.repetitions;
             latency.loads.is_empty() => place, "latency.loads is empty; one share at least";
             latency.loads.iter().any(|l| l.0 <= 0.0) => place, "latency.loads; each above 0";
+            self.impact.loads.is_empty() => place, "impact.loads is empty; one share at least";
+            self.impact.loads.iter().any(|l| l.0 <= 0.0) => place, "impact.loads; each above 0";
             !(1..=1000).contains(&self.b2b.searches) =>
                 place, "b2b.searches is {}; 1 to 1000", self.b2b.searches;
             self.b2b.resolution == 0 => place, "b2b.resolution is 0; at least 1";
@@ -214,5 +268,17 @@ impl Plan {
             true => Ok(warnings),
             false => Err(PlanError(found.problems)),
         }
+    }
+}
+
+/// Whether frames of a job can be told and counted.
+fn check_streams(job: &TrafficJob, found: &mut Findings) {
+    let place = "procedure.suite";
+    let replays = job.streams.iter().any(|s| s.replay.is_some());
+    let numbered = job.streams.iter().all(|s| s.tag_len() > 0);
+    rules! { found:
+        job.streams.is_empty() => place, "its job has no streams";
+        replays => place, "a replay has the sizes and times of its file; take streams that are made";
+        !replays && !numbered => place, "frames without a tag cannot be told from others; take out tag = \"none\"";
     }
 }

@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LbLimit, LbResult, LbTrial, Quantity, SuiteTest};
-use crate::{lateness::Lateness, report::Summary};
+use crate::{
+    lateness::Lateness,
+    report::{Summary, Verdict},
+};
 
 /// One result of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +46,9 @@ pub struct SuiteResult {
     /// Frame sizes as the plan has them: `64`, `imix`; of loads that are no frames empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,
+    /// The share of frames that are of IPv6, where there are runs with several: then `size` has it too (`512 10% IPv6`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6_share: Option<f64>,
     /// Mean frame size with FCS, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_size: Option<f64>,
@@ -58,7 +64,8 @@ pub struct SuiteResult {
     pub tester_ceiling_fps: Option<f64>,
     /// The largest load that the search might try, in `unit`.
     pub maximum: Option<f64>,
-    /// The highest load that held, in `unit` and in each direction. Absent: none did, or the test finds none.
+    /// The highest load that held, in `unit` and in each direction; of `mfr` the highest forwarding rate. Absent: none
+    /// did, or the test finds none.
     pub limit: Option<f64>,
     /// The same of frames: the throughput of RFC 1242 where the loss goal is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,6 +102,9 @@ pub struct SuiteResult {
     /// made. `bench compare` takes it for the repeatability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
+    /// Of a mix of IPv4 and IPv6, what became of the frames of each in the trial at the limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<FamilyFrames>,
     /// What MLRsearch found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlr: Option<MlrResult>,
@@ -104,6 +114,12 @@ pub struct SuiteResult {
     /// Loss by load, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<LossRow>,
+    /// Forwarding rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mfr: Option<MfrResult>,
+    /// Loss and delay, a row for each load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub impact: Vec<ImpactRow>,
     /// Bursts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstResult>,
@@ -116,6 +132,9 @@ pub struct SuiteResult {
     /// Steps of a service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ServiceStep>,
+    /// What each service came to, all its steps together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceResult>,
     /// What must be known to read it, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -133,6 +152,7 @@ impl SuiteResult {
             of,
             unit: of.unit().to_owned(),
             size: String::new(),
+            ipv6_share: None,
             mean_size: None,
             directions: 1,
             theoretical_fps: None,
@@ -153,13 +173,17 @@ impl SuiteResult {
             not_measured: None,
             incomplete: false,
             spread: None,
+            families: Vec::new(),
             mlr: None,
             latency: Vec::new(),
             curve: Vec::new(),
+            mfr: None,
+            impact: Vec::new(),
             bursts: None,
             recovery: None,
             reset: None,
             steps: Vec::new(),
+            services: Vec::new(),
             notes: Vec::new(),
             trial_log: Vec::new(),
         }
@@ -273,6 +297,9 @@ pub struct SuiteTrial {
     pub outcome: TrialOutcome,
     /// Why, in a sentence.
     pub reason: String,
+    /// Of a mix of IPv4 and IPv6, what became of the frames of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<FamilyFrames>,
     /// By how much counters of the device and of our ports rose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rose: BTreeMap<String, u64>,
@@ -366,6 +393,60 @@ pub struct LatencyRow {
     pub lost: u64,
 }
 
+/// A version of IP.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        }
+    }
+}
+
+/// What became of the frames of one IP version in a trial; tx = (rx − dup) + lost, of both directions together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FamilyFrames {
+    /// Which.
+    pub family: Family,
+    /// Offered in each direction, frames per second.
+    pub offered_fps: f64,
+    /// What came through, in each direction, frames per second.
+    pub forwarded_fps: f64,
+    /// Sent.
+    pub tx: u64,
+    /// Received, duplicates included.
+    pub rx: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Received again.
+    pub dup: u64,
+}
+
+impl FamilyFrames {
+    /// Lost ÷ sent.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn loss_ratio(&self) -> f64 {
+        match self.tx {
+            0 => 0.0,
+            tx => self.lost as f64 / tx as f64,
+        }
+    }
+}
+
 /// Loss at one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossRow {
@@ -375,6 +456,65 @@ pub struct LossRow {
     pub offered: f64,
     /// Lost ÷ sent, per cent; absent where the trial says nothing of the device.
     pub loss_pct: Option<f64>,
+    /// Of a mix of IPv4 and IPv6, what became of the frames of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<FamilyFrames>,
+}
+
+/// Forwarding rates above the throughput (RFC 2889 section 5.6.1, RFC 2285 section 3.6); rates and loads in each
+/// direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MfrResult {
+    /// The highest forwarding rate (MFR), frames per second.
+    pub rate_fps: f64,
+    /// The load at which it was seen, frames per second; of equals the least.
+    pub load_fps: f64,
+    /// The same rate in bits per second with FCS, preamble and gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_l1_bps: Option<f64>,
+    /// The same with FCS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_l2_bps: Option<f64>,
+    /// The forwarding rate at the maximum offered load (FRMOL), frames per second; absent where that trial says nothing.
+    pub frmol_fps: Option<f64>,
+    /// The maximum offered load (MOL), frames per second.
+    pub max_offered_fps: Option<f64>,
+    /// All loads, the smallest first.
+    pub rows: Vec<MfrRow>,
+}
+
+/// The forwarding rate at one load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MfrRow {
+    /// The load as a share of the maximum, per cent.
+    pub load_pct: f64,
+    /// What was really offered, frames per second.
+    pub offered_fps: f64,
+    /// What came through, frames per second; absent where the trial does not tell.
+    pub forwarded_fps: Option<f64>,
+}
+
+/// What frames at one load suffer; no limit follows from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImpactRow {
+    /// The load as a share of the maximum, per cent.
+    pub load_pct: f64,
+    /// The load in each direction, frames per second.
+    pub offered_fps: f64,
+    /// Sent, in both directions.
+    pub tx: u64,
+    /// Lost; absent where the trial says nothing of the device.
+    pub lost: Option<u64>,
+    /// Lost ÷ sent, per cent, of frames that found no room in our ports none.
+    pub loss_pct: Option<f64>,
+    /// Delay, ns; of two directions that in which it was longer.
+    pub latency_ns: Summary,
+    /// By how much counters of the device and of our ports rose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rose: BTreeMap<String, u64>,
+    /// Why it says nothing of the device.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub void: String,
 }
 
 /// Back-to-back frames (RFC 9004).
@@ -464,11 +604,33 @@ pub struct ServiceStep {
     pub delay_max_ns: Option<i64>,
     /// Frame delay variation: longest less shortest, ns.
     pub variation_ns: Option<i64>,
+    /// How long it was, seconds; of one that was broken off, how long it had been.
+    #[serde(default)]
+    pub duration_s: f64,
+    /// Availability, of a performance test of 10 s at least: the share of its time in which the service was available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<f64>,
     /// Whether it meets what the service promises.
     pub passed: bool,
     /// The trial says nothing of the device: it is neither met nor missed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
     /// Why not, or that it does.
+    pub reason: String,
+}
+
+/// What a service came to (ITU-T Y.1564): the verdict over all its steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceResult {
+    /// The service.
+    pub service: String,
+    /// `pass`: all steps show what it promises; `fail`: one does not; `invalid`: none fails, and one is void;
+    /// `incomplete`: none fails, and some were not made.
+    pub verdict: Verdict,
+    /// Steps that were made.
+    pub steps: u32,
+    /// Those of them that passed.
+    pub passed: u32,
+    /// Why, in a sentence.
     pub reason: String,
 }

@@ -1,16 +1,19 @@
 //! What a trial showed: from a report to a line of the trial log.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use wb_model::{
-    Charge, JobKind, Report,
-    bench::{Quantity, SuiteTrial, TrialOutcome},
+    Charge, JobKind, Report, Stream, Summary, Totals,
+    bench::{Family, FamilyFrames, Quantity, SuiteTrial, TrialOutcome},
     judge_lateness,
     load::{LoadEnd, LoadJobReport, LoadPhaseReport},
     report::JobReport,
 };
 
-use super::shape::{Amount, Shape, Target, directions, directions_before};
+use super::{
+    availability::availability,
+    shape::{Amount, Shape, Target, directions, directions_before},
+};
 use crate::{Cut, Ran};
 
 /// What may stay unsent of a load: what is sent in this time, and a batch (spec of trials, after FD.io's practice).
@@ -23,7 +26,21 @@ const FOREIGN: f64 = 0.001;
 /// Connections and requests are due one by one; this share of them must have been begun.
 const BEGUN: f64 = 0.98;
 
+/// What some streams of a trial's jobs are to carry, judged by themselves.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) name: String,
+    /// Their job, and which of its streams.
+    pub(super) job: usize,
+    pub(super) streams: Range<usize>,
+    /// In each direction.
+    pub(super) load: f64,
+    /// Up to this loss ratio.
+    pub(super) goal: f64,
+}
+
 /// A trial with what the searches need beside the line of the log.
+#[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) trial: SuiteTrial,
     /// The last frame that was skipped, counted from 0 over all flows of its direction.
@@ -38,6 +55,12 @@ pub(super) struct Judged {
     pub(super) link_down: Option<String>,
     /// Bits per second of the slowest link that a wire sets; none where no port has one.
     pub(super) line_bps: Option<u64>,
+    /// The share of the time in which the frames came through, where that can be told.
+    pub(super) availability: Option<f64>,
+    /// Each of several jobs by itself.
+    pub(super) parts: Vec<Judged>,
+    /// The trigger did not do what it should.
+    pub(super) misfired: bool,
 }
 
 /// What is counted of a load of frames.
@@ -77,13 +100,32 @@ fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
 }
 
 /// The line of the log; its number and its size are the caller's.
-pub(super) fn judge(ran: &Ran, of: Quantity, target: Target, shape: &Shape, goal: f64) -> Judged {
+pub(super) fn judge(
+    ran: &Ran,
+    of: Quantity,
+    target: Target,
+    shape: &Shape,
+    goal: f64,
+    parts: &[Part],
+) -> Judged {
     let report = &ran.report;
-    let mut judged = match target {
-        Target::Traffic(n) => frames(report, n, shape, goal),
+    let is_cut = ran.cut.is_some();
+    let judged = match target {
+        Target::Traffic(n) => {
+            let mut judged = frames(report, jobs_of(report, n), shape, goal, is_cut);
+            judged.trial.families = families(report, n, judged.trial.duration_s);
+            judged
+        }
+        Target::Services(jobs) => return together(ran, jobs, shape, parts),
         Target::Load(n) => connections(report, of, n, shape, goal),
         Target::Http(n) => requests(report, n, shape, goal),
     };
+    with_the_run(ran, target, shape, goal, judged)
+}
+
+/// What the run as a whole shows: lateness, links, other jobs, an early end.
+fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged: Judged) -> Judged {
+    let report = &ran.report;
     let trial = &mut judged.trial;
     trial.lateness = report.lateness.all;
     trial.warnings.clone_from(&report.warnings);
@@ -118,6 +160,101 @@ pub(super) fn judge(ran: &Ran, of: Quantity, target: Target, shape: &Shape, goal
     judged
 }
 
+/// Several sets of streams, each judged by itself, and their sum: which is void where one of them is.
+fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
+    let report = &ran.report;
+    let is_cut = ran.cut.is_some();
+    let each = parts.iter().map(|part| {
+        let amount = Amount::Load(part.load);
+        let shape = Shape { amount, ..*shape };
+        let whole = jobs_of(report, part.job);
+        let own: Vec<JobReport> = whole
+            .iter()
+            .map(|way| streams_of(report, way, part))
+            .collect();
+        let own = own.iter().collect();
+        let mut one = frames(report, own, &shape, part.goal, is_cut);
+        let each = whole
+            .iter()
+            .map(|way| availability(&report.timeline, way, &part.streams));
+        let each: Option<Vec<f64>> = each.collect();
+        one.availability = each.and_then(|each| each.into_iter().reduce(f64::min));
+        with_the_run(ran, Target::Services(jobs), &shape, part.goal, one)
+    });
+    let each: Vec<Judged> = each.collect();
+    let all = (0..jobs).flat_map(|n| jobs_of(report, n)).collect();
+    let mut sum = frames(report, all, shape, 1.0, is_cut);
+    let add = |of: fn(&SuiteTrial) -> f64| each.iter().map(|one| of(&one.trial)).sum();
+    let trial = &mut sum.trial;
+    trial.intended = parts.iter().map(|part| part.load).sum();
+    trial.offered = add(|trial| trial.offered);
+    trial.forwarded = add(|trial| trial.forwarded);
+    let void = |one: &&Judged| !one.trial.outcome.is_valid();
+    let failed = |one: &&Judged| one.trial.outcome == TrialOutcome::Fail;
+    let worst = each.iter().find(void).or(each.iter().find(failed));
+    trial.outcome = worst.map_or(TrialOutcome::Pass, |one| one.trial.outcome);
+    let said = parts.iter().zip(&each);
+    let said = said.map(|(part, one)| format!("{}: {}", part.name, one.trial.reason));
+    trial.reason = said.collect::<Vec<_>>().join("; ");
+    if let Some(one) = each.first() {
+        // What is of the run is the same of all.
+        trial.lateness = one.trial.lateness;
+        trial.warnings.clone_from(&one.trial.warnings);
+        trial.rose.clone_from(&one.trial.rose);
+        sum.link_down.clone_from(&one.link_down);
+        sum.line_bps = one.line_bps;
+    }
+    if ran.cut.is_some()
+        && let Some(one) = each.first()
+    {
+        trial.reason.clone_from(&one.trial.reason);
+    }
+    sum.parts = each;
+    sum
+}
+
+/// What a job would have told of some of its streams alone. Delays are those of their flows, without percentiles.
+fn streams_of(report: &Report, way: &JobReport, part: &Part) -> JobReport {
+    let own = way.streams.get(part.streams.clone()).unwrap_or_default();
+    let totals = own
+        .iter()
+        .fold(Totals::default(), |sum, s| sum.plus(&s.totals));
+    let is_own = |flow: u32| {
+        let mut ranges = own.iter().map(|s| s.first_flow..s.first_flow + s.flows);
+        ranges.any(|flows| flows.contains(&flow))
+    };
+    let flows = report.flows.iter().filter(|flow| is_own(flow.flow));
+    let latency = flows.map(|flow| flow.latency_ns);
+    let latency = latency.reduce(|a, b| {
+        let samples = a.samples + b.samples;
+        let sum = |s: &Summary| s.mean.unwrap_or(0.0) * s.samples as f64;
+        Summary {
+            samples,
+            min: [a.min, b.min].into_iter().flatten().min(),
+            max: a.max.max(b.max),
+            mean: (samples > 0).then(|| (sum(&a) + sum(&b)) / samples as f64),
+            ..Summary::default()
+        }
+    });
+    JobReport {
+        totals: Totals {
+            // Whose frames found no room in our rings nobody knows.
+            rx_dropped_frames: way.totals.rx_dropped_frames,
+            ..totals
+        },
+        // Of flows that are not listed the longest delay is not known.
+        latency_ns: latency
+            .filter(|_| report.flows_omitted == 0)
+            .unwrap_or_default(),
+        streams: own.to_vec(),
+        name: way.name.clone(),
+        tx: way.tx.clone(),
+        rx: way.rx.clone(),
+        rates: way.rates,
+        ..JobReport::default()
+    }
+}
+
 fn blank(shape: &Shape) -> SuiteTrial {
     let intended = match shape.amount {
         Amount::Load(load) => load,
@@ -146,6 +283,7 @@ fn blank(shape: &Shape) -> SuiteTrial {
         ipdv_ns: Default::default(),
         pdv_ns: Default::default(),
         longest_silence_ns: None,
+        families: Vec::new(),
         outcome: TrialOutcome::Pass,
         reason: String::new(),
         rose: BTreeMap::new(),
@@ -164,11 +302,19 @@ fn plain(trial: SuiteTrial) -> Judged {
         stamps: String::new(),
         link_down: None,
         line_bps: None,
+        availability: None,
+        parts: Vec::new(),
+        misfired: false,
     }
 }
 
-fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
-    let jobs = jobs_of(report, n);
+fn frames(
+    report: &Report,
+    jobs: Vec<&JobReport>,
+    shape: &Shape,
+    goal: f64,
+    is_cut: bool,
+) -> Judged {
     let frames = Frames { jobs };
     let mut trial = blank(shape);
     trial.tx = frames.sum(|j| j.totals.offered_frames);
@@ -183,9 +329,9 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     trial.nic_drops = frames.sum(|j| j.totals.rx_dropped_frames) + interface;
     let took = frames.jobs.iter().filter_map(|j| j.rates.tx_time_ns).max();
     let took_s = took.unwrap_or(0) as f64 / 1e9;
-    // Of a load the time is the trial's; of the rest as long as it took.
+    // Of a load the time is the trial's; of the rest, and of what was broken off, as long as it took.
     let seconds = match shape.amount {
-        Amount::Load(_) => trial.duration_s,
+        Amount::Load(_) if !is_cut => trial.duration_s,
         _ => took_s,
     };
     if seconds > 0.0 {
@@ -199,6 +345,7 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     if let Amount::Load(load) = shape.amount
         && trial.unsent == 0
         && trial.tx > 0
+        && !is_cut
     {
         // All of it was sent: the schedule is exact, and whole frames are not.
         trial.offered = load;
@@ -230,6 +377,46 @@ fn frames(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
         ..plain(trial)
     }
+}
+
+/// What became of the frames of each IP version, where a job has both.
+fn families(report: &Report, n: usize, seconds: f64) -> Vec<FamilyFrames> {
+    let Some(job) = report.plan.traffic.get(n) else {
+        return Vec::new();
+    };
+    let of_all = |family: Family| {
+        let is_own = |stream: &Stream| stream.is_ipv6() == (family == Family::Ipv6);
+        let jobs = jobs_of(report, n);
+        let ways = jobs.len().max(1) as f64;
+        let own: Vec<&Totals> = jobs
+            .iter()
+            .flat_map(|way| job.streams.iter().zip(&way.streams))
+            .filter(|(stream, _)| is_own(stream))
+            .map(|(_, told)| &told.totals)
+            .collect();
+        let sum = |of: fn(&Totals) -> Option<u64>| -> Option<u64> {
+            own.iter().map(|totals| of(totals)).sum()
+        };
+        let (tx, rx) = (sum(|t| t.offered_frames)?, sum(|t| t.received_frames)?);
+        let (lost, dup) = (sum(|t| t.lost_frames)?, sum(|t| t.duplicate_frames)?);
+        let per_second = |frames: u64| match seconds > 0.0 {
+            true => frames as f64 / seconds / ways,
+            false => 0.0,
+        };
+        (!own.is_empty()).then(|| FamilyFrames {
+            family,
+            offered_fps: per_second(tx),
+            forwarded_fps: per_second(rx.saturating_sub(dup)),
+            tx,
+            rx,
+            lost,
+            dup,
+        })
+    };
+    let all = [Family::Ipv4, Family::Ipv6].into_iter().filter_map(of_all);
+    let all: Vec<FamilyFrames> = all.collect();
+    // Of a version that is alone the trial tells.
+    if all.len() < 2 { Vec::new() } else { all }
 }
 
 /// Each flow has sequence numbers of its own, and flows take turns.
@@ -394,14 +581,7 @@ fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
 }
 
 /// Requests that were due and found no free connection were not answered either, unless that is the tester's doing.
-fn want(
-    trial: &mut SuiteTrial,
-    report: &Report,
-    of: JobKind,
-    waited: u64,
-    made: bool,
-    goal: f64,
-) {
+fn want(trial: &mut SuiteTrial, report: &Report, of: JobKind, waited: u64, made: bool, goal: f64) {
     let due = trial.tx + waited;
     if waited == 0 || due == 0 || report.limited_by.is_tester_of(of) {
         return;
@@ -479,7 +659,7 @@ fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
         }
     }
     for (n, _) in report.plan.traffic.iter().enumerate() {
-        if target == Target::Traffic(n) {
+        if target.is_traffic(n) {
             continue;
         }
         for job in jobs_of(report, n) {
@@ -498,7 +678,7 @@ fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
 /// Makes a trial void whose outcome the tester's own lateness may have caused.
 fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut SuiteTrial) {
     let lateness = &report.lateness.all;
-    let is_of_frames = matches!(target, Target::Traffic(_));
+    let is_of_frames = matches!(target, Target::Traffic(_) | Target::Services(_));
     let borne = goal * trial.tx as f64;
     let charge = match trial.outcome {
         TrialOutcome::Fail if is_of_frames => Charge::Frames {

@@ -44,6 +44,10 @@ pub(super) fn measure<B: Bench>(
             load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,
             offered: trial.offered,
             loss_pct: trial.outcome.is_valid().then_some(100.0 * trial.loss_ratio),
+            families: match trial.outcome.is_valid() {
+                true => trial.families.clone(),
+                false => Vec::new(),
+            },
         };
         match result.curve.last_mut() {
             // A load that was tried again: the last word counts.

@@ -90,7 +90,7 @@ pub(super) fn measure<B: Bench>(
             trial.lateness.account()
         ));
     }
-    if trial.reason.starts_with("the trigger") {
+    if judged.misfired {
         result.confirmed = false;
         result.not_measured = Some(trial.reason);
     }

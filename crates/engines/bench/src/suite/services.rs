@@ -1,11 +1,22 @@
 //! Activation of services (ITU-T Y.1564): each service step by step, then all of them together.
+//!
+//! A service has frames of its own: a traffic job of the plan. In the first stage the others are silent; in the second
+//! all send at their CIR, each with an account of its own, and each is judged by what it promises. Delays of services that
+//! share a port are those of their flows.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use wb_model::bench::{Service, ServiceStep, SuiteResult, SuiteTrial, TrialPurpose};
+use wb_model::{
+    Plan, TrafficJob, Verdict,
+    bench::{
+        Load, Service, ServiceResult, ServiceStep, SuitePlan, SuiteResult, TestSize, TrialPurpose,
+    },
+    units::WIRE_OVERHEAD,
+};
 
 use super::{
     Stop, fps,
+    judge::{Judged, Part},
     shape::{self, Amount, Target},
     tester::Tester,
 };
@@ -34,6 +45,8 @@ pub enum StepKind {
     Excess,
     /// The same, with the tolerance of a policer.
     Policing,
+    /// As [`StepKind::Committed`], and the service is available for as much of the time as it promises.
+    Performance,
 }
 
 /// The loads of the configuration test of a service with these rates.
@@ -66,111 +79,253 @@ pub fn steps(cir: f64, eir: f64) -> Vec<Step> {
     steps
 }
 
+/// What a service is in the terms of trials.
+struct Offer<'s> {
+    service: &'s Service,
+    /// Its traffic job by its place in the plan.
+    job: usize,
+    /// Mean frame size with FCS.
+    mean: f64,
+    /// Frames per second in each direction.
+    cir: f64,
+    eir: f64,
+}
+
 pub(super) fn measure<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
 ) -> Result<(), Stop<B::Error>> {
-    let Target::Traffic(n) = tester.target else {
-        return Ok(());
-    };
     let suite = tester.suite;
-    let mean = shape::mean_size(&tester.base.traffic[n], tester.size);
-    tester.left.trials = 6 * u32::try_from(suite.services.len()).unwrap_or(u32::MAX);
+    let base = tester.base.clone().into_owned();
+    let mut offers = Vec::new();
     for service in &suite.services {
-        let cir = fps(wb_model::bench::Load::Rate(service.cir), mean, None);
-        let eir = service
-            .eir
-            .and_then(|eir| fps(wb_model::bench::Load::Rate(eir), mean, None));
-        let Some(cir) = cir else {
-            result.notes.push(format!(
+        match offer(suite, &base, tester.size, service) {
+            Some(offer) => offers.push(offer),
+            None => result.notes.push(format!(
                 "{}: CIR is no rate of its own: 100mbps-l2",
                 service.name
-            ));
-            continue;
-        };
-        let eir = eir.unwrap_or(0.0);
-        let all = steps(cir, eir);
-        for step in &all {
-            tester.goal = match step.kind {
-                StepKind::Committed => service.loss.0,
-                StepKind::Excess | StepKind::Policing => 1.0,
-            };
-            let one = trial(tester, step.load, service.step.0)?;
-            result
-                .steps
-                .push(judge(service, step, &one, cir, eir, mean));
-        }
-        // The performance of one service; several are measured together below.
-        if suite.services.len() == 1 {
-            tester.goal = service.loss.0;
-            let one = trial(tester, cir, service.performance.0)?;
-            let step = Step {
-                name: "performance".to_owned(),
-                load: cir,
-                kind: StepKind::Committed,
-            };
-            result
-                .steps
-                .push(judge(service, &step, &one, cir, eir, mean));
+            )),
         }
     }
-    if suite.services.len() > 1 {
-        together(tester, result, mean)?;
-    }
-    if tester.suite.sizes.len() > 1 {
+    let trials = offers
+        .iter()
+        .map(|o| steps(o.cir, o.eir).len())
+        .sum::<usize>()
+        + 1;
+    tester.left.trials = u32::try_from(trials).unwrap_or(u32::MAX);
+    let line = result.theoretical_fps.zip(result.mean_size);
+    // Of frames of another size the line carries another number.
+    let line = line.map(|(fps, mean)| fps * (mean + f64::from(WIRE_OVERHEAD)));
+    let made = all(tester, result, &base, &offers, line);
+    result.services = offers
+        .iter()
+        .map(|o| verdict(o.service, &result.steps))
+        .collect();
+    if suite.sizes.len() > 1 {
         result
             .notes
             .push("of the sizes of this suite the first alone".to_owned());
     }
-    result.confirmed = !result.steps.is_empty() && result.steps.iter().all(|step| step.passed);
-    Ok(())
+    result.confirmed = made.is_ok()
+        && !result.services.is_empty()
+        && result.services.iter().all(|s| s.verdict == Verdict::Pass);
+    made
 }
 
+fn offer<'s>(
+    suite: &SuitePlan,
+    base: &Plan,
+    size: Option<&TestSize>,
+    service: &'s Service,
+) -> Option<Offer<'s>> {
+    let job = suite.service_index(base, service)?;
+    let mean = shape::mean_size(&base.traffic[job], size);
+    let rate = |rate| fps(Load::Rate(rate), mean, None);
+    Some(Offer {
+        service,
+        job,
+        mean,
+        cir: rate(service.cir)?,
+        eir: service.eir.and_then(rate).unwrap_or(0.0),
+    })
+}
+
+/// Each service by itself, step by step, and then all of them together. `line`: bytes per second with preamble and gap.
+fn all<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    result: &mut SuiteResult,
+    base: &Plan,
+    offers: &[Offer<'_>],
+    line: Option<f64>,
+) -> Result<(), Stop<B::Error>> {
+    for offer in offers {
+        tester.base = Cow::Owned(base.clone());
+        silence(tester, offer.job);
+        let most = line.map(|line| line / (offer.mean + f64::from(WIRE_OVERHEAD)));
+        for mut step in steps(offer.cir, offer.eir) {
+            if let Some(most) = most.filter(|most| step.load > *most) {
+                step.load = most;
+                let what = format!("{} {}", offer.service.name, step.name);
+                result
+                    .notes
+                    .push(format!("{what}: the line carries no more"));
+            }
+            tester.goal = match step.kind {
+                StepKind::Committed | StepKind::Performance => offer.service.loss.0,
+                StepKind::Excess | StepKind::Policing => 1.0,
+            };
+            let time = offer.service.step.0;
+            let (judged, stop) = trial(tester, step.load, time);
+            let told = judged.map(|judged| judge(offer, &step, &judged));
+            result.steps.extend(told);
+            stop.map_or(Ok(()), Err)?;
+        }
+    }
+    together(tester, result, base, offers)
+}
+
+/// Takes a traffic job for the target, without those of services beside it; jobs of no service go on.
+pub(super) fn silence<B: Bench>(tester: &mut Tester<'_, B>, job: usize) {
+    let mut plan = tester.base.clone().into_owned();
+    let beside = others(tester.suite, &plan, job);
+    plan.traffic = vec![plan.traffic[job].clone()];
+    plan.traffic.extend(beside);
+    tester.base = Cow::Owned(plan);
+    tester.target = Target::Traffic(0);
+}
+
+/// Jobs that are neither this one nor a service's.
+fn others(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
+    let services = suite.services.iter();
+    let taken: Vec<_> = services.map(|s| suite.service_index(base, s)).collect();
+    let jobs = base.traffic.iter().enumerate();
+    let free = jobs.filter(|(n, _)| *n != own && !taken.contains(&Some(*n)));
+    free.map(|(_, job)| job.clone()).collect()
+}
+
+/// The performance test: all services at their CIR at the same time, each judged by what it promises itself.
+fn together<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    result: &mut SuiteResult,
+    base: &Plan,
+    offers: &[Offer<'_>],
+) -> Result<(), Stop<B::Error>> {
+    let Some(longest) = offers.iter().map(|o| o.service.performance.0).max() else {
+        return Ok(());
+    };
+    let (jobs, parts) = share_ways(base, offers, tester.size);
+    let mut plan = base.clone();
+    let count = jobs.len();
+    plan.traffic = jobs;
+    plan.traffic.extend(others(tester.suite, base, usize::MAX));
+    tester.base = Cow::Owned(plan);
+    tester.target = Target::Services(count);
+    tester.parts = parts;
+    let name = match offers.len() {
+        1 => "performance",
+        _ => "performance, all services together",
+    };
+    let sum = offers.iter().map(|offer| offer.cir).sum();
+    let (judged, stop) = trial(tester, sum, longest);
+    let parts = judged.map_or_else(Vec::new, |judged| judged.parts);
+    for (offer, part) in offers.iter().zip(&parts) {
+        let step = Step {
+            name: name.to_owned(),
+            load: offer.cir,
+            kind: StepKind::Performance,
+        };
+        result.steps.push(judge(offer, &step, part));
+    }
+    stop.map_or(Ok(()), Err)
+}
+
+/// The jobs that send the frames of all services at their CIR: a port sends for one job, so services with the same way are
+/// streams of one.
+fn share_ways(
+    base: &Plan,
+    offers: &[Offer<'_>],
+    size: Option<&TestSize>,
+) -> (Vec<TrafficJob>, Vec<Part>) {
+    let mut jobs: Vec<TrafficJob> = Vec::new();
+    let parts = offers.iter().map(|offer| {
+        let mut own = shape::at(&base.traffic[offer.job], Amount::Load(offer.cir), size);
+        let name = &offer.service.name;
+        let count = own.streams.len();
+        for (n, stream) in own.streams.iter_mut().enumerate() {
+            stream.name = match count {
+                1 => name.clone(),
+                _ => format!("{name} {}", n + 1),
+            };
+        }
+        let way = |job: &TrafficJob| (job.tx.clone(), job.rx.clone(), job.bidir);
+        let place = jobs.iter().position(|job| way(job) == way(&own));
+        let (job, first) = match place {
+            Some(place) => (place, jobs[place].streams.len()),
+            None => (jobs.len(), 0),
+        };
+        match place {
+            Some(place) => jobs[place].streams.append(&mut own.streams),
+            None => jobs.push(own),
+        }
+        Part {
+            name: name.clone(),
+            job,
+            streams: first..first + count,
+            load: offer.cir,
+            goal: offer.service.loss.0,
+        }
+    });
+    let parts = parts.collect();
+    (jobs, parts)
+}
+
+/// A trial, as far as it came, and why no other is to be made.
 fn trial<B: Bench>(
     tester: &mut Tester<'_, B>,
     load: f64,
     time: Duration,
-) -> Result<SuiteTrial, Stop<B::Error>> {
+) -> (Option<Judged>, Option<Stop<B::Error>>) {
     let shape = tester.shape(Amount::Load(load), time, TrialPurpose::Measure);
-    Ok(tester.trial(&shape, None)?.trial)
+    tester.last = None;
+    match tester.trial(&shape, None) {
+        Ok(judged) => (Some(judged), None),
+        Err(stop) => (tester.last.take(), Some(stop)),
+    }
 }
 
-/// All services at their CIR at the same time, as one load that is the sum of them: what is promised to the least
-/// demanding of them must hold of all.
-fn together<B: Bench>(
-    tester: &mut Tester<'_, B>,
-    result: &mut SuiteResult,
-    mean: f64,
-) -> Result<(), Stop<B::Error>> {
-    let services = &tester.suite.services;
-    let rate = |service: &Service| fps(wb_model::bench::Load::Rate(service.cir), mean, None);
-    let sum: f64 = services.iter().filter_map(rate).sum();
-    let longest = services.iter().map(|s| s.performance.0).max();
-    tester.goal = services.iter().map(|s| s.loss.0).fold(0.0, f64::max);
-    let one = trial(tester, sum, longest.unwrap_or_default())?;
-    for service in &tester.suite.services {
-        let step = Step {
-            name: "performance, all services together".to_owned(),
-            load: sum,
-            kind: StepKind::Committed,
-        };
-        result
-            .steps
-            .push(judge(service, &step, &one, sum, 0.0, mean));
+/// What a service came to by its steps.
+fn verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
+    let own = || steps.iter().filter(|step| step.service == service.name);
+    let named = |step: &ServiceStep| format!("{}: {}", step.step, step.reason);
+    let is_whole = own().any(|step| step.step.starts_with("performance"));
+    let failed = own().find(|step| !step.passed && !step.void);
+    let void = own().find(|step| step.void);
+    let (verdict, reason) = match (failed, void) {
+        (Some(step), _) => (Verdict::Fail, named(step)),
+        (None, Some(step)) if is_whole => (Verdict::Invalid, named(step)),
+        (None, None) if is_whole => (Verdict::Pass, "as promised".to_owned()),
+        (None, _) => (
+            Verdict::Incomplete,
+            "ended before all steps were made".to_owned(),
+        ),
+    };
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    ServiceResult {
+        service: service.name.clone(),
+        verdict,
+        steps: count(own().count()),
+        passed: count(own().filter(|step| step.passed).count()),
+        reason,
     }
-    Ok(())
 }
 
 /// Whether a step shows what the service promises.
-fn judge(
-    service: &Service,
-    step: &Step,
-    trial: &SuiteTrial,
-    cir: f64,
-    eir: f64,
-    mean: f64,
-) -> ServiceStep {
-    let bits = mean * 8.0;
+fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
+    let &Offer {
+        service, cir, eir, ..
+    } = offer;
+    let trial = &judged.trial;
+    let bits = offer.mean * 8.0;
     let delay = trial.latency_ns;
     let variation = delay.max.zip(delay.min).map(|(max, min)| max - min);
     // Whole frames at both ends of a step.
@@ -178,7 +333,8 @@ fn judge(
     let promised = cir * (1.0 - service.loss.0);
     // What our own ports dropped the service had carried.
     let dropped = trial.nic_drops as f64 / trial.duration_s.max(1e-3);
-    let is_short = step.kind != StepKind::Committed && trial.forwarded + spare < promised;
+    let is_policed = matches!(step.kind, StepKind::Excess | StepKind::Policing);
+    let is_short = is_policed && trial.forwarded + spare < promised;
     let not_read = is_short && trial.forwarded + dropped + spare >= promised;
     let mut told = ServiceStep {
         service: service.name.clone(),
@@ -189,10 +345,20 @@ fn judge(
         delay_ns: delay.mean,
         delay_max_ns: delay.max,
         variation_ns: variation,
+        duration_s: trial.duration_s,
+        availability: judged
+            .availability
+            .filter(|_| step.kind == StepKind::Performance),
         passed: false,
         void: not_read || !trial.outcome.is_valid(),
         reason: String::new(),
     };
+    let is_unknown = step.kind == StepKind::Performance
+        && service.availability.is_some()
+        && told.availability.is_none();
+    let has_limit = service.delay.is_some() || service.variation.is_some();
+    let is_late_unknown = has_limit && trial.rx > 0 && delay.max.is_none();
+    told.void |= is_unknown || is_late_unknown;
     let most = match step.kind {
         StepKind::Policing => (cir + eir) * (1.0 + service.tolerance.0),
         _ => cir + eir,
@@ -207,16 +373,26 @@ fn judge(
             "void: {} frames came to our ports and found no room there",
             trial.nic_drops
         )),
-        _ if told.void => Some(format!("void: {}", trial.reason)),
-        StepKind::Committed if trial.loss_ratio > service.loss.0 => {
+        _ if !trial.outcome.is_valid() => Some(format!("void: {}", trial.reason)),
+        _ if is_late_unknown => Some("void: its delay is not known".to_owned()),
+        _ if is_unknown => Some("void: its availability is not known".to_owned()),
+        StepKind::Committed | StepKind::Performance if trial.loss_ratio > service.loss.0 => {
             let lost = trial.lost_by_device();
             Some(format!("{lost} of {} frames lost", trial.tx))
         }
-        StepKind::Committed => later(service.delay, delay.max)
+        StepKind::Committed | StepKind::Performance => later(service.delay, delay.max)
             .map(|(ns, limit)| format!("a delay of {ns} ns, {limit} is promised"))
             .or_else(|| {
                 later(service.variation, variation)
                     .map(|(ns, limit)| format!("the delay varies by {ns} ns, {limit} is promised"))
+            })
+            .or_else(|| {
+                let least = service.availability?.0;
+                let own = told.availability.filter(|own| *own < least)?;
+                let [own, least] = [own, least].map(|share| share * 100.0);
+                Some(format!(
+                    "available for {own:.3} % of the time, {least} % is promised"
+                ))
             }),
         StepKind::Excess | StepKind::Policing if is_short => Some(format!(
             "{:.0} bit/s arrived, CIR is {:.0}",

@@ -15,6 +15,8 @@ use wb_model::{
 const CLOSING: Duration = Duration::from_millis(1_300);
 /// Loads are told to engines to so many parts of one: fractions of a frame matter over a long trial.
 const FINENESS: f64 = 1_000_000.0;
+/// Shares of a mix are told as rates, as so many frames per second: all of them together.
+const WHOLE: f64 = 1e6;
 /// One of so many frames goes to all stations (RFC 2544 section 11.1).
 const BROADCAST: f64 = 100.0;
 
@@ -22,6 +24,8 @@ const BROADCAST: f64 = 100.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Traffic(usize),
+    /// So many traffic jobs, the first of the plan, each at the rates that its streams have.
+    Services(usize),
     Load(usize),
     Http(usize),
 }
@@ -33,6 +37,15 @@ impl Target {
             Quantity::Frames => suite.traffic_index(plan).map(Self::Traffic),
             Quantity::Cps | Quantity::Cc => load(),
             Quantity::Rps => load().or_else(|| suite.http_index(plan).map(Self::Http)),
+        }
+    }
+
+    /// Whether a traffic job is the one, or one of them.
+    pub(super) fn is_traffic(self, n: usize) -> bool {
+        match self {
+            Self::Traffic(own) => own == n,
+            Self::Services(jobs) => n < jobs,
+            Self::Load(_) | Self::Http(_) => false,
         }
     }
 }
@@ -94,6 +107,35 @@ fn shares(job: &TrafficJob) -> Vec<f64> {
     rates.into_iter().map(|rate| rate / sum).collect()
 }
 
+/// The job with such a share of its frames of IPv6: rates that are to each other as the loads of its streams are to be.
+/// Streams of a version that has no share are left out.
+pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
+    let own = shares(job);
+    let of = |is_ipv6: bool| -> f64 {
+        let streams = job.streams.iter().zip(&own);
+        let streams = streams.filter(|(stream, _)| stream.is_ipv6() == is_ipv6);
+        streams.map(|(_, share)| share).sum()
+    };
+    let sums = [of(false), of(true)];
+    let streams = job.streams.iter().zip(&own).filter_map(|(stream, share)| {
+        let (part, sum) = match stream.is_ipv6() {
+            false => (1.0 - ipv6, sums[0]),
+            true => (ipv6, sums[1]),
+        };
+        let share = part * share / sum;
+        (share > 0.0).then(|| Stream {
+            rate: Rate::Pps(exact(share * WHOLE)),
+            burst: None,
+            gap: None,
+            ..stream.clone()
+        })
+    });
+    TrafficJob {
+        streams: streams.collect(),
+        ..job.clone()
+    }
+}
+
 /// Whether its flows have different rates.
 pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
     let flows = job.streams.iter().map(Stream::flow_count);
@@ -128,7 +170,7 @@ pub(super) fn mean_size(job: &TrafficJob, size: Option<&TestSize>) -> f64 {
 }
 
 /// A job at another load.
-fn at(job: &TrafficJob, amount: Amount, size: Option<&TestSize>) -> TrafficJob {
+pub(super) fn at(job: &TrafficJob, amount: Amount, size: Option<&TestSize>) -> TrafficJob {
     let shares = shares(job);
     let streams = job
         .streams
@@ -223,6 +265,12 @@ pub(super) fn plan(
             }
             plan.traffic[n] = main;
         }
+        Target::Services(jobs) => {
+            for job in &mut plan.traffic[..jobs] {
+                (job.ramp, job.drain) = (ramp, drain);
+                job.duration = Some(Span(shape.duration));
+            }
+        }
         Target::Load(n) => {
             set_load(&mut plan.loads[n], suite.of, shape);
         }
@@ -250,7 +298,7 @@ pub(super) fn plan(
 fn go_beside(plan: &mut Plan, base: &Plan, target: Target, shape: &Shape) {
     let time = Span(shape.lead() + shape.duration);
     for (n, job) in plan.traffic.iter_mut().enumerate() {
-        if n < base.traffic.len() && target != Target::Traffic(n) {
+        if n < base.traffic.len() && !target.is_traffic(n) {
             job.count = None;
             job.duration = Some(time);
         }

@@ -1,6 +1,6 @@
 //! Makes the trials of one test at one size: repeats what is void, waits for links, and keeps the log.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, time::Duration};
 
 use wb_model::{
     Plan, PortPlan,
@@ -12,8 +12,8 @@ use wb_model::{
 use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
 
 use super::{
-    Stop,
-    judge::{self, Judged},
+    Case, Stop,
+    judge::{self, Judged, Part},
     shape::{self, Amount, Shape, Target},
 };
 use crate::{Bench, Cut, Trigger};
@@ -38,9 +38,11 @@ const OVERHEAD: Duration = Duration::from_millis(700);
 /// The trials of one test at one size.
 pub(super) struct Tester<'a, B: Bench> {
     pub(super) bench: &'a mut B,
-    pub(super) base: &'a Plan,
+    pub(super) base: Cow<'a, Plan>,
     pub(super) suite: &'a SuitePlan,
     pub(super) target: Target,
+    /// What it is made with, as the report calls it.
+    name: String,
     pub(super) size: Option<&'a TestSize>,
     pub(super) test: SuiteTest,
     pub(super) log: Vec<SuiteTrial>,
@@ -55,6 +57,10 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) deadline: u64,
     /// Who took the receive stamps in the last trial.
     pub(super) stamps: String,
+    /// What each of several jobs is to carry that are judged by themselves: those of [`Target::Services`].
+    pub(super) parts: Vec<Part>,
+    /// The last trial, also where it was broken off.
+    pub(super) last: Option<Judged>,
     /// The highest load that held and the least that did not.
     low: Option<f64>,
     high: Option<f64>,
@@ -81,15 +87,16 @@ impl<'a, B: Bench> Tester<'a, B> {
         base: &'a Plan,
         suite: &'a SuitePlan,
         target: Target,
-        size: Option<&'a TestSize>,
+        case: &'a Case,
         test: SuiteTest,
     ) -> Self {
         Self {
             bench,
-            base,
+            base: Cow::Borrowed(base),
             suite,
             target,
-            size,
+            name: case.own.name.clone(),
+            size: case.own.size.as_ref(),
             test,
             log: Vec::new(),
             warnings: BTreeSet::new(),
@@ -98,6 +105,8 @@ impl<'a, B: Bench> Tester<'a, B> {
             repeats: 0,
             deadline: u64::MAX,
             stamps: String::new(),
+            parts: Vec::new(),
+            last: None,
             low: None,
             high: None,
             always_late: false,
@@ -131,7 +140,7 @@ impl<'a, B: Bench> Tester<'a, B> {
     fn live(&self) -> BenchLive {
         BenchLive {
             test: Some(self.test),
-            size: self.size.map(|size| size.name.clone()),
+            size: Some(self.name.clone()).filter(|name| !name.is_empty()),
             unit: match self.test {
                 SuiteTest::B2b => "frames".to_owned(),
                 _ => self.suite.of.unit().to_owned(),
@@ -210,7 +219,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         let began = self.bench.now_ns();
         let mut again = 0;
         let ran = loop {
-            let plan = shape::plan(self.base, self.suite, self.target, self.size, shape);
+            let plan = shape::plan(&self.base, self.suite, self.target, self.size, shape);
             match self.bench.run(plan, trigger) {
                 Ok(ran) => break ran,
                 Err(error) if self.log.is_empty() || again == PREPARED_AGAIN => {
@@ -228,14 +237,22 @@ impl<'a, B: Bench> Tester<'a, B> {
         };
         let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
         self.overhead = took.saturating_sub(shape.whole());
-        let mut judged = judge::judge(&ran, self.suite.of, self.target, shape, self.goal);
+        let mut judged = judge::judge(
+            &ran,
+            self.suite.of,
+            self.target,
+            shape,
+            self.goal,
+            &self.parts,
+        );
         if let Some(misfire) = &ran.misfire {
+            judged.misfired = true;
             let trial = &mut judged.trial;
             (trial.outcome, trial.reason) = (TrialOutcome::Cut, format!("the trigger: {misfire}"));
         }
         let trial = &mut judged.trial;
         trial.trial = number;
-        trial.size = self.size.map_or_else(String::new, |size| size.name.clone());
+        trial.size.clone_from(&self.name);
         trial.intended_pct = match shape.amount {
             Amount::Load(load) => self.maximum.map(|maximum| 100.0 * load / maximum),
             _ => None,
@@ -251,6 +268,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             ..live
         });
         self.log.push(judged.trial.clone());
+        self.last = Some(judged.clone());
         match ran.cut {
             None => Ok(judged),
             Some(Cut::Signal) => Err(Stop::Interrupted),

@@ -8,10 +8,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use wb_bench::{Bench, Cut, Ran, Reading, Trigger};
 use wb_model::{
-    Driver, Lateness, LatenessReport, Plan, PortPlan, Report, Summary, Totals, TrafficJob, Verdict,
+    Driver, Lateness, LatenessReport, Plan, PortPlan, Report, Stream, Summary, Totals, TrafficJob,
+    Verdict,
     bench::BenchLive,
     load::{ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport},
-    report::{JobReport, PortReport, Rates, StreamReport},
+    report::{FlowReport, JobReport, PortReport, Rates, StreamReport},
+    timeline::{Column, Timeline},
     units::{Rate, Rational, WIRE_OVERHEAD},
 };
 
@@ -31,6 +33,8 @@ pub(crate) enum Mishap {
     GivenUp(u64),
     /// This share of the load is sent.
     Sent(f64),
+    /// A signal ends it after so long.
+    SignalAfter(Duration),
     /// Sending takes so many times as long.
     Longer(f64),
     /// Our rings have no room for so many frames.
@@ -76,6 +80,10 @@ type ByTrial<T> = Box<dyn FnMut(u32, f64) -> T>;
 pub(crate) struct Device {
     /// Frames per second that pass, in each direction.
     pub(crate) capacity: f64,
+    /// What passes of a load, frames per second, where that is not just the capacity.
+    pub(crate) passes: Option<fn(f64) -> f64>,
+    /// Frames of IPv6 that pass, frames per second, where those are fewer.
+    pub(crate) capacity6: Option<f64>,
     /// Frames of a burst that wait for their turn.
     pub(crate) buffer: u64,
     /// How long a frame is under way.
@@ -89,6 +97,12 @@ pub(crate) struct Device {
     /// And nothing for so long at the end of what follows.
     pub(crate) silent_end: Duration,
     pub(crate) outage: Option<Outage>,
+    /// Why a trigger did not do what it should.
+    pub(crate) misfire: Option<&'static str>,
+    /// What passes of a stream, frames per second, and how long it is under way, while others share its job; by its name.
+    pub(crate) shared: BTreeMap<&'static str, (f64, i64)>,
+    /// Nothing of a stream passes from one second of a trial to another.
+    pub(crate) away: Option<(&'static str, u64, u64)>,
     /// New connections per second, requests per second, open connections that it carries.
     pub(crate) cps: f64,
     pub(crate) rps: f64,
@@ -119,6 +133,8 @@ impl Default for Device {
     fn default() -> Self {
         Self {
             capacity: 8_123_456.0,
+            passes: None,
+            capacity6: None,
             buffer: 0,
             delay_ns: 20_000,
             doubles: None,
@@ -126,6 +142,9 @@ impl Default for Device {
             recovery: Duration::ZERO,
             silent_end: Duration::ZERO,
             outage: None,
+            misfire: None,
+            shared: BTreeMap::new(),
+            away: None,
             cps: 37_500.0,
             rps: 250_000.0,
             cc: 100_000,
@@ -194,6 +213,77 @@ struct Way {
     silence_ns: i64,
     /// Nothing comes any more for so long at the end.
     silent_end_s: f64,
+    delay_ns: i64,
+    first_flow: u32,
+    /// Sent and not passed of each stream.
+    streams: Vec<(u64, u64)>,
+}
+
+impl Way {
+    /// What of a stream stayed unsent: its part of what did of all.
+    fn unsent_of(&self, n: usize) -> u64 {
+        let unsent = self.asked - self.sent;
+        let sent = self.streams[n].0 as f64 / self.sent.max(1) as f64;
+        (unsent as f64 * sent).round() as u64
+    }
+}
+
+/// The number of the first flow of a stream.
+fn first_flow(way: &Way, job: &TrafficJob, n: usize) -> u32 {
+    way.first_flow + job.streams[..n].iter().map(Stream::flow_count).sum::<u32>()
+}
+
+impl Device {
+    /// A moment of the timeline for each second, of the job and of the first flow of each stream.
+    fn record(&self, timeline: &mut Timeline, name: &str, job: &TrafficJob, way: &Way) {
+        let seconds = way.took_s.floor() as u64;
+        let column = |of: String, name: &str, each: f64, away: Option<(u64, u64)>| {
+            let mut sum = 0.0;
+            let values = (0..seconds).map(|second| {
+                let is_away = away.is_some_and(|(from, to)| (from..to).contains(&second));
+                sum += if is_away { 0.0 } else { each };
+                Some(sum)
+            });
+            Column {
+                of,
+                name: name.to_owned(),
+                counter: true,
+                values: values.collect(),
+                ..Column::default()
+            }
+        };
+        let per_second = |frames: u64| frames as f64 / way.took_s;
+        timeline.at_ns = (1..=seconds).map(|second| second * 1_000_000_000).collect();
+        for (column_name, frames) in [("offered_frames", way.sent), ("received_frames", way.read)] {
+            let of = format!("job {name}");
+            let column = column(of, column_name, per_second(frames), None);
+            timeline.columns.push(column);
+        }
+        for (n, (stream, (sent, lost))) in job.streams.iter().zip(&way.streams).enumerate() {
+            let of = format!("flow {}", first_flow(way, job, n));
+            let away = self.away_of(stream, way.took_s);
+            let passed = match away {
+                Some(_) => *sent,
+                None => sent - lost,
+            };
+            let column = column(of, "received_frames", per_second(passed), away);
+            timeline.columns.push(column);
+        }
+    }
+
+    /// What the first flow of each stream shows.
+    fn flows(&self, job: &TrafficJob, way: &Way) -> Vec<FlowReport> {
+        let streams = job.streams.iter().zip(&way.streams).enumerate();
+        let flows = streams.map(|(n, (stream, (sent, lost)))| {
+            let delay = self.shared.get(stream.name.as_str());
+            FlowReport {
+                flow: first_flow(way, job, n),
+                latency_ns: constant(delay.map_or(way.delay_ns, |(_, ns)| *ns), sent - lost),
+                ..FlowReport::default()
+            }
+        });
+        flows.collect()
+    }
 }
 
 impl Device {
@@ -234,10 +324,17 @@ impl Device {
             Some(Mishap::Sent(share)) => way.sent = (way.sent as f64 * share) as u64,
             Some(Mishap::GivenUp(frames)) => way.sent -= frames,
             Some(Mishap::Longer(times)) => way.took_s *= times,
+            Some(Mishap::SignalAfter(time)) => {
+                way.took_s = time.as_secs_f64();
+                way.asked = whole(pace, way.took_s);
+                way.sent = way.asked;
+            }
             Some(Mishap::Foreign(frames)) => way.foreign = frames,
             _ => {}
         }
-        let mut lost = way.sent.saturating_sub(whole(self.capacity, seconds));
+        let capacity = self.passes.map_or(self.capacity, |of| of(pace));
+        way.delay_ns = self.delay_ns;
+        let mut lost = way.sent.saturating_sub(whole(capacity, seconds));
         if let (Some(trial), Some(rate)) = (self.counts(job), rate)
             && lost == 0
         {
@@ -273,6 +370,8 @@ impl Device {
                 false => lost += in_it,
             }
         }
+        way.streams = self.of_streams(job, &way, lost, seconds);
+        let lost = way.streams.iter().map(|(_, lost)| lost).sum::<u64>();
         way.passed = way.sent - lost.min(way.sent);
         way.read = way.passed;
         if let Some(Mishap::Unread(frames) | Mishap::Refused(frames)) = mishap {
@@ -282,6 +381,43 @@ impl Device {
             way.refused = way.passed - way.read;
         }
         way
+    }
+
+    /// Between which seconds nothing of a stream passes.
+    fn away_of(&self, stream: &Stream, seconds: f64) -> Option<(u64, u64)> {
+        let (name, from, to) = self.away?;
+        (stream.name == name && to as f64 <= seconds).then_some((from, to))
+    }
+
+    /// What each stream sent by its rate, and what of that is lost: of what all lose its share, and of IPv6 what is more
+    /// than passes of that.
+    fn of_streams(&self, job: &TrafficJob, way: &Way, lost: u64, seconds: f64) -> Vec<(u64, u64)> {
+        let whole_rate = Self::rate(job);
+        let mut left = (way.sent, lost.min(way.sent));
+        let count = job.streams.len();
+        let streams = job.streams.iter().enumerate().map(|(n, stream)| {
+            let share = match (stream.rate, whole_rate) {
+                (Rate::Pps(pps), Some(whole)) => pps.as_f64() / whole,
+                _ => 1.0 / count as f64,
+            };
+            // The last has what is left of the others by rounding.
+            let of = |all: u64, left: u64| match n + 1 == count {
+                true => left,
+                false => ((all as f64 * share).round() as u64).min(left),
+            };
+            let sent = of(way.sent, left.0);
+            let own = of(lost, left.1);
+            left = (left.0 - sent, left.1 - own);
+            let six = self.capacity6.filter(|_| stream.is_ipv6());
+            let shared = self.shared.get(stream.name.as_str()).map(|(most, _)| *most);
+            let most = six.into_iter().chain(shared).reduce(f64::min);
+            let more = most.map_or(0, |most| sent.saturating_sub(whole(most, seconds)));
+            let away = self.away_of(stream, seconds).map_or(0, |(from, to)| {
+                whole(sent as f64 / seconds, (to - from) as f64)
+            });
+            (sent, own.max(more).max(away).min(sent))
+        });
+        streams.collect()
     }
 
     /// So many frames without a pause.
@@ -295,6 +431,7 @@ impl Device {
             read: count - lost,
             took_s: count as f64 / pace,
             silence_ns: (1e9 / pace) as i64,
+            delay_ns: self.delay_ns,
             ..Way::default()
         }
     }
@@ -338,7 +475,7 @@ impl Device {
                 rx_time_ns: Some(((way.took_s - way.silent_end_s) * 1e9).round() as u64),
                 ..Rates::default()
             },
-            latency_ns: constant(self.delay_ns, way.read),
+            latency_ns: constant(way.delay_ns, way.read),
             ipdv_ns: constant(0, way.read.saturating_sub(1)),
             pdv_ns: constant(0, way.read),
             inter_arrival_ns: Summary {
@@ -349,9 +486,23 @@ impl Device {
             streams: job
                 .streams
                 .iter()
-                .map(|stream| StreamReport {
-                    flows: stream.flow_count(),
-                    ..StreamReport::default()
+                .enumerate()
+                .map(|(n, stream)| {
+                    let own = way.streams.get(n).copied();
+                    StreamReport {
+                        first_flow: first_flow(way, job, n),
+                        flows: stream.flow_count(),
+                        totals: Totals {
+                            intended_frames: own.map(|(sent, _)| sent + way.unsent_of(n)),
+                            unsent_frames: own.map(|_| way.unsent_of(n)),
+                            offered_frames: own.map(|(sent, _)| sent),
+                            received_frames: own.map(|(sent, lost)| sent - lost),
+                            lost_frames: own.map(|(_, lost)| lost),
+                            duplicate_frames: own.map(|_| 0),
+                            ..Totals::default()
+                        },
+                        ..StreamReport::default()
+                    }
                 })
                 .collect(),
         }
@@ -504,11 +655,21 @@ impl Bench for Device {
         let before = self.reading();
         let mut jobs = Vec::new();
         let mut time = Duration::ZERO;
+        let mut timeline = Timeline::default();
+        let mut flows = Vec::new();
         for (n, job) in plan.traffic.iter().enumerate() {
-            let own = mishap.filter(|_| n == 0);
-            let name = format!("job {}", n + 1);
-            let way = self.way(job, trigger, own);
+            // A signal ends all.
+            let of_all = |mishap: &Mishap| matches!(mishap, Mishap::SignalAfter(_));
+            let own = mishap.filter(|mishap| n == 0 || of_all(mishap));
+            let name = match job.name.as_str() {
+                "" => format!("job {}", n + 1),
+                name => name.to_owned(),
+            };
+            let mut way = self.way(job, trigger, own);
+            way.first_flow = 1000 * n as u32;
             self.forwarded += way.passed;
+            self.record(&mut timeline, &name, job, &way);
+            flows.extend(self.flows(job, &way));
             jobs.push(self.job(&name, [&job.tx, &job.rx], job, &way));
             if job.bidir {
                 // What goes wrong, goes wrong in one direction.
@@ -550,12 +711,17 @@ impl Bench for Device {
                 jobs,
                 ports,
                 plan,
+                timeline,
+                flows,
                 ..Report::default()
             },
             readings: vec![before, self.reading()],
-            misfire: None,
+            misfire: self
+                .misfire
+                .filter(|_| trigger.is_some())
+                .map(str::to_owned),
             cut: match mishap {
-                Some(Mishap::Signal) => Some(Cut::Signal),
+                Some(Mishap::Signal | Mishap::SignalAfter(_)) => Some(Cut::Signal),
                 Some(Mishap::Fault(text)) => Some(Cut::Fault(text.to_owned())),
                 _ => None,
             },

@@ -6,17 +6,23 @@
 //! | `device` | the device, and the tester before it |
 //! | `vectors` | section 16, a test for each vector |
 //! | `random` | random devices |
+//! | `forwarding` | maximum forwarding rate |
+//! | `mixes` | IPv4 and IPv6 together, and frames that are a test of impact |
+//! | `services` | several services of Y.1564 |
 //! | `mishaps` | a tester that fails, links that go down, ends before the end |
 
 mod device;
+mod forwarding;
 mod mishaps;
+mod mixes;
 mod random;
+mod services;
 mod vectors;
 
 use wb_bench::{BenchEnd, suite};
 use wb_model::{
     Plan,
-    bench::{SuiteResult, SuiteTest, SuiteTrial, TrialOutcome, TrialPurpose},
+    bench::{FamilyFrames, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome, TrialPurpose},
     text::plan_from_toml,
 };
 
@@ -74,6 +80,17 @@ fn assert_sums(result: &SuiteResult) {
     for trial in &result.trial_log {
         if result.unit == "fps" {
             assert_eq!(trial.tx, trial.rx - trial.dup + trial.lost, "{trial:?}");
+        }
+        for own in &trial.families {
+            assert_eq!(own.tx, own.rx - own.dup + own.lost, "{trial:?}");
+        }
+        let sum = |of: fn(&FamilyFrames) -> u64| trial.families.iter().map(of).sum::<u64>();
+        if !trial.families.is_empty() {
+            assert_eq!(
+                (sum(|f| f.tx), sum(|f| f.lost)),
+                (trial.tx, trial.lost),
+                "{trial:?}"
+            );
         }
         let ratio = trial.lost_by_device() as f64 / trial.tx.max(1) as f64;
         assert!(trial.loss_ratio >= ratio, "{trial:?}");

@@ -500,3 +500,17 @@ fn no_recovery_for_a_device_that_is_silent_at_the_end() {
     assert_eq!(found.seconds, [None; 5]);
     assert_eq!(found.average_s, None);
 }
+
+/// A command that did not do what it should reset nothing.
+#[test]
+fn a_trigger_that_misfires() {
+    let mut device = Device {
+        misfire: Some("it ended with exit status: 1"),
+        ..Device::default()
+    };
+    let results = completed(&mut device, &plan(RESET));
+    let result = of(&results, SuiteTest::Reset);
+    let why = "the trigger: it ended with exit status: 1";
+    assert_eq!(result.not_measured.as_deref(), Some(why));
+    assert!(!result.confirmed);
+}

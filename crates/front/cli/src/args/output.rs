@@ -50,7 +50,7 @@ pub(crate) struct OutputArgs {
     /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99,
     /// p999, p9999, max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open,
     /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; of one job: web.p99<=5ms.
-    /// Of benchmarks: throughput, ndr, pdr (50k, 1mpps, 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; in
+    /// Of benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps, 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; in
     /// several sizes the worst decides, of one: 64.throughput>=1m.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,

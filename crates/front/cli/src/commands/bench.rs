@@ -18,7 +18,8 @@ use wb_model::{
 };
 
 use self::suite::{
-    BurstArgs, GoalArgs, LatencyTestArgs, LossArgs, ResetTestArgs, Rfc2544Args, ServiceArgs,
+    BurstArgs, ForwardingArgs, GoalArgs, ImpactArgs, LatencyTestArgs, LossArgs, ResetTestArgs,
+    Rfc2544Args, ServiceArgs,
 };
 use crate::{args::OutputArgs, run::run_plan};
 
@@ -57,6 +58,18 @@ pub(crate) enum BenchCommand {
         wirebench bench loss --tx wb-router-a/a0 --rx wb-router-b/b0 --sizes 64 --step 5%\n  \
         wirebench bench loss --tx eth2 --rx eth3 --max 40kpps --criteria 'loss<=0.1%'")]
     Loss(Box<LossArgs>),
+    /// The highest forwarding rate (MFR), whatever is lost, from the throughput up to the maximum, and that at the maximum
+    /// (FRMOL; RFC 2889 section 5.6.1).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench mfr --tx wb-router-a/a0 --rx wb-router-b/b0 --fast --sizes 64,1518\n  \
+        wirebench bench mfr --tx eth2 --rx eth3 --bidir --step 5% --criteria 'mfr>=1mpps'")]
+    Mfr(Box<ForwardingArgs>),
+    /// Loss and delay at 1, 10 and 50 % of the maximum, with no throughput claimed: for frames that a device takes its
+    /// slow path for, as those with hop-by-hop options (RFC 5180).
+    #[command(after_help = "Examples:\n  \
+        wirebench bench impact --tx wb-router-a/a0 --rx wb-router-b/b0 -6 --ext hop-by-hop --fast\n  \
+        wirebench bench impact --tx eth2 --rx eth3 -6 --ext hop-by-hop --loads 1%,5% --criteria 'loss<=0'")]
+    Impact(Box<ImpactArgs>),
     /// Delay and its variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
     #[command(after_help = "Examples:\n  \
         wirebench bench latency --tx wb-router-a/a0 --rx wb-router-b/b0 --latency-load 50%,90%\n  \
@@ -78,7 +91,7 @@ pub(crate) enum BenchCommand {
     /// Activation of an Ethernet service: its configuration step by step, then its performance (ITU-T Y.1564).
     #[command(after_help = "Examples:\n  \
         wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps-l2 --eir 10mbps-l2\n  \
-        wirebench bench y1564 examples/bench/acceptance.toml --junit result.xml\n\n\
+        wirebench bench y1564 examples/bench/services.toml --fast --junit result.xml\n\n\
         It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
     Y1564(Box<ServiceArgs>),
     Lb(Box<LbArgs>),
@@ -177,6 +190,8 @@ pub(crate) fn run(command: &BenchCommand) -> Result<u8> {
         BenchCommand::Ndr(args) => suite::ndr(args),
         BenchCommand::Pdr(args) => suite::pdr(args),
         BenchCommand::Loss(args) => suite::loss(args),
+        BenchCommand::Mfr(args) => suite::mfr(args),
+        BenchCommand::Impact(args) => suite::impact(args),
         BenchCommand::Latency(args) => suite::latency(args),
         BenchCommand::B2b(args) => suite::b2b(args),
         BenchCommand::Recovery(args) => suite::recovery(args),

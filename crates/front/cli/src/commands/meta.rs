@@ -134,6 +134,7 @@ pub(crate) fn plan_reference() -> String {
         ("GoalPlan", "[[procedure.suite.search.goal]]"),
         ("SuiteTimes", "[procedure.suite.times]"),
         ("LatencyTest", "[procedure.suite.latency]"),
+        ("ImpactTest", "[procedure.suite.impact]"),
         ("BurstTest", "[procedure.suite.b2b]"),
         ("RecoveryTest", "[procedure.suite.recovery]"),
         ("ResetTest", "[procedure.suite.reset]"),

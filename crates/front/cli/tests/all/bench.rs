@@ -88,11 +88,14 @@ fn a_printed_plan_is_the_same_plan() {
         "ndr --strict --no-ceiling --workers 2 --rx-workers 2",
         "pdr --loss 0.1% --fast",
         "loss --step 5% --max 40kpps",
+        "impact -6 --ext hop-by-hop --loads 1%,5%",
+        "rfc2544 --ipv6-share 10%,50%,90% --src6 2001:2::5 --ext routing",
+        "mfr --step 5% --max 40kpps --search-duration 1s",
         "latency --latency-load 50%,90% --n 4 --duration 8s",
         "b2b --n 50",
         "recovery --duration 3s --repetitions 2",
         "reset --trigger 'reboot'",
-        "y1564 --cir 20mbps --eir 10mbps --delay 5ms --variation 1ms --loss 0.1% --step-time 2s",
+        "y1564 --cir 20mbps --eir 10mbps --delay 5ms --variation 1ms --loss 0.1% --availability 99% --step-time 2s",
         "ndr --vlan 5 --flows 100 --src 198.18.1.2 --gateway 198.18.1.1 --ramp 1s --drain 1s --settle 1s",
     ] {
         let made = printed(command, &PORTS);
@@ -107,6 +110,7 @@ fn the_examples_are_plans() {
     for (name, command) in [
         ("rfc2544.toml", "rfc2544"),
         ("acceptance.toml", "rfc2544"),
+        ("services.toml", "y1564"),
         ("mix.toml", "rfc2544"),
         ("cps-ndr.toml", "ndr"),
     ] {
@@ -130,6 +134,8 @@ fn each_command_has_its_tests_and_sizes() {
         ("ndr", SuiteTest::Ndr, &["64", "imix"][..]),
         ("pdr", SuiteTest::Ndr, &["64", "imix"]),
         ("loss", SuiteTest::Loss, &["64", "512", "1518"]),
+        ("impact", SuiteTest::Impact, &["64", "512", "1518"]),
+        ("mfr", SuiteTest::Mfr, &["64", "512", "1518"]),
         ("latency", SuiteTest::Latency, &["64", "512", "1518"]),
         ("b2b", SuiteTest::B2b, &["64", "512", "1518"]),
         ("recovery", SuiteTest::Recovery, &["64", "512", "1518"]),

@@ -369,6 +369,27 @@ impl List {
             let corrected = b.corrected_s.map(|s| s * 1e9);
             self.add("corrected buffer time", "ns", corrected, Neither);
         }
+        let whole = self.of.clone();
+        for row in &r.impact {
+            self.of = format!("{whole} at {}", crate::figures::ratio(row.load_pct / 100.0));
+            self.add(
+                "loss",
+                "share",
+                row.loss_pct.map(|loss| loss / 100.0),
+                Lower,
+            );
+            self.summary("latency", &row.latency_ns);
+        }
+        self.of = whole;
+        if let Some(own) = &r.mfr {
+            let better = match crate::suite::is_tester_limit(r) {
+                true => Neither,
+                false => Higher,
+            };
+            self.add("maximum forwarding rate", "fps", Some(own.rate_fps), better);
+            let frmol = "forwarding rate at the maximum offered load";
+            self.add(frmol, "fps", own.frmol_fps, better);
+        }
         if let Some(own) = &r.recovery {
             let ns = |s: Option<f64>| s.map(|s| s * 1e9);
             self.add("average recovery", "ns", ns(own.average_s), Lower);
@@ -388,6 +409,7 @@ impl List {
             self.add("delay", "ns", step.delay_ns, Lower);
             let variation = step.variation_ns.map(|ns| ns as f64);
             self.add("delay variation", "ns", variation, Lower);
+            self.add("availability", "share", step.availability, Higher);
         }
     }
 

@@ -71,10 +71,11 @@ fn plots(section: &mut Section, report: &Report, part: &Part<'_>) {
             }
         }
         SuiteTest::Loss => section.plot(loss(results)),
+        SuiteTest::Mfr => section.plot(forwarding(results)),
         SuiteTest::B2b => section.plot(bursts(results)),
         SuiteTest::Recovery => section.plot(recovery(results)),
         SuiteTest::Y1564 => section.plot(services(results)),
-        SuiteTest::Reset => {}
+        SuiteTest::Impact | SuiteTest::Reset => {}
     }
 }
 
@@ -252,6 +253,33 @@ fn loss(results: &[&SuiteResult]) -> Option<Plot> {
         "Frame loss by load",
         X::linear("load, share of the maximum", "%"),
         Y::new("lost frames", "%").up_to(100),
+        xs,
+        series,
+    )?;
+    Some(plot.joined())
+}
+
+/// The forwarding rate by the load that was offered.
+fn forwarding(results: &[&SuiteResult]) -> Option<Plot> {
+    let of = |r: &SuiteResult| r.mfr.clone().map_or_else(Vec::new, |mfr| mfr.rows);
+    let mut xs: Vec<f64> = results
+        .iter()
+        .flat_map(|r| of(r).into_iter().map(|row| row.load_pct))
+        .collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let curves = results.iter().filter(|r| r.mfr.is_some()).map(|r| {
+        let rows = of(r);
+        let at = |x: &f64| rows.iter().find(|row| row.load_pct == *x)?.forwarded_fps;
+        Series::line(&suite::subject(r), xs.iter().map(at).collect()).as_form(Form::Marks)
+    });
+    let series: Vec<Series> = curves.collect();
+    let axis = loads("forwarded", "fps", &series);
+    let plot = Plot::new(
+        "forwarding-by-load",
+        "Forwarding rate by load",
+        X::linear("load, share of the maximum", "%"),
+        axis,
         xs,
         series,
     )?;

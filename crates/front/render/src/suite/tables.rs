@@ -1,7 +1,7 @@
 //! The results of each test in the form that its document asks for.
 
 use wb_model::{
-    Report,
+    Report, Summary, Verdict,
     bench::{BurstResult, LatencyRow, Quantity, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome},
 };
 
@@ -55,12 +55,16 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
         SuiteTest::Ndr => Vec::new(),
         SuiteTest::Latency => vec![(2, latency(&shown)), (2, variation(&shown))],
         SuiteTest::Loss => vec![(1, loss(&shown))],
+        SuiteTest::Mfr => vec![(1, forwarding(&shown)), (2, forwarding_rows(&shown))],
+        SuiteTest::Impact => vec![(2, impact(&shown))],
         SuiteTest::B2b => vec![(1, bursts(&shown))],
         SuiteTest::Recovery => vec![(1, recovery(&shown))],
         SuiteTest::Reset => Vec::new(),
-        SuiteTest::Y1564 => vec![(2, steps(&shown))],
+        SuiteTest::Y1564 => vec![(1, services(&shown)), (2, steps(&shown))],
     };
     tables.push((1, bounds(&shown)));
+    tables.push((2, families(&shown)));
+    tables.push((3, losses_of_families(&shown)));
     tables.retain(|(_, table)| !table.rows.is_empty());
     let mut notes = notes(report, test, &shown);
     for r in &results {
@@ -89,6 +93,62 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
         notes,
         results,
     }
+}
+
+/// Of mixes of IPv4 and IPv6: what became of the frames of each at the limit.
+fn families(results: &[&SuiteResult]) -> Table {
+    let head = [
+        ">size",
+        "of",
+        ">offered",
+        ">forwarded",
+        ">sent",
+        ">lost",
+        ">loss",
+    ];
+    let mut table = Table::new("", &head);
+    for r in results {
+        for own in &r.families {
+            let [lost, loss] = lost_of(own.lost, own.loss_ratio());
+            table.row([
+                name(r).into(),
+                own.family.name().into(),
+                figure(own.offered_fps).into(),
+                figure(own.forwarded_fps).into(),
+                count(own.tx).into(),
+                lost,
+                loss,
+            ]);
+        }
+    }
+    table
+}
+
+/// The same of each load of a loss curve.
+fn losses_of_families(results: &[&SuiteResult]) -> Table {
+    let head = [
+        ">size", ">load", "of", ">offered", ">sent", ">lost", ">loss",
+    ];
+    let mut table = Table::new("", &head);
+    for r in results {
+        for (row, own) in r
+            .curve
+            .iter()
+            .flat_map(|row| row.families.iter().map(move |own| (row, own)))
+        {
+            let [lost, loss] = lost_of(own.lost, own.loss_ratio());
+            table.row([
+                name(r).into(),
+                ratio(row.load_pct / 100.0).into(),
+                own.family.name().into(),
+                figure(own.offered_fps).into(),
+                count(own.tx).into(),
+                lost,
+                loss,
+            ]);
+        }
+    }
+    table
 }
 
 fn frames(results: &[&SuiteResult]) -> bool {
@@ -394,6 +454,95 @@ fn loss(results: &[&SuiteResult]) -> Table {
     table
 }
 
+/// The form of RFC 2889 section 5.6.1; rates of one direction.
+fn forwarding(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            ">size",
+            ">theoretical",
+            ">MFR",
+            ">at load",
+            ">of line",
+            ">Mb/s L1",
+            ">Mb/s L2",
+            ">FRMOL",
+            ">at load",
+            ">trials",
+            "limited by",
+        ],
+    );
+    for (r, mfr) in results.iter().filter_map(|r| Some((r, r.mfr.as_ref()?))) {
+        let share = r.theoretical_fps.map(|line| mfr.rate_fps / line);
+        table.row([
+            name(r).into(),
+            figure_or(r.theoretical_fps).into(),
+            figure(mfr.rate_fps).into(),
+            figure(mfr.load_fps).into(),
+            share.map_or_else(|| UNKNOWN.to_owned(), of_line).into(),
+            megabits(mfr.rate_l1_bps).into(),
+            megabits(mfr.rate_l2_bps).into(),
+            figure_or(mfr.frmol_fps).into(),
+            figure_or(mfr.max_offered_fps).into(),
+            count(r.trials.into()).into(),
+            by(r),
+        ]);
+    }
+    table
+}
+
+/// The forwarding rate at each load.
+fn forwarding_rows(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new("", &[">size", ">load", ">offered", ">forwarded"]);
+    for (r, mfr) in results.iter().filter_map(|r| Some((r, r.mfr.as_ref()?))) {
+        for row in &mfr.rows {
+            table.row([
+                name(r),
+                of_line(row.load_pct / 100.0),
+                figure(row.offered_fps),
+                figure_or(row.forwarded_fps),
+            ]);
+        }
+    }
+    table
+}
+
+/// What frames suffer at a few loads.
+fn impact(results: &[&SuiteResult]) -> Table {
+    let head = [
+        ">size", ">load", ">offered", ">sent", ">lost", ">loss", ">p50", ">mean", ">p99", ">p99.9",
+        ">max",
+    ];
+    let mut table = Table::new("", &head);
+    for r in results {
+        for row in &r.impact {
+            // What was not the device's loss is not its delay either.
+            let l = match row.void.is_empty() {
+                true => row.latency_ns,
+                false => Summary::default(),
+            };
+            let [lost, loss] = match row.lost.zip(row.loss_pct) {
+                Some((lost, loss)) => lost_of(lost, loss / 100.0),
+                None => [UNKNOWN.into(), Cell::marked("void", Mark::Plain)],
+            };
+            table.row([
+                name(r).into(),
+                ratio(row.load_pct / 100.0).into(),
+                figure(row.offered_fps).into(),
+                count(row.tx).into(),
+                lost,
+                loss,
+                whole_ns(l.p50).into(),
+                time_or(l.mean).into(),
+                whole_ns(l.p99).into(),
+                whole_ns(l.p999).into(),
+                whole_ns(l.max).into(),
+            ]);
+        }
+    }
+    table
+}
+
 fn measured(results: &[&SuiteResult]) -> Vec<(String, BurstResult)> {
     let own = |r: &&SuiteResult| Some((name(r), r.bursts.clone()?));
     results.iter().filter_map(own).collect()
@@ -463,6 +612,27 @@ fn recovery(results: &[&SuiteResult]) -> Table {
     table
 }
 
+/// What each service came to, where there are several.
+fn services(results: &[&SuiteResult]) -> Table {
+    let mut table = Table::new("", &["service", "verdict", ">steps", ">passed"]);
+    let all: Vec<_> = results.iter().flat_map(|r| &r.services).collect();
+    for own in all.iter().filter(|_| all.len() > 1) {
+        let (word, mark) = match own.verdict {
+            Verdict::Pass => ("pass", Mark::Good),
+            Verdict::Fail => ("FAIL", Mark::Bad),
+            Verdict::Invalid => ("void", Mark::Plain),
+            Verdict::Incomplete => ("incomplete", Mark::Plain),
+        };
+        table.row([
+            own.service.clone().into(),
+            Cell::marked(word, mark),
+            count(own.steps.into()).into(),
+            count(own.passed.into()).into(),
+        ]);
+    }
+    table
+}
+
 /// Steps of services (Y.1564); rates at layer 2 with FCS.
 fn steps(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
@@ -470,12 +640,14 @@ fn steps(results: &[&SuiteResult]) -> Table {
         &[
             "service",
             "step",
+            ">time",
             ">offered",
             ">received",
             ">loss",
             ">delay",
             ">longest",
             ">variation",
+            ">available",
             "",
         ],
     );
@@ -488,12 +660,20 @@ fn steps(results: &[&SuiteResult]) -> Table {
         table.row([
             step.service.clone().into(),
             step.step.clone().into(),
+            match step.duration_s {
+                // Of a report from before it was told.
+                0.0 => UNKNOWN.into(),
+                s => seconds(s).into(),
+            },
             crate::figures::rate_bps(step.offered_bps).into(),
             crate::figures::rate_bps(step.received_bps).into(),
             ratio(step.loss_ratio).into(),
             time_or(step.delay_ns).into(),
             whole_ns(step.delay_max_ns).into(),
             whole_ns(step.variation_ns).into(),
+            step.availability
+                .map_or_else(|| UNKNOWN.to_owned(), ratio)
+                .into(),
             Cell::marked(word, mark),
         ]);
     }
@@ -653,6 +833,49 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 notes.push(format!("load: share of the maximum: {}", first.join(", ")));
             }
         }
+        SuiteTest::Impact => {
+            let first = results.iter().filter_map(|r| Some((r, r.maximum?)));
+            let first: Vec<String> = first
+                .map(|(r, most)| format!("{} {}", subject(r), load(most, &r.unit)))
+                .collect();
+            if !first.is_empty() {
+                notes.push(format!("load: share of the maximum: {}", first.join(", ")));
+            }
+            for (r, row) in results
+                .iter()
+                .flat_map(|r| r.impact.iter().map(move |row| (r, row)))
+            {
+                if !row.void.is_empty() {
+                    let at = ratio(row.load_pct / 100.0);
+                    notes.push(format!("{} at {at}: void: {}", subject(r), row.void));
+                }
+                let rose: Vec<String> = row
+                    .rose
+                    .iter()
+                    .filter(|(_, n)| **n > 0)
+                    .map(|(name, n)| format!("{name} {}", count(*n)))
+                    .collect();
+                if !rose.is_empty() {
+                    let at = ratio(row.load_pct / 100.0);
+                    notes.push(format!(
+                        "{} at {at}: counters rose: {}",
+                        subject(r),
+                        rose.join(", ")
+                    ));
+                }
+            }
+            notes.push("no throughput follows from it".to_owned());
+        }
+        SuiteTest::Mfr => {
+            let both = match both {
+                true => ", in each of both directions",
+                false => "",
+            };
+            notes.push(format!(
+                "MFR: the highest forwarding rate, frames per second, whatever is lost; FRMOL: that at the maximum \
+                 offered load{both}"
+            ));
+        }
         SuiteTest::B2b => {
             for (name, b) in measured(results) {
                 let under = format!(
@@ -687,6 +910,14 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 "rates at layer 2 with FCS; variation: from the shortest to the longest delay"
                     .to_owned(),
             );
+            let steps = || results.iter().flat_map(|r| &r.steps);
+            if steps().any(|step| step.availability.is_some()) {
+                notes.push(
+                    "available: ten seconds in a row that lose more than half each end it, ten others begin it again \
+                     (Y.1563)"
+                        .to_owned(),
+                );
+            }
         }
     }
     notes
@@ -780,11 +1011,12 @@ fn mark(t: &SuiteTrial) -> Mark {
 }
 
 fn lost(t: &SuiteTrial) -> [Cell; 2] {
-    let mark = if t.lost > 0 { Mark::Bad } else { Mark::Plain };
-    [
-        Cell::marked(count(t.lost), mark),
-        ratio(t.loss_ratio).into(),
-    ]
+    lost_of(t.lost, t.loss_ratio)
+}
+
+fn lost_of(lost: u64, loss_ratio: f64) -> [Cell; 2] {
+    let mark = if lost > 0 { Mark::Bad } else { Mark::Plain };
+    [Cell::marked(count(lost), mark), ratio(loss_ratio).into()]
 }
 
 /// What both logs begin with.

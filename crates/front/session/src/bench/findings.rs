@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest, TrialOutcome},
+    bench::{BenchResult, ImpactRow, LbLimit, LbMetric, SuiteResult, SuiteTest, TrialOutcome},
     criteria::{Bound, Metric},
     plan::Procedure,
     report::CriterionReport,
@@ -52,6 +52,7 @@ impl<'a> Finding<'a> {
                 failed: failed(suite),
                 silent: suite.not_measured.as_deref(),
                 partly_void: suite.steps.iter().any(|step| step.void)
+                    || suite.impact.iter().any(|row| row.lost.is_none())
                     || suite.curve.iter().any(|row| row.loss_pct.is_none()),
             },
         }
@@ -64,7 +65,9 @@ impl<'a> Finding<'a> {
         };
         let no_limit = suite.test.finds_limit() && suite.limit.is_none();
         let no_loss = suite.test == SuiteTest::Loss && self.known_losses().is_empty();
-        let nothing = (no_limit || no_loss) && self.silent.is_none() && !self.failed;
+        let void = |row: &ImpactRow| row.lost.is_none();
+        let no_impact = suite.test == SuiteTest::Impact && suite.impact.iter().all(void);
+        let nothing = (no_limit || no_loss || no_impact) && self.silent.is_none() && !self.failed;
         nothing || suite.steps.iter().any(|step| step.void)
     }
 
@@ -73,7 +76,8 @@ impl<'a> Finding<'a> {
         let BenchResult::Suite(suite) = self.result else {
             return Vec::new();
         };
-        let known = suite.curve.iter().filter_map(|row| row.loss_pct);
+        let curve = suite.curve.iter().filter_map(|row| row.loss_pct);
+        let known = curve.chain(suite.impact.iter().filter_map(|row| row.loss_pct));
         known.map(|loss| loss / 100.0).collect()
     }
 
@@ -133,6 +137,11 @@ fn failed(suite: &SuiteResult) -> bool {
             suite.limit.is_none() && (by_device || all_failed())
         }
         SuiteTest::Y1564 => suite.steps.iter().any(|step| !step.passed && !step.void),
+        SuiteTest::Mfr => suite.mfr.as_ref().is_some_and(|mfr| mfr.rate_fps <= 0.0),
+        SuiteTest::Impact => {
+            let known: Vec<f64> = suite.impact.iter().filter_map(|row| row.loss_pct).collect();
+            !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)
+        }
         SuiteTest::Loss => {
             let known: Vec<f64> = suite.curve.iter().filter_map(|row| row.loss_pct).collect();
             !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)

@@ -202,7 +202,7 @@ fn rates(
 }
 
 fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirection {
-    let (mut totals, streams, offered, untagged_offered) = sent(run, index);
+    let (mut totals, mut streams, offered, untagged_offered) = sent(run, index);
     let (measurement, dropped) = measured(run, index);
     let (run, direction) = (&*run, &run.directions[index]);
     if direction.tx.is_none() {
@@ -211,15 +211,17 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     let mut flows = Vec::new();
     let mut omitted = 0;
     if let Some(m) = &measurement {
-        totals = totals.plus(&received(
+        let came;
+        (came, omitted) = received(
             direction,
             m,
             &offered,
             untagged_offered,
             dropped,
+            &mut streams,
             &mut flows,
-            &mut omitted,
-        ));
+        );
+        totals = totals.plus(&came);
     } else if direction.tx.is_some() {
         omitted = offered.len().saturating_sub(LISTED_FLOWS);
         flows = offered
@@ -277,16 +279,35 @@ fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
         .map(|s| s.name.clone())
 }
 
-/// The receiving side of a direction, settled against what was offered.
+/// What came of each stream whose frames have numbers: what its flows have together.
+fn received_of_streams(
+    direction: &Direction,
+    accounts: &[(u32, Account)],
+    streams: &mut [StreamReport],
+) {
+    for (report, spec) in streams.iter_mut().zip(&direction.streams) {
+        if !is_tagged(&spec.stream) {
+            continue;
+        }
+        let place = |flow: u32| accounts.partition_point(|(own, _)| *own < flow);
+        let own = &accounts[place(spec.first_flow)..place(spec.first_flow + spec.flows)];
+        let sum = |of: fn(&Account) -> u64| Some(own.iter().map(|(_, a)| of(a)).sum());
+        report.totals.received_frames = sum(|a| a.received);
+        report.totals.duplicate_frames = sum(|a| a.duplicate);
+        report.totals.lost_frames = sum(|a| a.lost);
+    }
+}
+
+/// The receiving side of a direction, settled against what was offered, and how many flows are not listed.
 fn received(
     direction: &Direction,
     m: &Measurement,
     offered: &[(u32, u64)],
     untagged_offered: u64,
     dropped: u64,
+    streams: &mut [StreamReport],
     flows: &mut Vec<FlowReport>,
-    omitted: &mut usize,
-) -> Totals {
+) -> (Totals, usize) {
     let counters = m.counters;
     let (known, mut accounts) = m.account(offered);
     let untagged = Account::settle(untagged_offered, counters.untagged_frames, 0);
@@ -299,8 +320,11 @@ fn received(
         Some((highest + 1).saturating_sub(seen.unique()))
     };
     let sends = direction.tx.is_some();
-    *omitted = accounts.len().saturating_sub(LISTED_FLOWS);
-    if *omitted > 0 {
+    if sends {
+        received_of_streams(direction, &accounts, streams);
+    }
+    let omitted = accounts.len().saturating_sub(LISTED_FLOWS);
+    if omitted > 0 {
         // Of millions only those are made a report of that are listed.
         let worst_first = |(flow, account): &(u32, Account)| {
             let seen = stats(*flow);
@@ -349,7 +373,7 @@ fn received(
     }
     if !sends {
         // Nobody said what was sent: loss is the gaps in the sequence numbers seen.
-        return Totals {
+        let totals = Totals {
             received_frames: Some(counters.received_frames),
             lost_frames: Some(counters.missing_frames),
             duplicate_frames: Some(counters.duplicate_frames),
@@ -360,8 +384,9 @@ fn received(
             received_octets: Some(counters.received_octets),
             ..Totals::default()
         };
+        return (totals, omitted);
     }
-    Totals {
+    let totals = Totals {
         received_frames: Some(known.received + untagged.received),
         lost_frames: Some(known.lost + untagged.lost),
         duplicate_frames: Some(known.duplicate),
@@ -371,7 +396,8 @@ fn received(
         rx_dropped_frames: Some(dropped),
         received_octets: Some(counters.received_octets),
         ..Totals::default()
-    }
+    };
+    (totals, omitted)
 }
 
 fn workers(run: &Traffic) -> Vec<WorkerReport> {
@@ -716,8 +742,8 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .then(|| "the totals do not add up; this is a defect of the program".to_owned())
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
-    let not_offered =
-        unsent_because(run, &totals).and_then(|cause| criteria::not_offered(&judged, &cause.to_string()));
+    let not_offered = unsent_because(run, &totals)
+        .and_then(|cause| criteria::not_offered(&judged, &cause.to_string()));
     distributions.extend(
         departures
             .as_ref()

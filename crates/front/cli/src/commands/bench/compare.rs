@@ -169,7 +169,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
         vec![(key(name.to_owned()), Figure::of(result, kind, unit, value))]
     };
     match result.test {
-        SuiteTest::Throughput | SuiteTest::Ndr => {
+        SuiteTest::Throughput | SuiteTest::Ndr | SuiteTest::Mfr => {
             let name = match (&result.goal, result.of) {
                 (Some(goal), _) => goal.clone(),
                 (None, _) => name.to_owned(),
@@ -228,6 +228,34 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 .filter_map(|row| row.loss_pct)
                 .reduce(f64::max);
             one(Kind::Loss, "", largest.map(|loss| loss / 100.0))
+        }
+        SuiteTest::Impact => {
+            let row = |row: &wb_model::bench::ImpactRow| {
+                let at = ratio(row.load_pct / 100.0);
+                let loss = row.loss_pct.map(|loss| loss / 100.0);
+                #[allow(clippy::cast_precision_loss)]
+                let median = row
+                    .latency_ns
+                    .p50
+                    .map(|ns| ns as f64)
+                    .filter(|_| loss.is_some());
+                let delay = Figure {
+                    varies: true,
+                    ..Figure::of(result, Kind::Time, "ns", median)
+                };
+                [
+                    (
+                        key(format!("impact loss at {at}")),
+                        Figure::of(result, Kind::Loss, "", loss),
+                    ),
+                    (key(format!("impact median latency at {at}")), delay),
+                ]
+            };
+            let mut rows: Vec<_> = result.impact.iter().flat_map(row).collect();
+            if rows.is_empty() {
+                rows = one(Kind::Loss, "", None);
+            }
+            rows
         }
         SuiteTest::B2b => one(
             Kind::Load,
@@ -770,6 +798,14 @@ mod tests {
                 curve: vec![LossRow {
                     loss_pct: Some(b.unwrap_or(0.0).min(100.0)),
                     ..LossRow::default()
+                }],
+                impact: vec![wb_model::bench::ImpactRow {
+                    loss_pct: Some(b.unwrap_or(0.0).min(100.0)),
+                    latency_ns: wb_model::report::Summary {
+                        p50: Some(5),
+                        ..Default::default()
+                    },
+                    ..Default::default()
                 }],
                 bursts: Some(BurstResult {
                     average: a.unwrap_or(0.0),

@@ -47,7 +47,11 @@ impl Preset {
         match self {
             Self::Fast => {
                 service.step = Span::from_secs(1);
-                service.performance = Span::from_secs(5);
+                // Of less than 10 s nothing can be said of availability.
+                service.performance = match service.availability {
+                    Some(_) => Span::from_secs(10),
+                    None => Span::from_secs(5),
+                };
             }
             Self::Usual => {}
             Self::Conformance => service.step = Span::from_secs(60),

@@ -11,7 +11,7 @@ use wb_model::{
     },
     plan::Procedure,
     text::plan_from_toml,
-    units::{Mac, Rate, Span},
+    units::{AddressRange, Mac, Rate, Span},
 };
 
 use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
@@ -28,7 +28,7 @@ pub(crate) struct SuiteArgs {
     /// stand in place of what it says.
     #[arg(
         value_name = "PLAN.toml",
-        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "FrameArgs", "TransmitArgs", "ReceiveArgs"]
+        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6", "FrameArgs", "TransmitArgs", "ReceiveArgs"]
     )]
     plan: Option<PathBuf>,
     /// Sending port.
@@ -86,6 +86,21 @@ pub(crate) struct SuiteArgs {
     /// seed (RFC 4814): for devices that spread frames by hashes. A router takes only its own destination MAC.
     #[arg(long)]
     rfc4814: bool,
+    /// IPv4 and IPv6 in one set of streams (RFC 5180): shares of frames that are of IPv6, each a run of its own. Throughput
+    /// and loss are told for each version too. Other options of frames are those of both; --src and --dst are of IPv4.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_delimiter = ',',
+        conflicts_with = "ipv6"
+    )]
+    ipv6_share: Vec<Share>,
+    /// Source addresses of the IPv6 frames of such runs. Default: 2001:2:0:1::2.
+    #[arg(long, value_name = "ADDR", requires = "ipv6_share")]
+    src6: Option<AddressRange>,
+    /// Their destination addresses. Default: 2001:2:0:8001::2.
+    #[arg(long, value_name = "ADDR", requires = "ipv6_share")]
+    dst6: Option<AddressRange>,
     /// The device, as the report calls it.
     #[arg(long, value_name = "TEXT")]
     device_name: Option<String>,
@@ -148,7 +163,7 @@ pub(crate) struct SearchArgs {
 pub(crate) struct Rfc2544Args {
     #[command(flatten)]
     suite: SuiteArgs,
-    /// Which: throughput, latency, loss, b2b, recovery, reset, also ndr. Default: all, reset only with --trigger.
+    /// Which: throughput, latency, loss, b2b, recovery, reset, also ndr, mfr and impact. Default: all, reset only with --trigger.
     #[arg(
         long,
         value_name = "TEST",
@@ -208,6 +223,33 @@ pub(crate) struct LossArgs {
     quantity: QuantityArgs,
     #[command(flatten)]
     curve: CurveArgs,
+}
+
+/// The options of `mfr`.
+#[derive(Args, Debug)]
+pub(crate) struct ForwardingArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// By what share of the maximum each load is more than the one before; up to 10%. Default: 10%.
+    #[arg(long, value_name = "SHARE", help_heading = "Search")]
+    step: Option<Share>,
+}
+
+/// The options of `impact`.
+#[derive(Args, Debug)]
+pub(crate) struct ImpactArgs {
+    #[command(flatten)]
+    suite: SuiteArgs,
+    /// Shares of the maximum. Default: 1%,10%,50%.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_delimiter = ',',
+        help_heading = "Search"
+    )]
+    loads: Vec<Share>,
 }
 
 /// The options of `latency`.
@@ -277,6 +319,9 @@ pub(crate) struct PromiseArgs {
     /// Largest frame loss ratio (FLR). Default: 0.
     #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
     loss: Option<Share>,
+    /// Least availability (AVAIL) in the performance test, which is then 10 s long at least: 99.99%. Default: none.
+    #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
+    availability: Option<Share>,
     /// Length of a step of the configuration test. Default: 10s.
     #[arg(long, value_name = "TIME")]
     step_time: Option<Span>,
@@ -366,6 +411,8 @@ const PDR: Kind = Kind { name: "pdr", ..NDR };
 const SOME_SIZES: &[&str] = &["64", "512", "1518"];
 const LOSS: Kind = of_one(SuiteTest::Loss, &[SuiteTest::Loss], SOME_SIZES);
 const LATENCY: Kind = of_one(SuiteTest::Latency, &[SuiteTest::Latency], SOME_SIZES);
+const MFR: Kind = of_one(SuiteTest::Mfr, &[SuiteTest::Mfr], SOME_SIZES);
+const IMPACT: Kind = of_one(SuiteTest::Impact, &[SuiteTest::Impact], SOME_SIZES);
 const B2B: Kind = of_one(SuiteTest::B2b, &[SuiteTest::B2b], SOME_SIZES);
 const RECOVERY: Kind = of_one(SuiteTest::Recovery, &[SuiteTest::Recovery], SOME_SIZES);
 const RESET: Kind = of_one(SuiteTest::Reset, &[SuiteTest::Reset], &["64"]);
@@ -399,13 +446,17 @@ impl SuiteArgs {
         if self.rfc4814 {
             randomise(&mut stream);
         }
+        let streams = match self.ipv6_share.is_empty() {
+            true => vec![stream],
+            false => both_versions(stream, self.src6, self.dst6),
+        };
         let plan = Plan {
             ports: vec![tx, rx],
             traffic: vec![TrafficJob {
                 tx: Some("tx".to_owned()),
                 rx: Some("rx".to_owned()),
                 bidir: self.bidir,
-                streams: vec![stream],
+                streams,
                 ..TrafficJob::default()
             }],
             ..Plan::default()
@@ -443,7 +494,14 @@ impl SuiteArgs {
         if !self.sizes.is_empty() {
             suite.sizes = tests_of(&self.sizes)?;
         }
-        if self.frames.is_ipv6() {
+        if !self.ipv6_share.is_empty() {
+            suite.ipv6_shares.clone_from(&self.ipv6_share);
+            if kind.tests.is_empty() && !is_known {
+                // RFC 5180 asks for no bursts of IPv6, and a burst has no shares.
+                suite.tests.retain(|test| *test != SuiteTest::B2b);
+            }
+        }
+        if self.frames.is_ipv6() || !self.ipv6_share.is_empty() {
             raise_for_ipv6(&mut suite.sizes, !self.sizes.is_empty());
         }
         if !is_known {
@@ -521,6 +579,29 @@ fn raise_for_ipv6(sizes: &mut [TestSize], tell: bool) {
             say("sizes: 64 becomes 84, the smallest in which IPv6, UDP and a test tag fit");
         }
     }
+}
+
+/// The same frames of IPv4 and of IPv6; extension headers are IPv6's alone.
+fn both_versions(
+    stream: Stream,
+    src6: Option<AddressRange>,
+    dst6: Option<AddressRange>,
+) -> Vec<Stream> {
+    let named = |name: &str, stream: Stream| Stream {
+        name: name.to_owned(),
+        ..stream
+    };
+    let v6 = Stream {
+        ipv6: true,
+        src: src6,
+        dst: dst6,
+        ..stream.clone()
+    };
+    let v4 = Stream {
+        ext: Vec::new(),
+        ..stream
+    };
+    vec![named("IPv4", v4), named("IPv6", v6)]
 }
 
 /// Addresses and ports of RFC 4814 sections 4.3 and 4.5, from the seed of the plan.
@@ -656,6 +737,23 @@ pub(super) fn loss(args: &LossArgs) -> Result<u8> {
     })
 }
 
+/// `bench mfr`.
+pub(super) fn mfr(args: &ForwardingArgs) -> Result<u8> {
+    args.suite.run(&MFR, |suite| {
+        put(&mut suite.step, args.step.as_ref());
+        args.search.apply(suite);
+    })
+}
+
+/// `bench impact`.
+pub(super) fn impact(args: &ImpactArgs) -> Result<u8> {
+    args.suite.run(&IMPACT, |suite| {
+        if !args.loads.is_empty() {
+            suite.impact.loads.clone_from(&args.loads);
+        }
+    })
+}
+
 /// `bench latency`.
 pub(super) fn latency(args: &LatencyTestArgs) -> Result<u8> {
     args.suite.run(&LATENCY, |suite| {
@@ -704,6 +802,7 @@ pub(super) fn y1564(args: &ServiceArgs) -> Result<u8> {
                 eir: args.service.eir,
                 delay: args.service.delay,
                 variation: args.service.variation,
+                availability: args.service.availability,
                 ..Service::default()
             };
             put(&mut service.loss, args.service.loss.as_ref());

@@ -3,9 +3,10 @@
 use wb_model::{
     REPORT_SCHEMA, Report, Verdict,
     bench::{
-        BenchLive, BenchResult, BurstResult, EndedTrial, LatencyRow, LbLimit, LossRow, MlrLoad,
-        MlrResult, Quantity, RecoveryResult, ResetResult, ServiceStep, SuitePlan, SuiteResult,
-        SuiteTest, SuiteTrial, TrialOutcome, TrialPurpose,
+        BenchLive, BenchResult, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow,
+        LatencyRow, LbLimit, LossRow, MfrResult, MfrRow, MlrLoad, MlrResult, Quantity,
+        RecoveryResult, ResetResult, ServiceResult, ServiceStep, SuitePlan, SuiteResult, SuiteTest,
+        SuiteTrial, TrialOutcome, TrialPurpose,
     },
     plan::Procedure,
     report::CriterionReport,
@@ -51,6 +52,7 @@ pub(crate) fn trial(number: u32, fps: f64, lost: u64, outcome: TrialOutcome) -> 
         ipdv_ns: summary(tx - lost, -3_000, 1_000),
         pdv_ns: summary(tx - lost, 0, 1_000),
         longest_silence_ns: None,
+        families: Vec::new(),
         outcome,
         reason,
         rose: Default::default(),
@@ -228,6 +230,7 @@ pub(crate) fn loss(size: &str, capacity: f64) -> SuiteResult {
                 load_pct: load * 100.0,
                 offered: most * load,
                 loss_pct: (!void).then_some((100.0 * (1.0 - capacity / load)).max(0.0)),
+                families: Vec::new(),
             }
         })
         .collect();
@@ -305,6 +308,8 @@ pub(crate) fn services() -> SuiteResult {
         delay_ns: Some(12_300.0),
         delay_max_ns: Some(99_000),
         variation_ns: Some(91_000),
+        duration_s: 10.0,
+        availability: (step == "performance").then_some(0.9995),
         passed,
         void: false,
         reason: match passed {
@@ -317,9 +322,98 @@ pub(crate) fn services() -> SuiteResult {
             step("CIR 25 %", 25e6, 25e6, true),
             step("CIR 100 %", 100e6, 100e6, true),
             step("policing", 125e6, 110e6, false),
+            step("performance", 100e6, 100e6, true),
+        ],
+        services: vec![
+            ServiceResult {
+                service: "voice".into(),
+                verdict: Verdict::Fail,
+                steps: 4,
+                passed: 3,
+                reason: "policing: 110 Mbit/s came through, and no more than 101 may".into(),
+            },
+            ServiceResult {
+                service: "video".into(),
+                verdict: Verdict::Incomplete,
+                reason: "ended before all steps were made".into(),
+                ..ServiceResult::default()
+            },
         ],
         ..of(SuiteTest::Y1564, "512")
     }
+}
+
+/// One whose forwarding falls where most is offered, and of the last load nothing is known.
+pub(crate) fn forwarding() -> SuiteResult {
+    let row = |load_pct, forwarded_fps| MfrRow {
+        load_pct,
+        offered_fps: line(64.0) * load_pct / 100.0,
+        forwarded_fps,
+    };
+    SuiteResult {
+        limit: Some(1_250_000.0),
+        limited_by: Some(LbLimit::Device),
+        confirmed: true,
+        trials: 4,
+        mfr: Some(MfrResult {
+            rate_fps: 1_250_000.0,
+            load_fps: line(64.0) * 0.9,
+            rate_l1_bps: Some(840e6),
+            rate_l2_bps: Some(640e6),
+            frmol_fps: None,
+            max_offered_fps: None,
+            rows: vec![
+                row(80.0, Some(1_190_476.0)),
+                row(90.0, Some(1_250_000.0)),
+                row(100.0, None),
+            ],
+        }),
+        ..of(SuiteTest::Mfr, "64")
+    }
+}
+
+/// Hop-by-hop options at two loads, of which one says nothing.
+pub(crate) fn impact() -> SuiteResult {
+    let row = |load_pct: f64, lost: Option<u64>, void: &str| ImpactRow {
+        load_pct,
+        offered_fps: 12_000.0 * load_pct,
+        tx: 120_000,
+        lost,
+        loss_pct: lost.map(|lost| lost as f64 / 1_200.0),
+        latency_ns: summary(120_000, 4_000, 1_000),
+        rose: [("dut.slow_path".to_owned(), 120_000)].into(),
+        void: void.into(),
+    };
+    SuiteResult {
+        confirmed: false,
+        impact: vec![
+            row(1.0, Some(30), ""),
+            row(10.0, None, "only 3 of 120000 frames were sent"),
+        ],
+        ..of(SuiteTest::Impact, "64")
+    }
+}
+
+/// A tenth of the frames is of IPv6, and loses more.
+pub(crate) fn mix() -> SuiteResult {
+    let family = |family, tx, lost| FamilyFrames {
+        family,
+        offered_fps: tx as f64 / 10.0,
+        forwarded_fps: (tx - lost) as f64 / 10.0,
+        tx,
+        rx: tx - lost,
+        lost,
+        dup: 0,
+    };
+    let mut r = loss("512", 0.75);
+    r.size = "512 10% IPv6".into();
+    r.ipv6_share = Some(0.1);
+    r.curve.truncate(2);
+    r.curve[0].families = vec![
+        family(Family::Ipv4, 2_000_000, 0),
+        family(Family::Ipv6, 222_222, 55_555),
+    ];
+    r
 }
 
 /// New connections a second, with nothing of frames.
@@ -382,6 +476,7 @@ pub(crate) fn full() -> Report {
     all.extend(ndrs());
     all.push(latency());
     all.extend([loss("64", 0.2), loss("512", 0.75)]);
+    all.extend([forwarding(), impact(), mix()]);
     all.extend([bursts("64"), recovery(), reset(), services()]);
     let mut report = report(all);
     report.criteria = vec![CriterionReport {

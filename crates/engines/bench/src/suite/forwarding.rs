@@ -1,0 +1,126 @@
+//! Maximum forwarding rate (RFC 2889 section 5.6.1): the load goes from the throughput up to the maximum step by step,
+//! and the highest rate at which frames came through is the result, whatever was lost.
+//!
+//! A device need not forward most where it is offered most, nor does its forwarding rate rise and fall but once.
+
+use wb_model::{
+    bench::{LbLimit, MfrResult, MfrRow, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose},
+    units::WIRE_OVERHEAD,
+};
+use wb_search::{Curve, ForwardingCurve, Outcome, Point, Trial, forwarding_curve};
+
+use super::{Known, Stop, tester::Tester};
+use crate::Bench;
+
+pub(super) fn measure<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    if !known.maximum.is_finite() {
+        result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
+        return Ok(());
+    }
+    let step = tester.suite.step.0;
+    let curve = ForwardingCurve {
+        // A device that carries no load without loss forwards frames all the same.
+        minimum: known.throughput.unwrap_or(known.maximum * step),
+        maximum: known.maximum,
+        step,
+    };
+    let steps = (known.maximum - curve.minimum) / (known.maximum * step);
+    tester.left.trials = steps.max(0.0).ceil() as u32 + 1;
+    tester.goal = 0.0;
+    let found = forwarding_curve(tester, &curve);
+    // Of loads that were broken off, those that were made are worth telling.
+    let rows = last_of_each_load(&tester.log);
+    fill(result, known, &rows);
+    let found = found?;
+    result.confirmed = found.is_finished && result.limit.is_some();
+    if !found.is_finished {
+        result.incomplete = true;
+        result.limited_by = Some(LbLimit::Time);
+        result
+            .notes
+            .push("time ran out before the maximum was offered".to_owned());
+    }
+    Ok(())
+}
+
+/// What is known of each load after all repetitions, in the order in which they were tried.
+fn last_of_each_load(log: &[SuiteTrial]) -> Vec<&SuiteTrial> {
+    let mut rows: Vec<&SuiteTrial> = Vec::new();
+    for trial in log.iter().filter(|t| t.purpose == TrialPurpose::Search) {
+        match rows.last_mut() {
+            Some(last) if last.intended == trial.intended => *last = trial,
+            _ => rows.push(trial),
+        }
+    }
+    rows
+}
+
+/// Whether a trial tells how much came through. Of one that was offered less than asked it is that of what was offered.
+const fn is_known(trial: &SuiteTrial) -> bool {
+    trial.outcome.is_valid() || matches!(trial.outcome, TrialOutcome::NotOffered)
+}
+
+fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
+    for trial in rows.iter().filter(|t| is_known(t) && t.nic_drops > 0) {
+        result.notes.push(format!(
+            "at {:.0} fps the tester's own ports dropped {} frames: the device forwarded more than is told",
+            trial.offered, trial.nic_drops
+        ));
+    }
+    let points = rows.iter().map(|trial| Point {
+        load: trial.offered,
+        trial: Trial {
+            outcome: match is_known(trial) {
+                true => Outcome::Held,
+                false => Outcome::Unread,
+            },
+            through: trial.forwarded,
+            ..Trial::held(trial.offered)
+        },
+    });
+    let curve = Curve {
+        points: points.collect(),
+        is_finished: true,
+    };
+    let Some(best) = curve.maximum_forwarding_rate() else {
+        result.limited_by = Some(LbLimit::Tester);
+        result.tester_limit = !rows.is_empty();
+        return;
+    };
+    let rate = best.trial.through;
+    let most = rows.iter().max_by(|a, b| a.offered.total_cmp(&b.offered));
+    let most = most.filter(|trial| is_known(trial));
+    let bits = |extra: f64| Some(rate * (result.mean_size? + extra) * 8.0);
+    result.mfr = Some(MfrResult {
+        rate_fps: rate,
+        load_fps: best.load,
+        rate_l1_bps: bits(f64::from(WIRE_OVERHEAD)),
+        rate_l2_bps: bits(0.0),
+        frmol_fps: most.map(|trial| trial.forwarded),
+        max_offered_fps: most.map(|trial| trial.offered),
+        rows: rows.iter().map(|trial| row(trial, known)).collect(),
+    });
+    result.limit = (rate > 0.0).then_some(rate);
+    let gave_way = rows.iter().any(|t| is_known(t) && t.lost_by_device() > 0);
+    let not_offered = rows.last().is_some_and(|t| !t.outcome.is_valid());
+    result.limited_by = Some(match gave_way {
+        true => LbLimit::Device,
+        // All that was offered came through, so a device may forward more.
+        false if not_offered || known.maximum_is_ours => LbLimit::Tester,
+        false => LbLimit::Plan,
+    });
+    result.tester_limit = result.limited_by == Some(LbLimit::Tester);
+}
+
+fn row(trial: &SuiteTrial, known: &Known) -> MfrRow {
+    MfrRow {
+        // Plans tell loads in millionths of a frame per second.
+        load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,
+        offered_fps: trial.offered,
+        forwarded_fps: is_known(trial).then_some(trial.forwarded),
+    }
+}

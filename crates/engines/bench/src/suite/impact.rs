@@ -1,0 +1,55 @@
+//! Impact: what frames suffer at a few small loads, and what the device counts meanwhile.
+//!
+//! RFC 5180 has hop-by-hop options tested so: every router on the way must look at them, most by a slow path, so a
+//! throughput of such frames says little, and that they are forwarded at all without harm says much.
+
+use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
+
+use super::{Known, Stop, shape::Amount, tester::Tester};
+use crate::Bench;
+
+pub(super) fn measure<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &Known,
+    result: &mut SuiteResult,
+) -> Result<(), Stop<B::Error>> {
+    if !known.maximum.is_finite() {
+        result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
+        return Ok(());
+    }
+    let suite = tester.suite;
+    tester.left.trials = u32::try_from(suite.impact.loads.len()).unwrap_or(u32::MAX);
+    // What is lost for a tester that was late is no device's doing.
+    tester.goal = 0.0;
+    for share in &suite.impact.loads {
+        let load = known.maximum * share.0;
+        let shape = tester.shape(
+            Amount::Load(load),
+            suite.times.trial.0,
+            TrialPurpose::Measure,
+        );
+        let trial = tester.trial(&shape, None)?.trial;
+        let is_valid = trial.outcome.is_valid();
+        if is_valid && trial.nic_drops > 0 {
+            result.notes.push(format!(
+                "at {:.0} fps the tester's own ports dropped {} frames: the device lost at least what is told",
+                trial.offered, trial.nic_drops
+            ));
+        }
+        result.impact.push(ImpactRow {
+            load_pct: share.0 * 100.0,
+            offered_fps: trial.offered,
+            tx: trial.tx,
+            lost: is_valid.then(|| trial.lost_by_device()),
+            loss_pct: is_valid.then_some(100.0 * trial.loss_ratio),
+            latency_ns: trial.latency_ns,
+            rose: trial.rose,
+            void: match is_valid {
+                true => String::new(),
+                false => trial.reason,
+            },
+        });
+    }
+    result.confirmed = result.impact.iter().all(|row| row.lost.is_some());
+    Ok(())
+}
