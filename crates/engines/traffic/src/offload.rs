@@ -29,6 +29,20 @@ pub struct OffloadedWorker {
     pub receiver: Option<Box<dyn ReceiveOffload>>,
 }
 
+impl OffloadedWorker {
+    /// Lets what arrives count from now on. For all workers of a run before any of them may send: a thread that begins late
+    /// must not cost frames that others have sent meanwhile, as no socket keeps them for it.
+    pub fn begin<C: Clock>(&mut self, control: &Control, clock: &C) {
+        let offset = wall_minus_mono(control, clock);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.begin(offset);
+        }
+        if let Some(sender) = &mut self.sender {
+            sender.stamp_with(offset);
+        }
+    }
+}
+
 /// What the wall clock is ahead of the monotonic one, the same for all workers of a run.
 fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
     let look = || {
@@ -46,24 +60,16 @@ fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
     }
 }
 
-/// Does the work of one worker until all is sent and, if it receives, the session says finish.
+/// Does the work of one worker until all is sent and, if it receives, the session says finish. Begins it, if that has not
+/// been done.
 pub fn run_offloaded<C: Clock>(
-    worker: OffloadedWorker,
+    mut worker: OffloadedWorker,
     control: &Control,
     shared: &SharedCounters,
     clock: &C,
 ) -> WorkerOutcome {
-    let OffloadedWorker {
-        mut sender,
-        mut receiver,
-    } = worker;
-    let offset = wall_minus_mono(control, clock);
-    if let Some(receiver) = &mut receiver {
-        receiver.begin(offset);
-    }
-    if let Some(sender) = &mut sender {
-        sender.stamp_with(offset);
-    }
+    worker.begin(control, clock);
+    let OffloadedWorker { sender, receiver } = worker;
     let mut run = Run {
         running: sender.is_some(),
         sender,

@@ -478,7 +478,12 @@ impl Engine for Traffic {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        let work = self.assign(launch.cpus)?;
+        let mut work = self.assign(launch.cpus)?;
+        for work in &mut work {
+            if let Work::Offload(worker) = work {
+                worker.begin(&self.control, &SystemClock);
+            }
+        }
         self.workers = Workers::new(launch.faulted);
         let senders = self.slots.iter().filter(|s| s.sends.is_some()).count();
         self.control

@@ -1,11 +1,12 @@
 //! A sender whose port makes the frames by itself, in virtual time.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, atomic::Ordering};
 
+use wb_measure::{Counters, FlowStats, Histogram, Measurement};
 use wb_model::units::Rational;
 use wb_port::{
     PortError,
-    offload::{SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder},
+    offload::{ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder},
 };
 use wb_traffic::{
     Clock, Control, OffloadedWorker, Sender, SenderSpec, SharedCounters, StreamSpec, VirtualClock,
@@ -163,4 +164,68 @@ fn what_no_batch_carries_is_sent_as_far_as_it_goes() {
     assert_eq!(intended, 200_000);
     // 2.067 us a frame, and 100 ms more to catch up.
     assert!((90_000..=150_000).contains(&offered), "{offered}");
+}
+
+/// Keeps what it was begun with.
+#[derive(Clone, Default)]
+struct Account(Arc<Mutex<Vec<u64>>>);
+
+impl ReceiveOffload for Account {
+    fn begin(&mut self, wall_minus_mono: u64) {
+        self.0.lock().unwrap().push(wall_minus_mono);
+    }
+
+    fn drain_since(&mut self, _: u64) {}
+
+    fn end_at(&mut self, _: u64) {}
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn latency(&self) -> (u64, u128) {
+        (0, 0)
+    }
+
+    fn ramp_frames(&self) -> u64 {
+        0
+    }
+
+    fn latencies(&self) -> Vec<Histogram> {
+        Vec::new()
+    }
+
+    fn first_flows(&self, _: u32) -> Vec<FlowStats> {
+        Vec::new()
+    }
+
+    fn measurement(&self) -> Measurement {
+        Measurement::default()
+    }
+}
+
+#[test]
+fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
+    let clock = VirtualClock::ticking(10);
+    let control = Control::new();
+    let accounts = [Account::default(), Account::default()];
+    let mut workers = accounts.clone().map(|account| OffloadedWorker {
+        sender: None,
+        receiver: Some(Box::new(account)),
+    });
+    for worker in &mut workers {
+        worker.begin(&control, &clock);
+    }
+    let begun = |account: &Account| account.0.lock().unwrap().clone();
+    assert_eq!(begun(&accounts[0]).len(), 1);
+    assert_eq!(begun(&accounts[0]), begun(&accounts[1]));
+    // Once more by the thread changes nothing.
+    control.finish.store(true, Ordering::Release);
+    for worker in workers {
+        run_offloaded(worker, &control, &SharedCounters::default(), &clock);
+    }
+    for account in &accounts {
+        let offsets = begun(account);
+        assert!(offsets.iter().all(|o| *o == offsets[0]), "{offsets:?}");
+    }
 }
