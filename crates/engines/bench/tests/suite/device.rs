@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use wb_bench::{Bench, Cut, Ran, Reading, Trigger};
 use wb_model::{
-    Driver, Lateness, LatenessReport, Plan, PortPlan, Report, Stream, Summary, Totals, TrafficJob,
-    Verdict,
+    Driver, Lateness, LatenessReport, Limiter, Plan, PortPlan, Report, Stream, Summary, Totals,
+    TrafficJob, Verdict,
     bench::BenchLive,
     load::{ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport},
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport},
@@ -39,6 +39,10 @@ pub(crate) enum Mishap {
     Longer(f64),
     /// Our rings have no room for so many frames.
     Unread(u64),
+    /// The same while the tester is away.
+    LeftUnread(u64),
+    /// A link goes down for so many looks, and takes the worker along.
+    Torn(u32),
     /// Our interface has none.
     Refused(u64),
     /// So many frames of others are received.
@@ -57,6 +61,16 @@ pub(crate) enum Mishap {
     BesideUnsent(u64),
     /// So many of them fail while the tester is away.
     BesideExposed(u64),
+}
+
+impl Mishap {
+    /// Frames that come to our ports and find no room there.
+    const fn frames_of_ours(self) -> Option<u64> {
+        match self {
+            Self::Unread(n) | Self::LeftUnread(n) | Self::Refused(n) => Some(n),
+            _ => None,
+        }
+    }
 }
 
 /// What a reset does.
@@ -111,6 +125,10 @@ pub(crate) struct Device {
     pub(crate) line_bps: Option<u64>,
     /// Frames per second that the tester can send.
     pub(crate) ceiling: f64,
+    /// Requests per second for which a connection is free.
+    pub(crate) free: f64,
+    /// Who is said to have kept the load from more.
+    pub(crate) blamed: Option<Limiter>,
     /// Connections or requests per second that it can.
     pub(crate) most_begun: f64,
     /// What goes wrong, by trial and load. Trials that look for the tester's ceiling are not counted.
@@ -150,6 +168,8 @@ impl Default for Device {
             cc: 100_000,
             line_bps: Some(10_000_000_000),
             ceiling: f64::INFINITY,
+            free: f64::INFINITY,
+            blamed: None,
             most_begun: f64::INFINITY,
             mishap: Box::new(|_, _| None),
             stop_after: u32::MAX,
@@ -344,7 +364,7 @@ impl Device {
             let burst = whole(pace, away.as_secs_f64());
             lost = lost.max(burst.saturating_sub(self.buffer) * times);
         }
-        if let Some(Mishap::LinkDown(_)) = mishap {
+        if let Some(Mishap::LinkDown(_) | Mishap::Torn(_)) = mishap {
             lost = way.sent / 2;
         }
         let overload = pace * job.hold_load;
@@ -374,7 +394,8 @@ impl Device {
         let lost = way.streams.iter().map(|(_, lost)| lost).sum::<u64>();
         way.passed = way.sent - lost.min(way.sent);
         way.read = way.passed;
-        if let Some(Mishap::Unread(frames) | Mishap::Refused(frames)) = mishap {
+        let ours = Mishap::frames_of_ours;
+        if let Some(frames) = mishap.and_then(ours) {
             way.read -= frames.min(way.read);
         }
         if let Some(Mishap::Refused(_)) = mishap {
@@ -536,9 +557,12 @@ impl Device {
             };
         } else if let Some(rps) = rate.rps {
             let asked = whole(rps as f64, seconds);
-            let sent = asked.min(most);
-            report.unsent_requests = asked - sent;
+            let due = asked.min(most);
+            let sent = due.min(whole(self.free, seconds));
+            report.unsent_requests = asked - due;
+            report.waited_requests = due - sent;
             phase.totals = ConnectionTotals {
+                established_connections: 1,
                 requests: sent,
                 responses: sent.min(whole(self.rps, seconds)),
                 ..ConnectionTotals::default()
@@ -593,6 +617,10 @@ impl Device {
                 (late.largest_gap_ns, late.stalls) = (80_000_000, 1);
                 (late.stalled_ns, late.missed_departures) = (80_000_000, frames);
             }
+            Some(Mishap::LeftUnread(frames)) => {
+                (late.largest_gap_ns, late.stalls) = (80_000_000, 1);
+                (late.stalled_ns, late.dropped_reads) = (80_000_000, frames);
+            }
             Some(Mishap::BesideExposed(connections)) => {
                 (late.largest_gap_ns, late.stalls) = (300_000_000, 1);
                 (late.stalled_ns, late.exposed_connections) = (300_000_000, connections);
@@ -617,7 +645,9 @@ impl Device {
             speed_bps: self.line_bps,
             speed_nominal: self.line_bps.is_none(),
             timestamp_source: "nic".to_owned(),
-            link_downs: u64::from(n == 1 && matches!(mishap, Some(Mishap::LinkDown(_)))),
+            link_downs: u64::from(
+                n == 1 && matches!(mishap, Some(Mishap::LinkDown(_) | Mishap::Torn(_))),
+            ),
             interface_drops: match mishap {
                 Some(Mishap::Refused(frames)) if n == 1 => frames,
                 _ => 0,
@@ -688,7 +718,7 @@ impl Bench for Device {
             })
             .collect();
         self.now += (time + self.overhead).as_nanos() as u64;
-        if let Some(Mishap::LinkDown(looks)) = mishap {
+        if let Some(Mishap::LinkDown(looks) | Mishap::Torn(looks)) = mishap {
             self.looks = looks;
         }
         let mut ports = self.ports(&plan, mishap);
@@ -707,6 +737,11 @@ impl Bench for Device {
                     all: Self::lateness(&plan, mishap),
                     may_have_caused: None,
                 },
+                limited_by: self
+                    .blamed
+                    .clone()
+                    .map(|by| by.because("").into())
+                    .unwrap_or_default(),
                 load: (!clients.is_empty()).then_some(LoadReport { jobs: clients }),
                 jobs,
                 ports,
@@ -723,6 +758,7 @@ impl Bench for Device {
             cut: match mishap {
                 Some(Mishap::Signal | Mishap::SignalAfter(_)) => Some(Cut::Signal),
                 Some(Mishap::Fault(text)) => Some(Cut::Fault(text.to_owned())),
+                Some(Mishap::Torn(_)) => Some(Cut::Fault("a worker ended".to_owned())),
                 _ => None,
             },
         })

@@ -9,10 +9,12 @@
 //! | `forwarding` | maximum forwarding rate |
 //! | `mixes` | IPv4 and IPv6 together, and frames that are a test of impact |
 //! | `services` | several services of Y.1564 |
+//! | `limits` | who was the limit |
 //! | `mishaps` | a tester that fails, links that go down, ends before the end |
 
 mod device;
 mod forwarding;
+mod limits;
 mod mishaps;
 mod mixes;
 mod random;
@@ -80,6 +82,10 @@ fn assert_sums(result: &SuiteResult) {
     for trial in &result.trial_log {
         if result.unit == "fps" {
             assert_eq!(trial.tx, trial.rx - trial.dup + trial.lost, "{trial:?}");
+            // What came twice was forwarded once.
+            let unique = (trial.rx - trial.dup) as f64 / f64::from(result.directions);
+            let forwarded = trial.forwarded * trial.duration_s;
+            assert_near(forwarded, unique, 1e-9 * unique + 1e-6);
         }
         for own in &trial.families {
             assert_eq!(own.tx, own.rx - own.dup + own.lost, "{trial:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wb_bench::{BenchEnd, suite};
 use wb_model::{
-    Plan,
+    Limiter, Plan,
     bench::{EndedTrial, LbLimit, SuiteResult, TrialOutcome},
 };
 
@@ -83,11 +83,15 @@ fn void_trials_are_made_again() {
     for (mishap, void) in [
         (stopped, "late"),
         (Mishap::GivenUp(9_000_000), "late"),
+        // Too little to be excused by what was missed, and no more than that was too much.
+        (Mishap::GivenUp(1_000), "late"),
         (Mishap::Sent(0.5), "not-offered"),
         (Mishap::Longer(1.2), "not-offered"),
         (Mishap::Unread(1_000), "not-read"),
         (Mishap::Refused(1_000), "not-read"),
+        (Mishap::LeftUnread(1_000), "late"),
         (Mishap::LinkDown(3), "cut"),
+        (Mishap::Torn(3), "cut"),
     ] {
         // Trials 2 and 7 would have passed: the second is the first again.
         let mut device = Device {
@@ -199,6 +203,12 @@ fn a_link_that_stays_down_ends_the_suite() {
         ..Device::default()
     };
     let end = ends(&mut device, 0.5);
+    // Four trials, and a minute of patience.
+    assert!(
+        (60e9..120e9).contains(&(device.now as f64)),
+        "{}",
+        device.now
+    );
     let BenchEnd::Broken(text) = end else {
         panic!("{end:?}");
     };
@@ -367,4 +377,93 @@ fn frames_without_room_at_our_port_are_not_in_the_loss() {
         (false, true),
         "{policing:?}"
     );
+}
+
+/// A burst in which the tester was away is none, though nothing of it was lost.
+#[test]
+fn a_burst_with_a_pause_in_it() {
+    let text = "max = \"10mpps\"\ntests = [\"b2b\"]\n[procedure.suite.b2b]\nsearches = 1\nlongest = \"5ms\"\n";
+    let device = || Device {
+        capacity: 10e6,
+        buffer: 1000,
+        ..Device::default()
+    };
+    let mut usual = device();
+    let known = completed(&mut usual, &plan(text)).pop().unwrap();
+    let before = usual.trials - known.trial_log.len() as u32;
+    let passed = known
+        .trial_log
+        .iter()
+        .rposition(|t| t.outcome == TrialOutcome::Pass);
+    let number = before + passed.unwrap() as u32 + 1;
+    let stopped = Mishap::Stopped(Duration::from_millis(80), 1);
+    let mut device = Device {
+        mishap: Box::new(move |trial, _| (trial == number).then_some(stopped)),
+        ..device()
+    };
+    let result = completed(&mut device, &plan(text)).pop().unwrap();
+    assert_eq!(device.trials, usual.trials + 1);
+    let log = &result.trial_log;
+    let late = log
+        .iter()
+        .position(|t| t.outcome == TrialOutcome::Late)
+        .unwrap();
+    assert_eq!(log[late].intended, log[late + 1].intended);
+    let lengths = |result: &SuiteResult| result.bursts.as_ref().unwrap().lengths.clone();
+    assert_eq!(lengths(&result), lengths(&known));
+}
+
+#[test]
+fn connections_that_the_tester_could_not_begin() {
+    let mut device = Device {
+        most_begun: 20_000.0,
+        ..Device::default()
+    };
+    let result = completed(&mut device, &connections("cps")).remove(0);
+    assert_eq!(
+        (result.limited_by, result.tester_limit),
+        (Some(LbLimit::Tester), true)
+    );
+    let limit = result.limit.unwrap();
+    assert!((15_000.0..=20_410.0).contains(&limit), "{limit}");
+    assert!(searched(&result).all(|t| t.outcome != TrialOutcome::Fail));
+}
+
+/// Requests that were due and found no free connection were not answered, unless the tester is to blame.
+#[test]
+fn requests_that_wait_for_a_connection() {
+    for (blamed, limited_by) in [
+        (Limiter::FarEnd, LbLimit::Device),
+        (Limiter::Tester, LbLimit::Tester),
+        (Limiter::PerhapsTester, LbLimit::Tester),
+    ] {
+        let mut device = Device {
+            free: 5_000.0,
+            blamed: Some(blamed.clone()),
+            ..Device::default()
+        };
+        let result = completed(&mut device, &connections("rps")).remove(0);
+        assert_eq!(result.limited_by, Some(limited_by), "{blamed:?}");
+        let limit = result.limit.unwrap();
+        assert!((3_700.0..=5_103.0).contains(&limit), "{blamed:?}: {limit}");
+        let failed = searched(&result).find(|t| t.outcome == TrialOutcome::Fail);
+        assert_eq!(failed.is_some(), limited_by == LbLimit::Device);
+        if let Some(trial) = failed {
+            assert!(
+                trial.reason.contains("want of a free connection"),
+                "{}",
+                trial.reason
+            );
+        }
+    }
+}
+
+#[test]
+fn a_search_ends_with_its_budget() {
+    let text = PLAN.replace("2h", "50s");
+    let mut device = Device::default();
+    let result = completed(&mut device, &plan(&text)).remove(0);
+    assert_eq!(result.limited_by, Some(LbLimit::Time));
+    assert!(result.trials < 11, "{}", result.trials);
+    assert_near(result.limit.unwrap() / TEN_GIG, 0.5, 1e-12);
 }

@@ -281,3 +281,31 @@ fn a_trial_that_was_not_offered() {
     // It was tried twice.
     assert_eq!(device.trials, 13);
 }
+
+/// Of two that send at ports of their own, one is void and the other fails: that is tried again for the void one.
+#[test]
+fn a_void_service_beside_one_that_fails() {
+    let second = SERVICES.replacen(
+        "tx = \"tx\"\n    rx = \"rx\"",
+        "tx = \"tx2\"\n    rx = \"rx2\"",
+        1,
+    );
+    let second = second.replace(
+        "name = \"download\"\n    tx = \"tx2\"\n    rx = \"rx2\"",
+        "name = \"download\"\n    tx = \"tx3\"\n    rx = \"rx3\"",
+    );
+    let ports = "[[port]]\n    name = \"tx3\"\n    locator = \"eth12\"\n    [[port]]\n    name = \"rx3\"\n    locator = \"eth13\"\n    [[traffic]]\n    name = \"film\"";
+    let plan = plan_of(&second.replace("[[traffic]]\n    name = \"film\"", ports));
+    let mut device = Device {
+        mishap: Box::new(|trial, _| (trial == 12).then_some(Mishap::Sent(0.5))),
+        ..device()
+    };
+    device.shared.insert("video", (1000.0, 20_000));
+    let result = completed(&mut device, &plan).remove(0);
+    assert_eq!(device.plans.last().unwrap().traffic.len(), 3);
+    assert_eq!(device.trials, 13);
+    assert_eq!(
+        verdicts(&result),
+        [("voice", Verdict::Pass), ("video", Verdict::Fail)]
+    );
+}
