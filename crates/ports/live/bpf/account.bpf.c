@@ -19,6 +19,8 @@
 #define MOST_VLANS 4
 #define MOST_LABELS 4
 #define MOST_EXTENSIONS 3
+// CPUs that set one extreme at once.
+#define MOST_TRIES 3
 
 // histogram.rs: 512 slots for each power of two up to 2^42.
 #define PRECISION 9
@@ -34,7 +36,8 @@ struct settings {
 	__u32 first_flow;
 	__u32 flows;
 	__u32 ramp_flow;
-	__u32 queues;
+	// Several CPUs may write one account: in the receive path of the kernel a queue is no CPU's alone.
+	__u32 shared;
 	// Words of 64 sequence numbers in the window of a flow: a power of two.
 	__u32 words;
 };
@@ -137,6 +140,50 @@ struct {
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
+// What frames of several flows count; of a flow itself frames come one after the other.
+#define ADD(counter, n) \
+	do { \
+		if (C.shared) \
+			__sync_fetch_and_add(&(counter), (n)); \
+		else \
+			(counter) += (n); \
+	} while (0)
+
+// Adds to a number of 128 bits.
+INLINE void add_wide(__u64 *low, __u64 *high, __u64 n)
+{
+	__u64 before = *low;
+
+	if (C.shared)
+		before = __sync_fetch_and_add(low, n);
+	else
+		*low = before + n;
+	if (before + n < n)
+		ADD(*high, 1);
+}
+
+// Sets a minimum or maximum, unless another CPU has just set a more extreme one.
+INLINE void extreme(__u64 *at, __u64 value, int is_beyond)
+{
+	__u64 old = *at;
+	int is_less = value < old;
+
+	if (!is_beyond)
+		return;
+	if (!C.shared) {
+		*at = value;
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < MOST_TRIES; i++) {
+		__u64 now = __sync_val_compare_and_swap(at, old, value);
+
+		if (now == old || (is_less ? now <= value : now >= value))
+			return;
+		old = now;
+	}
+}
+
 INLINE __u32 highest_bit(__u64 v)
 {
 	__u32 bit = 0;
@@ -169,7 +216,7 @@ INLINE void record(struct histogram *h, __u64 value)
 	__u64 shift = 0, slot, square;
 
 	if (value > MOST_VALUE) {
-		h->clamped++;
+		ADD(h->clamped, 1);
 		value = MOST_VALUE;
 	}
 	if (value >> (PRECISION + 1))
@@ -177,26 +224,21 @@ INLINE void record(struct histogram *h, __u64 value)
 	slot = (shift << PRECISION) + (value >> shift);
 	if (slot >= SLOTS)
 		return;
-	h->slots[slot]++;
-	h->sum_low += value;
-	h->sum_high += h->sum_low < value;
+	ADD(h->slots[slot], 1);
+	add_wide(&h->sum_low, &h->sum_high, value);
 	if (value >> 32) {
 		// (high 2^32 + low)^2
 		__u64 high = value >> 32, low = value & 0xffffffff, middle = 2 * high * low;
 
 		square = low * low;
-		h->squares_high += high * high + (middle >> 32);
-		h->squares_low += middle << 32;
-		h->squares_high += h->squares_low < middle << 32;
+		ADD(h->squares_high, high * high + (middle >> 32));
+		add_wide(&h->squares_low, &h->squares_high, middle << 32);
 	} else {
 		square = value * value;
 	}
-	h->squares_low += square;
-	h->squares_high += h->squares_low < square;
-	if (value < h->min)
-		h->min = value;
-	if (value > h->max)
-		h->max = value;
+	add_wide(&h->squares_low, &h->squares_high, square);
+	extreme(&h->min, value, value < h->min);
+	extreme(&h->max, value, value > h->max);
 }
 
 INLINE __u64 *word_of(__u32 base, __u64 block)
@@ -363,12 +405,12 @@ INLINE __s64 measure(struct lane *q, struct flow *f, __u64 tx, __u64 rx)
 	__s64 delay = (__s64)(rx - tx);
 
 	if (!tx) {
-		q->unstamped++;
+		ADD(q->unstamped, 1);
 		f->unmeasured++;
 		return NO_DELAY;
 	}
 	if (delay < 0) {
-		q->clock_errors++;
+		ADD(q->clock_errors, 1);
 		f->unmeasured++;
 		return delay;
 	}
@@ -392,16 +434,16 @@ static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 se
 	age = f->next - sequence;
 	word = word_of(base, sequence >> 6);
 	if (age > (__u64)C.words * 64 || !word) {
-		q->beyond_window++;
+		ADD(q->beyond_window, 1);
 	} else if (!(*word & bit)) {
 		*word |= bit;
 		f->reordered++;
-		q->reordered++;
-		q->missing--;
+		ADD(q->reordered, 1);
+		ADD(q->missing, -1);
 		return 1;
 	}
 	f->duplicates++;
-	q->duplicates++;
+	ADD(q->duplicates, 1);
 	return 0;
 }
 
@@ -410,8 +452,8 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 	__u64 next = f->next, sequence, *word;
 	__s64 delay, last = f->last_delay, ahead = (__s32)(wire - (__u32)next);
 
-	q->received++;
-	q->octets += octets;
+	ADD(q->received, 1);
+	ADD(q->octets, octets);
 	if (q->first_rx)
 		record(&q->inter_arrival, rx > q->last_rx ? rx - q->last_rx : 0);
 	else
@@ -432,7 +474,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 
 		if (gap) {
 			forget(base, next, gap);
-			q->missing += gap;
+			ADD(q->missing, gap);
 			if (gap > q->largest_gap)
 				q->largest_gap = gap;
 		}
@@ -471,7 +513,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 	}
 	if (rx > S.drain_since) {
 		f->late++;
-		q->late++;
+		ADD(q->late, 1);
 	}
 }
 
@@ -506,7 +548,7 @@ int wb_account(struct xdp_md *ctx)
 	wire = bpf_ntohl(*(__u32 *)(tag + 6));
 	tx = bpf_be64_to_cpu(*(__u64 *)(tag + 10));
 	if (number == C.ramp_flow) {
-		q->ramp++;
+		ADD(q->ramp, 1);
 		return XDP_DROP;
 	}
 	number -= C.first_flow;
@@ -522,8 +564,8 @@ int wb_account(struct xdp_md *ctx)
 
 other:
 	if (!quiet && !S.beside_others) {
-		q->foreign++;
-		q->foreign_octets += octets;
+		ADD(q->foreign, 1);
+		ADD(q->foreign_octets, octets);
 	}
 	return XDP_PASS;
 }

@@ -48,15 +48,15 @@ fn attach(program: BorrowedFd<'_>, index: i32, flags: u32) -> Result<Hook, Errno
     }
 }
 
-/// Attaches a program to an interface of the calling thread's namespace: in the driver, or, where that does not go, in
-/// the kernel's receive path. Says which.
-pub(crate) fn attach_receiver(
+/// Attaches a program to an interface of the calling thread's namespace, in the driver; `None` where that does not go, and
+/// only the kernel's receive path is left ([`attach_generic`]).
+pub(crate) fn attach_native(
     program: BorrowedFd<'_>,
     interface: &Interface,
-) -> Result<(Hook, &'static str), PortError> {
+) -> Result<Option<Hook>, PortError> {
     let index = interface.index.cast_signed();
     let native = match attach(program, index, NATIVE) {
-        Ok(hook) => return Ok((hook, "native")),
+        Ok(hook) => return Ok(Some(hook)),
         Err(cause) => cause,
     };
     let name = &interface.name;
@@ -74,10 +74,17 @@ pub(crate) fn attach_receiver(
         Errno::NODEV | Errno::NXIO => Err(PortError::Gone {
             port: interface.port.clone(),
         }),
-        _ => attach(program, index, GENERIC)
-            .map(|hook| (hook, "generic"))
-            .map_err(|cause| fault::io(interface, "attach an XDP program", cause)),
+        _ => Ok(None),
     }
+}
+
+/// Attaches a program in the kernel's receive path, where several CPUs may run it for one queue.
+pub(crate) fn attach_generic(
+    program: BorrowedFd<'_>,
+    interface: &Interface,
+) -> Result<Hook, PortError> {
+    attach(program, interface.index.cast_signed(), GENERIC)
+        .map_err(|cause| fault::io(interface, "attach an XDP program", cause))
 }
 
 /// A place where a sending program is known to the kernel without sending anything.

@@ -23,7 +23,10 @@ impl Passage {
             .map_err(|cause| fault::loading(interface, &cause))?;
         let program = object::program(&object, "wb_pass")
             .map_err(|cause| fault::loading(interface, &cause))?;
-        let (hook, _) = hook::attach_receiver(program.as_fd(), interface)?;
+        let hook = match hook::attach_native(program.as_fd(), interface)? {
+            Some(hook) => hook,
+            None => hook::attach_generic(program.as_fd(), interface)?,
+        };
         Ok(Self(hook))
     }
 }

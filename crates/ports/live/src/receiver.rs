@@ -113,17 +113,36 @@ impl Account {
                 ),
             ));
         };
-        let load = || {
+        let load = |is_shared: bool| {
             let mut open = object::open(built!("account"))?;
-            let settings = [awaited.first_flow, flows, awaited.ramp_flow, queues, words];
+            let settings = [
+                awaited.first_flow,
+                flows,
+                awaited.ramp_flow,
+                u32::from(is_shared),
+                words,
+            ];
             let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
             object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
             object::open_map(&mut open, "lanes")?.set_max_entries(queues)?;
             object::open_map(&mut open, "flows")?.set_max_entries(accounts)?;
             object::open_map(&mut open, "windows")?.set_max_entries(window_words)?;
-            open.load()
+            open.load().and_then(|object| {
+                let program = object::program(&object, "wb_account")?;
+                let program = program.as_fd().try_clone_to_owned()?;
+                Ok((object, program))
+            })
         };
-        let object = load().map_err(|cause| fault::loading(interface, &cause))?;
+        let load = |is_shared| load(is_shared).map_err(|cause| fault::loading(interface, &cause));
+        // Nothing is counted before it is told to.
+        let (mut object, mut program) = load(false)?;
+        let (hook, mode) = match hook::attach_native(program.as_fd(), interface)? {
+            Some(hook) => (hook, "native"),
+            None => {
+                (object, program) = load(true)?;
+                (hook::attach_generic(program.as_fd(), interface)?, "generic")
+            }
+        };
         let map = |name, len| {
             let map = object::map(&object, name)
                 .and_then(|map| MapHandle::try_from(&map))
@@ -148,9 +167,6 @@ impl Account {
                 }
             }
         }
-        let program = object::program(&object, "wb_account")
-            .map_err(|cause| fault::loading(interface, &cause))?;
-        let (hook, mode) = hook::attach_receiver(program.as_fd(), interface)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 control,

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use wb_live::Account;
 use wb_measure::{Analyser, Measurement, WindowSize};
+use wb_packet::PacketQueue;
 use wb_port::offload::{Awaited, ReceiveOffload};
 use wb_port::{QueuePair, TxQueue};
 use wb_wire::{MacAddr, SplitMix64, Tag};
 
-use crate::lab::Lab;
+use crate::lab::{Lab, interface, ip, within};
 
 /// A frame of a plan, as far as an account sees it.
 #[derive(Clone, Copy)]
@@ -32,30 +33,32 @@ fn bytes(arrival: Arrival) -> Vec<u8> {
     frame
 }
 
+fn send(socket: &mut PacketQueue, arrivals: &[Arrival]) {
+    let tx = socket.tx();
+    for batch in arrivals.chunks(32) {
+        while tx.lend(batch.len()) < batch.len() {
+            tx.flush().unwrap();
+        }
+        for (i, arrival) in batch.iter().enumerate() {
+            let frame = bytes(*arrival);
+            let slot = tx.slot(i);
+            slot.bytes[..frame.len()].copy_from_slice(&frame);
+            *slot.len = frame.len() as u32;
+            *slot.cookie = 0;
+        }
+        tx.submit(batch.len());
+        while tx.in_flight() > 0 {
+            tx.flush().unwrap();
+        }
+    }
+}
+
 /// Has `arrivals` accounted for by the kernel, after as many as `ignored` before it begins.
 fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurement, u64) {
     let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     let mut socket = lab.socket(true);
-    let tx = socket.tx();
-    let mut send = |arrivals: &[Arrival]| {
-        for batch in arrivals.chunks(32) {
-            while tx.lend(batch.len()) < batch.len() {
-                tx.flush().unwrap();
-            }
-            for (i, arrival) in batch.iter().enumerate() {
-                let frame = bytes(*arrival);
-                let slot = tx.slot(i);
-                slot.bytes[..frame.len()].copy_from_slice(&frame);
-                *slot.len = frame.len() as u32;
-                *slot.cookie = 0;
-            }
-            tx.submit(batch.len());
-            while tx.in_flight() > 0 {
-                tx.flush().unwrap();
-            }
-        }
-    };
+    let mut send = |arrivals: &[Arrival]| send(&mut socket, arrivals);
     // What comes before the beginning counts for nothing.
     send(&arrivals[..arrivals.len().min(10)]);
     std::thread::sleep(Duration::from_millis(20));
@@ -227,4 +230,54 @@ fn the_kernel_counts_as_the_analyser_does() {
             compare(awaited, &measured, &arrivals);
         }
     }
+}
+
+#[test]
+fn several_cpus_that_serve_one_queue_lose_no_count() {
+    const EACH: u32 = 100_000;
+    let lab = lab_or_skip!("cpus");
+    // One in the kernel's receive path, to which two CPUs bring frames.
+    let b = &lab.b;
+    ip(&format!(
+        "-n {b} link add m0 link b0 address 02:00:00:00:00:09 type macvlan mode bridge"
+    ));
+    ip(&format!("-n {b} link set m0 up"));
+    let awaited = Awaited {
+        first_flow: 0,
+        flows: 2,
+        ramp_flow: u32::MAX,
+    };
+    let account = within(b, || Account::open(&interface("m0"), awaited)).unwrap();
+    assert_eq!(account.hook(), "generic");
+    let mut receiver = account.receivers(1).remove(0);
+    receiver.begin(1 << 40);
+    std::thread::scope(|scope| {
+        for flow in 0..2 {
+            let mut socket = lab.socket(true);
+            scope.spawn(move || {
+                let mut cpus = rustix::thread::CpuSet::new();
+                cpus.set(flow as usize);
+                // On one CPU there is nothing to see.
+                let _ = rustix::thread::sched_setaffinity(None, &cpus);
+                let arrival = |sequence| Arrival {
+                    flow,
+                    sequence,
+                    sent_ns: 1,
+                };
+                let arrivals: Vec<Arrival> = (0..EACH).map(arrival).collect();
+                send(&mut socket, &arrivals);
+            });
+        }
+    });
+    let all = 2 * u64::from(EACH);
+    let of_flows = |m: &Measurement| m.flows.iter().map(|f| f.received).sum::<u64>();
+    let until = Instant::now() + Duration::from_secs(5);
+    while of_flows(&receiver.measurement()) < all && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let seen = receiver.measurement();
+    assert_eq!(of_flows(&seen), all);
+    let counters = seen.counters;
+    assert_eq!((counters.received_frames, seen.latency.count()), (all, all));
+    assert_eq!(counters.received_octets, all * 64);
 }

@@ -136,7 +136,7 @@ pub(crate) fn within<T: Send>(node: &str, f: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-fn interface(name: &str) -> Interface {
+pub(crate) fn interface(name: &str) -> Interface {
     let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
     Interface {
         port: format!("live:{name}"),
