@@ -9,11 +9,13 @@
 //! | `forwarding` | maximum forwarding rate |
 //! | `mixes` | IPv4 and IPv6 together, and frames that are a test of impact |
 //! | `services` | several services of Y.1564 |
+//! | `latency` | delay at shares of the throughput |
 //! | `limits` | who was the limit |
 //! | `mishaps` | a tester that fails, links that go down, ends before the end |
 
 mod device;
 mod forwarding;
+mod latency;
 mod limits;
 mod mishaps;
 mod mixes;

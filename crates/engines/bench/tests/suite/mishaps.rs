@@ -467,3 +467,53 @@ fn a_search_ends_with_its_budget() {
     assert!(result.trials < 11, "{}", result.trials);
     assert_near(result.limit.unwrap() / TEN_GIG, 0.5, 1e-12);
 }
+
+/// A load that the tester could not offer has no loss, and a curve that time ran out for is not whole.
+#[test]
+fn holes_and_the_end_of_a_curve() {
+    let text = "tests = [\"loss\"]\n";
+    let mut device = Device {
+        capacity: 0.75 * TEN_GIG,
+        mishap: Box::new(|_, load| {
+            let share = load / TEN_GIG;
+            (share > 0.85 && share < 0.95).then_some(Mishap::Sent(0.5))
+        }),
+        ..Device::default()
+    };
+    let loss = completed(&mut device, &plan(text)).remove(0);
+    let told: Vec<_> = loss
+        .curve
+        .iter()
+        .map(|row| row.loss_pct.is_some())
+        .collect();
+    assert_eq!(told, [true, false, true, true, true]);
+    let mut device = Device::default();
+    let text = format!("{text}[procedure.suite.search]\nbudget = \"30s\"\n");
+    let run = suite::run(&mut device, &plan(&text));
+    let loss = &run.results[0];
+    assert!(loss.incomplete && !loss.confirmed);
+    assert!(
+        loss.notes.iter().any(|n| n.contains("time ran out")),
+        "{:?}",
+        loss.notes
+    );
+    assert!(loss.curve.len() < 5, "{:?}", loss.curve);
+}
+
+/// What passed once, and not when it was to be confirmed, is no limit of a suite that ends then.
+#[test]
+fn an_end_after_a_result_that_did_not_hold_again() {
+    let text = PLAN.replace("search = \"10s\"", "search = \"1s\"");
+    let mut device = Device {
+        noise: Box::new(|trial, _| u64::from(trial == 12)),
+        stop_after: 12,
+        ..Device::default()
+    };
+    let run = suite::run(&mut device, &plan(&text));
+    let result = &run.results[0];
+    let failed = result.trial_log.last().unwrap();
+    assert_eq!(failed.outcome, TrialOutcome::Fail);
+    let passed_once = |t: &&wb_model::bench::SuiteTrial| t.intended == failed.intended;
+    assert_eq!(searched(result).filter(passed_once).count(), 2);
+    assert!(result.limit.unwrap() < failed.intended, "{result:?}");
+}

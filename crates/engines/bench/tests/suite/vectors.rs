@@ -514,3 +514,24 @@ fn a_trigger_that_misfires() {
     assert_eq!(result.not_measured.as_deref(), Some(why));
     assert!(!result.confirmed);
 }
+
+/// Frames that found no room at our own port are no part of an outage.
+#[test]
+fn a_reset_without_what_our_port_dropped() {
+    let mut device = Device {
+        line_bps: Some(1_000_000_000),
+        outage: Some(Outage {
+            command: "reboot it",
+            length: Duration::from_secs(10),
+            wake_ns: 0,
+            takes_link: false,
+            ends: true,
+        }),
+        mishap: Box::new(|_, _| Some(Mishap::Refused(5_000))),
+        ..Device::default()
+    };
+    let results = completed(&mut device, &plan(RESET));
+    let result = of(&results, SuiteTest::Reset);
+    assert_eq!(result.trial_log[0].lost, 1_488_095 + 5_000);
+    assert_eq!(result.reset.as_ref().unwrap().lost, 1_488_095);
+}
