@@ -102,6 +102,8 @@ pub(crate) struct Device {
     pub(crate) buffer: u64,
     /// How long a frame is under way.
     pub(crate) delay_ns: i64,
+    /// By how much the longest delay is longer.
+    pub(crate) jitter_ns: i64,
     /// Of the frames that pass each so-many-th passes twice.
     pub(crate) doubles: Option<u64>,
     /// Frames that are lost though the load is no more than the capacity, by trial and load.
@@ -155,6 +157,7 @@ impl Default for Device {
             capacity6: None,
             buffer: 0,
             delay_ns: 20_000,
+            jitter_ns: 0,
             doubles: None,
             noise: Box::new(|_, _| 0),
             recovery: Duration::ZERO,
@@ -496,7 +499,10 @@ impl Device {
                 rx_time_ns: Some(((way.took_s - way.silent_end_s) * 1e9).round() as u64),
                 ..Rates::default()
             },
-            latency_ns: constant(way.delay_ns, way.read),
+            latency_ns: Summary {
+                max: (way.read > 0).then_some(way.delay_ns + self.jitter_ns),
+                ..constant(way.delay_ns, way.read)
+            },
             ipdv_ns: constant(0, way.read.saturating_sub(1)),
             pdv_ns: constant(0, way.read),
             inter_arrival_ns: Summary {

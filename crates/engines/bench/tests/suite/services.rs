@@ -309,3 +309,32 @@ fn a_void_service_beside_one_that_fails() {
         [("voice", Verdict::Pass), ("video", Verdict::Fail)]
     );
 }
+
+/// The delay of a step varies, and no load is more than the line carries.
+#[test]
+fn variation_and_the_line() {
+    let one = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"700mbps-l2\"\nvariation = \"50us\"\nperformance = \"10s\"\n";
+    for (jitter_ns, passes) in [(50_000, true), (50_001, false)] {
+        let mut device = Device {
+            line_bps: Some(1_000_000_000),
+            passes: Some(|load| load.min(700e6 / 512.0)),
+            jitter_ns,
+            ..Device::default()
+        };
+        let result = completed(&mut device, &crate::plan(one)).remove(0);
+        let first = &result.steps[0];
+        assert_eq!(first.variation_ns, Some(jitter_ns));
+        assert_eq!(first.passed, passes, "{first:?}");
+        // 1.25 of CIR are 875 Mbit/s, and of frames of 64 bytes the line carries 762.
+        let policing = result.steps.iter().find(|s| s.step == "policing").unwrap();
+        assert!(
+            (policing.offered_bps - 1e9 * 64.0 / 84.0).abs() < 1.0,
+            "{policing:?}"
+        );
+        assert!(
+            result.notes[0].contains("the line carries no more"),
+            "{:?}",
+            result.notes
+        );
+    }
+}
