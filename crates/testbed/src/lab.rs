@@ -15,7 +15,8 @@ use crate::shaping::{self, Limit};
 use crate::state::{self, LabState};
 use crate::topology::{Behind, PREFIX, ROUTER_V4, ROUTER_V6, networks_behind};
 use crate::{
-    End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, process,
+    End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, filters, nft,
+    process,
 };
 
 /// Makes a lab. It stays until it is taken down; `owner` is the process it is meant for, after
@@ -27,6 +28,9 @@ pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<L
     options.validate(kind)?;
     if kind == LabKind::Balancer {
         options.balancer.unwrap_or_default().require_program()?;
+    }
+    if !options.filters.is_empty() {
+        nft::program()?;
     }
     state::prepare_directory()?;
     let mut lab = LabState::planned(kind, options.clone());
@@ -300,6 +304,9 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         LabKind::Pair => {}
         LabKind::Router => {
             let device = &lab.links[1].a;
+            if !lab.options.filters.is_empty() {
+                filters::apply(&lab.options.filters, find(device))?;
+            }
             if let Some(limit) = &lab.limit {
                 limit.apply(find(device), &device.interface)?;
                 for end in [&lab.links[0].b, device] {

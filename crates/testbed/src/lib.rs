@@ -11,6 +11,7 @@
 //! | `lab` | up, down, what there is, the ports' neighbours |
 //! | `run` | commands inside a node, and beside a lab that lives as long as they do |
 //! | `balancer` | the device under test of the `balancer` lab: nftables or haproxy |
+//! | `filters`, `nft` | what the router lets through, and how the kernel is told |
 //! | [`impair`] | the device under test of the `impair` lab, a process of its own |
 //! | `user` | a user namespace for those who are not root |
 
@@ -18,7 +19,9 @@ pub mod impair;
 
 mod balancer;
 mod error;
+mod filters;
 mod lab;
+mod nft;
 mod process;
 mod run;
 mod shaping;
@@ -28,6 +31,7 @@ mod user;
 
 pub use balancer::{Balancer, BalancerMode, BalancerOptions, BalancerSide};
 pub use error::{Result, TestbedError};
+pub use filters::Filter;
 pub use lab::{
     DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint, Removed,
     Sweep, down, down_all, find_port, ls, sweep, up, users,

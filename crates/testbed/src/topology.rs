@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::balancer::{self, BalancerOptions};
+use crate::filters::Filter;
 use crate::impair::ImpairOptions;
 use crate::{Result, TestbedError};
 
@@ -117,6 +118,8 @@ pub struct LabOptions {
     pub hosts: bool,
     /// `router`: bits per second on its way to node b, counted with the Ethernet header and without FCS.
     pub limit_bps: Option<u64>,
+    /// `router`: what it forwards; empty: all.
+    pub filters: Vec<Filter>,
     /// `impair`: what the device does.
     pub impair: Option<ImpairOptions>,
     /// `balancer`: how it spreads connections, and over how many servers.
@@ -137,6 +140,7 @@ impl Default for LabOptions {
             mtu: 1500,
             hosts: false,
             limit_bps: None,
+            filters: Vec::new(),
             impair: None,
             balancer: None,
             device_program: None,
@@ -176,6 +180,7 @@ impl LabOptions {
         let with_hosts = [LabKind::Pair, LabKind::Router, LabKind::Impair];
         only_for(&with_hosts, self.hosts, "--hosts");
         only_for(&[LabKind::Router], self.limit_bps.is_some(), "--limit");
+        only_for(&[LabKind::Router], !self.filters.is_empty(), "--filters");
         only_for(&[LabKind::Impair], self.impair.is_some(), "an impairment");
         only_for(
             &[LabKind::Balancer],

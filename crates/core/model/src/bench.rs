@@ -19,6 +19,7 @@ mod report;
 mod suite;
 mod suite_conformance;
 mod suite_figure;
+mod suite_modifiers;
 mod suite_problems;
 mod suite_report;
 
@@ -28,14 +29,15 @@ pub use report::{
     LbTrial, ProbeReport,
 };
 pub use suite::{
-    BurstTest, CONFORMANCE, GoalPlan, ImpactTest, LatencyTest, Load, Method, Modifier, Quantity,
-    RecoveryTest, ResetTest, Service, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest,
-    SuiteTimes, TestSize,
+    BURST_LENGTHS, BurstTest, CONFORMANCE, FILTER_CONDITIONS, GoalPlan, ImpactTest, LatencyTest,
+    Load, ManagementPlan, Method, Modifier, Quantity, RecoveryTest, ResetTest, Service, SuiteCase,
+    SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
 };
+pub use suite_modifiers::{FilterCondition, MANAGEMENT, ROUTING, filter_conditions};
 pub use suite_report::{
-    BenchResult, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow, LatencyRow, LossRow,
-    MfrResult, MfrRow, MlrLoad, MlrResult, RecoveryResult, ResetResult, ServiceResult, ServiceStep,
-    SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
+    BenchResult, BurstGap, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow, LatencyRow,
+    LossRow, MfrResult, MfrRow, MlrLoad, MlrResult, Queries, RecoveryResult, ResetResult,
+    ServiceResult, ServiceStep, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
 };
 
 /// The value of `schema` in files that hold nothing but such a benchmark ([`LbFile`]).

@@ -1,5 +1,7 @@
 //! Jobs of stateful load: connections that one end opens and the other answers.
 
+use std::net::Ipv4Addr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -222,6 +224,9 @@ pub struct Vxlan {
     pub remote: AddressRange,
 }
 
+/// Whom updates of RIPv2 go to: routers on the link, which take them no further (RFC 2453 section 4.5).
+pub const ALL_RIP_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 9);
+
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -234,6 +239,12 @@ pub enum LoadMessage {
     File(String),
     /// An HTTP/1.1 request.
     Http(HttpRequest),
+    /// UDP, with `flood`: updates of RIPv2 (RFC 2453), two tables of documentation networks in turn, of which this one
+    /// comes first: 1 or 2.
+    Rip(u8),
+    /// UDP: a question of SNMPv2c for sysUpTime.0, with this community. A response belongs to the question with its
+    /// request id; those that tell of an error are counted (`snmp_errors`).
+    Snmp(String),
 }
 
 impl Default for LoadMessage {

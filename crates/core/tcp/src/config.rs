@@ -136,6 +136,8 @@ pub struct Client {
     pub numbers: bool,
     /// With `flood`: where packets go in turn, instead of the server's address.
     pub destinations: Option<Destinations>,
+    /// UDP: what every second datagram says instead; as long as the request.
+    pub alternate: Option<Message>,
 }
 
 /// Addresses that packets take in turn.

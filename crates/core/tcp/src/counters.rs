@@ -185,6 +185,8 @@ counters! {
     udp_duplicates,
     /// UDP answers that belong to no request.
     udp_unasked,
+    /// Of the responses, those of SNMP that tell of an error.
+    snmp_errors,
     /// Segments that told the client's address by TOA option.
     toa_seen,
     /// Datagrams that told the client's address by UOA.

@@ -22,7 +22,7 @@
 //!     request: Message::bytes(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 //!     answer: Reading::Http,
 //!     requests: Some(1), interval: 0, pipeline: 1, close: Close::Fin, flood: false,
-//!     paced: false, numbers: false, destinations: None,
+//!     paced: false, numbers: false, destinations: None, alternate: None,
 //! });
 //! let server = Role::Server(Server {
 //!     addresses: there, clients: Pool::default(), ports: (80, 80), request: Reading::Http,
@@ -70,10 +70,12 @@ mod outstanding;
 mod parse;
 mod reader;
 mod reassembly;
+mod rip;
 mod routes;
 mod rtt;
 mod script;
 mod side_record;
+mod snmp;
 mod source;
 mod store;
 mod table;
@@ -94,6 +96,8 @@ pub use mix::Ask;
 pub use observer::{Exchange, Latencies, Observer};
 pub use parse::Checksum;
 pub use reader::Reading;
+pub use rip::update as rip_update;
 pub use routes::Route;
+pub use snmp::{SnmpQuestion, sys_up_time};
 pub use tunnel::Tunnel;
 pub use tuple::{Order, ReceiveHash, Steering, Tuple, Tuples};

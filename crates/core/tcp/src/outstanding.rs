@@ -13,6 +13,9 @@ use crate::table::Slab;
 /// ours from any others, and in 6 when it was sent, in ns modulo 2^48 (three days).
 pub(crate) const NUMBER_LEN: usize = 12;
 const TIME: u64 = (1 << 48) - 1;
+/// Of a request id of SNMP: what all have, and what tells them apart.
+const SNMP_ID: u32 = 1 << 30;
+const SNMP_NUMBER: u32 = SNMP_ID - 1;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +164,24 @@ impl Outstanding {
         }
         let found = self.found(number);
         (found.sent & TIME == sent & TIME && found.fate != Fate::Unused).then_some(found)
+    }
+
+    /// The request id of a question of SNMP: its number in 30 bits, mixed so that those of one machine are not those
+    /// of the next, and one more that makes four bytes its shortest form.
+    #[inline]
+    pub(crate) fn snmp_id(&self, number: u32) -> u32 {
+        SNMP_ID | (number ^ self.key as u32) & SNMP_NUMBER
+    }
+
+    /// The request with a request id, if it is not forgotten.
+    pub(crate) fn find_snmp(&mut self, id: u32) -> Option<Found> {
+        let number = (id ^ self.key as u32) & SNMP_NUMBER;
+        let age = self.next.wrapping_sub(number) & SNMP_NUMBER;
+        if id & !SNMP_NUMBER != SNMP_ID || age == 0 || age as usize > self.ring.len() {
+            return None;
+        }
+        let found = self.found(self.next.wrapping_sub(age));
+        (found.fate != Fate::Unused).then_some(found)
     }
 
     /// An answer came after its request was given up.

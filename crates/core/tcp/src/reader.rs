@@ -14,6 +14,12 @@ pub enum Reading {
     Http,
     /// All that comes is one message; it ends with the stream.
     UntilEnd,
+    /// UDP: each datagram is a response of SNMPv2c, and has the request id of its question, which
+    /// stands there in the question's message. Of TCP, as [`Reading::Segment`].
+    Snmp {
+        /// Where in the message.
+        id_at: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -57,7 +63,7 @@ impl Reader {
         if self.kind == Reading::Http {
             return self.http.read_with(progress, bytes, sink);
         }
-        if self.kind == Reading::Segment {
+        if matches!(self.kind, Reading::Segment | Reading::Snmp { .. }) {
             // As dperf does: the first digit of the status, wherever a segment begins.
             let class = match bytes.get(9) {
                 Some(digit) if self.is_response && bytes.len() > 18 => digit.wrapping_sub(b'0'),

@@ -23,6 +23,7 @@ mod impact;
 mod judge;
 mod latency;
 mod loss;
+mod modifiers;
 mod recovery;
 mod reset;
 mod services;
@@ -170,23 +171,34 @@ struct Whole<'a, B: Bench> {
 
 impl<'a, B: Bench> Whole<'a, B> {
     fn all(&mut self) -> Result<(), Stop<B::Error>> {
-        for (t, test) in self.suite.tests.iter().enumerate() {
-            for n in 0..self.known.len() {
-                if self.bench.is_stopped() {
-                    return Err(Stop::Interrupted);
-                }
-                // Services have rates of their own, and sizes are those of their streams.
-                if *test == SuiteTest::Y1564 && n > 0 {
-                    continue;
-                }
-                let began = self.bench.now_ns();
-                let rest = (self.suite.tests.len() - t) * self.known.len() - n - 1;
-                self.at_size(*test, n, rest)?;
-                let took = self.bench.now_ns().saturating_sub(began);
-                self.spent.push(Duration::from_nanos(took));
+        let runs = self.runs();
+        for (done, (test, n, burst)) in runs.iter().enumerate() {
+            if self.bench.is_stopped() {
+                return Err(Stop::Interrupted);
             }
+            let began = self.bench.now_ns();
+            self.at_size(*test, *n, *burst, runs.len() - done - 1)?;
+            let took = self.bench.now_ns().saturating_sub(began);
+            self.spent.push(Duration::from_nanos(took));
         }
         Ok(())
+    }
+
+    /// Which tests are made at which sizes, and with which bursts.
+    fn runs(&self) -> Vec<(SuiteTest, usize, Option<u32>)> {
+        let mut runs = Vec::new();
+        for test in &self.suite.tests {
+            // Services have rates of their own, and sizes are those of their streams.
+            let sizes = match test {
+                SuiteTest::Y1564 => 1,
+                _ => self.known.len(),
+            };
+            for n in 0..sizes {
+                let bursts = self.suite.bursts_of(*test).into_iter();
+                runs.extend(bursts.map(|burst| (*test, n, burst)));
+            }
+        }
+        runs
     }
 
     /// What a test at one size takes, from those that have been made.
@@ -204,22 +216,36 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// One test at one size; the throughput first where it is not known and needed.
-    fn at_size(&mut self, test: SuiteTest, n: usize, rest: usize) -> Result<(), Stop<B::Error>> {
+    fn at_size(
+        &mut self,
+        test: SuiteTest,
+        n: usize,
+        burst: Option<u32>,
+        rest: usize,
+    ) -> Result<(), Stop<B::Error>> {
         self.find_ceiling(n)?;
         let needs = test.needs_throughput() && self.known[n].throughput.is_none();
         let has_own = self.suite.tests.contains(&SuiteTest::Throughput);
         if needs && !has_own {
-            self.make(SuiteTest::Throughput, n, rest + 1)?;
+            self.make(SuiteTest::Throughput, n, None, rest + 1)?;
         }
-        self.make(test, n, rest)
+        self.make(test, n, burst, rest)
     }
 
-    fn make(&mut self, test: SuiteTest, n: usize, rest: usize) -> Result<(), Stop<B::Error>> {
+    fn make(
+        &mut self,
+        test: SuiteTest,
+        n: usize,
+        burst: Option<u32>,
+        rest: usize,
+    ) -> Result<(), Stop<B::Error>> {
         let mut result = self.blank(test, n);
+        result.burst = burst.map(|frames| modifiers::bursts::blank(frames, &self.known[n]));
         let after = self.usual() * u32::try_from(rest).unwrap_or(u32::MAX);
         let case = &self.cases[n];
         let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
         tester.left = Left { trials: 1, after };
+        tester.burst = burst;
         let known = &mut self.known[n];
         tester.maximum = (known.maximum.is_finite()).then_some(known.maximum);
         let budget = u64::try_from(self.suite.search.budget.0.as_nanos()).unwrap_or(u64::MAX);
@@ -246,8 +272,15 @@ impl<'a, B: Bench> Whole<'a, B> {
             result.families = families(result, &tester.log);
         }
         tester.conclude(&mut result);
+        std::iter::once(&mut result)
+            .chain(&mut more)
+            .for_each(modifiers::bursts::conclude);
+        modifiers::routing::conclude(&mut result);
+        let device = self.suite.managed(&case.base);
+        let dumb = modifiers::management::conclude(&mut result, device);
+        tester.warnings.extend(dumb);
         self.warnings.append(&mut tester.warnings);
-        if test == SuiteTest::Throughput {
+        if test == SuiteTest::Throughput && burst.is_none() {
             known.throughput = result.limit;
             known.tester_limit = result.tester_limit;
         }

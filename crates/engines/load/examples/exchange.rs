@@ -91,6 +91,7 @@ fn main() {
         flood: false,
         paced: held.is_some(),
         destinations: None,
+        alternate: None,
         numbers: udp,
     };
     let server = Server {

@@ -30,6 +30,10 @@ impl Making<'_> {
             LoadMessage::Random(len) => self.letters(*len, Filler::Random(self.seed)),
             LoadMessage::File(_) => Message::bytes(self.file?),
             LoadMessage::Http(request) => self.http_request(request),
+            LoadMessage::Rip(first) => Message::bytes(&wb_tcp::rip_update(*first == 2)),
+            LoadMessage::Snmp(community) => {
+                Message::bytes(&wb_tcp::sys_up_time(community.as_bytes()).bytes)
+            }
         })
     }
 

@@ -498,7 +498,12 @@ impl Build<'_> {
         Ok(Client {
             tuples,
             request: request.ok_or_else(|| self.file_missing("request"))?,
-            answer: reading(job.reading),
+            answer: match &job.request {
+                LoadMessage::Snmp(community) => Reading::Snmp {
+                    id_at: wb_tcp::sys_up_time(community.as_bytes()).id_at,
+                },
+                _ => reading(job.reading),
+            },
             requests,
             interval: job.interval.as_nanos(),
             pipeline: job.pipeline,
@@ -512,6 +517,12 @@ impl Build<'_> {
             numbers: !job.tcp.like_dperf
                 && matches!(job.request, LoadMessage::Bytes(_) | LoadMessage::Random(_)),
             destinations: self.destinations(is_v4)?,
+            alternate: match job.request {
+                LoadMessage::Rip(first) => {
+                    Some(wb_tcp::Message::bytes(&wb_tcp::rip_update(first != 2)))
+                }
+                _ => None,
+            },
         })
     }
 
@@ -588,6 +599,8 @@ impl Build<'_> {
         let workers = u16::try_from(place.workers)
             .map_err(|_| self.error("port", format!("{} workers; at most 65535", place.workers)))?;
         let steering = match &place.steering {
+            // Nothing comes back, and the port is that of the protocol.
+            _ if matches!(job.request, LoadMessage::Rip(_)) => Steering::All,
             Some(steering) => steering.clone(),
             // Each has an address of its own to talk to.
             None if job.server_per_worker => Steering::All,

@@ -410,7 +410,11 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("QUANTITY", "", "cps"),
     ("CMD", "a line for sh -c", "ssh dut reboot"),
     ("KIND", "", "power"),
-    ("--modifiers", "", "broadcast"),
+    ("--modifiers", "", "bursts"),
+    ("--burst-lengths", "", "16,1024"),
+    ("--filter-conditions", "", "25"),
+    ("--filters", "", "25"),
+    ("--snmp-community", "", "public"),
     (
         "--latency-load",
         "a number from 0 to 1, or with %",

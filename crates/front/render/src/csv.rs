@@ -301,6 +301,9 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         row.known("limit", r.and_then(|r| r.limit));
         let searched = r.filter(|r| suite::searches(r.test));
         row.known("limited_by", searched.map(suite::limited_by));
+        let burst = r.and_then(|r| r.burst.as_ref());
+        row.known("burst", burst.map(|burst| burst.frames));
+        row.known("gap_us", burst.and_then(|burst| burst.gap_us));
         row
     };
     let mut rows = Vec::new();

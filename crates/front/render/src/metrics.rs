@@ -288,6 +288,8 @@ impl Families {
                 labels.push(("metric".to_owned(), metric));
             }
             labels.extend(bench.size.clone().map(|size| ("size".to_owned(), size)));
+            let burst = bench.burst.map(|frames| frames.to_string());
+            labels.extend(burst.map(|burst| ("burst".to_owned(), burst)));
             let test = bench.test.map(|test| test.name().to_owned());
             labels.extend(test.map(|test| ("test".to_owned(), test)));
             let of = "of the search that goes on, from 1";
@@ -443,7 +445,12 @@ impl Families {
                 ("test".to_owned(), result.test.name().to_owned()),
                 ("unit".to_owned(), result.unit.clone()),
             ];
-            for (name, value) in [("size", Some(&result.size)), ("goal", result.goal.as_ref())] {
+            let burst = result.burst.as_ref().map(|burst| burst.frames.to_string());
+            for (name, value) in [
+                ("size", Some(&result.size)),
+                ("goal", result.goal.as_ref()),
+                ("burst", burst.as_ref()),
+            ] {
                 let value = value.filter(|value| !value.is_empty());
                 labels.extend(value.map(|value| (name.to_owned(), value.clone())));
             }

@@ -41,15 +41,9 @@ pub(crate) fn size(size: &str) -> String {
     }
 }
 
-/// What a result is of: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`.
+/// What a result is of: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`, `throughput 64 B in bursts of 16`.
 pub(crate) fn title(r: &SuiteResult) -> String {
-    let mut parts = vec![r.test.name().to_owned()];
-    match r.size.as_str() {
-        "" => parts.push(r.of.name().to_owned()),
-        own => parts.push(size(own)),
-    }
-    parts.extend(r.goal.clone());
-    parts.join(" ")
+    format!("{} {}", r.test.name(), subject(r))
 }
 
 /// The same without the test.
@@ -59,7 +53,13 @@ pub(crate) fn subject(r: &SuiteResult) -> String {
         own => size(own),
     }];
     parts.extend(r.goal.clone());
+    parts.extend(r.burst.as_ref().map(|burst| in_bursts(burst.frames)));
     parts.join(" ")
+}
+
+/// How the frames of a run come, where not evenly.
+pub(crate) fn in_bursts(frames: u32) -> String {
+    format!("in bursts of {}", crate::figures::count(frames.into()))
 }
 
 /// A load without its unit: whole, and never more than it is. What is less than 100 has three digits.

@@ -11,8 +11,9 @@ use std::{net::IpAddr, ops::Range};
 use wb_model::{
     Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,
     device::{DeviceConfig, Interface},
-    load::LoadJob,
+    load::{ALL_RIP_ROUTERS, LoadJob, LoadMessage},
     reach::{OUTSIDE, Reach, free_ranges, is_free, is_free_range},
+    units::AddressRange,
     vary::Field,
 };
 use wb_pktgen_device::Walker;
@@ -183,7 +184,15 @@ impl Source<'_> {
                 });
                 found
             }
-            Source::Load(job) => outside(&format!("load {}", job.name), &job.reach()),
+            Source::Load(job) => {
+                let mut reach = job.reach();
+                // Routers take updates no further.
+                let is_rip = matches!(job.request, LoadMessage::Rip(_));
+                reach.retain(|(_, range)| {
+                    !(is_rip && *range == AddressRange::single(ALL_RIP_ROUTERS.into()))
+                });
+                outside(&format!("load {}", job.name), &reach)
+            }
             Source::Device(settings, interface) => {
                 outside(&settings.name, &settings.reach(interface))
             }

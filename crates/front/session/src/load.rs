@@ -19,7 +19,7 @@ use std::{
 use wb_load::{HttpTask, LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
     JobKind, Plan, PortPlan,
-    load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape},
+    load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape, LoadTransport},
     units::{AddressRange, Mac, Span},
 };
 use wb_packet::{Fanout, PacketOptions, RxMode};
@@ -225,7 +225,7 @@ fn open_port(
     };
     let longest = wire.interface.mtu as usize + 18;
     let ours = plan.loads.iter().any(|other| other.end != job.end);
-    let cut = !ours && has_large_frames(&wire);
+    let cut = !ours && job.transport == LoadTransport::Tcp && has_large_frames(&wire);
     let mut open = open_wire_as(port, used, wire, longest, &packet, selected)?;
     if cut && open.facts.driver == "packet" {
         open.facts.warnings.push(

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use wb_host::{Namespace, sysctl};
 
 use crate::topology::v6;
-use crate::{End, LabKind, LabState, Process, Result, TestbedError};
+use crate::{End, LabKind, LabState, Process, Result, TestbedError, nft};
 
 /// The addresses connections are opened to. The device's own, in the client's network, so that it
 /// answers ARP, neighbour discovery and echo for them.
@@ -72,7 +72,7 @@ impl BalancerOptions {
     /// [`TestbedError::Missing`].
     pub(crate) fn require_program(self) -> Result<()> {
         match self.mode {
-            BalancerMode::Dnat => nat::program().map(drop),
+            BalancerMode::Dnat => nft::program().map(drop),
             BalancerMode::Haproxy => haproxy::program().map(drop),
         }
     }
@@ -221,7 +221,7 @@ pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process
 }
 
 /// Where a program is; those for administrators are often not on the path.
-fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
+pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])

@@ -1,14 +1,11 @@
 //! The kernel as a balancer: nftables rules and how long connections are remembered.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
-use wb_host::{Namespace, in_namespace, sysctl};
+use wb_host::{Namespace, sysctl};
 
-use super::{BalancerOptions, PORT, VIRTUAL, find};
-use crate::{Result, TestbedError};
+use super::{BalancerOptions, PORT, VIRTUAL};
+use crate::{Result, nft};
 
 /// Seconds that an entry is kept after the last packet, by the name of the state. The kernel's own
 /// are minutes and days; a load that opens many thousands of connections a second would fill the
@@ -26,36 +23,9 @@ const TIMEOUTS: [(&str, u32); 10] = [
     ("udp_timeout_stream", 30),
 ];
 
-/// Where `nft` is.
-pub(super) fn program() -> Result<PathBuf> {
-    find("nft", "nftables")
-}
-
 /// Loads the rules and sets the times.
 pub(super) fn apply(options: BalancerOptions, device: &Namespace) -> Result<()> {
-    let program = program()?;
-    let rules = rules(options);
-    let load = || {
-        let mut child = Command::new(program)
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut input = child.stdin.take().expect("its input is a pipe");
-        // Where it ended without reading, what it says is the better reason.
-        let _ = input.write_all(rules.as_bytes());
-        drop(input);
-        child.wait_with_output()
-    };
-    let output = in_namespace(device, load)?.map_err(TestbedError::io("run", "nft"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(TestbedError::Command {
-            command: format!("{}nft -f -", device.command_prefix()),
-            message: said.lines().next().unwrap_or_default().to_owned(),
-        });
-    }
+    nft::load(device, &rules(options))?;
     // These exist once there are rules. In a user namespace they cannot be had.
     for (key, seconds) in TIMEOUTS {
         let key = format!("net/netfilter/nf_conntrack_{key}");

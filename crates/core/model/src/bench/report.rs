@@ -20,6 +20,9 @@ pub struct BenchLive {
     /// Frame size with FCS, of loads of frames: `64`, `imix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
+    /// Frames of a burst, where they come in bursts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
     /// The trial that runs or has just ended, counted from 1 in each search; 0 before the first.
     pub trial: u32,
     /// What the trial is for, of a suite.

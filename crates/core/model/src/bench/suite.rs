@@ -3,7 +3,7 @@
 //! The plan that holds the suite says what a trial is: its ports and jobs. The suite takes one of the jobs and
 //! changes its load, trial by trial; the other jobs run beside it, each time.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,19 @@ pub struct SuitePlan {
     /// Services, each with a test of its configuration and one of all together (ITU-T Y.1564).
     #[serde(rename = "service", skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
-    /// Frames that are put among those of the test (RFC 2544 section 11).
+    /// What else is there beside the frames of the test (RFC 2544 section 11), or how they come (section 21).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modifiers: Vec<Modifier>,
+    /// Modifier `bursts`: frames of a burst, a run each. Without it 16, 64, 256 and 1024.
+    #[serde(skip_serializing_if = "are_usual_bursts")]
+    pub burst_lengths: Vec<u32>,
+    /// Modifier `management`: whom it asks.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub management: ManagementPlan,
+    /// Modifier `filters`: conditions of the device's filter, 1 or 25; without it 1. The report lists
+    /// them.
+    #[serde(skip_serializing_if = "is_one")]
+    pub filter_conditions: u32,
     /// The device under test, for the report.
     pub device: SuiteDevice,
     /// The operator has confirmed that nothing else is in this network (RFC 6815).
@@ -76,6 +86,12 @@ pub struct SuitePlan {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preset: String,
 }
+
+/// Frames of bursts that RFC 2544 section 21 names.
+pub const BURST_LENGTHS: [u32; 4] = [16, 64, 256, 1024];
+
+/// Numbers of conditions that RFC 2544 section 11.4 names.
+pub const FILTER_CONDITIONS: [u32; 2] = [1, 25];
 
 /// The preset of the times and limits of the standards ([`SuitePlan::conform`]).
 pub const CONFORMANCE: &str = "conformance";
@@ -470,12 +486,84 @@ pub struct Service {
     pub tolerance: Share,
 }
 
-/// Frames that are put among those of a test (RFC 2544 section 11).
+/// What else is there beside the frames of a test (RFC 2544 section 11), or how they come (section 21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Modifier {
     /// Every hundredth frame goes to all stations (section 11.1).
     Broadcast,
+    /// Frames come in bursts, and the least gap between two bursts is found: throughput and ndr are searched again for
+    /// each of `burst_lengths` (section 21).
+    Bursts,
+    /// A query of SNMP to the device itself is the first frame of every second (section 11.2).
+    Management,
+    /// An update of RIPv2 is the first frame of the trial, and one more comes every 30 s: two tables in turn, of networks
+    /// that no test uses (section 11.3).
+    Routing,
+    /// The device filters what it forwards, by `filter_conditions`; its operator has it do so (section 11.4).
+    Filters,
+}
+
+impl Modifier {
+    /// All.
+    pub const ALL: [Self; 5] = [
+        Self::Broadcast,
+        Self::Bursts,
+        Self::Management,
+        Self::Routing,
+        Self::Filters,
+    ];
+
+    /// The word in plans and options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcast",
+            Self::Bursts => "bursts",
+            Self::Management => "management",
+            Self::Routing => "routing",
+            Self::Filters => "filters",
+        }
+    }
+}
+
+impl FromStr for Modifier {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let found = Self::ALL.into_iter().find(|m| m.name() == text);
+        found.ok_or_else(|| {
+            ParseUnitError::new(
+                text,
+                "a modifier: broadcast, bursts, management, routing or filters",
+            )
+        })
+    }
+}
+
+/// Queries of SNMPv2c for sysUpTime.0 (RFC 3418), one a second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ManagementPlan {
+    /// The device's own address. Without it the gateway of the sending port, else the router's by the standards: the
+    /// first of the network of the stream's source (RFC 2544 appendix C.2.2, RFC 5180 section 5.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Whom the queries are from. Without it the first source of the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The community.
+    pub community: String,
+}
+
+impl Default for ManagementPlan {
+    fn default() -> Self {
+        Self {
+            address: None,
+            source: None,
+            community: "public".to_owned(),
+        }
+    }
 }
 
 /// The device under test, for the report.
@@ -513,6 +601,9 @@ impl Default for SuitePlan {
             reset: ResetTest::default(),
             services: Vec::new(),
             modifiers: Vec::new(),
+            burst_lengths: BURST_LENGTHS.to_vec(),
+            management: ManagementPlan::default(),
+            filter_conditions: FILTER_CONDITIONS[0],
             device: SuiteDevice::default(),
             isolated: false,
             preset: String::new(),
@@ -684,6 +775,22 @@ impl SuitePlan {
         }
     }
 
+    /// Whether something is beside the frames of the test, or how they come.
+    #[must_use]
+    pub fn has(&self, modifier: Modifier) -> bool {
+        self.modifiers.contains(&modifier)
+    }
+
+    /// How frames come in the runs of a test: evenly, and in bursts of so many.
+    #[must_use]
+    pub fn bursts_of(&self, test: SuiteTest) -> Vec<Option<u32>> {
+        let mut runs = vec![None];
+        if test.finds_limit() && self.has(Modifier::Bursts) {
+            runs.extend(self.burst_lengths.iter().copied().map(Some));
+        }
+        runs
+    }
+
     /// How long a trial that finds the way is.
     #[must_use]
     pub fn search_time(&self) -> Span {
@@ -715,6 +822,15 @@ impl Plan {
 
 const fn is_false(b: &bool) -> bool {
     !*b
+}
+const fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+fn are_usual_bursts(lengths: &[u32]) -> bool {
+    lengths == BURST_LENGTHS
 }
 fn is_nothing(share: &Share) -> bool {
     share.0 == 0.0

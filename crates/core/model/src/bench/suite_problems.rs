@@ -1,6 +1,8 @@
 //! Finds everything wrong with a suite of tests, as far as the plan alone shows it.
 
-use super::{Load, Method, Quantity, Service, Share, SuitePlan, SuiteTest};
+use super::{
+    FILTER_CONDITIONS, Load, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest,
+};
 use crate::{
     load::LoadEnd,
     plan::{Plan, TrafficJob},
@@ -12,6 +14,8 @@ use crate::{
 const SHORTEST: Span = Span::from_millis(100);
 /// Ten seconds make a service unavailable (ITU-T Y.1563): of less nothing can be said.
 const LEAST_AVAILABILITY: Span = Span::from_secs(10);
+/// Frames of the bursts of modifier `bursts`, at most.
+const LARGEST_BURST: u32 = 1 << 20;
 /// RFC 9004 section 5.4: longer bursts than this are no result.
 const LONGEST_BURST: Span = Span::from_secs(30);
 
@@ -115,6 +119,7 @@ impl SuitePlan {
                 check_streams(&plan.traffic[n], found);
             }
         }
+        self.check_modifiers(plan, found);
         self.check_loads(found);
         self.check_times(found);
         for (n, service) in self.services.iter().enumerate() {
@@ -163,6 +168,53 @@ impl SuitePlan {
             rules! { found:
                 self.sizes[..n].iter().any(|s| s.model == size.model) => place, "size {size} is named twice";
                 size.model.largest() > FrameSize::MAX => place, "size {size}; at most {}", FrameSize::MAX;
+            }
+        }
+    }
+
+    fn check_modifiers(&self, plan: &Plan, found: &mut Findings) {
+        let place = "procedure.suite";
+        for (n, modifier) in self.modifiers.iter().enumerate() {
+            rules! { found:
+                self.modifiers[..n].contains(modifier) => place, "modifier {} is named twice", modifier.name();
+            }
+        }
+        let bursts = self.has(Modifier::Bursts);
+        let streams = self.traffic(plan).map_or(1, |job| job.streams.len());
+        rules! { found:
+            bursts && !self.tests.iter().any(|test| test.finds_limit()) =>
+                place, "modifier bursts is for tests throughput and ndr; one of them at least";
+            bursts && self.has(Modifier::Broadcast) =>
+                place, "modifiers bursts and broadcast; each is a run of its own";
+            bursts && streams > 1 =>
+                place, "modifier bursts; its job has {streams} streams, and a burst is one: give it ranges or flows";
+            !self.ipv6_shares.is_empty() && (bursts || self.has(Modifier::Filters)) =>
+                place, "modifiers bursts and filters are for one stream, and ipv6_shares makes two; take out one of them";
+            bursts && self.burst_lengths.is_empty() => place, "burst_lengths is empty; one at least";
+        }
+        let stream = self.traffic(plan).and_then(|job| job.streams.first());
+        let tags = stream.map_or(0, |stream| stream.vlan.len());
+        for modifier in [Modifier::Management, Modifier::Routing] {
+            rules! { found:
+                self.has(modifier) && tags > 1 =>
+                    place, "modifier {}; its stream has {tags} VLAN tags, and its frames have one VLAN tag at most", modifier.name();
+                self.has(modifier) && plan.loads.iter().any(|load| load.name == modifier.name()) =>
+                    place, "modifier {} has a load of that name; call that of the plan otherwise", modifier.name();
+            }
+        }
+        rules! { found:
+            !FILTER_CONDITIONS.contains(&self.filter_conditions) =>
+                place, "filter_conditions is {}; 1 or 25 (RFC 2544 section 11.4)", self.filter_conditions;
+            self.has(Modifier::Filters) && streams > 1 =>
+                place, "modifier filters; its job has {streams} streams, and one condition permits one: give it ranges";
+            self.has(Modifier::Routing) && stream.is_some_and(crate::Stream::is_ipv6) =>
+                place, "modifier routing; RIPv2 is of IPv4, and its stream is of IPv6";
+        }
+        for (n, length) in self.burst_lengths.iter().enumerate() {
+            rules! { found:
+                !(2..=LARGEST_BURST).contains(length) =>
+                    place, "burst_lengths: {length}; 2 to {LARGEST_BURST}";
+                self.burst_lengths[..n].contains(length) => place, "burst_lengths: {length} is named twice";
             }
         }
     }
@@ -262,6 +314,12 @@ impl Plan {
                 .into_iter()
                 .any(|text| text.contains(char::is_control)) =>
                 "procedure.suite", "device: {name:?}: no control characters";
+        }
+        if found.problems.is_empty() && !suite.modifiers.is_empty() {
+            // What stands in the way of what modifiers put beside it.
+            if let Err(PlanError(problems)) = suite.with_modifiers(&trial).validate() {
+                found.problems.extend(problems);
+            }
         }
         self.check_criteria(&mut found);
         match found.problems.is_empty() {

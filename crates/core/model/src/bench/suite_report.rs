@@ -49,6 +49,9 @@ pub struct SuiteResult {
     /// The share of frames that are of IPv6, where there are runs with several: then `size` has it too (`512 10% IPv6`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_share: Option<f64>,
+    /// Modifier `bursts`: how its frames came, and the gap that was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<BurstGap>,
     /// Mean frame size with FCS, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_size: Option<f64>,
@@ -135,6 +138,12 @@ pub struct SuiteResult {
     /// What each service came to, all its steps together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceResult>,
+    /// Modifier `management`: the queries of all its trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Queries>,
+    /// Modifier `routing`: the updates of all its trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing_updates: Option<u64>,
     /// What must be known to read it, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -153,6 +162,7 @@ impl SuiteResult {
             unit: of.unit().to_owned(),
             size: String::new(),
             ipv6_share: None,
+            burst: None,
             mean_size: None,
             directions: 1,
             theoretical_fps: None,
@@ -184,10 +194,49 @@ impl SuiteResult {
             reset: None,
             steps: Vec::new(),
             services: Vec::new(),
+            management: None,
+            routing_updates: None,
             notes: Vec::new(),
             trial_log: Vec::new(),
         }
     }
+}
+
+/// Queries of SNMP to the device itself: sent = answered + errors + unanswered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Queries {
+    /// Sent.
+    pub sent: u64,
+    /// Answered with the request id of the query and a value.
+    pub answered: u64,
+    /// Answered with an error, or without a value.
+    pub errors: u64,
+    /// Not answered within a second, or by the end.
+    pub unanswered: u64,
+}
+
+impl std::ops::AddAssign for Queries {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.errors += other.errors;
+        self.unanswered += other.unanswered;
+    }
+}
+
+/// Frames in bursts, and how near to each other bursts may be (RFC 2544 section 21).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BurstGap {
+    /// Frames of a burst.
+    pub frames: u32,
+    /// Rate of the frames of a burst, frames per second: line rate, or what the tester was found to offer where that is
+    /// less. Absent where neither is known.
+    pub burst_fps: Option<f64>,
+    /// From the first frame of a burst to the first of the next at the limit, us. Absent: no load held.
+    pub period_us: Option<f64>,
+    /// From the end of a burst to the begin of the next at the limit, us: the period less frames ÷ `burst_fps`. 0: they
+    /// may follow each other without a pause.
+    pub gap_us: Option<f64>,
 }
 
 /// What a trial of a suite was for.
@@ -303,6 +352,12 @@ pub struct SuiteTrial {
     /// By how much counters of the device and of our ports rose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rose: BTreeMap<String, u64>,
+    /// Modifier `management`: its queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Queries>,
+    /// Modifier `routing`: updates of routes that were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing_updates: Option<u64>,
     /// How the jobs beside it did, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,

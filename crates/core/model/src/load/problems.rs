@@ -12,6 +12,9 @@ use crate::{
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
 const LONGEST_DATAGRAM: u32 = 65_507;
 
+/// Of SNMP; RFC 3584 has no limit, agents have.
+const LONGEST_COMMUNITY: usize = 255;
+
 /// Whether loads measure what a criterion judges.
 pub(crate) fn measures(jobs: &[LoadJob], metric: &Metric) -> bool {
     let asks = |job: &&LoadJob| job.is_client() && !job.flood;
@@ -143,9 +146,28 @@ impl LoadJob {
                 }
                 LoadMessage::File(path) => check_path("request", path, found),
                 LoadMessage::Http(_) if udp => {
-                    found.problem("request", "HTTP needs TCP; with UDP: bytes, random or file");
+                    found.problem(
+                        "request",
+                        "HTTP needs TCP; with UDP: bytes, random, file or snmp",
+                    );
                 }
                 LoadMessage::Http(request) => check_http(request, found),
+                LoadMessage::Rip(first) => {
+                    rules! { found:
+                        !(1..=2).contains(first) => "request.rip", "table {first}; 1 or 2";
+                        !udp || !self.flood => "request", "rip needs UDP and flood";
+                        self.servers.first().is_some_and(AddressRange::is_ipv6) =>
+                            "request", "rip is of IPv4";
+                    }
+                }
+                LoadMessage::Snmp(community) => {
+                    let is_plain = community.bytes().all(|b| b.is_ascii_graphic());
+                    rules! { found:
+                        !udp => "request", "SNMP needs UDP; with TCP: bytes, random, file or http";
+                        !(1..=LONGEST_COMMUNITY).contains(&community.len()) || !is_plain =>
+                            "request.snmp", "community {community:?}; 1 to {LONGEST_COMMUNITY} visible ASCII characters";
+                    }
+                }
             }
             return;
         }

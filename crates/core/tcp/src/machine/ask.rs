@@ -277,7 +277,10 @@ impl<O: Observer> Machine<O> {
         let is_repeated = self.flow.owner == id || n >= WORTH_REPEATING || self.table.len() == 1;
         let mut sent = 0;
         let mut octets = 0;
-        let plain = self.builder.outer().is_none() && self.destinations.is_none();
+        let plain = self.builder.outer().is_none()
+            && self.destinations.is_none()
+            && self.snmp_id_at.is_none()
+            && self.alternate.is_none();
         if is_repeated && plain {
             if self.flow.owner != id {
                 self.repeat_flow(id, sink);

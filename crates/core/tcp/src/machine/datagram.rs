@@ -12,6 +12,7 @@ use crate::conn::{Conn, ENDLESS, Key, flag};
 use crate::observer::Observer;
 use crate::outstanding::{Fate, Found, NUMBER_LEN};
 use crate::parse::Packet;
+use crate::snmp;
 use crate::source::{Proxy, read_proxy, uoa};
 
 /// Of a UDP flow, in the bits that TCP has for other things: something was asked.
@@ -189,12 +190,24 @@ impl<O: Observer> Machine<O> {
         if let Some(to) = &mut self.destinations {
             path.remote = to.take();
         }
-        let (text, requests) = (&self.text, &self.requests);
+        let text = match &self.alternate {
+            Some(other) if self.is_second => other,
+            _ => &self.text,
+        };
+        self.is_second = !self.is_second;
+        let (requests, snmp) = (&self.requests, self.snmp_id_at);
         let len = text.len() as usize;
-        let frame = self.builder.udp(out, &path, len, |to| match number {
-            Some(number) => text.write_after(&requests.write(number, now), to),
-            None => text.write(0, to),
-        });
+        let frame = self
+            .builder
+            .udp(out, &path, len, |to| match (number, snmp) {
+                (Some(number), Some(at)) => {
+                    text.write(0, to);
+                    to[at..at + 4].copy_from_slice(&requests.snmp_id(number).to_be_bytes());
+                    wb_wire::checksum::sum(to)
+                }
+                (Some(number), None) => text.write_after(&requests.write(number, now), to),
+                (None, _) => text.write(0, to),
+            });
         sink.commit(frame);
         Some(frame)
     }
@@ -215,7 +228,7 @@ impl<O: Observer> Machine<O> {
         conn.set(ASKED);
         let number = self.requests.push(now, lateness, id, conn);
         self.counters.udp_in_flight += 1;
-        self.numbers.then_some(number)
+        (self.numbers || self.snmp_id_at.is_some()).then_some(number)
     }
 
     /// There is no place for another request: the one that has waited longest counts as lost.
@@ -299,28 +312,20 @@ impl<O: Observer> Machine<O> {
     /// The request that an answer belongs to, if it still waits.
     #[inline]
     fn asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
+        if self.snmp_id_at.is_some() {
+            return self.snmp_asked(id, payload);
+        }
         let conn = self.table.slab.get(id);
         if self.numbers
             && let Some((number, sent)) = self.requests.read(payload)
         {
             conn.set(NUMBERED);
-            return match self.requests.find(number, sent) {
-                Some(found) if found.flow != id => {
-                    // It came to somebody else.
-                    self.counters.udp_unasked += 1;
-                    None
-                }
-                Some(found) if found.fate == Fate::Waiting => Some(found),
-                Some(found) => {
-                    self.count_repeated(&found);
-                    None
-                }
-                None => {
-                    // Of so long ago that nothing is known of it any longer.
-                    self.counters.udp_late += 1;
-                    None
-                }
-            };
+            let found = self.requests.find(number, sent);
+            if found.is_none() {
+                // Of so long ago that nothing is known of it any longer.
+                self.counters.udp_late += 1;
+            }
+            return found.and_then(|found| self.waiting_of(id, found));
         }
         if conn.has(NUMBERED) {
             self.counters.udp_unasked += 1;
@@ -332,6 +337,35 @@ impl<O: Observer> Machine<O> {
             None => self.counters.udp_unasked += 1,
         }
         found
+    }
+
+    /// A request of a flow that an answer names, if it still waits.
+    #[inline]
+    fn waiting_of(&mut self, id: u32, found: Found) -> Option<Found> {
+        if found.flow != id {
+            // It came to somebody else.
+            self.counters.udp_unasked += 1;
+            return None;
+        }
+        if found.fate != Fate::Waiting {
+            self.count_repeated(&found);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// The question that a response of SNMP belongs to, if it still waits. Only the request id tells.
+    #[cold]
+    fn snmp_asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
+        let told = snmp::response(payload);
+        let found = told.and_then(|told| self.requests.find_snmp(told.id));
+        let Some(found) = found else {
+            self.counters.udp_unasked += 1;
+            return None;
+        };
+        let found = self.waiting_of(id, found)?;
+        self.counters.snmp_errors += u64::from(told.is_some_and(|told| told.is_error));
+        Some(found)
     }
 
     /// An answer to a request that waits no longer.
@@ -348,8 +382,14 @@ impl<O: Observer> Machine<O> {
     /// An answer whose flow has ended: its number may tell what it is.
     #[cold]
     fn answer_of_no_flow(&mut self, payload: &[u8]) {
-        let number = self.requests.read(payload).filter(|_| self.numbers);
-        match number.and_then(|(number, sent)| self.requests.find(number, sent)) {
+        let found = match self.snmp_id_at {
+            Some(_) => snmp::response(payload).and_then(|told| self.requests.find_snmp(told.id)),
+            None => {
+                let number = self.requests.read(payload).filter(|_| self.numbers);
+                number.and_then(|(number, sent)| self.requests.find(number, sent))
+            }
+        };
+        match found {
             Some(found) if found.fate != Fate::Waiting => self.count_repeated(&found),
             _ => self.counters.drop_datagram += 1,
         }

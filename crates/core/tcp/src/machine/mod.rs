@@ -112,6 +112,8 @@ pub struct Machine<O = ()> {
     floods: bool,
     /// UDP: whether requests tell their numbers.
     numbers: bool,
+    /// UDP: where questions of SNMP have their request id, which is their number.
+    snmp_id_at: Option<usize>,
     /// UDP: requests of a client without an answer.
     requests: Outstanding,
     /// Sequence numbers given out beyond what the time says.
@@ -128,6 +130,10 @@ pub struct Machine<O = ()> {
     flow: ask::Flow,
     /// Where a flood's packets go in turn.
     destinations: Option<Destinations>,
+    /// What every second datagram says.
+    alternate: Option<Message>,
+    /// The next one is such.
+    is_second: bool,
     /// A client's connections that have begun to close.
     closing: u64,
     /// Until then the end takes its time; 0: it does not.
@@ -303,6 +309,15 @@ impl<O: Observer> Machine<O> {
             floods,
             numbers: text.len() as usize >= NUMBER_LEN
                 && client.as_ref().is_some_and(|client| client.numbers),
+            alternate: client
+                .as_ref()
+                .and_then(|client| client.alternate.clone())
+                .filter(|other| !is_tcp && other.len() == text.len()),
+            is_second: false,
+            snmp_id_at: match reading {
+                Reading::Snmp { id_at } if text.len() >= id_at + 4 => Some(id_at as usize),
+                _ => None,
+            },
             requests: Outstanding::new(outstanding, config.key),
             text,
             server,

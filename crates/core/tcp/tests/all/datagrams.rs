@@ -184,6 +184,75 @@ fn late_answers_and_repeated_ones_have_counters_of_their_own() {
     );
 }
 
+/// What an agent answers: the question as a response with a value.
+fn agent(request: &[u8], status: u8) -> Vec<u8> {
+    let mut response = request[42..].to_vec();
+    response[13] = 0xa2;
+    response[23] = status;
+    // TimeTicks of one byte in place of the NULL: all around it is one byte longer.
+    let end = response.len();
+    response.splice(end - 2..end, [0x43, 1, 7]);
+    for at in [1, 14, 28, 30] {
+        response[at] += 1;
+    }
+    response
+}
+
+#[test]
+fn responses_of_snmp_belong_to_the_question_with_their_request_id() {
+    let question = sys_up_time(b"public");
+    let id_at = question.id_at;
+    let mut a = asked(
+        ends(18, |c| {
+            c.paced = true;
+            c.request = Message::bytes(&question.bytes);
+            c.answer = Reading::Snmp { id_at };
+        }),
+        4,
+    );
+    let ids: std::collections::BTreeSet<&[u8]> =
+        a.requests.iter().map(|frame| &frame[59..63]).collect();
+    assert_eq!(ids.len(), 4);
+    for frame in &a.requests {
+        // Four bytes are the shortest form, and the checksum covers them.
+        assert!((0x40..0x80).contains(&frame[59]), "{frame:x?}");
+        let (c, s) = ("198.18.0.1".parse().unwrap(), "198.18.1.1".parse().unwrap());
+        let udp = &frame[34..];
+        let sum = checksum::pseudo_v4(c, s, 17, udp.len() as u16) + checksum::sum(udp);
+        assert_eq!(checksum::finish(sum), 0);
+    }
+    let response = |a: &Asked, n: usize, status| agent(&a.requests[n], status);
+    // Not in their order; one with an error; one twice.
+    for (n, status) in [(2, 0), (0, 5), (2, 0)] {
+        let payload = response(&a, n, status);
+        a.answered(MS, n, Some(&payload));
+    }
+    let c = *a.machine.counters();
+    assert_eq!(
+        (
+            c.responses,
+            c.snmp_errors,
+            c.udp_duplicates,
+            c.udp_in_flight
+        ),
+        (2, 1, 1, 2)
+    );
+    // Another request id, the question itself, and no SNMP at all are answers to nothing.
+    let mut other = response(&a, 1, 0);
+    other[19] ^= 1;
+    let echo = a.requests[1][42..].to_vec();
+    for payload in [&other, &echo, &b"hello".to_vec()] {
+        a.answered(MS, 1, Some(payload));
+    }
+    let c = *a.machine.counters();
+    assert_eq!((c.udp_unasked, c.udp_by_order, c.responses), (3, 0, 2));
+    a.machine.poll(SEC, &mut a.out);
+    let payload = response(&a, 1, 0);
+    a.answered(SEC, 1, Some(&payload));
+    let c = *a.machine.counters();
+    assert_eq!((c.udp_lost, c.udp_late, c.responses), (2, 1, 2));
+}
+
 #[test]
 fn where_no_number_comes_back_the_order_decides() {
     let mut a = asked(ends(1, |c| c.paced = true), 3);

@@ -12,6 +12,7 @@ use wb_model::{
 
 use super::{
     availability::availability,
+    modifiers::{bursts, management, put_by_us, routing},
     shape::{Amount, Shape, Target, directions, directions_before},
 };
 use crate::{Cut, Ran};
@@ -130,6 +131,8 @@ fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged:
     trial.lateness = report.lateness.all;
     trial.warnings.clone_from(&report.warnings);
     trial.rose = rose(ran);
+    trial.management = management::read(report);
+    trial.routing_updates = routing::read(report);
     beside(report, target, trial, goal);
     late(report, target, shape, goal, trial);
     judged.link_down = link_down(report);
@@ -287,6 +290,8 @@ fn blank(shape: &Shape) -> SuiteTrial {
         outcome: TrialOutcome::Pass,
         reason: String::new(),
         rose: BTreeMap::new(),
+        management: None,
+        routing_updates: None,
         beside: Vec::new(),
         lateness: Default::default(),
         warnings: Vec::new(),
@@ -620,6 +625,7 @@ fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
 fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
     let loads = report.plan.loads.iter().enumerate();
     let clients = loads.filter(|(n, l)| l.end == LoadEnd::Client && target != Target::Load(*n));
+    let clients = clients.filter(|(_, load)| !put_by_us(load));
     for (n, plan) in clients {
         let Some(job) = load_job(report, n) else {
             continue;
@@ -681,6 +687,16 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
     let is_of_frames = matches!(target, Target::Traffic(_) | Target::Services(_));
     let borne = goal * trial.tx as f64;
     let charge = match trial.outcome {
+        // Bursts that a stall held back run into each other, and no gap is left.
+        TrialOutcome::Fail if bursts::may_have_joined(shape, lateness, trial.lost) => {
+            trial.outcome = TrialOutcome::Late;
+            trial.reason = format!(
+                "the tester was late ({}): {}",
+                lateness.account(),
+                trial.reason
+            );
+            return;
+        }
         TrialOutcome::Fail if is_of_frames => Charge::Frames {
             bad: trial.lost,
             borne,

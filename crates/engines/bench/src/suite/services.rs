@@ -248,7 +248,12 @@ fn share_ways(
 ) -> (Vec<TrafficJob>, Vec<Part>) {
     let mut jobs: Vec<TrafficJob> = Vec::new();
     let parts = offers.iter().map(|offer| {
-        let mut own = shape::at(&base.traffic[offer.job], Amount::Load(offer.cir), size);
+        let mut own = shape::at(
+            &base.traffic[offer.job],
+            Amount::Load(offer.cir),
+            None,
+            size,
+        );
         let name = &offer.service.name;
         let count = own.streams.len();
         for (n, stream) in own.streams.iter_mut().enumerate() {

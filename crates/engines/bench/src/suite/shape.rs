@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use wb_model::{
-    Plan, Stream, TrafficJob,
+    Driver, Plan, Stream, TrafficJob,
     bench::{Modifier, Quantity, SuitePlan, TestSize, TrialPurpose},
     device::{Defaults, DeviceConfig, DeviceJob},
     http::HttpStage,
     load::{LoadEnd, LoadJob},
     units::{AddressRange, FrameSize, Mac, Rate, Rational, SizeModel, Span},
 };
+
+use super::modifiers::{bursts, management, routing};
 
 /// For connections that end with a trial: longer than their retries.
 const CLOSING: Duration = Duration::from_millis(1_300);
@@ -71,6 +73,8 @@ pub(super) struct Shape {
     pub(super) drain: Duration,
     /// Sent directly before, at this load and for so long; nothing is concluded from it.
     pub(super) before: Option<(f64, Duration)>,
+    /// The frames of a load come in bursts of so many.
+    pub(super) burst: Option<u32>,
     pub(super) purpose: TrialPurpose,
 }
 
@@ -169,23 +173,31 @@ pub(super) fn mean_size(job: &TrafficJob, size: Option<&TestSize>) -> f64 {
         .sum()
 }
 
-/// A job at another load.
-pub(super) fn at(job: &TrafficJob, amount: Amount, size: Option<&TestSize>) -> TrafficJob {
+/// A job at another load; its frames evenly, or in bursts of so many.
+pub(super) fn at(
+    job: &TrafficJob,
+    amount: Amount,
+    burst: Option<u32>,
+    size: Option<&TestSize>,
+) -> TrafficJob {
     let shares = shares(job);
-    let streams = job
-        .streams
-        .iter()
-        .zip(shares)
-        .map(|(stream, share)| Stream {
+    let streams = job.streams.iter().zip(shares).map(|(stream, share)| {
+        let (rate, burst, gap) = match (amount, burst) {
+            (Amount::Load(load), Some(frames)) => {
+                let period = bursts::period_ns(load * share, frames);
+                (Rate::Max, Some(frames), Some(Span::from_nanos(period)))
+            }
+            (Amount::Load(load), None) => (Rate::Pps(exact(load * share)), None, None),
+            (Amount::Most | Amount::Burst(_), _) => (Rate::Max, None, None),
+        };
+        Stream {
             size: Some(sizes(stream, size)),
-            rate: match amount {
-                Amount::Load(load) => Rate::Pps(exact(load * share)),
-                Amount::Most | Amount::Burst(_) => Rate::Max,
-            },
-            burst: None,
-            gap: None,
+            rate,
+            burst,
+            gap,
             ..stream.clone()
-        });
+        }
+    });
     TrafficJob {
         streams: streams.collect(),
         count: match amount {
@@ -229,6 +241,15 @@ fn broadcast(job: &TrafficJob, load: f64, shape: &Shape) -> Option<DeviceJob> {
     })
 }
 
+/// Whether a job sends by memory: then there is no device.
+fn is_in_memory(plan: &Plan, job: &TrafficJob) -> bool {
+    let port = plan
+        .ports
+        .iter()
+        .find(|port| Some(&port.name) == job.tx.as_ref());
+    port.is_some_and(|port| port.locator.driver == Some(Driver::Memory))
+}
+
 /// The plan of a trial.
 pub(super) fn plan(
     base: &Plan,
@@ -257,13 +278,19 @@ pub(super) fn plan(
                     Amount::Burst(_) => None,
                     _ => Some(Span(shape.duration)),
                 },
-                ..at(job, own, size)
+                ..at(job, own, shape.burst, size)
             };
             if let (Some((load, time)), Amount::Load(own)) = (shape.before, own) {
                 main.hold = Span(time);
                 main.hold_load = load / own;
             }
             plan.traffic[n] = main;
+            go_beside(&mut plan, base, target, shape);
+            if !is_in_memory(base, job) {
+                management::put(&mut plan, base, suite, shape);
+                routing::put(&mut plan, base, suite, shape);
+            }
+            return plan;
         }
         Target::Services(jobs) => {
             for job in &mut plan.traffic[..jobs] {
@@ -371,6 +398,7 @@ mod tests {
             ramp: time,
             drain: time,
             before: None,
+            burst: None,
             purpose: TrialPurpose::Search,
         };
         let suite = SuitePlan::default();

@@ -14,6 +14,7 @@ use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
 use super::{
     Case, Stop,
     judge::{self, Judged, Part},
+    modifiers::{bursts, routing},
     shape::{self, Amount, Shape, Target},
 };
 use crate::{Bench, Cut, Trigger};
@@ -45,6 +46,8 @@ pub(super) struct Tester<'a, B: Bench> {
     name: String,
     pub(super) size: Option<&'a TestSize>,
     pub(super) test: SuiteTest,
+    /// The frames of a load come in bursts of so many.
+    pub(super) burst: Option<u32>,
     pub(super) log: Vec<SuiteTrial>,
     pub(super) warnings: BTreeSet<String>,
     /// The largest load, for shares of it.
@@ -98,6 +101,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             name: case.own.name.clone(),
             size: case.own.size.as_ref(),
             test,
+            burst: None,
             log: Vec::new(),
             warnings: BTreeSet::new(),
             maximum: None,
@@ -127,6 +131,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             },
             drain: times.drain.0,
             before: None,
+            burst: self.burst,
             purpose,
         }
     }
@@ -141,6 +146,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         BenchLive {
             test: Some(self.test),
             size: Some(self.name.clone()).filter(|name| !name.is_empty()),
+            burst: self.burst,
             unit: match self.test {
                 SuiteTest::B2b => "frames".to_owned(),
                 _ => self.suite.of.unit().to_owned(),
@@ -219,7 +225,8 @@ impl<'a, B: Bench> Tester<'a, B> {
         let began = self.bench.now_ns();
         let mut again = 0;
         let ran = loop {
-            let plan = shape::plan(&self.base, self.suite, self.target, self.size, shape);
+            let mut plan = shape::plan(&self.base, self.suite, self.target, self.size, shape);
+            routing::take_turns(&mut plan, number);
             match self.bench.run(plan, trigger) {
                 Ok(ran) => break ran,
                 Err(error) if self.log.is_empty() || again == PREPARED_AGAIN => {
@@ -375,7 +382,11 @@ impl<B: Bench> Measurer for Tester<'_, B> {
         });
         let amount = match self.test {
             SuiteTest::B2b => Amount::Burst(ask.load as u64),
-            _ => Amount::Load(ask.load),
+            _ => Amount::Load(bursts::even_or(ask.load, self.burst)),
+        };
+        let duration = match amount {
+            Amount::Load(load) => bursts::whole(duration, load, self.burst),
+            _ => duration,
         };
         let shape = self.shape(amount, duration, purpose);
         if purpose == TrialPurpose::Search && !self.has_time(&shape) {

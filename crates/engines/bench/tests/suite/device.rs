@@ -73,6 +73,14 @@ impl Mishap {
     }
 }
 
+/// Who answers queries of management.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Agent {
+    Answers,
+    Errs,
+    Silent,
+}
+
 /// What a reset does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
@@ -119,6 +127,7 @@ pub(crate) struct Device {
     pub(crate) shared: BTreeMap<&'static str, (f64, i64)>,
     /// Nothing of a stream passes from one second of a trial to another.
     pub(crate) away: Option<(&'static str, u64, u64)>,
+    pub(crate) agent: Agent,
     /// New connections per second, requests per second, open connections that it carries.
     pub(crate) cps: f64,
     pub(crate) rps: f64,
@@ -166,6 +175,7 @@ impl Default for Device {
             misfire: None,
             shared: BTreeMap::new(),
             away: None,
+            agent: Agent::Answers,
             cps: 37_500.0,
             rps: 250_000.0,
             cc: 100_000,
@@ -322,10 +332,19 @@ impl Device {
     /// Frames per second of a job; none where it is sent as fast as possible.
     fn rate(job: &TrafficJob) -> Option<f64> {
         let rates = job.streams.iter().map(|stream| match stream.rate {
-            Rate::Pps(pps) => Some(Rational::as_f64(pps)),
-            _ => None,
+            Rate::Max if stream.burst.is_none() => None,
+            _ => stream.frames_per_second(None).map(Rational::as_f64),
         });
         rates.sum()
+    }
+
+    /// What a device that has caught up before each burst loses of them all.
+    fn lost_of_bursts(&self, job: &TrafficJob, sent: u64) -> u64 {
+        let Some(frames) = job.streams[0].burst.map(u64::from) else {
+            return 0;
+        };
+        let left_over = frames as f64 * (1.0 - self.capacity / self.most(job)) - self.buffer as f64;
+        sent / frames * left_over.max(0.0).ceil() as u64
     }
 
     fn way(&mut self, job: &TrafficJob, trigger: Option<&Trigger>, mishap: Option<Mishap>) -> Way {
@@ -335,7 +354,11 @@ impl Device {
             return self.burst(count, pace);
         }
         let seconds = job.duration.unwrap().0.as_secs_f64();
-        let asked = whole(pace, seconds);
+        let mut asked = whole(pace, seconds);
+        if let (Some(frames), Some(gap)) = (job.streams[0].burst, job.streams[0].gap) {
+            let time = job.duration.unwrap().as_nanos();
+            asked = time.div_ceil(gap.as_nanos()) * u64::from(frames);
+        }
         let mut way = Way {
             asked,
             sent: asked.min(whole(self.ceiling, seconds)),
@@ -358,6 +381,10 @@ impl Device {
         let capacity = self.passes.map_or(self.capacity, |of| of(pace));
         way.delay_ns = self.delay_ns;
         let mut lost = way.sent.saturating_sub(whole(capacity, seconds));
+        if job.streams[0].burst.is_some() && pace <= self.capacity {
+            // All of the last burst is sent, and has its time after the end.
+            lost = self.lost_of_bursts(job, way.sent);
+        }
         if let (Some(trial), Some(rate)) = (self.counts(job), rate)
             && lost == 0
         {
@@ -535,7 +562,34 @@ impl Device {
         }
     }
 
+    /// What a load asks at intervals.
+    fn asking(&self, plan: &LoadJob) -> LoadJobReport {
+        let time = plan.shape.duration.as_nanos();
+        let requests = time.div_ceil(plan.interval.as_nanos());
+        let mut report = LoadJobReport {
+            name: plan.name.clone(),
+            end: LoadEnd::Client,
+            ..LoadJobReport::default()
+        };
+        report.totals.requests = requests;
+        if !plan.flood && self.agent != Agent::Silent {
+            report.totals.responses = requests;
+        }
+        if !plan.flood && self.agent == Agent::Errs {
+            report.counters = [("snmp_errors".to_owned(), requests)].into();
+        }
+        // A flow that nobody ever answered has failed.
+        if !plan.flood && self.agent == Agent::Silent {
+            report.totals.attempted_connections = 1;
+            report.totals.failed_connections = 1;
+        }
+        report
+    }
+
     fn client(&self, plan: &LoadJob, mishap: Option<Mishap>) -> LoadJobReport {
+        if !plan.interval.0.is_zero() && plan.name != BESIDE {
+            return self.asking(plan);
+        }
         let seconds = plan.shape.duration.0.as_secs_f64();
         let mut phase = LoadPhaseReport {
             phase: "steady".to_owned(),

@@ -11,6 +11,7 @@
 //! | `services` | several services of Y.1564 |
 //! | `latency` | delay at shares of the throughput |
 //! | `limits` | who was the limit |
+//! | `modifiers` | what RFC 2544 puts beside the frames of a test |
 //! | `mishaps` | a tester that fails, links that go down, ends before the end |
 
 mod device;
@@ -19,6 +20,7 @@ mod latency;
 mod limits;
 mod mishaps;
 mod mixes;
+mod modifiers;
 mod random;
 mod services;
 mod vectors;

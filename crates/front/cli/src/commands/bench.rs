@@ -38,6 +38,7 @@ pub(crate) enum BenchCommand {
         wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
         wirebench bench rfc2544 --tx eth2 --rx eth3 --conformance --report rfc2544.html\n  \
         wirebench bench rfc2544 --tx eth2 --rx eth3 --tests throughput --mlr --precision 1%\n  \
+        wirebench bench rfc2544 --tx eth2 --rx eth3 --tests throughput --modifiers bursts\n  \
         wirebench bench rfc2544 examples/bench/rfc2544.toml --json >result.json\n  \
         wirebench bench rfc2544 --tx eth2 --rx eth3 --criteria '64.throughput>=1m,p99<=500us'\n\n\
         It overloads the device: for an isolated network (RFC 6815). With a live service use y1564 out of hours.")]

@@ -6,12 +6,14 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use wb_host::privilege::{Capability, Privileges};
 use wb_model::{
+    Stream,
+    bench::{FILTER_CONDITIONS, FilterCondition, filter_conditions},
     criteria::parse_share,
     units::{Rate, Span},
 };
 use wb_render::{figures, table::Table};
 use wb_testbed::{
-    BalancerMode, BalancerOptions, LabKind, LabOptions, LabStatus,
+    BalancerMode, BalancerOptions, Filter, LabKind, LabOptions, LabStatus,
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
@@ -22,6 +24,7 @@ use crate::{run::print, say::say};
 #[command(after_help = "Examples:\n  \
     wirebench lab up pair\n  \
     wirebench lab up router --limit 100mbit\n  \
+    wirebench lab up router --filters 25\n  \
     wirebench lab up impair --delay 300us --loss 1% --duplicate 0.5% --reorder 2%\n  \
     wirebench lab up balancer --backends 4\n  \
     wirebench lab exec wb-pair-b tcpdump -ni b0\n  \
@@ -104,6 +107,10 @@ pub(crate) struct TopologyArgs {
     /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
     #[arg(long, value_name = "BITS", value_parser = bits)]
     limit: Option<u64>,
+    /// router: conditions of a filter (nftables) that permits what a trial sends by default, and nothing else: 1, or 25
+    /// of which 24 deny pairs that nobody uses (RFC 2544 section 11.4). Default: it forwards all.
+    #[arg(long, value_name = "N", value_parser = conditions)]
+    filters: Option<u32>,
     /// impair: time from arrival to departure. With fewer than four CPUs frames leave in groups, each
     /// up to 7.5 us early or late. Default: 0s.
     #[arg(long, value_name = "TIME")]
@@ -151,6 +158,30 @@ fn bits(text: &str) -> Result<u64, String> {
         Rate::L1(r) | Rate::L2(r) if r.denominator() == 1 => Ok(r.numerator()),
         _ => Err("bits per second are wanted: 100mbit, 1gbps".to_owned()),
     }
+}
+
+fn conditions(text: &str) -> Result<u32, String> {
+    let known = FILTER_CONDITIONS
+        .into_iter()
+        .find(|n| n.to_string() == text);
+    known.ok_or_else(|| "1 or 25 conditions (RFC 2544 section 11.4)".to_owned())
+}
+
+/// The conditions of a filter for what a trial sends by default, of each family.
+fn filters(conditions: u32) -> Vec<Filter> {
+    let families = [false, true].into_iter().flat_map(|ipv6| {
+        let stream = Stream {
+            ipv6,
+            ..Stream::default()
+        };
+        filter_conditions(conditions, &stream.source(), &stream.destination())
+    });
+    let filter = |condition: FilterCondition| Filter {
+        permit: condition.permit,
+        source: condition.source.first(),
+        destination: condition.destination.first(),
+    };
+    families.map(filter).collect()
 }
 
 /// A document about labs, with its version first.
@@ -224,6 +255,7 @@ impl TopologyArgs {
             mtu: self.mtu.unwrap_or(standard.mtu),
             hosts: self.hosts,
             limit_bps: self.limit,
+            filters: self.filters.map_or_else(Vec::new, filters),
             impair: self.impair(),
             balancer: self.balancer(),
             ..standard
@@ -428,6 +460,16 @@ fn describe(lab: &LabStatus) -> String {
         text.push_str(&format!(
             "  XDP program {} is attached to {} ({})\n",
             program.id, program.port, program.mode
+        ));
+    }
+    let filters: Vec<&Filter> = lab.options.filters.iter().collect();
+    if let Some(permitted) = filters.iter().find(|f| f.permit) {
+        let n = filters.iter().filter(|f| f.source.is_ipv4()).count();
+        text.push_str(&format!(
+            "  forwards {} -> {} alone, by {n} condition{} for each family\n",
+            permitted.source,
+            permitted.destination,
+            if n == 1 { "" } else { "s" }
         ));
     }
     if let Some(counters) = lab.device.as_ref().and_then(|d| d.counters.as_ref()) {

@@ -139,6 +139,7 @@ pub(crate) fn plan_reference() -> String {
         ("RecoveryTest", "[procedure.suite.recovery]"),
         ("ResetTest", "[procedure.suite.reset]"),
         ("Service", "[[procedure.suite.service]]"),
+        ("ManagementPlan", "[procedure.suite.management]"),
         ("SuiteDevice", "[procedure.suite.device]"),
     ] {
         section(&mut text, name, table, &schema["$defs"][name]);

@@ -84,6 +84,8 @@ fn a_printed_plan_is_the_same_plan() {
         "rfc2544 -6 --sizes 64,imix,7a4d1g --rfc4814 --seed 7 --device-name x --device-version 1",
         "rfc2544 --tests throughput,ndr --resolution 1% --search-duration 3s --repeats 2 --loss 0.1%",
         "ndr",
+        "ndr --modifiers bursts,filters --burst-lengths 16,1024 --filter-conditions 25",
+        "loss --modifiers management,routing --snmp-address 198.18.1.1 --snmp-community secret",
         "ndr --goals ndr,tst009 --precision 2% --max 1mpps --min 1kpps",
         "ndr --strict --no-ceiling --workers 2 --rx-workers 2",
         "pdr --loss 0.1% --fast",

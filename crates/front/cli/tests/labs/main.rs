@@ -29,6 +29,7 @@ mod load_path;
 mod load_recipes;
 mod load_words;
 mod mix;
+mod modifiers;
 mod netperf;
 mod outputs;
 mod pktgen;

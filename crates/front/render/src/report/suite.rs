@@ -144,16 +144,24 @@ fn by_size(part: &Part<'_>) -> Option<Plot> {
         )
         .as_form(dashes(&names)),
     ];
-    let mut goals: Vec<Option<&String>> = Vec::new();
+    type Run<'a> = (Option<&'a String>, Option<u32>);
+    fn run(r: &SuiteResult) -> Run<'_> {
+        (r.goal.as_ref(), r.burst.as_ref().map(|burst| burst.frames))
+    }
+    let mut runs: Vec<Run<'_>> = Vec::new();
     for r in &frames {
-        if !goals.contains(&r.goal.as_ref()) {
-            goals.push(r.goal.as_ref());
+        if !runs.contains(&run(r)) {
+            runs.push(run(r));
         }
     }
-    for goal in goals {
+    for (goal, burst) in runs {
         let name = goal.map_or("throughput", String::as_str);
-        let values = of(&|r| r.limit.filter(|_| r.goal.as_ref() == goal));
-        series.push(Series::line(name, values).as_form(Form::Marks));
+        let name = match burst {
+            Some(frames) => format!("{name} {}", suite::in_bursts(frames)),
+            None => name.to_owned(),
+        };
+        let values = of(&|r| r.limit.filter(|_| run(r) == (goal, burst)));
+        series.push(Series::line(&name, values).as_form(Form::Marks));
     }
     let own = Series::line("the tester by itself", of(&|r| r.tester_ceiling_fps));
     series.push(own.as_form(dashes(&names)));

@@ -20,8 +20,16 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("tests", tests(report, plan)),
         ("load", load(report, plan)),
         ("sizes", sizes(report, plan)),
-        ("modifiers", modifiers(plan)),
+        ("modifiers", modifiers(report, plan)),
     ];
+    // Its operator has the device do so; this is what it was to be told.
+    for (n, condition) in plan.filters(&report.plan.trial()).iter().enumerate() {
+        let name = if n == 0 { "filter" } else { "" };
+        facts.push((name, format!("{}. {condition}", n + 1)));
+    }
+    if plan.has(Modifier::Filters) {
+        facts.push(("", "deny the rest".to_owned()));
+    }
     if plan.tests.contains(&SuiteTest::Throughput)
         || plan.tests.iter().any(|t| t.needs_throughput())
     {
@@ -129,9 +137,32 @@ fn sizes(report: &Report, plan: &SuitePlan) -> String {
     }
 }
 
-fn modifiers(plan: &SuitePlan) -> String {
+fn modifiers(report: &Report, plan: &SuitePlan) -> String {
     let named = plan.modifiers.iter().map(|modifier| match modifier {
-        Modifier::Broadcast => "broadcast frames, one of a hundred (RFC 2544 section 11.1)",
+        Modifier::Broadcast => {
+            "broadcast frames, one of a hundred (RFC 2544 section 11.1)".to_owned()
+        }
+        Modifier::Bursts => {
+            let lengths: Vec<String> = plan.burst_lengths.iter().map(u32::to_string).collect();
+            format!(
+                "evenly, then in bursts of {} frames (RFC 2544 section 21)",
+                lengths.join(", ")
+            )
+        }
+        Modifier::Filters => {
+            let n = plan.filters(&report.plan.trial()).len();
+            format!("a filter of the device of {n} conditions (RFC 2544 section 11.4)")
+                .replace("of 1 conditions", "of 1 condition")
+        }
+        Modifier::Routing => {
+            "an update of RIPv2 first in each trial and every 30 s, two tables in turn (RFC 2544 section 11.3)"
+                .to_owned()
+        }
+        Modifier::Management => {
+            let device = plan.managed(&report.plan.trial());
+            let to = device.map_or_else(String::new, |device| format!(" to {device}"));
+            format!("a query of SNMP{to} first in every second (RFC 2544 section 11.2)")
+        }
     });
     named.collect::<Vec<_>>().join(", ")
 }

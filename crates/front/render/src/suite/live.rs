@@ -2,7 +2,7 @@
 
 use wb_model::bench::{BenchLive, SuiteTrial, TrialOutcome, TrialPurpose};
 
-use super::{figure, load, method, of_line, purpose, size};
+use super::{figure, in_bursts, load, method, of_line, purpose, size};
 
 /// What a test is called where it begins, if a suite makes it.
 #[must_use]
@@ -10,7 +10,9 @@ pub fn begins(bench: &BenchLive) -> Option<String> {
     let (name, document) = method(bench.test?);
     let size = bench.size.as_deref().filter(|s| !s.is_empty()).map(size);
     let size = size.map_or_else(String::new, |size| format!(", {size}"));
-    Some(format!("{name}{size} ({document})"))
+    let burst = bench.burst.map(|n| format!(", {}", in_bursts(n)));
+    let burst = burst.unwrap_or_default();
+    Some(format!("{name}{size}{burst} ({document})"))
 }
 
 /// A trial that has ended.
@@ -62,6 +64,9 @@ pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
     let mut what = bench.test.map_or("", |t| t.name()).to_owned();
     if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {
         what.push_str(&format!(" {}", size(own)));
+    }
+    if let Some(frames) = bench.burst {
+        what.push_str(&format!(" {}", in_bursts(frames)));
     }
     let purpose = match bench.purpose {
         None | Some(TrialPurpose::Search | TrialPurpose::Measure) => String::new(),

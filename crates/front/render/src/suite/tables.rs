@@ -49,8 +49,11 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
         .copied()
         .filter(|r| r.not_measured.is_none())
         .collect();
+    let in_bursts = shown.iter().any(|r| r.burst.is_some());
     let mut tables = match test {
-        SuiteTest::Throughput if frames(&shown) => vec![(1, throughput(&shown))],
+        SuiteTest::Throughput if frames(&shown) => {
+            vec![(1 + usize::from(in_bursts), throughput(&shown))]
+        }
         SuiteTest::Throughput => vec![(1, numbers(&shown))],
         SuiteTest::Ndr => Vec::new(),
         SuiteTest::Latency => vec![(2, latency(&shown)), (2, variation(&shown))],
@@ -62,7 +65,7 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
         SuiteTest::Reset => Vec::new(),
         SuiteTest::Y1564 => vec![(1, services(&shown)), (2, steps(&shown))],
     };
-    tables.push((1, bounds(&shown)));
+    tables.push((if in_bursts { 3 } else { 1 }, bounds(&shown)));
     tables.push((2, families(&shown)));
     tables.push((3, losses_of_families(&shown)));
     tables.retain(|(_, table)| !table.rows.is_empty());
@@ -183,6 +186,18 @@ fn time_or(ns: Option<f64>) -> String {
     ns.map_or_else(|| UNKNOWN.to_owned(), time_ns)
 }
 
+/// Frames of a burst, and from the end of one to the begin of the next.
+fn burst(r: &SuiteResult) -> [Cell; 2] {
+    let burst = r.burst.as_ref();
+    let gap = burst.and_then(|burst| burst.gap_us);
+    [
+        burst
+            .map_or_else(String::new, |b| count(b.frames.into()))
+            .into(),
+        gap.map_or_else(String::new, |us| seconds(us / 1e6)).into(),
+    ]
+}
+
 /// Who was the limit: of a tester that is what the reader must see.
 fn by(r: &SuiteResult) -> Cell {
     let bad = is_tester_limit(r) || r.limit.is_none();
@@ -196,8 +211,10 @@ fn throughput(results: &[&SuiteResult]) -> Table {
         "",
         &[
             ">size",
+            ">burst",
             ">theoretical",
             ">throughput",
+            ">gap",
             ">of line",
             ">Mb/s L1",
             ">Mb/s L2",
@@ -208,10 +225,13 @@ fn throughput(results: &[&SuiteResult]) -> Table {
     for r in results {
         let fps = r.throughput_fps.or(r.limit);
         let share = fps.zip(r.theoretical_fps).map(|(fps, line)| fps / line);
+        let [burst, gap] = burst(r);
         table.row([
             r.size.clone().into(),
+            burst,
             figure_or(r.theoretical_fps).into(),
             figure_or(fps).into(),
+            gap,
             share.map_or_else(|| UNKNOWN.to_owned(), of_line).into(),
             megabits(r.throughput_l1_bps).into(),
             megabits(r.throughput_l2_bps).into(),
@@ -257,10 +277,12 @@ fn bounds(results: &[&SuiteResult]) -> Table {
         &[
             ">size",
             "goal",
+            ">burst",
             ">lower bound",
             ">upper bound",
             ">width",
             ">conditional",
+            ">gap",
             ">trials",
             ">time",
             "limited by",
@@ -275,18 +297,21 @@ fn bounds(results: &[&SuiteResult]) -> Table {
             Some(_) => Cell::marked(format!("{}, irregular", limited_by(r)), Mark::Bad),
             None => by(r),
         };
+        let [burst, gap] = burst(r);
         table.row([
             match r.size.as_str() {
                 "" => r.of.name().into(),
                 size => size.into(),
             },
             Cell::from(r.goal.clone().unwrap_or_default()),
+            burst,
             figure_or(mlr.relevant_lower_bound.or(r.limit)).into(),
             figure_or(mlr.relevant_upper_bound.or(r.beyond)).into(),
             mlr.relative_width
                 .map_or_else(|| UNKNOWN.to_owned(), ratio)
                 .into(),
             figure_or(mlr.conditional_throughput).into(),
+            gap,
             count(r.trials.into()).into(),
             seconds(r.trial_seconds).into(),
             irregular,
@@ -743,7 +768,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
     }
     let ceilings: Vec<String> = results
         .iter()
-        .filter(|r| frames(&[r]))
+        .filter(|r| frames(&[r]) && r.burst.is_none())
         .filter_map(|r| {
             let most = r.tester_ceiling_fps.or(r.tester_ceiling)?;
             Some(format!("{} {}", subject(r), figure(most)))
@@ -923,13 +948,16 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
     notes
 }
 
+/// Whether two results are of one test at one size, with frames that come in the same way.
+fn is_of_same(a: &SuiteResult, b: &SuiteResult) -> bool {
+    (a.test, &a.size, &a.burst) == (b.test, &b.size, &b.burst)
+}
+
 /// Results whose trials are theirs: goals that were searched together have the same.
 pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
     let mut own: Vec<&SuiteResult> = Vec::new();
     for r in report.suite_results().filter(|r| !r.trial_log.is_empty()) {
-        let same = |other: &&SuiteResult| {
-            (other.test, &other.size) == (r.test, &r.size) && other.trial_log == r.trial_log
-        };
+        let same = |other: &&SuiteResult| is_of_same(other, r) && other.trial_log == r.trial_log;
         if !own.iter().any(same) {
             own.push(r);
         }
@@ -939,9 +967,9 @@ pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
 
 /// What the trials of a result are of: those of goals that were searched together of the test.
 pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
-    let mut same = report.suite_results().filter(|other| {
-        (other.test, &other.size) == (r.test, &r.size) && other.trial_log == r.trial_log
-    });
+    let mut same = report
+        .suite_results()
+        .filter(|other| is_of_same(other, r) && other.trial_log == r.trial_log);
     match (same.next(), same.next()) {
         (_, Some(_)) => super::title(&SuiteResult {
             goal: None,

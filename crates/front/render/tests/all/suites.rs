@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use wb_model::{
     Phase, Report, Snapshot, Verdict,
-    bench::{BenchLive, BenchResult, LbLimit, SuiteResult, TrialOutcome},
+    bench::{BenchLive, BenchResult, BurstGap, LbLimit, SuiteResult, TrialOutcome},
 };
 use wb_render::{
     csv, junit, live, metrics,
@@ -98,6 +98,66 @@ fn both_directions_are_said() {
     assert!(
         text.contains("in both directions at the same time"),
         "{text}"
+    );
+}
+
+#[test]
+fn bursts_have_their_gap() {
+    let even = throughput("64", 0.5, LbLimit::Device);
+    let mut burst = even.clone();
+    burst.burst = Some(BurstGap {
+        frames: 1024,
+        burst_fps: even.theoretical_fps,
+        period_us: Some(137.62),
+        gap_us: Some(68.81),
+    });
+    let mut too_long = burst.clone();
+    (too_long.limit, too_long.throughput_fps) = (None, None);
+    too_long.burst = Some(BurstGap {
+        frames: 4096,
+        ..BurstGap::default()
+    });
+    let report = samples::report(vec![even, burst, too_long]);
+    let text = plain(&report, true);
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    for expected in [
+        ["size", "burst", "theoretical", "throughput", "gap"].as_slice(),
+        &["64", "1,024", "14,880,952", "7,440,476", "68.8", "us"],
+    ] {
+        let is_there = lines.iter().any(|line| line.starts_with(expected));
+        assert!(is_there, "{expected:?}: {text}");
+    }
+    assert!(
+        text.contains("! 64 B in bursts of 4,096: no load that was tried held"),
+        "{text}"
+    );
+    assert!(
+        text.contains("trials of throughput 64 B in bursts of 1,024"),
+        "{text}"
+    );
+    // Once, not for each length.
+    assert_eq!(
+        text.matches("the tester by itself, fps: 64 B 6,000,000\n")
+            .count(),
+        1,
+        "{text}"
+    );
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let page = html(&page(report.clone()));
+    assert!(page.contains("throughput in bursts of 1,024"), "{page}");
+    let rows = csv::report(&report);
+    assert!(
+        rows.lines().next().unwrap().ends_with(",burst,gap_us"),
+        "{rows}"
+    );
+    assert!(
+        rows.lines().any(|row| row.ends_with(",1024,68.81")),
+        "{rows}"
     );
 }
 

@@ -109,9 +109,11 @@ impl<'a> Finding<'a> {
 
 fn title(suite: &SuiteResult) -> String {
     let name = suite.goal.as_deref().unwrap_or(suite.test.name());
+    let burst = suite.burst.as_ref();
+    let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
     match suite.size.as_str() {
         "" => name.to_owned(),
-        size => format!("{name} {size}"),
+        size => format!("{name} {size}{burst}"),
     }
 }
 

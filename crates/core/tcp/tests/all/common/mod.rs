@@ -55,6 +55,7 @@ pub fn client(v6: bool) -> Client {
         paced: false,
         numbers: false,
         destinations: None,
+        alternate: None,
     }
 }
 

@@ -178,6 +178,10 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 Quantity::Frames => name,
                 of => format!("{name} of {}", of.name()),
             };
+            let name = match &result.burst {
+                Some(burst) => format!("{name} in bursts of {}", burst.frames),
+                None => name,
+            };
             // Of a search that came to its end none held.
             let mut figure = Figure::of(
                 result,

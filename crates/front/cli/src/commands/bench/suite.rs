@@ -1,6 +1,6 @@
 //! The suites of tests: RFC 2544 and its kin. Each command is options that make a plan.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -78,10 +78,24 @@ pub(crate) struct SuiteArgs {
     /// Do not measure first what the tester can do by itself.
     #[arg(long)]
     no_ceiling: bool,
-    /// Frames among those of the test: broadcast (every 100th), as RFC 2544
-    /// section 11 has them.
-    #[arg(long, value_name = "MODIFIER", value_delimiter = ',', value_parser = modifier)]
+    /// What RFC 2544 sections 11 and 21 put beside the frames of the test: broadcast (every 100th), bursts (the least
+    /// gap between bursts for throughput and ndr), management (an SNMP query to the device every second), routing (RIPv2
+    /// every 30 s), filters (the report lists those that the device was to have).
+    #[arg(long, value_name = "MODIFIER", value_delimiter = ',')]
     modifiers: Vec<Modifier>,
+    /// Modifier bursts: frames of a burst, a run each. Default: 16,64,256,1024.
+    #[arg(long, value_name = "FRAMES", value_delimiter = ',')]
+    burst_lengths: Vec<u32>,
+    /// Modifier filters: conditions of the device's filter, 1 or 25. Default: 1.
+    #[arg(long, value_name = "N")]
+    filter_conditions: Option<u32>,
+    /// Modifier management: the device's own address. Default: the gateway, else the first address of the network of the
+    /// streams' source (198.18.1.1).
+    #[arg(long, value_name = "ADDR")]
+    snmp_address: Option<IpAddr>,
+    /// Modifier management: the community of SNMPv2c. Default: public.
+    #[arg(long, value_name = "TEXT")]
+    snmp_community: Option<String>,
     /// Random source MACs (unicast, not local), source ports (1024-65535) and destination ports (1-49151), from the
     /// seed (RFC 4814): for devices that spread frames by hashes. A router takes only its own destination MAC.
     #[arg(long)]
@@ -369,13 +383,6 @@ pub(crate) struct ResetArgs {
     patience: Option<Span>,
 }
 
-fn modifier(text: &str) -> Result<Modifier, String> {
-    match text {
-        "broadcast" => Ok(Modifier::Broadcast),
-        _ => Err("broadcast is allowed".to_owned()),
-    }
-}
-
 /// Puts what was told in place of what is there.
 fn put<T: Clone>(into: &mut T, told: Option<&T>) {
     if let Some(told) = told {
@@ -528,6 +535,16 @@ impl SuiteArgs {
         if !self.modifiers.is_empty() {
             suite.modifiers.clone_from(&self.modifiers);
         }
+        if !self.burst_lengths.is_empty() {
+            suite.burst_lengths.clone_from(&self.burst_lengths);
+        }
+        put(
+            &mut suite.filter_conditions,
+            self.filter_conditions.as_ref(),
+        );
+        let management = &mut suite.management;
+        management.address = self.snmp_address.or(management.address);
+        put(&mut management.community, self.snmp_community.as_ref());
         let device = &mut suite.device;
         put(&mut device.name, self.device_name.as_ref());
         put(&mut device.version, self.device_version.as_ref());

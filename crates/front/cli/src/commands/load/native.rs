@@ -87,7 +87,8 @@ struct TrafficArgs {
     /// UDP instead of TCP.
     #[arg(long)]
     udp: bool,
-    /// What is asked: http, http:/path, bytes:N, random:N or file:PATH. Default: http; UDP: bytes:18.
+    /// What is asked: http, http:/path, bytes:N, random:N, file:PATH, or over UDP snmp:COMMUNITY (sysUpTime.0 of
+    /// SNMPv2c, at --server-ports 161). Default: http; UDP: bytes:18.
     #[arg(long, value_name = "MESSAGE", value_parser = request)]
     request: Option<LoadMessage>,
     /// Method of an HTTP request.
@@ -197,7 +198,8 @@ fn request(text: &str) -> Result<LoadMessage, String> {
         Some(("bytes", n)) => size(n).map(LoadMessage::Bytes),
         Some(("random", n)) => size(n).map(LoadMessage::Random),
         Some(("file", path)) => Ok(LoadMessage::File(path.to_owned())),
-        _ => Err("http, http:/path, bytes:N, random:N or file:PATH".to_owned()),
+        Some(("snmp", community)) => Ok(LoadMessage::Snmp(community.to_owned())),
+        _ => Err("http, http:/path, bytes:N, random:N, file:PATH or snmp:COMMUNITY".to_owned()),
     }
 }
 
@@ -471,7 +473,10 @@ impl NativeArgs {
             LoadMessage::Http(_) => LoadReading::Http,
             LoadMessage::Bytes(n) | LoadMessage::Random(n) if *n > 0 => LoadReading::Bytes(*n),
             LoadMessage::File(path) => of_file(path),
-            LoadMessage::Bytes(_) | LoadMessage::Random(_) => LoadReading::Segment,
+            LoadMessage::Bytes(_)
+            | LoadMessage::Random(_)
+            | LoadMessage::Snmp(_)
+            | LoadMessage::Rip(_) => LoadReading::Segment,
         };
         match (end, answer) {
             (LoadEnd::Server, _) | (_, LoadAnswer::Echo) => of_request,

@@ -56,6 +56,8 @@ pub(crate) fn trial(number: u32, fps: f64, lost: u64, outcome: TrialOutcome) -> 
         outcome,
         reason,
         rose: Default::default(),
+        management: None,
+        routing_updates: None,
         beside: Vec::new(),
         lateness: Default::default(),
         warnings: Vec::new(),

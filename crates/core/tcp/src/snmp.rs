@@ -1,0 +1,187 @@
+//! One question of SNMPv2c (RFC 3416, BER of X.690): a GetRequest of one variable, and what of its response tells whether
+//! it was answered. No more of SNMP is known here.
+
+/// A GetRequest as bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnmpQuestion {
+    /// The whole message.
+    pub bytes: Vec<u8>,
+    /// Where its request id stands: four bytes, which are a shortest form only from 0x4000_0000 to 0x7fff_ffff.
+    pub id_at: u32,
+}
+
+/// What a response says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SnmpResponse {
+    pub(crate) id: u32,
+    /// Its status is an error, or it has no value for what was asked.
+    pub(crate) is_error: bool,
+}
+
+const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const NULL: u8 = 0x05;
+const OBJECT: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+const GET: u8 = 0xa0;
+const RESPONSE: u8 = 0xa2;
+/// SNMPv2c (RFC 1901 section 3).
+const VERSION: [u8; 3] = [INTEGER, 1, 1];
+/// noSuchObject, noSuchInstance, endOfMibView stand in place of a value (RFC 3416 section 3).
+const EXCEPTIONS: std::ops::RangeInclusive<u8> = 0x80..=0x82;
+
+/// sysUpTime.0 (RFC 3418): what every agent has.
+const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
+
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let len = content.len();
+    let mut bytes = vec![tag];
+    match len {
+        0..=0x7f => bytes.push(len as u8),
+        0x80..=0xff => bytes.extend([0x81, len as u8]),
+        _ => bytes.extend([0x82, (len >> 8) as u8, len as u8]),
+    }
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// Asks for sysUpTime.0. `community`: at most 1,000 bytes.
+pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
+    let variable = [element(OBJECT, &SYS_UP_TIME), element(NULL, &[])].concat();
+    let variables = element(SEQUENCE, &element(SEQUENCE, &variable));
+    // Request id, error status, error index.
+    let id = element(INTEGER, &[0x40, 0, 0, 0]);
+    let zero = element(INTEGER, &[0]);
+    let pdu = element(GET, &[id, zero.clone(), zero, variables.clone()].concat());
+    let bytes = element(
+        SEQUENCE,
+        &[VERSION.to_vec(), element(OCTETS, community), pdu].concat(),
+    );
+    // From the end: the variables, two integers of 3 bytes, and the four bytes themselves.
+    let id_at = bytes.len() - variables.len() - 6 - 4;
+    SnmpQuestion {
+        bytes,
+        id_at: u32::try_from(id_at).unwrap_or(u32::MAX),
+    }
+}
+
+/// Tag and content of the first element, and what follows it. Lengths of up to two bytes; datagrams are no longer.
+fn take(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = bytes.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (len, rest) = match first {
+        0..=0x7f => (usize::from(*first), rest),
+        0x81 => {
+            let (len, rest) = rest.split_first()?;
+            (usize::from(*len), rest)
+        }
+        0x82 => {
+            let (len, rest) = rest.split_first_chunk()?;
+            (usize::from(u16::from_be_bytes(*len)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(len)?;
+    Some((*tag, content, rest))
+}
+
+fn take_of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (own, content, rest) = take(bytes)?;
+    (own == tag).then_some((content, rest))
+}
+
+/// A number of up to four bytes, not negative.
+fn number(content: &[u8]) -> Option<u32> {
+    let is_short = (1..=4).contains(&content.len());
+    let is_positive = content.first().is_some_and(|first| *first < 0x80);
+    (is_short && is_positive).then(|| content.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
+}
+
+/// What a payload says, if it is a response of SNMPv2c.
+pub(crate) fn response(payload: &[u8]) -> Option<SnmpResponse> {
+    let (message, _) = take_of(SEQUENCE, payload)?;
+    let rest = message.strip_prefix(&VERSION)?;
+    let (_community, rest) = take_of(OCTETS, rest)?;
+    let (pdu, _) = take_of(RESPONSE, rest)?;
+    let (id, rest) = take_of(INTEGER, pdu)?;
+    let (status, rest) = take_of(INTEGER, rest)?;
+    let (_index, rest) = take_of(INTEGER, rest)?;
+    let (variables, _) = take_of(SEQUENCE, rest)?;
+    let value = || {
+        let (variable, _) = take_of(SEQUENCE, variables)?;
+        let (_name, rest) = take_of(OBJECT, variable)?;
+        Some(take(rest)?.0)
+    };
+    Some(SnmpResponse {
+        id: number(id)?,
+        is_error: status != [0] || value().is_none_or(|tag| EXCEPTIONS.contains(&tag)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What snmpget -v2c -c public asks, with this request id.
+    const ASKED: [u8; 43] = [
+        0x30, 0x29, 0x02, 0x01, 0x01, 0x04, 0x06, b'p', b'u', b'b', b'l', b'i', b'c', 0xa0, 0x1c,
+        0x02, 0x04, 0x40, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x02, 0x01, 0x00, 0x30, 0x0e, 0x30,
+        0x0c, 0x06, 0x08, 0x2b, 0x06, 0x01, 0x02, 0x01, 0x01, 0x03, 0x00, 0x05, 0x00,
+    ];
+
+    #[test]
+    fn a_question_is_what_others_ask() {
+        let question = sys_up_time(b"public");
+        assert_eq!(question.bytes, ASKED);
+        assert_eq!(question.id_at, 17);
+        // Longer communities move it, also over the lengths of two and three bytes.
+        for len in [0, 100, 120, 200, 300, 1000] {
+            let question = sys_up_time(&vec![b'x'; len]);
+            let at = question.id_at as usize;
+            assert_eq!(
+                question.bytes[at - 2..at + 4],
+                [2, 4, 0x40, 0, 0, 0],
+                "{len}"
+            );
+            let (content, rest) = take_of(SEQUENCE, &question.bytes).unwrap();
+            assert!(rest.is_empty() && content.len() > len);
+        }
+    }
+
+    fn answered(status: u8, value: &[u8]) -> Vec<u8> {
+        let variable = [element(OBJECT, &SYS_UP_TIME), value.to_vec()].concat();
+        let pdu = [
+            element(INTEGER, &[0x41, 2, 3, 4]),
+            element(INTEGER, &[status]),
+            element(INTEGER, &[0]),
+            element(SEQUENCE, &element(SEQUENCE, &variable)),
+        ];
+        let message = [
+            VERSION.to_vec(),
+            element(OCTETS, b"public"),
+            element(RESPONSE, &pdu.concat()),
+        ];
+        element(SEQUENCE, &message.concat())
+    }
+
+    #[test]
+    fn responses_and_what_is_wrong_with_them() {
+        let ticks = [0x43, 3, 1, 2, 3];
+        let good = answered(0, &ticks);
+        let id = 0x4102_0304;
+        let told = |is_error| Some(SnmpResponse { id, is_error });
+        assert_eq!(response(&good), told(false));
+        // noSuchName, noSuchObject, nothing.
+        assert_eq!(response(&answered(2, &ticks)), told(true));
+        assert_eq!(response(&answered(0, &[0x80, 0])), told(true));
+        assert_eq!(response(&answered(0, &[])), told(true));
+        // A question is no response; nor is anything that is cut short, and nothing panics.
+        assert_eq!(response(&ASKED), None);
+        for len in 0..good.len() {
+            assert_eq!(response(&good[..len]), None, "{len}");
+        }
+        let mut version_1 = good.clone();
+        version_1[4] = 0;
+        assert_eq!(response(&version_1), None);
+    }
+}

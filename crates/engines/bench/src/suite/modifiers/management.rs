@@ -1,0 +1,90 @@
+//! Management (RFC 2544 section 11.2): a query of SNMP to the device itself as the first frame of every second, by a load
+//! of its own beside the frames of the test. What becomes of the queries is told, and voids nothing.
+
+use std::net::IpAddr;
+
+use wb_model::{
+    Plan, Report,
+    bench::{MANAGEMENT, Queries, SuitePlan, SuiteResult},
+    load::{LoadJob, LoadMessage},
+    units::Span,
+};
+
+use super::{
+    super::shape::{Amount, Shape},
+    LONGEST_DRAIN,
+};
+
+/// Puts the queries beside a trial. A burst has no seconds.
+pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
+    if matches!(shape.amount, Amount::Burst(_)) {
+        return;
+    }
+    let Some(mut load) = suite.management_load(base) else {
+        return;
+    };
+    // Seconds are those of the trial: they begin with the first frame that counts.
+    let lead = Span(shape.lead());
+    (load.shape.wait, load.shape.ramp) = (lead, lead);
+    load.shape.duration = Span(shape.duration);
+    load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
+    plan.loads.push(load);
+}
+
+/// Whether a load is one of ours.
+pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
+    load.name == MANAGEMENT && matches!(load.request, LoadMessage::Snmp(_))
+}
+
+/// What became of the queries of a trial.
+pub(in super::super) fn read(report: &Report) -> Option<Queries> {
+    report.plan.loads.iter().find(|load| is_ours(load))?;
+    let jobs = &report.load.as_ref()?.jobs;
+    let job = jobs.iter().find(|job| job.name == MANAGEMENT)?;
+    let errors = job.counters.get("snmp_errors").copied().unwrap_or(0);
+    let totals = &job.totals;
+    Some(Queries {
+        sent: totals.requests,
+        answered: totals.responses.saturating_sub(errors),
+        errors,
+        unanswered: totals.requests.saturating_sub(totals.responses),
+    })
+}
+
+/// Adds up those of all trials of a result, and says what became of them. The warning, where none was answered.
+pub(in super::super) fn conclude(
+    result: &mut SuiteResult,
+    device: Option<IpAddr>,
+) -> Option<String> {
+    let queries = result.trial_log.iter().filter_map(|trial| trial.management);
+    let all = queries.reduce(|mut all, one| {
+        all += one;
+        all
+    })?;
+    result.management = Some(all);
+    let to = device.map_or_else(String::new, |device| format!(" to {device}"));
+    let Queries {
+        sent,
+        answered,
+        errors,
+        unanswered,
+    } = all;
+    let (note, is_dumb) = match all {
+        _ if sent == 0 => (format!("no SNMP query{to} could be sent"), true),
+        _ if answered + errors == 0 => (
+            format!(
+                "none of {sent} SNMP queries{to} was answered: no agent listens there, or it has another community"
+            ),
+            true,
+        ),
+        _ if answered == sent => (format!("all {sent} SNMP queries{to} were answered"), false),
+        _ => (
+            format!(
+                "of {sent} SNMP queries{to} {answered} were answered, {errors} with an error, {unanswered} not at all"
+            ),
+            false,
+        ),
+    };
+    result.notes.push(note.clone());
+    is_dumb.then_some(note)
+}

@@ -1,0 +1,67 @@
+//! Routing updates (RFC 2544 section 11.3): one as the first frame of the trial, then at the rate of the protocol, by a
+//! load of its own beside the frames of the test.
+
+use wb_model::{
+    Plan, Report,
+    bench::{ROUTING, SuitePlan, SuiteResult},
+    load::{LoadJob, LoadMessage},
+    units::Span,
+};
+
+use super::{
+    super::shape::{Amount, Shape},
+    LONGEST_DRAIN,
+};
+
+/// Puts the updates beside a trial. A burst is over before a table has changed.
+pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
+    if matches!(shape.amount, Amount::Burst(_)) {
+        return;
+    }
+    let Some(mut load) = suite.routing_load(base) else {
+        return;
+    };
+    load.shape.duration = Span(shape.lead() + shape.duration);
+    load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
+    plan.loads.push(load);
+}
+
+/// Has a trial begin with the other table than the one before it, which may have had but one update.
+pub(in super::super) fn take_turns(plan: &mut Plan, trial: u32) {
+    for load in plan.loads.iter_mut().filter(|load| is_ours(load)) {
+        load.request = LoadMessage::Rip(if trial % 2 == 1 { 1 } else { 2 });
+    }
+}
+
+/// Whether a load is one of ours.
+pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
+    load.name == ROUTING && matches!(load.request, LoadMessage::Rip(_))
+}
+
+/// How many updates a trial had.
+pub(in super::super) fn read(report: &Report) -> Option<u64> {
+    report.plan.loads.iter().find(|load| is_ours(load))?;
+    let jobs = &report.load.as_ref()?.jobs;
+    let job = jobs.iter().find(|job| job.name == ROUTING)?;
+    Some(job.totals.requests)
+}
+
+/// Adds up those of all trials of a result.
+pub(in super::super) fn conclude(result: &mut SuiteResult) {
+    let updates = result
+        .trial_log
+        .iter()
+        .filter_map(|trial| trial.routing_updates);
+    let Some(all) = updates.reduce(|all, one| all + one) else {
+        return;
+    };
+    result.routing_updates = Some(all);
+    let trials = result.trial_log.iter();
+    let without = trials
+        .filter(|trial| trial.routing_updates == Some(0))
+        .count();
+    result.notes.push(match without {
+        0 => format!("{all} updates of RIPv2 were sent, one first in each trial"),
+        n => format!("{all} updates of RIPv2 were sent; {n} trials had none"),
+    });
+}

@@ -1,0 +1,252 @@
+//! RFC 2544 sections 11 and 21: what is beside the frames of a test, and how they come.
+
+use wb_model::{
+    bench::{SuiteResult, SuiteTest},
+    load::LoadMessage,
+    units::Rate,
+};
+
+use crate::{Device, TEN_GIG, assert_near, completed, plan};
+
+const SEARCH: &str = r#"
+    [procedure.suite.times]
+    trial = "1s"
+    search = "100ms"
+    [procedure.suite.search]
+    resolution = "0.1%"
+"#;
+
+fn frames_of(result: &SuiteResult) -> Option<u32> {
+    result.burst.as_ref().map(|burst| burst.frames)
+}
+
+/// Section 21: after a burst the device needs until it has forwarded it all, and no longer.
+#[test]
+fn the_least_gap_between_bursts() {
+    let mut device = Device {
+        buffer: 1000,
+        ..Device::default()
+    };
+    let more = format!("tests = [\"throughput\", \"loss\"]\nmodifiers = [\"bursts\"]\n{SEARCH}");
+    let results = completed(&mut device, &plan(&more));
+    let bursts: Vec<_> = results.iter().map(frames_of).collect();
+    // What is no search for a limit is made once.
+    assert_eq!(
+        bursts,
+        [None, Some(16), Some(64), Some(256), Some(1024), None]
+    );
+    assert_eq!(results[5].test, SuiteTest::Loss);
+    for result in &results[1..5] {
+        let burst = result.burst.as_ref().unwrap();
+        let frames = f64::from(burst.frames);
+        let limit = result.limit.unwrap();
+        assert!(
+            limit <= device.capacity && limit > device.capacity - 2e-3 * TEN_GIG,
+            "{limit}"
+        );
+        assert_near(burst.burst_fps.unwrap(), TEN_GIG, 1e-6);
+        assert_near(burst.period_us.unwrap(), frames / limit * 1e6, 1e-9);
+        assert_near(
+            burst.gap_us.unwrap(),
+            (frames / limit - frames / TEN_GIG) * 1e6,
+            1e-9,
+        );
+        assert!(
+            result.confirmed && result.throughput_fps == result.limit,
+            "{result:?}"
+        );
+        for trial in &result.trial_log {
+            assert_eq!(trial.tx % u64::from(burst.frames), 0, "{trial:?}");
+        }
+    }
+    // Whole bursts, by a schedule in whole nanoseconds.
+    let in_bursts = device.plans.iter().filter_map(|plan| {
+        let stream = &plan.traffic.first()?.streams[0];
+        let (frames, gap) = (stream.burst?, stream.gap?);
+        assert_eq!(stream.rate, Rate::Max);
+        Some((frames, gap.as_nanos()))
+    });
+    let first = in_bursts.clone().next().unwrap();
+    assert_eq!(first, (16, 1_076));
+    assert!(in_bursts.count() > 30);
+    assert!(
+        device
+            .told
+            .iter()
+            .any(|live| live.burst == Some(1024) && live.trial > 1),
+        "{:?}",
+        device.told.last()
+    );
+}
+
+/// No gap helps a device whose buffer has no room for a burst.
+#[test]
+fn bursts_that_are_too_long_at_any_gap() {
+    let mut device = Device {
+        buffer: 200,
+        ..Device::default()
+    };
+    let more = format!(
+        "tests = [\"ndr\"]\nmodifiers = [\"bursts\"]\nburst_lengths = [256, 1024]\n{SEARCH}\
+         [[procedure.suite.search.goal]]\nname = \"ndr\"\nfinal_duration = \"500ms\"\nduration_sum = \"1s\"\n\
+         loss = \"0\"\nexceed = \"0.5\"\nwidth = \"0.5%\"\n"
+    );
+    let results = completed(
+        &mut device,
+        &plan(&more.replace("resolution = \"0.1%\"", "")),
+    );
+    assert_eq!(results.len(), 3);
+    assert!(results[0].limit.is_some() && results[0].burst.is_none());
+    let short = results[1].burst.as_ref().unwrap();
+    assert_near(
+        short.gap_us.unwrap(),
+        256.0 * (1.0 / device.capacity - 1.0 / TEN_GIG) * 1e6,
+        0.2,
+    );
+    // 466 frames of each burst have to wait.
+    let long = results[2].burst.as_ref().unwrap();
+    assert_eq!(
+        (results[2].limit, long.gap_us, long.period_us),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn what_bursts_cannot_be_is_refused() {
+    let refused = |more: &str| {
+        let text = format!("{}[procedure.suite]\n{more}", crate::STREAM);
+        let plan = wb_model::text::plan_from_toml("plan", &text).unwrap();
+        plan.validate().unwrap_err().to_string()
+    };
+    for (more, what) in [
+        (
+            "tests = [\"loss\"]\nmodifiers = [\"bursts\"]",
+            "tests throughput and ndr",
+        ),
+        (
+            "modifiers = [\"bursts\", \"broadcast\"]",
+            "each is a run of its own",
+        ),
+        (
+            "modifiers = [\"bursts\", \"bursts\"]",
+            "modifier bursts is named twice",
+        ),
+        (
+            "modifiers = [\"bursts\"]\nburst_lengths = []",
+            "burst_lengths is empty",
+        ),
+        (
+            "modifiers = [\"bursts\"]\nburst_lengths = [16, 16]",
+            "16 is named twice",
+        ),
+        (
+            "modifiers = [\"bursts\"]\nburst_lengths = [1]",
+            "burst_lengths: 1; 2 to 1048576",
+        ),
+    ] {
+        let refused = refused(more);
+        assert!(refused.contains(what), "{refused}");
+    }
+}
+
+/// Who answers queries.
+fn managed(agent: crate::device::Agent) -> (Device, Vec<SuiteResult>) {
+    let mut device = Device {
+        agent,
+        ..Device::default()
+    };
+    let more =
+        format!("tests = [\"throughput\"]\nmodifiers = [\"management\", \"routing\"]\n{SEARCH}");
+    let results = completed(&mut device, &plan(&more));
+    (device, results)
+}
+
+/// Sections 11.2 and 11.3: what is beside a test is counted, and changes nothing of the result.
+#[test]
+fn queries_and_updates_beside_a_test() {
+    use crate::device::Agent;
+    let plain = format!("tests = [\"throughput\"]\n{SEARCH}");
+    let alone = completed(&mut Device::default(), &plan(&plain));
+    for (agent, told) in [
+        (
+            Agent::Answers,
+            "all 12 SNMP queries to 198.18.1.1 were answered",
+        ),
+        (
+            Agent::Errs,
+            "of 12 SNMP queries to 198.18.1.1 0 were answered, 12 with an error, 0 not at all",
+        ),
+        (
+            Agent::Silent,
+            "none of 12 SNMP queries to 198.18.1.1 was answered: no agent",
+        ),
+    ] {
+        let (device, results) = managed(agent);
+        let result = &results[0];
+        assert_eq!(result.limit, alone[0].limit);
+        assert_eq!(
+            (result.confirmed, result.not_measured.as_ref()),
+            (true, None)
+        );
+        let queries = result.management.unwrap();
+        // Eleven trials that find the way, of which each has one second's beginning, and one that confirms.
+        assert_eq!(queries.sent, 12);
+        assert_eq!(
+            queries.sent,
+            queries.answered + queries.errors + queries.unanswered
+        );
+        assert!(
+            result.notes.iter().any(|note| note.starts_with(told)),
+            "{:?}",
+            result.notes
+        );
+        assert_eq!(result.routing_updates, Some(12));
+        for trial in &result.trial_log {
+            assert_eq!(trial.management.unwrap().sent, 1, "{trial:?}");
+            assert!(trial.beside.is_empty(), "{trial:?}");
+        }
+        let mut tables = Vec::new();
+        for plan in &device.plans {
+            let [queries, updates] = &plan.loads[..] else {
+                // The engine by itself is asked nothing.
+                assert!(plan.ports.iter().all(|port| port.locator.driver.is_some()));
+                continue;
+            };
+            let job = &plan.traffic[0];
+            let LoadMessage::Rip(table) = updates.request else {
+                panic!("{updates:?}");
+            };
+            tables.push(table);
+            // With the first frame that counts, and with the first of all.
+            assert_eq!(queries.shape.wait, job.ramp);
+            assert_eq!(updates.shape.wait, wb_model::units::Span::default());
+            assert_eq!(
+                updates.shape.duration.0,
+                job.ramp.0 + job.duration.unwrap().0
+            );
+        }
+        // Two looks at the ceiling are trials of a test of their own.
+        let turns = tables[2..].iter().enumerate();
+        assert!(
+            turns
+                .clone()
+                .all(|(n, table)| usize::from(*table) == 1 + n % 2),
+            "{tables:?}"
+        );
+        let dumb = wb_bench::suite::run(
+            &mut Device {
+                agent,
+                ..Device::default()
+            },
+            &plan(&plain.replace(
+                "[procedure.suite.times]",
+                "modifiers = [\"management\"]\n[procedure.suite.times]",
+            )),
+        );
+        let warned = dumb
+            .warnings
+            .iter()
+            .any(|w| w.starts_with("none of 12 SNMP queries"));
+        assert_eq!(warned, agent == Agent::Silent, "{:?}", dumb.warnings);
+    }
+}

@@ -1,0 +1,43 @@
+//! `nft`: rules of the kernel of a node.
+
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use wb_host::{Namespace, in_namespace};
+
+use crate::{Result, TestbedError, balancer::find};
+
+/// Where it is.
+pub(crate) fn program() -> Result<PathBuf> {
+    find("nft", "nftables")
+}
+
+/// Loads rules in a node.
+pub(crate) fn load(device: &Namespace, rules: &str) -> Result<()> {
+    let program = program()?;
+    let load = || {
+        let mut child = Command::new(program)
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut input = child.stdin.take().expect("its input is a pipe");
+        // Where it ended without reading, what it says is the better reason.
+        let _ = input.write_all(rules.as_bytes());
+        drop(input);
+        child.wait_with_output()
+    };
+    let output = in_namespace(device, load)?.map_err(TestbedError::io("run", "nft"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(TestbedError::Command {
+            command: format!("{}nft -f -", device.command_prefix()),
+            message: said.lines().next().unwrap_or_default().to_owned(),
+        });
+    }
+    Ok(())
+}
