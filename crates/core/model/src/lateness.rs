@@ -17,6 +17,9 @@ pub const LATE_NS: u64 = 1_000_000;
 /// What leaves at once is a burst if it is more than this; less is a batch, which senders make at any
 /// time, and for which every device has room.
 pub const BATCH: u64 = 64;
+/// … or more than falls due in this time, in ns, where that is less: so slow a schedule has no batches, and a queue that is
+/// as slow may have no room for them.
+pub const USUAL_NS: u64 = 4 * LATE_NS;
 /// The share of what was asked for that may stay unsent for lateness before a run says nothing of the
 /// load it was asked for.
 pub const MISSED: f64 = 0.02;
@@ -35,7 +38,7 @@ pub struct Lateness {
     /// For how long in all, ns; the sum over workers.
     pub stalled_ns: u64,
     /// Frames, connections, requests and answers that fell due while a worker was away and left at once
-    /// after it, in bursts of more than 64.
+    /// after it, in bursts of more than 64; of frames, also of more than fall due in 4 ms.
     pub late_departures: u64,
     /// Those that were given up for it: they are unsent, or have waited for an answer that may have lain
     /// unread.
@@ -65,9 +68,9 @@ impl Lateness {
         stalled
     }
 
-    /// Takes note that so many left at once after a stall.
-    pub fn made_up(&mut self, n: u64) {
-        if n > BATCH {
+    /// Takes note that so many left at once after a stall, of which `usual` fall due in [`USUAL_NS`].
+    pub fn made_up(&mut self, n: u64, usual: u64) {
+        if n > BATCH.min(usual.max(1)) {
             self.late_departures += n;
         }
     }
@@ -308,9 +311,9 @@ mod tests {
     #[test]
     fn a_batch_is_no_burst() {
         let mut lateness = Lateness::default();
-        lateness.made_up(BATCH);
+        lateness.made_up(BATCH, u64::MAX);
         assert_eq!(lateness.frames_at_risk(), 0);
-        lateness.made_up(BATCH + 1);
+        lateness.made_up(BATCH + 1, u64::MAX);
         assert_eq!(lateness.frames_at_risk(), BATCH + 1);
     }
 

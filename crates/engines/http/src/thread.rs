@@ -269,7 +269,7 @@ impl<'a> Thread<'a> {
             self.fire_quic(now);
             let sent = self.send_what_is_due(now);
             if stalled {
-                self.out.lateness.made_up(sent);
+                self.out.lateness.made_up(sent, u64::MAX);
             }
             if self.next_scan <= now {
                 self.scan(now);

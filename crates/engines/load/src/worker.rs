@@ -422,7 +422,8 @@ impl LoadWorker {
 
     fn caught_up(&mut self) {
         self.behind_until = None;
-        self.lateness.made_up(std::mem::take(&mut self.burst));
+        self.lateness
+            .made_up(std::mem::take(&mut self.burst), u64::MAX);
     }
 
     fn unsent(&self) -> u64 {

@@ -7,7 +7,7 @@ pub(crate) mod offload;
 pub use offload::{OffloadTables, OffloadedSender};
 
 use wb_measure::Histogram;
-use wb_model::lateness::{LATE_NS, Lateness, Turns};
+use wb_model::lateness::{LATE_NS, Lateness, Turns, USUAL_NS};
 use wb_port::{PortError, TxCounters, TxQueue};
 
 use crate::frames::MOST_FRAMES;
@@ -259,7 +259,13 @@ impl Sender {
             burst += late;
             self.lateness.missed_departures += missed;
         }
-        self.lateness.made_up(burst);
+        self.lateness.made_up(burst, self.usual_burst());
+    }
+
+    /// Frames of schedules that fall due in a moment anyway.
+    fn usual_burst(&self) -> u64 {
+        let streams = self.streams.iter();
+        streams.map(|stream| stream.frames_within(USUAL_NS)).sum()
     }
 
     fn report<T: TxQueue>(&self, tx: &T, now_ns: u64, sent: usize) -> Step {

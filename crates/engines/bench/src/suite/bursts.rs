@@ -18,7 +18,7 @@ pub(super) fn measure<B: Bench>(
 ) -> Result<(), Stop<B::Error>> {
     if known.tester_limit {
         result.not_measured = Some(
-            "the device carries all that the tester can offer, so no burst of it is too long"
+            "the tester was the limit of the throughput, so the device may carry all that it can offer"
                 .to_owned(),
         );
         return Ok(());

@@ -24,9 +24,16 @@ pub(super) fn measure<B: Bench>(
         .ceiling
         .map_or(known.maximum, |ceiling| ceiling.min(known.maximum));
     let overload = (throughput * OVERLOAD).min(most);
-    if known.tester_limit || overload <= throughput * 1.000_1 {
+    if overload <= throughput * 1.000_1 {
         result.not_measured = Some(
             "not applicable: the throughput is all that can be sent, so the device cannot be overloaded".to_owned(),
+        );
+        return Ok(());
+    }
+    if known.tester_limit {
+        result.not_measured = Some(
+            "the tester was the limit of the throughput, so what overloads the device is not known"
+                .to_owned(),
         );
         return Ok(());
     }

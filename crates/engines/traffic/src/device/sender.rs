@@ -361,7 +361,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             let told = std::mem::take(&mut self.made_up);
             if stalls > 0 {
                 let late = (calls * burst).min(taken.frames);
-                self.lateness.made_up(late.saturating_sub(told));
+                self.lateness.made_up(late.saturating_sub(told), u64::MAX);
             }
         }
     }
@@ -620,7 +620,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         };
         let due = self.walker.backlog(elapsed_ns).saturating_sub(before);
         let due = due.min(self.walker.remaining().unwrap_or(u64::MAX));
-        self.lateness.made_up(due);
+        self.lateness.made_up(due, u64::MAX);
         self.made_up = due;
     }
 

@@ -4,7 +4,7 @@
 //! is given up, the end is seen, the account kept. Within a turn the port follows the table of the schedule.
 
 use wb_model::lateness::LATE_NS;
-use wb_port::offload::{SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
+use wb_port::offload::{Pace, SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{PortError, TxCounters};
 
 use super::{Phase, Sender, SenderOutcome, Step};
@@ -32,6 +32,10 @@ const MOST_WAIT_NS: u64 = 64_000;
 const LARGER_NS: u64 = 200_000_000;
 /// … up to this.
 const MOST_LARGER_NS: u64 = 3_200_000_000;
+/// So many at a time, …
+const MOST_OVERDUE: u64 = 8192;
+/// … for which this is time enough: what grows too old meanwhile is sent, lest nothing be sent at a rate beyond what goes.
+const OVERDUE_NS: u64 = 20_000_000;
 /// A frame that is due later than this is awaited asleep, until …
 const ASLEEP_NS: u64 = 300_000;
 /// … so long before.
@@ -230,7 +234,8 @@ impl OffloadedSender {
                 stream.end(now_ns - sender.end_ns);
             }
         }
-        if std::mem::take(&mut self.stalled) {
+        let was_stalled = std::mem::take(&mut self.stalled);
+        if was_stalled {
             sender.lateness.missed_departures += self::skipped(&sender.streams) - skipped;
         }
         if sender.budget == 0 {
@@ -252,10 +257,16 @@ impl OffloadedSender {
             return Ok(step(0, Some(next_ns - AWAKE_NS), false));
         }
         let overdue = all_paced && next_ns.saturating_add(BEHIND_NS) < now_ns;
-        // Who comes to be behind ends his turn.
-        let late_ns = match all_paced && !overdue {
-            true => 2 * BEHIND_NS,
-            false => u64::MAX,
+        let allowance_ns = |stream: &StreamSender, pace: Option<&Pace>| {
+            // The newest frame is sent however late it is.
+            let gap_ns = pace.map_or(0, |pace| pace.whole_ns);
+            let own_ns = stream.allowance_ns().max(gap_ns);
+            match all_paced {
+                true if overdue => own_ns.saturating_add(OVERDUE_NS),
+                // Who comes to be behind ends his turn.
+                true => own_ns.saturating_add(CALL_NS).min(2 * BEHIND_NS),
+                false => own_ns.saturating_add(CALL_NS),
+            }
         };
         self.orders.clear();
         self.orders.extend(sender.streams.iter().map(|stream| {
@@ -266,16 +277,16 @@ impl OffloadedSender {
                 _ => 0,
             };
             StreamOrder {
-                pace,
                 frames: stream.frames_left(),
                 until_ns: sender.end_ns.saturating_add(grace_ns),
-                allowance_ns: stream.allowance_ns().saturating_add(CALL_NS).min(late_ns),
+                allowance_ns: allowance_ns(stream, pace.as_ref()),
+                pace,
             }
         }));
         let order = SendOrder {
             now_ns,
             frames: match overdue {
-                true => sender.budget.min(waiting),
+                true => sender.budget.min(waiting).min(MOST_OVERDUE),
                 false => sender.budget,
             },
             length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
@@ -287,7 +298,8 @@ impl OffloadedSender {
             wall_minus_mono: self.wall_minus_mono,
         };
         let turned = self.port.turn(&order, &self.orders);
-        let sent = self.note_turn();
+        // What it makes up for after a stall it makes up for in the turns that come then.
+        let sent = self.note_turn(overdue && was_stalled);
         if all_paced && !overdue && !self.stalled {
             self.judge_batch();
         }
@@ -363,8 +375,8 @@ impl OffloadedSender {
         step(taken.submitted_frames, now_ns)
     }
 
-    /// Keeps the account of the turn that was just taken.
-    fn note_turn(&mut self) -> u64 {
+    /// Keeps the account of the turn that was just taken; `in_wake` of a stall before it.
+    fn note_turn(&mut self, in_wake: bool) -> u64 {
         let taken = self.port.taken();
         let sender = &mut self.sender;
         // Until then it was here; a signal ends a turn and may hold up the worker.
@@ -383,14 +395,15 @@ impl OffloadedSender {
         if sender.budget != u64::MAX {
             sender.budget -= taken.submitted_frames.min(sender.budget);
         }
-        self.stalled = taken.stalls > 0;
+        self.stalled = taken.stalls > 0 || in_wake;
         let lateness = &mut sender.lateness;
         lateness.stalls += taken.stalls;
         lateness.stalled_ns += taken.stalled_ns;
         lateness.largest_gap_ns = lateness.largest_gap_ns.max(taken.largest_gap_ns);
         sender.largest_catch_up = sender.largest_catch_up.max(due_at_once);
         if self.stalled {
-            lateness.made_up(due_at_once);
+            let usual = sender.usual_burst();
+            sender.lateness.made_up(due_at_once, usual);
         }
         taken.submitted_frames
     }

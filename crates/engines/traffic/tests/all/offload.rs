@@ -9,8 +9,8 @@ use wb_port::{
     offload::{ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder},
 };
 use wb_traffic::{
-    Clock, Control, OffloadedWorker, Sender, SenderSpec, SharedCounters, StreamSpec, VirtualClock,
-    run_offloaded,
+    Clock, Control, OffloadedWorker, Sender, SenderOutcome, SenderSpec, SharedCounters, StreamSpec,
+    VirtualClock, run_offloaded,
 };
 
 const MS: u64 = 1_000_000;
@@ -22,6 +22,8 @@ struct Port {
     /// What a hand-over takes, and each frame in it.
     hand_over_ns: u64,
     frame_ns: u64,
+    /// It is held up once: when, and for how long.
+    stall: Option<(u64, u64)>,
     sent: SendCounters,
     taken: SendTurn,
     most_late_ns: u64,
@@ -56,6 +58,12 @@ impl SendOffload for Port {
             for _ in 0..order.batch {
                 let due_ns = pace.due_ns + sent * pace.whole_ns;
                 let mut now = self.now();
+                if let Some((_, ns)) = self.stall.take_if(|(at_ns, _)| *at_ns <= now) {
+                    self.advance(ns);
+                    now += ns;
+                    self.taken.stalls += 1;
+                    self.taken.stalled_ns += ns;
+                }
                 if due_ns > now {
                     if order.overdue {
                         break 'turn;
@@ -66,6 +74,8 @@ impl SendOffload for Port {
                 }
                 let late_ns = now - due_ns;
                 if late_ns > stream.allowance_ns || now >= turn_until || now >= stream.until_ns {
+                    // The kernel goes on to the end of what it was told.
+                    self.advance((left - sent).min(1 << 18) * 40);
                     break 'turn;
                 }
                 self.most_late_ns = self.most_late_ns.max(late_ns);
@@ -111,7 +121,25 @@ impl SendOffload for Port {
 
 /// Intended and offered in 200 ms at this rate, and how often the port was called.
 fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
+    let sender = run(
+        pps,
+        Port {
+            hand_over_ns,
+            frame_ns,
+            ..Port::default()
+        },
+    );
+    let stream = &sender.streams[0];
+    (
+        stream.intended_frames.unwrap(),
+        stream.offered_frames,
+        sender.tx.kicks,
+    )
+}
+
+fn run(pps: u64, mut port: Port) -> SenderOutcome {
     let clock = VirtualClock::ticking(10);
+    port.clock = Some(clock.clone());
     let spec = SenderSpec {
         streams: vec![StreamSpec {
             pps: Some(Rational::whole(pps)),
@@ -119,12 +147,6 @@ fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
         }],
         duration_ns: Some(200 * MS),
         ..SenderSpec::default()
-    };
-    let port = Port {
-        clock: Some(clock.clone()),
-        hand_over_ns,
-        frame_ns,
-        ..Port::default()
     };
     let sender = Sender::new(&spec, 2048).unwrap();
     let worker = OffloadedWorker {
@@ -134,13 +156,7 @@ fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
     let control = Control::new();
     control.start_at_mono_ns.store(MS, Ordering::Release);
     let outcome = run_offloaded(worker, &control, &SharedCounters::default(), &clock);
-    let sender = outcome.sender.unwrap();
-    let stream = &sender.streams[0];
-    (
-        stream.intended_frames.unwrap(),
-        stream.offered_frames,
-        sender.tx.kicks,
-    )
+    outcome.sender.unwrap()
 }
 
 #[test]
@@ -227,5 +243,36 @@ fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
     for account in &accounts {
         let offsets = begun(account);
         assert!(offsets.iter().all(|o| *o == offsets[0]), "{offsets:?}");
+    }
+}
+
+#[test]
+fn what_is_made_up_for_after_a_stall_is_told() {
+    for (pps, ns, late) in [(100_000, 20 * MS, 2_000), (2_000, 24 * MS, 48)] {
+        let sender = run(
+            pps,
+            Port {
+                hand_over_ns: 300,
+                frame_ns: 100,
+                stall: Some((100 * MS, ns)),
+                ..Port::default()
+            },
+        );
+        let lateness = &sender.lateness;
+        assert_eq!(sender.streams[0].offered_frames, pps / 5);
+        assert_eq!((lateness.stalls, lateness.stalled_ns), (1, ns));
+        // What falls due while it is made up for is late, too.
+        let told = lateness.late_departures;
+        assert!((late..late + late / 4 + 2).contains(&told), "{told}");
+    }
+}
+
+#[test]
+fn at_a_rate_beyond_what_goes_as_much_is_sent_as_goes() {
+    for pps in [5_000_000, 1_000_000_000] {
+        // 2.7 Mpps.
+        let (intended, offered, _) = send(pps, 640, 360);
+        assert_eq!(intended, pps / 5);
+        assert!((450_000..=900_000).contains(&offered), "{pps}: {offered}");
     }
 }

@@ -210,8 +210,9 @@ fn what_fell_due_during_a_stall_is_late_or_missed() {
         // More than the noise of a scheduler.
         (20, 100, 200, 0),
         (20, 10, 100, 100),
-        // What is no more than a batch is not late.
-        (20, 5, 0, 150),
+        (20, 5, 50, 150),
+        // What is no more than falls due in 4 ms is not late.
+        (20, 3, 0, 170),
         (20, 0, 0, 199),
         // Beyond the end.
         (59, 100, 490, 0),
