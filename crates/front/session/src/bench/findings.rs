@@ -500,6 +500,39 @@ mod tests {
         );
     }
 
+    #[test]
+    fn impact_and_forwarding_of_a_device_that_forwards_nothing() {
+        let row = |lost: Option<u64>| ImpactRow {
+            tx: 100,
+            lost,
+            loss_pct: lost.map(|lost| lost as f64),
+            ..ImpactRow::default()
+        };
+        let impact = |rows: &[Option<u64>]| SuiteResult {
+            impact: rows.iter().copied().map(row).collect(),
+            ..suite(SuiteTest::Impact, "64")
+        };
+        let mfr = |rate: f64| SuiteResult {
+            limit: (rate > 0.0).then_some(rate),
+            limited_by: Some(LbLimit::Device),
+            mfr: Some(wb_model::bench::MfrResult {
+                rate_fps: rate,
+                ..Default::default()
+            }),
+            ..suite(SuiteTest::Mfr, "64")
+        };
+        for (result, expected) in [
+            (impact(&[Some(0), Some(100)]), Verdict::Pass),
+            (impact(&[Some(100), Some(100)]), Verdict::Fail),
+            (impact(&[None, None]), Verdict::Invalid),
+            (mfr(1e6), Verdict::Pass),
+            (mfr(0.0), Verdict::Fail),
+        ] {
+            let (verdict, reason, ..) = found(&[result], "loss<=1%");
+            assert_eq!(verdict, expected, "{reason}");
+        }
+    }
+
     /// A search whose time was over before it had gone down to nothing.
     #[test]
     fn a_device_that_lets_nothing_through_never_passes() {
