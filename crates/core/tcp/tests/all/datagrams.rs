@@ -254,6 +254,23 @@ fn responses_of_snmp_belong_to_the_question_with_their_request_id() {
 }
 
 #[test]
+fn two_texts_take_turns() {
+    let mut a = asked(
+        ends(18, |c| {
+            (c.paced, c.flood, c.numbers) = (true, true, false);
+            c.request = Message::bytes(b"one");
+            c.alternate = Some(Message::bytes(b"two"));
+        }),
+        3,
+    );
+    a.machine.ask(SEC, 2, &mut a.out);
+    let sent = a.requests.iter().cloned().chain(a.out.take());
+    let texts: Vec<Vec<u8>> = sent.map(|frame| frame[42..45].to_vec()).collect();
+    assert_eq!(texts, [b"one", b"two", b"one", b"two", b"one"]);
+    assert_eq!(a.machine.counters().unawaited, 5);
+}
+
+#[test]
 fn where_no_number_comes_back_the_order_decides() {
     let mut a = asked(ends(1, |c| c.paced = true), 3);
     for (i, now) in [(2, MS), (1, 3 * MS)] {

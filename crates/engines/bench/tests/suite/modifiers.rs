@@ -250,3 +250,27 @@ fn queries_and_updates_beside_a_test() {
         assert_eq!(warned, agent == Agent::Silent, "{:?}", dumb.warnings);
     }
 }
+
+/// Other tests go by the throughput of frames that come evenly, whatever bursts hold.
+#[test]
+fn bursts_are_no_throughput_of_other_tests() {
+    let mut device = Device {
+        buffer: 200,
+        ..Device::default()
+    };
+    let more = format!(
+        "tests = [\"throughput\", \"b2b\"]\nmodifiers = [\"bursts\"]\nburst_lengths = [1024]\n{SEARCH}"
+    );
+    let results = completed(&mut device, &plan(&more));
+    assert_eq!(
+        (results[1].limit, frames_of(&results[1])),
+        (None, Some(1024))
+    );
+    let b2b = &results[2];
+    assert_eq!(
+        (b2b.test, b2b.not_measured.as_ref()),
+        (SuiteTest::B2b, None)
+    );
+    let bursts = b2b.bursts.as_ref().unwrap();
+    assert_eq!(bursts.throughput_fps, results[0].limit);
+}
