@@ -60,8 +60,8 @@ pub struct OffloadedSender {
     batches: Batches,
     ramp_batch: u32,
     wall_minus_mono: u64,
-    /// The port was away in the last turn.
-    stalled: bool,
+    /// Frames that fell due while the port was away and have not been made up for.
+    debt: u64,
 }
 
 /// Frames that share one hand-over: as many as the rate asks for, and more where single ones take the path too long, as
@@ -153,7 +153,7 @@ impl Sender {
             port,
             ramp,
             wall_minus_mono: 0,
-            stalled: false,
+            debt: 0,
         }
     }
 }
@@ -234,9 +234,10 @@ impl OffloadedSender {
                 stream.end(now_ns - sender.end_ns);
             }
         }
-        let was_stalled = std::mem::take(&mut self.stalled);
-        if was_stalled {
-            sender.lateness.missed_departures += self::skipped(&sender.streams) - skipped;
+        if self.debt > 0 {
+            let missed = self::skipped(&sender.streams) - skipped;
+            sender.lateness.missed_departures += missed;
+            self.debt = self.debt.saturating_sub(missed);
         }
         if sender.budget == 0 {
             sender.by_count = true;
@@ -298,9 +299,8 @@ impl OffloadedSender {
             wall_minus_mono: self.wall_minus_mono,
         };
         let turned = self.port.turn(&order, &self.orders);
-        // What it makes up for after a stall it makes up for in the turns that come then.
-        let sent = self.note_turn(overdue && was_stalled);
-        if all_paced && !overdue && !self.stalled {
+        let sent = self.note_turn(overdue);
+        if all_paced && !overdue && self.debt == 0 {
             self.judge_batch();
         }
         turned?;
@@ -375,17 +375,18 @@ impl OffloadedSender {
         step(taken.submitted_frames, now_ns)
     }
 
-    /// Keeps the account of the turn that was just taken; `in_wake` of a stall before it.
-    fn note_turn(&mut self, in_wake: bool) -> u64 {
+    /// Keeps the account of the turn that was just taken.
+    fn note_turn(&mut self, overdue: bool) -> u64 {
         let taken = self.port.taken();
         let sender = &mut self.sender;
         // Until then it was here; a signal ends a turn and may hold up the worker.
         sender.expected.sleep_until(taken.seen_ns);
-        let mut due_at_once = 0;
+        let (mut due_at_once, mut fell_due) = (0, 0);
         for (i, stream) in sender.streams.iter_mut().enumerate() {
             let sent = stream.note_offload(&self.port.counters(i));
-            if stream.counts_as_catch_up() && sent > 0 {
-                due_at_once += stream.frames_within(self.port.most_late_ns(i));
+            if stream.counts_as_catch_up() {
+                due_at_once += stream.frames_within(self.port.most_late_ns(i)).min(sent);
+                fell_due += stream.frames_within(taken.stalled_ns);
             }
         }
         if taken.submitted_frames > 0 {
@@ -395,15 +396,20 @@ impl OffloadedSender {
         if sender.budget != u64::MAX {
             sender.budget -= taken.submitted_frames.min(sender.budget);
         }
-        self.stalled = taken.stalls > 0 || in_wake;
+        sender.largest_catch_up = sender.largest_catch_up.max(due_at_once);
+        let usual = sender.usual_burst();
         let lateness = &mut sender.lateness;
         lateness.stalls += taken.stalls;
         lateness.stalled_ns += taken.stalled_ns;
         lateness.largest_gap_ns = lateness.largest_gap_ns.max(taken.largest_gap_ns);
-        sender.largest_catch_up = sender.largest_catch_up.max(due_at_once);
-        if self.stalled {
-            let usual = sender.usual_burst();
-            sender.lateness.made_up(due_at_once, usual);
+        self.debt += fell_due;
+        // What it makes up for it makes up for in this turn and in those that are overdue after it.
+        if taken.stalls > 0 || overdue {
+            let late = due_at_once.min(self.debt);
+            lateness.made_up(late, usual);
+            self.debt -= late;
+        } else {
+            self.debt = 0;
         }
         taken.submitted_frames
     }
