@@ -40,12 +40,9 @@
 #define ENXIO 6
 #define ENETDOWN 100
 
-// Waiting for a frame that is due sooner than this is done here: a little at a time, as the kernel takes a moment between
-// two runs and wants to be asked often, and the last part in one go, lest the frame fall due in such a moment.
+// Waiting for a frame that is due sooner than this is done here, a little at a time.
 #define SPIN_NS 300000
-#define LAST_SPIN_NS 2000
-#define SPINS 16
-#define LAST_SPINS 160
+#define SPINS 48
 // Who was not here for so long was away.
 #define LATE_NS 1000000
 
@@ -373,9 +370,9 @@ INLINE __u64 due_now(struct lane *l, int paced)
 			S.idle_since = now;
 		if (!S.spin || l->due - now > SPIN_NS)
 			return 0;
-		for (int i = 0; i < LAST_SPINS; i++) {
+		for (int i = 0; i < SPINS; i++) {
 			now = bpf_ktime_get_ns();
-			if (now >= l->due || (i >= SPINS && l->due - now > LAST_SPIN_NS))
+			if (now >= l->due)
 				break;
 		}
 		S.seen = now;
