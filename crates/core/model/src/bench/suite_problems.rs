@@ -179,6 +179,10 @@ impl SuitePlan {
                 self.modifiers[..n].contains(modifier) => place, "modifier {} is named twice", modifier.name();
             }
         }
+        rules! { found:
+            !self.modifiers.is_empty() && self.tests.contains(&SuiteTest::Y1564) =>
+                place, "modifiers are of the tests of RFC 2544, and y1564 has none; take out one of them";
+        }
         let bursts = self.has(Modifier::Bursts);
         let streams = self.traffic(plan).map_or(1, |job| job.streams.len());
         rules! { found:

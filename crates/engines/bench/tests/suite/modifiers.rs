@@ -112,7 +112,7 @@ fn bursts_that_are_too_long_at_any_gap() {
 }
 
 #[test]
-fn what_bursts_cannot_be_is_refused() {
+fn modifiers_that_cannot_be_are_refused() {
     let refused = |more: &str| {
         let text = format!("{}[procedure.suite]\n{more}", crate::STREAM);
         let plan = wb_model::text::plan_from_toml("plan", &text).unwrap();
@@ -122,6 +122,10 @@ fn what_bursts_cannot_be_is_refused() {
         (
             "tests = [\"loss\"]\nmodifiers = [\"bursts\"]",
             "tests throughput and ndr",
+        ),
+        (
+            "tests = [\"y1564\"]\nmodifiers = [\"broadcast\"]",
+            "y1564 has none",
         ),
         (
             "modifiers = [\"bursts\", \"broadcast\"]",

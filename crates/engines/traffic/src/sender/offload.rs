@@ -72,7 +72,7 @@ struct Batches {
     now: u32,
     /// The last turn fell behind; one by itself may have been disturbed.
     behind: bool,
-    /// When a smaller one is tried again, and how long that took.
+    /// When a smaller one is tried again, and for how long a larger one stays next time.
     smaller_at_ns: u64,
     larger_ns: u64,
 }
@@ -386,8 +386,9 @@ impl OffloadedSender {
             let sent = stream.note_offload(&self.port.counters(i));
             if stream.counts_as_catch_up() {
                 due_at_once += stream.frames_within(self.port.most_late_ns(i)).min(sent);
-                fell_due += stream.frames_within(taken.stalled_ns);
             }
+            // Of bursts, too: what is given up of them is missed.
+            fell_due += stream.frames_within(taken.stalled_ns);
         }
         if taken.submitted_frames > 0 {
             sender.busy_turns += 1;

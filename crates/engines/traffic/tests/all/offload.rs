@@ -122,7 +122,7 @@ impl SendOffload for Port {
 /// Intended and offered in 200 ms at this rate, and how often the port was called.
 fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
     let sender = run(
-        pps,
+        &spec(pps),
         Port {
             hand_over_ns,
             frame_ns,
@@ -137,18 +137,21 @@ fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
     )
 }
 
-fn run(pps: u64, mut port: Port) -> SenderOutcome {
-    let clock = VirtualClock::ticking(10);
-    port.clock = Some(clock.clone());
-    let spec = SenderSpec {
+fn spec(pps: u64) -> SenderSpec {
+    SenderSpec {
         streams: vec![StreamSpec {
             pps: Some(Rational::whole(pps)),
             ..StreamSpec::default()
         }],
         duration_ns: Some(200 * MS),
         ..SenderSpec::default()
-    };
-    let sender = Sender::new(&spec, 2048).unwrap();
+    }
+}
+
+fn run(spec: &SenderSpec, mut port: Port) -> SenderOutcome {
+    let clock = VirtualClock::ticking(10);
+    port.clock = Some(clock.clone());
+    let sender = Sender::new(spec, 2048).unwrap();
     let worker = OffloadedWorker {
         sender: Some(sender.offloaded(Box::new(port), None)),
         receiver: None,
@@ -250,7 +253,7 @@ fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
 fn what_is_made_up_for_after_a_stall_is_told() {
     for (pps, ns, late) in [(100_000, 20 * MS, 2_000), (2_000, 24 * MS, 48)] {
         let sender = run(
-            pps,
+            &spec(pps),
             Port {
                 hand_over_ns: 300,
                 frame_ns: 100,
@@ -274,4 +277,27 @@ fn at_a_rate_beyond_what_goes_as_much_is_sent_as_goes() {
         assert_eq!(intended, pps / 5);
         assert!((450_000..=900_000).contains(&offered), "{pps}: {offered}");
     }
+}
+
+#[test]
+fn what_is_given_up_after_a_stall_is_missed() {
+    let port = Port {
+        hand_over_ns: 300,
+        frame_ns: 100,
+        stall: Some((100 * MS, 20 * MS)),
+        ..Port::default()
+    };
+    let spec = SenderSpec {
+        catch_up_ns: 5 * MS,
+        ..spec(100_000)
+    };
+    let sender = run(&spec, port);
+    let lateness = &sender.lateness;
+    let stream = &sender.streams[0];
+    let unsent = stream.intended_frames.unwrap() - stream.offered_frames;
+    // 2,000 fell due, of which those of the last 5 ms are made up for.
+    assert_eq!(lateness.missed_departures, unsent);
+    assert!(unsent.abs_diff(1_500) <= 50, "{unsent}");
+    let all = lateness.missed_departures + lateness.late_departures;
+    assert!((1_900..=2_000).contains(&all), "{lateness:?}");
 }

@@ -294,7 +294,8 @@ fn settings_change_while_the_kernel_sends() {
         let mut sofar = reached(handle, 3000);
         for change in changes {
             handle.reconfigure(change);
-            sofar = reached(handle, sofar + 3000);
+            // A busy machine takes some of them to change over.
+            sofar = reached(handle, sofar + 12_000);
         }
         handle.stop();
     });
@@ -316,7 +317,6 @@ fn settings_change_while_the_kernel_sends() {
     for port in [2, 3] {
         let port = |f: &&Vec<u8>| u16::from_be_bytes([f[36], f[37]]) / 1000 == port;
         let sent = frames.iter().filter(port).count();
-        // How many, a busy machine decides.
-        assert!(sent > 0, "none of {}", frames.len());
+        assert!(sent > 100, "{sent} of {}", frames.len());
     }
 }
