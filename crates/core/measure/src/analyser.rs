@@ -153,7 +153,7 @@ impl Analyser {
     #[cold]
     fn on_unfollowed(&mut self, rx_ns: u64, octets: u32) {
         if !self.table.is_open() {
-            return self.on_foreign(octets);
+            return self.on_unplanned(octets);
         }
         self.counters.untracked_frames += 1;
         self.on_ours_unfollowed(rx_ns, octets);
@@ -179,6 +179,20 @@ impl Analyser {
     pub fn on_foreign(&mut self, octets: u32) {
         self.counters.foreign_frames += 1;
         self.counters.foreign_octets += u64::from(octets);
+    }
+
+    /// Takes a frame with a tag of ours whose flow was not planned: a foreign one that is told apart.
+    #[cold]
+    pub fn on_unplanned(&mut self, octets: u32) {
+        self.counters.unplanned_frames += 1;
+        self.on_foreign(octets);
+    }
+
+    /// Takes a frame with a tag of pktgen where none was planned: likewise.
+    #[cold]
+    pub fn on_pktgen(&mut self, octets: u32) {
+        self.counters.pktgen_frames += 1;
+        self.on_foreign(octets);
     }
 
     /// Says that the sender has stopped: originals with a later receive stamp are late.

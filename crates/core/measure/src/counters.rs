@@ -37,6 +37,10 @@ counters! {
     foreign_frames,
     /// Octets of these frames, with FCS.
     foreign_octets,
+    /// Of the foreign frames, those with a tag of wirebench, of flows that were not planned.
+    unplanned_frames,
+    /// Of the foreign frames, those with a tag of pktgen, where none was planned.
+    pktgen_frames,
     /// Arrivals older than the tracking window; contained in `duplicate_frames`.
     beyond_window_frames,
     /// Frames received before they were sent, by their stamps: they give no latency.

@@ -178,6 +178,9 @@ pub struct Totals {
     pub late_frames: Option<u64>,
     /// Not ours: without a tag of this run.
     pub foreign_frames: Option<u64>,
+    /// Of these, those with a test tag all the same: of flows that were not planned, or of pktgen where none was.
+    #[serde(default)]
+    pub unplanned_frames: Option<u64>,
     /// Reached our port and were dropped for want of room in our rings.
     pub rx_dropped_frames: Option<u64>,
     /// Offered octets, FCS included.
@@ -239,7 +242,7 @@ impl Totals {
         }
         let frames = sum! {
             intended_frames offered_frames unsent_frames received_frames lost_frames duplicate_frames
-            reordered_frames late_frames foreign_frames rx_dropped_frames offered_octets received_octets
+            reordered_frames late_frames foreign_frames unplanned_frames rx_dropped_frames offered_octets received_octets
             ramp_frames refused_frames
         };
         Self {

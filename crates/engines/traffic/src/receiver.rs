@@ -318,7 +318,7 @@ impl Sorter {
                 }
             }
             Some((at, TagKind::Pktgen)) => self.take_pktgen(frame, at),
-            None => self.take_unknown(frame),
+            None => self.take_unknown(frame, Analyser::on_foreign),
         }
     }
 
@@ -338,28 +338,28 @@ impl Sorter {
         } else if tag.flow == RAMP_FLOW {
             self.ramp_frames += 1;
         } else {
-            self.take_unknown(frame);
+            self.take_unknown(frame, Analyser::on_unplanned);
         }
     }
 
     /// A frame without a tag, or with one that is not of this run: a replayed recording may hold
-    /// such frames.
+    /// such frames. `otherwise`: how it counts where it is of no recording either.
     #[cold]
-    fn take_unknown(&mut self, frame: &RxFrame<'_>) {
+    fn take_unknown(&mut self, frame: &RxFrame<'_>, otherwise: fn(&mut Analyser, u32)) {
         let ours =
             || !is_chatter(frame.bytes) || self.recorded_chatter.contains(unpadded(frame.bytes));
         if self.untagged_is_ours && ours() {
             self.sources[source_index(frame.stamp_source)] += 1;
             self.analyser.on_untagged(frame.stamp_ns, frame.size());
         } else {
-            self.analyser.on_foreign(frame.size());
+            otherwise(&mut self.analyser, frame.size());
         }
     }
 
     fn take_pktgen(&mut self, frame: &RxFrame<'_>, at: usize) {
         let (Some(flow), Some(tag)) = (self.pktgen_flow, PktgenTag::read(&frame.bytes[at..]))
         else {
-            return self.take_unknown(frame);
+            return self.take_unknown(frame, Analyser::on_pktgen);
         };
         let time_ns = match tag.guess_time(frame.stamp_ns) {
             PktgenTime::Wall(ns) => ns,

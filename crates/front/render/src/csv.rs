@@ -46,6 +46,7 @@ impl Record {
         self.known("reordered_frames", t.reordered_frames);
         self.known("late_frames", t.late_frames);
         self.known("foreign_frames", t.foreign_frames);
+        self.known("unplanned_frames", t.unplanned_frames);
         self.known("rx_dropped_frames", t.rx_dropped_frames);
         self.known("offered_octets", t.offered_octets);
         self.known("received_octets", t.received_octets);

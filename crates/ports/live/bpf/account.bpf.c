@@ -15,6 +15,8 @@
 #define MOST_AT 960
 #define TAG_LEN 18
 #define TAG_MAGIC 0xb5e1
+#define PKTGEN_LEN 16
+#define PKTGEN_MAGIC 0xbe9be955
 #define PROTOCOL_ICMPV6 58
 #define MOST_VLANS 4
 #define MOST_LABELS 4
@@ -113,6 +115,9 @@ struct lane {
 	struct histogram ipdv_above;
 	struct histogram inter_arrival;
 	struct histogram unpaired_jitter;
+	// Of the foreign frames, those with a tag of ours or of pktgen.
+	__u64 unplanned;
+	__u64 pktgen;
 };
 
 struct {
@@ -522,7 +527,7 @@ int wb_account(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tag;
 	__u32 queue = ctx->rx_queue_index, number, wire, at, octets, base;
-	__u64 rx, tx;
+	__u64 rx, tx, *stray;
 	struct lane *q;
 	struct flow *f;
 	int quiet = 0;
@@ -543,7 +548,7 @@ int wb_account(struct xdp_md *ctx)
 		goto other;
 	tag = data + at;
 	if (tag + TAG_LEN > end || *(__u16 *)tag != bpf_htons(TAG_MAGIC))
-		goto other;
+		goto untagged;
 	number = bpf_ntohl(*(__u32 *)(tag + 2));
 	wire = bpf_ntohl(*(__u32 *)(tag + 6));
 	tx = bpf_be64_to_cpu(*(__u64 *)(tag + 10));
@@ -552,8 +557,10 @@ int wb_account(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	number -= C.first_flow;
-	if (number >= C.flows)
-		goto other;
+	if (number >= C.flows) {
+		stray = &q->unplanned;
+		goto tagged;
+	}
 	number += queue * C.flows;
 	f = bpf_map_lookup_elem(&flows, &number);
 	if (!f)
@@ -562,6 +569,15 @@ int wb_account(struct xdp_md *ctx)
 	arrive(q, f, base, wire, tx, rx, octets);
 	return XDP_DROP;
 
+untagged:
+	if (tag + PKTGEN_LEN > end || *(__u32 *)tag != bpf_htonl(PKTGEN_MAGIC))
+		goto other;
+	stray = &q->pktgen;
+tagged:
+	// No host says such a thing by itself.
+	quiet = 0;
+	if (!S.beside_others)
+		ADD(*stray, 1);
 other:
 	if (!quiet && !S.beside_others) {
 		ADD(q->foreign, 1);

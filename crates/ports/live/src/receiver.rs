@@ -60,6 +60,8 @@ struct Lane {
     ipdv_above: Distribution,
     inter_arrival: Distribution,
     unpaired_jitter: Distribution,
+    unplanned: u64,
+    pktgen: u64,
 }
 
 const DISTRIBUTIONS: [usize; 5] = [
@@ -269,6 +271,8 @@ impl Queue<'_> {
             duplicate_frames: self.get(offset_of!(Lane, duplicates)),
             reordered_frames: self.get(offset_of!(Lane, reordered)),
             missing_frames: self.get(offset_of!(Lane, missing)),
+            unplanned_frames: self.get(offset_of!(Lane, unplanned)),
+            pktgen_frames: self.get(offset_of!(Lane, pktgen)),
             foreign_frames: self.get(offset_of!(Lane, foreign)),
             foreign_octets: self.get(offset_of!(Lane, foreign_octets)),
             ..Counters::default()

@@ -259,6 +259,10 @@ fn who_only_receives_accounts_for_the_flows_that_it_was_told_of() {
             report["totals"]
         );
         assert_eq!(total(&report, "foreign"), 5000 - ours, "{driver}");
+        assert_eq!(total(&report, "unplanned"), 5000 - ours, "{driver}");
+        let warnings = report["warnings"].to_string();
+        let told = "3500 frames had a tag of flows beyond the 3 that were planned (`--flows N`";
+        assert_eq!(warnings.contains(told), ours < 5000, "{driver}: {warnings}");
         assert_eq!(total(&report, "lost"), 0, "{driver}");
         let flows = report["flows"].as_array().expect("flows");
         assert_eq!(flows.len() as u64, ours / 500, "{driver}");

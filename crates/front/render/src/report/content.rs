@@ -238,6 +238,10 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             ("reordered", t.reordered_frames),
             ("late", t.late_frames),
             ("foreign", t.foreign_frames),
+            (
+                "foreign with a test tag",
+                t.unplanned_frames.filter(|n| *n > 0),
+            ),
             ("dropped by our rings", t.rx_dropped_frames),
         ] {
             let Some(n) = n else { continue };

@@ -94,6 +94,10 @@ fn entries(t: &Totals) -> Vec<Entry> {
         ),
         _ => part(unique, t.offered_frames, "offered"),
     };
+    let foreign_note = match t.unplanned_frames {
+        Some(n) if n > 0 => format!("not ours; {} of them have a test tag", count(n)),
+        _ => "not ours".to_owned(),
+    };
     vec![
         Entry {
             even_zero: false,
@@ -148,7 +152,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
             t.late_frames,
             "arrived during the drain; counted as received",
         ),
-        entry("foreign", t.foreign_frames, "not ours"),
+        entry("foreign", t.foreign_frames, &foreign_note),
         Entry {
             tone: Tone::Bad,
             ..entry(

@@ -309,6 +309,7 @@ fn received(
     flows: &mut Vec<FlowReport>,
 ) -> (Totals, usize) {
     let counters = m.counters;
+    let unplanned = counters.unplanned_frames + counters.pktgen_frames;
     let (known, mut accounts) = m.account(offered);
     let untagged = Account::settle(untagged_offered, counters.untagged_frames, 0);
     let stats = |flow: u32| {
@@ -380,6 +381,7 @@ fn received(
             reordered_frames: Some(counters.reordered_frames),
             late_frames: Some(counters.late_frames),
             foreign_frames: Some(counters.foreign_frames),
+            unplanned_frames: Some(unplanned),
             rx_dropped_frames: Some(dropped),
             received_octets: Some(counters.received_octets),
             ..Totals::default()
@@ -393,6 +395,7 @@ fn received(
         reordered_frames: Some(counters.reordered_frames),
         late_frames: Some(counters.late_frames),
         foreign_frames: Some(counters.foreign_frames + known.excess + untagged.excess),
+        unplanned_frames: Some(unplanned),
         rx_dropped_frames: Some(dropped),
         received_octets: Some(counters.received_octets),
         ..Totals::default()
@@ -432,6 +435,7 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
                 reordered_frames: Some(c.reordered_frames),
                 late_frames: Some(c.late_frames),
                 foreign_frames: Some(c.foreign_frames),
+                unplanned_frames: Some(c.unplanned_frames + c.pktgen_frames),
                 rx_dropped_frames: Some(outcome.rx.dropped_frames),
                 ..Totals::default()
             });
@@ -660,6 +664,11 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .iter()
         .fold(Totals::default(), |t, s| t.plus(&s.job.totals));
     let judged = criteria::judge(&run.plan, |job| figures(run, &settled, job));
+    let mut warnings: Vec<String> = settled
+        .iter()
+        .zip(&run.directions)
+        .flat_map(|(settled, direction)| unplanned(settled, direction))
+        .collect();
     let mut measured: Vec<Measurement> = settled
         .iter_mut()
         .filter_map(|s| s.measurement.take())
@@ -667,7 +676,6 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     // Millions of flows are not copied.
     let mut all = measured.pop().unwrap_or_default();
     measured.iter().for_each(|m| all.merge(m));
-    let mut warnings = Vec::new();
     measurement_warnings(&all, &mut warnings);
     if all
         .flows
@@ -772,6 +780,31 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         stamping: stamping(run, ended),
         ..Settled::default()
     }
+}
+
+/// What is to be said of foreign frames that have a tag of a tester all the same.
+fn unplanned(settled: &SettledDirection, direction: &Direction) -> Vec<String> {
+    let counters = settled.measurement.as_ref().map(|m| m.counters);
+    let counters = counters.unwrap_or_default();
+    let (sends, flows) = (direction.tx.is_some(), direction.flows);
+    let said = |n: u64, what: String| {
+        (n > 0).then(|| format!("{n} frames had a tag of {what}; they count as foreign"))
+    };
+    let of_flows = match sends {
+        true => "flows that this run does not send (does another tester send here?)".to_owned(),
+        false => {
+            format!("flows beyond the {flows} that were planned (`--flows N` says how many come)")
+        }
+    };
+    let of_pktgen = match sends {
+        true => "pktgen, which this run does not send",
+        false => {
+            "pktgen, which the kernel does not account for (take xdp: or packet:, without `--flows`)"
+        }
+    };
+    let of_flows = said(counters.unplanned_frames, of_flows);
+    let of_pktgen = said(counters.pktgen_frames, of_pktgen.to_owned());
+    of_flows.into_iter().chain(of_pktgen).collect()
 }
 
 /// What one job measured, both directions of it, or all of them.

@@ -34,15 +34,19 @@ fn bytes(arrival: Arrival) -> Vec<u8> {
 }
 
 fn send(socket: &mut PacketQueue, arrivals: &[Arrival]) {
+    let frames: Vec<Vec<u8>> = arrivals.iter().map(|arrival| bytes(*arrival)).collect();
+    send_frames(socket, &frames);
+}
+
+fn send_frames(socket: &mut PacketQueue, frames: &[Vec<u8>]) {
     let tx = socket.tx();
-    for batch in arrivals.chunks(32) {
+    for batch in frames.chunks(32) {
         while tx.lend(batch.len()) < batch.len() {
             tx.flush().unwrap();
         }
-        for (i, arrival) in batch.iter().enumerate() {
-            let frame = bytes(*arrival);
+        for (i, frame) in batch.iter().enumerate() {
             let slot = tx.slot(i);
-            slot.bytes[..frame.len()].copy_from_slice(&frame);
+            slot.bytes[..frame.len()].copy_from_slice(frame);
             *slot.len = frame.len() as u32;
             *slot.cookie = 0;
         }
@@ -89,7 +93,7 @@ fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> 
         } else if flow < awaited.flows {
             analyser.on_frame(flow, arrival.sequence, arrival.sent_ns, rx_ns, 64);
         } else {
-            analyser.on_foreign(64);
+            analyser.on_unplanned(64);
         }
     }
     (analyser.into_measurement(), ramp)
@@ -230,6 +234,57 @@ fn the_kernel_counts_as_the_analyser_does() {
             compare(awaited, &measured, &arrivals);
         }
     }
+}
+
+#[test]
+fn foreign_frames_with_a_tag_are_told_apart() {
+    let lab = lab_or_skip!("strays");
+    let awaited = Awaited {
+        first_flow: 10,
+        flows: 2,
+        ramp_flow: u32::MAX,
+    };
+    let tagged = |flow, sequence| {
+        bytes(Arrival {
+            flow,
+            sequence,
+            sent_ns: 1,
+        })
+    };
+    let changed = |at: usize, to: &[u8]| {
+        let mut frame = tagged(9, 0);
+        frame[at..at + to.len()].copy_from_slice(to);
+        frame
+    };
+    let tag_at = 42;
+    let pktgen = [0xbe, 0x9b, 0xe9, 0x55];
+    let frames = [
+        tagged(10, 0),
+        tagged(11, 0),
+        // Before the first flow and behind the last, and to a group, where hosts say much by themselves.
+        tagged(9, 0),
+        tagged(12, 0),
+        changed(0, &[0x33, 0x33, 0, 0, 0, 1]),
+        // Of pktgen, also as short as it can be, and to a group.
+        changed(tag_at, &pktgen),
+        changed(tag_at, &pktgen)[..tag_at + 16].to_vec(),
+        [&[1, 0, 0x5e, 0, 0, 1], &changed(tag_at, &pktgen)[6..]].concat(),
+        // Of nobody.
+        changed(tag_at, &[0; 18]),
+        changed(tag_at, &pktgen)[..tag_at + 15].to_vec(),
+    ];
+    let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
+    let mut receiver = account.receivers(1).remove(0);
+    receiver.begin(1 << 40);
+    send_frames(&mut lab.socket(true), &frames);
+    let until = Instant::now() + Duration::from_secs(5);
+    let seen = || receiver.counters().received_frames + receiver.counters().foreign_frames;
+    while seen() < frames.len() as u64 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let c = receiver.counters();
+    assert_eq!((c.received_frames, c.foreign_frames), (2, 8));
+    assert_eq!((c.unplanned_frames, c.pktgen_frames), (3, 3));
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub(crate) fn lossy() -> Report {
         reordered_frames: Some(17),
         late_frames: Some(0),
         foreign_frames: Some(4),
+        unplanned_frames: Some(3),
         rx_dropped_frames: Some(0),
         offered_octets: Some(32_000_000),
         received_octets: Some(31_936_128),
