@@ -3,6 +3,7 @@
 use wb_measure::{Account, Measurement};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Summary, Totals,
+    lateness::MISSED,
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
@@ -607,12 +608,32 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     })
 }
 
+/// What a run was limited by in which frames were sent as fast as the port took them, for `sending_ns`: there was no more to
+/// ask for, so what a link that was down cost is unsent by nobody's count, and told here.
+fn at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64, lossless: &str) -> Limit {
+    let Some((port, _, down_ns)) = downs.iter().max_by_key(|(_, _, ns)| *ns) else {
+        return Limiter::Tester.because(format!("the sender ran at full speed{lossless}"));
+    };
+    let (down_ms, sending_ms) = (down_ns / 1_000_000, sending_ns / 1_000_000);
+    if sending_ns == 0 {
+        return Limiter::Link.because(format!("it was down at {port} for {down_ms} ms"));
+    }
+    if share(*down_ns, sending_ns) > MISSED {
+        return Limiter::Link.because(format!(
+            "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest{lossless}"
+        ));
+    }
+    Limiter::Tester.because(format!(
+        "the sender ran at full speed but for {down_ms} ms in which the link was down at {port}{lossless}"
+    ))
+}
+
 fn limited_by(
     run: &Traffic,
     ended: &Ended,
     totals: &Totals,
     lateness: &LatenessReport,
-    at_max: bool,
+    full_speed_ns: Option<u64>,
 ) -> LimitedBy {
     if let End::Fault(text) = &ended.end {
         return Limiter::Fault.because(text).into();
@@ -643,9 +664,8 @@ fn limited_by(
             .because(format!("it ended the run early{lossless}"))
             .into();
     }
-    if at_max {
-        let why = format!("the sender ran at full speed{lossless}");
-        return Limiter::Tester.because(why).into();
+    if let Some(ns) = full_speed_ns {
+        return at_full_speed(&link_downs(run), ns, lossless).into();
     }
     let why = match lossless.is_empty() {
         true => "all that was asked was sent",
@@ -750,6 +770,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .then(|| "the totals do not add up; this is a defect of the program".to_owned())
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
+    let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
     let not_offered = unsent_because(run, &totals)
         .and_then(|cause| criteria::not_offered(&judged, &cause.to_string()));
     distributions.extend(
@@ -759,7 +780,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     );
     Settled {
         distributions,
-        limited_by: limited_by(run, ended, &totals, &lateness, at_max),
+        limited_by: limited_by(run, ended, &totals, &lateness, full_speed_ns),
         not_offered,
         totals,
         rates,
@@ -928,5 +949,32 @@ mod tests {
             ..rates
         };
         assert_eq!(carried(slow, &totals).received_pps, Some(1000.0));
+    }
+
+    #[test]
+    fn full_speed_is_only_said_of_the_time_in_which_the_link_was_up() {
+        const S: u64 = 1_000_000_000;
+        let said = |downs: &[(&str, u64)]| {
+            let downs: Vec<_> = downs
+                .iter()
+                .map(|(port, ns)| ((*port).to_owned(), 1, *ns))
+                .collect();
+            at_full_speed(&downs, 10 * S, " and nothing was lost").to_string()
+        };
+        assert_eq!(
+            said(&[]),
+            "the tester: the sender ran at full speed and nothing was lost"
+        );
+        assert_eq!(
+            said(&[("a", S / 20), ("b", 9 * S)]),
+            "the link: it was down at b for 9000 of 10000 ms, and the sender ran at full speed for the rest and nothing was lost"
+        );
+        assert_eq!(
+            said(&[("a", S / 10)]),
+            "the tester: the sender ran at full speed but for 100 ms in which the link was down at a and nothing was lost"
+        );
+        // It never came up, and no time of sending is known.
+        let never = at_full_speed(&[("a".to_owned(), 1, S)], 0, "");
+        assert_eq!(never.to_string(), "the link: it was down at a for 1000 ms");
     }
 }
