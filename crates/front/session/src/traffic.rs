@@ -742,3 +742,96 @@ impl Live {
         snapshot
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        any::Any,
+        sync::Mutex,
+        thread::{ThreadId, current},
+    };
+
+    use wb_measure::{Counters, Histogram, Measurement};
+    use wb_model::plan::PortPlan;
+    use wb_port::offload::ReceiveOffload;
+
+    use super::*;
+    use crate::{Environment, Extras, View, prepare};
+
+    /// An account that keeps which threads began it.
+    #[derive(Clone, Default)]
+    struct Account(Arc<Mutex<Vec<ThreadId>>>);
+
+    impl ReceiveOffload for Account {
+        fn begin(&mut self, _: u64) {
+            self.0.lock().unwrap().push(current().id());
+        }
+
+        fn drain_since(&mut self, _: u64) {}
+
+        fn end_at(&mut self, _: u64) {}
+
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+
+        fn latency(&self) -> (u64, u128) {
+            (0, 0)
+        }
+
+        fn ramp_frames(&self) -> u64 {
+            0
+        }
+
+        fn latencies(&self) -> Vec<Histogram> {
+            Vec::new()
+        }
+
+        fn first_flows(&self, _: u32) -> Vec<FlowStats> {
+            Vec::new()
+        }
+
+        fn measurement(&self) -> Measurement {
+            Measurement::default()
+        }
+    }
+
+    /// No thread of a worker may be late to begin one: another may send by then.
+    #[test]
+    fn accounts_begin_before_the_threads_of_their_workers() {
+        let mut plan = Plan::default();
+        for name in ["a", "b"] {
+            plan.ports.push(PortPlan {
+                workers: 2,
+                ..PortPlan::new(name, "memory:x".parse().unwrap())
+            });
+        }
+        plan.traffic.push(TrafficJob {
+            tx: Some("a".to_owned()),
+            rx: Some("b".to_owned()),
+            streams: vec![Stream::default()],
+            count: Some(1),
+            drain: "1ms".parse().unwrap(),
+            ..TrafficJob::default()
+        });
+        let mut prepared = prepare(plan, &Environment::default(), Extras::default()).unwrap();
+        let engine: &mut dyn Any = &mut *prepared.engines[0];
+        let traffic: &mut Traffic = engine.downcast_mut().unwrap();
+        // As if the receiving port did it itself.
+        traffic.ports[1].facts.driver = Driver::Live.name();
+        traffic.ports[1].queues.clear();
+        let accounts = [Account::default(), Account::default()];
+        traffic.offloaded[1] = accounts
+            .clone()
+            .map(|account| OffloadedWorker {
+                sender: None,
+                receiver: Some(Box::new(account)),
+            })
+            .into();
+        prepared.run(&mut |_: &View| ()).unwrap();
+        for account in accounts {
+            let begun = account.0.lock().unwrap();
+            assert_eq!(begun.first(), Some(&current().id()), "{begun:?}");
+        }
+    }
+}
