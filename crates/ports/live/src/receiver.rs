@@ -74,6 +74,37 @@ const DISTRIBUTIONS: [usize; 5] = [
 const LANE_LEN: usize = size_of::<Lane>();
 const FLOW_LEN: usize = FlowStats::WORDS * 8;
 
+/// What the accounts of a port consist of.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    queues: u32,
+    /// Of each flow on each queue.
+    accounts: u64,
+    window: WindowSize,
+}
+
+impl Layout {
+    fn of(queues: u32, flows: u32) -> Self {
+        let queues = queues.max(1);
+        let accounts = u64::from(queues) * u64::from(flows.max(1));
+        Self {
+            queues,
+            accounts,
+            window: WindowSize::for_flows(usize::try_from(accounts).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Words of 64 sequence numbers in the window of one flow.
+    fn words(&self) -> u32 {
+        self.window.get() / 64
+    }
+
+    fn bytes(&self) -> u64 {
+        let account = FLOW_LEN as u64 + 8 * u64::from(self.words());
+        u64::from(self.queues) * LANE_LEN as u64 + self.accounts * account
+    }
+}
+
 struct Shared {
     control: Area,
     lanes: Area,
@@ -91,6 +122,12 @@ pub struct Account {
 }
 
 impl Account {
+    /// Bytes of memory that the accounts of so many flows take: each queue has its own.
+    #[must_use]
+    pub fn memory(queues: u32, flows: u32) -> u64 {
+        Layout::of(queues, flows).bytes()
+    }
+
     /// Begins to look at what arrives at `interface`, in the network namespace of the calling thread. Nothing is counted
     /// yet, and nothing kept from the host.
     ///
@@ -99,14 +136,12 @@ impl Account {
     /// kernel cannot do it or another program is attached.
     pub fn open(interface: &Interface, awaited: Awaited) -> Result<Self, PortError> {
         hook::quiet();
-        let queues = interface.rx_queues.max(1);
+        let layout = Layout::of(interface.rx_queues, awaited.flows);
+        let (queues, window, words) = (layout.queues, layout.window, layout.words());
         let flows = awaited.flows.max(1);
-        let accounts = u64::from(queues) * u64::from(flows);
-        let window = WindowSize::for_flows(usize::try_from(accounts).unwrap_or(usize::MAX));
-        let words = window.get() / 64;
         let (Ok(accounts), Ok(window_words)) = (
-            u32::try_from(accounts),
-            u32::try_from(accounts * u64::from(words)),
+            u32::try_from(layout.accounts),
+            u32::try_from(layout.accounts * u64::from(words)),
         ) else {
             return Err(fault::unsupported(
                 interface,
@@ -379,5 +414,27 @@ impl ReceiveOffload for Receiver {
             }
         }
         sum.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_by_queues() {
+        // 17,408 slots of each of five distributions, and what stands beside them.
+        assert!((696_320..700_000).contains(&LANE_LEN), "{LANE_LEN}");
+        let lanes = |queues: u64| queues * LANE_LEN as u64;
+        // As many as are followed with the smallest window: 128 bytes, and as many for the figures.
+        let many = 1 << 20;
+        assert_eq!(Account::memory(1, many), lanes(1) + (256 << 20));
+        assert_eq!(Account::memory(64, many), lanes(64) + 64 * (256 << 20));
+        // Few have a larger one, of 64 MiB together.
+        let few = 512 * FLOW_LEN as u64 + (64 << 20);
+        assert_eq!(Account::memory(1, 512), lanes(1) + few);
+        assert_eq!(Account::memory(64, 8), lanes(64) + few);
+        // Nobody is told of none.
+        assert_eq!(Account::memory(0, 0), Account::memory(1, 1));
     }
 }

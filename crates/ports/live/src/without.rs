@@ -106,6 +106,12 @@ impl Passage {
 pub enum Account {}
 
 impl Account {
+    /// None are made.
+    #[must_use]
+    pub fn memory(_queues: u32, _flows: u32) -> u64 {
+        0
+    }
+
     /// There is none.
     ///
     /// # Errors

@@ -19,11 +19,13 @@ use crate::{
 
 /// What a sending worker keeps of a flow: the frames it sent of it.
 const SENT_FLOW_BYTES: u64 = 16;
+/// What is told of a flow at the end.
+pub(super) const FLOW_FIGURES_BYTES: u64 = 208;
 /// What a receiving worker keeps of a flow: its figures, its window of sequence numbers, and at the
 /// end what is told of it.
-const RECEIVED_FLOW_BYTES: u64 = 128 + 128 + 208;
+const RECEIVED_FLOW_BYTES: u64 = 128 + 128 + FLOW_FIGURES_BYTES;
 /// What settling a flow at the end takes.
-const SETTLED_FLOW_BYTES: u64 = 64;
+pub(super) const SETTLED_FLOW_BYTES: u64 = 64;
 
 /// A worker sends for one job and receives for one; so does a port.
 pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {

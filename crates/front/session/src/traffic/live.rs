@@ -15,7 +15,7 @@ use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
 use super::{
     Direction, Traffic,
-    checks::{self, Recordings},
+    checks::{self, FLOW_FIGURES_BYTES, Recordings, SETTLED_FLOW_BYTES},
     is_tagged, path, sender_for, sender_spec,
 };
 use crate::{
@@ -132,6 +132,38 @@ fn awaited(direction: &Direction) -> Awaited {
         flows: direction.flows,
         ramp_flow: RAMP_FLOW,
     }
+}
+
+/// What is kept in user space of a flow of which the kernel keeps account, in bytes: at the end its figures, of each worker
+/// and twice while they are added up, and what settles them.
+fn settled_bytes(workers: u32) -> u64 {
+    FLOW_FIGURES_BYTES * (u64::from(workers) + 2) + SETTLED_FLOW_BYTES
+}
+
+/// Why the accounts of so many flows do not fit into what is `available`. `held`: what others of this run will take of it.
+#[allow(clippy::cast_precision_loss)]
+fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> Option<String> {
+    let need = |flows: u32| {
+        let settled = u64::from(flows) * settled_bytes(workers);
+        Account::memory(queues, flows) + settled + held
+    };
+    if need(flows) <= available {
+        return None;
+    }
+    let (mut fit, mut too_many) = (0, flows);
+    while too_many - fit > 1 {
+        let flows = fit + (too_many - fit) / 2;
+        match need(flows) <= available {
+            true => fit = flows,
+            false => too_many = flows,
+        }
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Some(format!(
+        "{flows} flows, accounted for on each of {queues} queues, need {:.1} GiB of memory, and {:.1} GiB are available: at most {fit} fit, or fewer queues (`ethtool -L`)",
+        gib(need(flows)),
+        gib(available)
+    ))
 }
 
 /// The longest that a device may take to count what it has sent: some ask their hardware once a second.
@@ -269,6 +301,19 @@ impl Traffic {
         Ok(())
     }
 
+    /// Why there is no room for the accounts of a port, beside what those before it will take at the end.
+    fn no_room_at(&self, number: usize, flows: u32) -> Option<String> {
+        let before = self.directions.iter().filter_map(|direction| {
+            let port = &self.ports[direction.rx.filter(|rx| *rx < number)?];
+            let flows = u64::from(direction.flows);
+            Some(flows * settled_bytes(port.plan.workers))
+        });
+        let port = &self.ports[number];
+        let queues = port.wire.as_ref()?.interface.rx_queues;
+        let available = wb_host::memory::available()?;
+        no_room(queues, flows, port.plan.workers, before.sum(), available)
+    }
+
     /// Lets a receiving port of this driver account, and parts it among its workers.
     fn account(&mut self, number: usize) -> Result<Vec<Accounted>, StartError> {
         let port = &self.ports[number];
@@ -278,6 +323,9 @@ impl Traffic {
         };
         debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
         let awaited = awaited(direction);
+        if let Some(why) = self.no_room_at(number, awaited.flows) {
+            return Err(refuse(&port.plan, &why));
+        }
         let account = at_interface(port, port.wire.as_ref(), |i| Account::open(i, awaited))?;
         if port.used.sharing != Sharing::Alone {
             account.beside_others();
@@ -343,5 +391,37 @@ impl Traffic {
             ));
         }
         Ok(workers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_of_many_queues_fit_or_are_refused_with_the_need() {
+        const GIB: u64 = 1 << 30;
+        let flows = 1 << 20;
+        assert_eq!(no_room(1, flows, 1, 0, GIB), None);
+        let why = no_room(64, flows, 1, 0, GIB).expect("too many queues");
+        // 256 bytes of each on each queue, and the figures of all.
+        for part in [
+            "1048576 flows",
+            "each of 64 queues",
+            "16.7 GiB",
+            "1.0 GiB are",
+        ] {
+            assert!(why.contains(part), "no {part:?} in {why}");
+        }
+        // What is said to fit does.
+        let fit = why
+            .split("at most ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let fit: u32 = fit.and_then(|n| n.parse().ok()).expect("a number");
+        assert!((50_000..64_000).contains(&fit), "{fit}");
+        assert_eq!(no_room(64, fit, 1, 0, GIB), None);
+        // What others will need is not there.
+        assert!(no_room(1, flows, 1, GIB / 2, GIB).is_some());
     }
 }
