@@ -255,6 +255,10 @@ impl<C: Clock> Run<'_, C> {
             .sent
             .as_ref()
             .map_or_else(TxCounters::default, |s| s.tx);
+        let rx = RxCounters {
+            dropped_frames: self.receiver.as_ref().map_or(0, |r| r.dropped_frames()),
+            ..RxCounters::default()
+        };
         let receiver = self.receiver.take().map(|receiver| {
             let measurement = receiver.measurement();
             let frames = measurement.counters.received_frames;
@@ -274,7 +278,7 @@ impl<C: Clock> Run<'_, C> {
             sender: self.sent.take(),
             receiver,
             tx,
-            rx: RxCounters::default(),
+            rx,
             fault,
             link_down_ns: self.link_down_ns,
             link_downs: self.link_downs,

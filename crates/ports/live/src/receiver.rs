@@ -62,6 +62,8 @@ struct Lane {
     unpaired_jitter: Distribution,
     unplanned: u64,
     pktgen: u64,
+    taken: u64,
+    dropped: u64,
 }
 
 const DISTRIBUTIONS: [usize; 5] = [
@@ -390,6 +392,11 @@ impl ReceiveOffload for Receiver {
 
     fn ramp_frames(&self) -> u64 {
         self.queues().map(|q| q.get(offset_of!(Lane, ramp))).sum()
+    }
+
+    fn dropped_frames(&self) -> u64 {
+        let dropped = |q: Queue<'_>| q.get(offset_of!(Lane, dropped));
+        self.queues().map(dropped).sum()
     }
 
     fn latencies(&self) -> Vec<Histogram> {

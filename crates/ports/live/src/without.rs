@@ -166,6 +166,10 @@ impl ReceiveOffload for Receiver {
         match *self {}
     }
 
+    fn dropped_frames(&self) -> u64 {
+        match *self {}
+    }
+
     fn latencies(&self) -> Vec<Histogram> {
         match *self {}
     }

@@ -360,6 +360,11 @@ pub trait ReceiveOffload: Send {
     /// Frames of the ramp so far.
     fn ramp_frames(&self) -> u64;
 
+    /// Frames so far that it had no time to account for; in no other count.
+    fn dropped_frames(&self) -> u64 {
+        0
+    }
+
     /// The latencies so far, queue by queue.
     fn latencies(&self) -> Vec<Histogram>;
 

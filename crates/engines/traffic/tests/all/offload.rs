@@ -210,6 +210,10 @@ impl ReceiveOffload for Account {
         0
     }
 
+    fn dropped_frames(&self) -> u64 {
+        7
+    }
+
     fn latencies(&self) -> Vec<Histogram> {
         Vec::new()
     }
@@ -241,7 +245,9 @@ fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
     // Once more by the thread changes nothing.
     control.finish.store(true, Ordering::Release);
     for worker in workers {
-        run_offloaded(worker, &control, &SharedCounters::default(), &clock);
+        let outcome = run_offloaded(worker, &control, &SharedCounters::default(), &clock);
+        // And what was dropped is told.
+        assert_eq!(outcome.rx.dropped_frames, 7);
     }
     for account in &accounts {
         let offsets = begun(account);

@@ -287,10 +287,8 @@ fn foreign_frames_with_a_tag_are_told_apart() {
     assert_eq!((c.unplanned_frames, c.pktgen_frames), (3, 3));
 }
 
-#[test]
-fn several_cpus_that_serve_one_queue_lose_no_count() {
-    const EACH: u32 = 100_000;
-    let lab = lab_or_skip!("cpus");
+/// Has two CPUs bring frames `0..each` of these flows, one each, to one queue.
+fn by_two_cpus(lab: &Lab, flows: [u32; 2], each: u32) -> Measurement {
     // One in the kernel's receive path, to which two CPUs bring frames.
     let b = &lab.b;
     ip(&format!(
@@ -307,11 +305,11 @@ fn several_cpus_that_serve_one_queue_lose_no_count() {
     let mut receiver = account.receivers(1).remove(0);
     receiver.begin(1 << 40);
     std::thread::scope(|scope| {
-        for flow in 0..2 {
+        for (cpu, flow) in flows.into_iter().enumerate() {
             let mut socket = lab.socket(true);
             scope.spawn(move || {
                 let mut cpus = rustix::thread::CpuSet::new();
-                cpus.set(flow as usize);
+                cpus.set(cpu);
                 // On one CPU there is nothing to see.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
                 let arrival = |sequence| Arrival {
@@ -319,20 +317,52 @@ fn several_cpus_that_serve_one_queue_lose_no_count() {
                     sequence,
                     sent_ns: 1,
                 };
-                let arrivals: Vec<Arrival> = (0..EACH).map(arrival).collect();
+                let arrivals: Vec<Arrival> = (0..each).map(arrival).collect();
                 send(&mut socket, &arrivals);
             });
         }
     });
-    let all = 2 * u64::from(EACH);
-    let of_flows = |m: &Measurement| m.flows.iter().map(|f| f.received).sum::<u64>();
+    let all = 2 * u64::from(each);
     let until = Instant::now() + Duration::from_secs(5);
-    while of_flows(&receiver.measurement()) < all && Instant::now() < until {
+    while receiver.counters().received_frames < all && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
+    assert_eq!(receiver.dropped_frames(), 0);
     let seen = receiver.measurement();
-    assert_eq!(of_flows(&seen), all);
+    let of_flows = seen.flows.iter().map(|f| f.received).sum::<u64>();
     let counters = seen.counters;
-    assert_eq!((counters.received_frames, seen.latency.count()), (all, all));
+    assert_eq!((counters.received_frames, of_flows), (all, all));
     assert_eq!(counters.received_octets, all * 64);
+    seen
+}
+
+#[test]
+fn several_cpus_that_serve_one_queue_lose_no_count() {
+    const EACH: u32 = 100_000;
+    let lab = lab_or_skip!("cpus");
+    let seen = by_two_cpus(&lab, [0, 1], EACH);
+    assert_eq!(seen.latency.count(), 2 * u64::from(EACH));
+    assert_eq!(seen.inter_arrival.count(), 2 * u64::from(EACH) - 1);
+    assert_eq!(seen.counters.duplicate_frames, 0);
+}
+
+#[test]
+fn several_cpus_that_bring_one_flow_spoil_no_account_of_it() {
+    const EACH: u32 = 100_000;
+    let lab = lab_or_skip!("flow");
+    // Each number comes twice, and whichever of the two was later is the duplicate.
+    let seen = by_two_cpus(&lab, [1, 1], EACH);
+    let each = u64::from(EACH);
+    let counters = seen.counters;
+    assert_eq!(
+        (counters.duplicate_frames, counters.missing_frames),
+        (each, 0)
+    );
+    let flow = &seen.flows[1];
+    assert_eq!((flow.duplicates, flow.octets), (each, 2 * each * 64));
+    assert_eq!(flow.highest, Some(each - 1));
+    assert_eq!((flow.latency.samples, seen.latency.count()), (each, each));
+    assert_eq!(flow.reordered, counters.reordered_frames);
+    // What is recorded of pairs is that of originals but the first.
+    assert_eq!(seen.jitter().count(), each - 1);
 }
