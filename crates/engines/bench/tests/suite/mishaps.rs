@@ -517,3 +517,39 @@ fn an_end_after_a_result_that_did_not_hold_again() {
     assert_eq!(searched(result).filter(passed_once).count(), 2);
     assert!(result.limit.unwrap() < failed.intended, "{result:?}");
 }
+
+#[test]
+fn a_failure_that_another_trial_contradicts_is_tried_again() {
+    let plan = plan(
+        r#"
+        tests = ["throughput"]
+        [procedure.suite.times]
+        trial = "1s"
+        search = "400ms"
+        [procedure.suite.search]
+        precision = "0.5%"
+        "#,
+    );
+    let found = |trial: u32| {
+        let mut device = Device {
+            noise: Box::new(move |n, _| if n == trial { 50 } else { 0 }),
+            ..Device::default()
+        };
+        completed(&mut device, &plan).remove(0)
+    };
+    let undisturbed = found(u32::MAX);
+    let capacity = Device::default().capacity;
+    let mut again = 0;
+    for trial in 1..=undisturbed.trials {
+        let result = found(trial);
+        let share = result.limit.unwrap() / capacity;
+        assert!(result.confirmed, "chance in trial {trial}");
+        assert!(
+            (0.995..=1.0).contains(&share),
+            "chance in trial {trial}: {share} of what passes"
+        );
+        again += result.trials - undisturbed.trials;
+    }
+    // Once each where there was any; and of what passed at no other load nothing is doubted.
+    assert!(again > 0 && again <= undisturbed.trials, "{again}");
+}
