@@ -9,7 +9,7 @@ use wb_port::{QueuePair, RxQueue, TxQueue};
 use wb_traffic::{Lead, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
 use wb_wire::{Tag, TagKind, find_tag};
 
-use crate::lab::{monotonic_ns, run_and_take, send_and_take};
+use crate::lab::{monotonic_ns, run_and_take, send_and_take, send_in_batches};
 
 const FRAMES: u64 = 300;
 
@@ -188,6 +188,33 @@ fn the_same_plan_sends_the_same_frames() {
             let passed = round * ours + u64::from((flow - worker) / workers);
             assert_eq!(passed, FRAMES, "{change}");
         }
+    }
+}
+
+#[test]
+fn only_frames_that_are_handed_over_together_share_a_stamp() {
+    let lab = lab_or_skip!("stamps");
+    let _passes_on = lab.accept();
+    let spec = spec(&stream("size=64"), 0, 1);
+    let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+    let table = compiled.offload_tables(&spec).unwrap().streams;
+    for (batch, most) in [(64, 4), (16, 4), (4, 4), (2, 2), (1, 1)] {
+        let mut socket = lab.socket(false);
+        let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
+        let began = monotonic_ns();
+        let frames = send_in_batches(&mut sender, 1, FRAMES, batch, &mut socket);
+        let ended = monotonic_ns();
+        assert_eq!(frames.len() as u64, FRAMES);
+        let stamp = |frame: &Vec<u8>| {
+            let at = find_tag(frame).unwrap().0 + 10;
+            // The clock of these turns is 1 ahead.
+            u64::from_be_bytes(frame[at..at + 8].try_into().unwrap()) - 1
+        };
+        let stamps: Vec<u64> = frames.iter().map(stamp).collect();
+        assert!(stamps.is_sorted());
+        assert!(began <= stamps[0] && stamps[stamps.len() - 1] <= ended);
+        let alike = stamps.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+        assert_eq!(alike, Some(most), "batches of {batch}");
     }
 }
 

@@ -222,6 +222,17 @@ pub(crate) fn send_and_take(
     frames: u64,
     socket: &mut PacketQueue,
 ) -> Vec<Vec<u8>> {
+    send_in_batches(sender, streams, frames, 64, socket)
+}
+
+/// The same with batches of so many.
+pub(crate) fn send_in_batches(
+    sender: &mut dyn SendOffload,
+    streams: usize,
+    frames: u64,
+    batch: u32,
+    socket: &mut PacketQueue,
+) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let until = Instant::now() + PATIENCE;
     while (taken.len() as u64) < frames && Instant::now() < until {
@@ -230,7 +241,11 @@ pub(crate) fn send_and_take(
             .sum();
         if sent < frames {
             // Few at a time, as a socket has little room.
-            turn(sender, &order((frames - sent).min(64)), streams).unwrap();
+            let order = SendOrder {
+                batch,
+                ..order((frames - sent).min(64))
+            };
+            turn(sender, &order, streams).unwrap();
         }
         take(socket, &mut taken);
     }
