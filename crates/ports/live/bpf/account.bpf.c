@@ -113,6 +113,8 @@ struct lane {
 	__u64 first_rx;
 	__u64 last_rx;
 	__u64 largest_gap;
+	// The highest number with a gap before it; 0 without gaps.
+	__u64 after_gap;
 	struct histogram latency;
 	struct histogram ipdv_below;
 	struct histogram ipdv_above;
@@ -500,6 +502,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 			q->missing += gap;
 			if (gap > q->largest_gap)
 				q->largest_gap = gap;
+			extreme(&q->after_gap, sequence, sequence > q->after_gap);
 		}
 		word = word_of(base, sequence >> 6);
 		if (word)

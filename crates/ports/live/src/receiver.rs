@@ -55,6 +55,7 @@ struct Lane {
     first_rx: u64,
     last_rx: u64,
     largest_gap: u64,
+    after_gap: u64,
     latency: Distribution,
     ipdv_below: Distribution,
     ipdv_above: Distribution,
@@ -342,6 +343,7 @@ impl Queue<'_> {
         measurement.first_rx_ns = (first > 0).then_some(first);
         measurement.last_rx_ns = (first > 0).then(|| self.get(offset_of!(Lane, last_rx)));
         measurement.largest_gap = self.get(offset_of!(Lane, largest_gap));
+        measurement.last_skipped = self.get(offset_of!(Lane, after_gap)).checked_sub(1);
         measurement.window = Some(self.shared.window);
         measurement.flows = (0..self.shared.awaited.flows)
             .map(|f| self.flow(f))

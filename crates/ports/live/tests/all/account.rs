@@ -104,6 +104,7 @@ fn compare(awaited: Awaited, (ours, ramp): &(Measurement, u64), arrivals: &[Arri
     assert_eq!(ours.counters, theirs.counters);
     assert_eq!(*ramp, their_ramp);
     assert_eq!(ours.largest_gap, theirs.largest_gap);
+    assert_eq!(ours.last_skipped, theirs.last_skipped);
     for (what, ours, theirs) in [
         ("latency", &ours.latency, &theirs.latency),
         ("jitter", &ours.jitter(), &theirs.jitter()),
