@@ -502,7 +502,8 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 			q->missing += gap;
 			if (gap > q->largest_gap)
 				q->largest_gap = gap;
-			extreme(&q->after_gap, sequence, sequence > q->after_gap);
+			if (sequence > q->after_gap)
+				q->after_gap = sequence;
 		}
 		word = word_of(base, sequence >> 6);
 		if (word)
