@@ -204,19 +204,34 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
         return;
     }
     let lab = Lab::up("router", &[]);
+    // Beside the TTL and the addresses of layer 2 it changes what nftables let it: DSCP and identification.
+    let change = [
+        "add table ip wb",
+        "add chain ip wb out { type filter hook postrouting priority 0; }",
+        "add rule ip wb out ip dscp set af11 ip id set 4242",
+    ];
+    for command in change {
+        system("ip", &["netns", "exec", &lab.node("dut"), "nft", command]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("seen.pcap");
+    let path = file.to_str().unwrap();
+    let port = lab.port("dut", "da");
+    let capture = Running::start(&["capture", "-i", &port, "-w", path, "-q", "udp port 7"]);
+    eventually("the capture has its file", || file.exists());
     // So many that the memory of frames is used again and again, with what the router wrote there.
     let options = [
         "--rate",
-        "100kpps",
+        "20kpps",
         "--duration",
-        "2s",
+        "5s",
         "--flows",
         "20",
         "--size",
         "imix",
     ];
     let report = trial(&lab, &options);
-    assert_eq!(total(&report, "offered"), 200_000);
+    assert_eq!(total(&report, "offered"), 100_000);
     assert_eq!(
         total(&report, "lost"),
         0,
@@ -224,6 +239,31 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
         report["totals"],
         report["warnings"]
     );
+    capture.signal(rustix::process::Signal::INT);
+    capture.finish(Duration::from_secs(20));
+    let shark = |options: &[&str]| {
+        let line = [
+            "-n",
+            "-r",
+            path,
+            "-o",
+            "ip.check_checksum:TRUE",
+            "-o",
+            "udp.check_checksum:TRUE",
+        ];
+        let output = system("tshark", &[&line[..], options].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let right = "ip.checksum.status == 1 && udp.checksum.status == 1 && ip.ttl == 64 && ip.dsfield == 0 && ip.id == 0";
+    let count = |filter: &str| {
+        shark(&["-Y", filter, "-T", "fields", "-e", "eth.dst"])
+            .lines()
+            .count()
+    };
+    assert_eq!(count(&format!("!({right})")), 0);
+    // A busy machine may capture some less.
+    let seen = count(right);
+    assert!((50_000..=100_000).contains(&seen), "{seen}");
 }
 
 #[test]
