@@ -19,7 +19,7 @@ use wb_model::{
     timeline::Row,
 };
 use wb_pktgen_device::{Start, Walker};
-use wb_port::QueuePair;
+use wb_port::{QueuePair, offload::Refusal};
 use wb_traffic::{
     Control, CounterValues, DeviceOffload, DeviceTurn, WatchOutcome, device_sender, run_devices,
     run_watcher,
@@ -322,7 +322,7 @@ fn open_port(
     if port.locator.driver == Some(Driver::Live) {
         if !sends {
             let why = "it accounts for streams, and not for what a watch sees";
-            return Err(refuse(&port, why));
+            return Err(refuse(&port, Refusal::Asked(why)));
         }
         // A queue for settings that the kernel cannot make.
         port.locator.driver = None;

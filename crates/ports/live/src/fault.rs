@@ -1,11 +1,11 @@
 //! System errors as port errors: what failed, on what, and what to type.
 
-use wb_port::{Interface, PortError};
+use wb_port::{Interface, PortError, offload::Refusal};
 
-pub(crate) fn unsupported(interface: &Interface, what: impl Into<String>) -> PortError {
-    PortError::Unsupported {
+pub(crate) fn refused(interface: &Interface, why: Refusal) -> PortError {
+    PortError::Offload {
         port: interface.port.clone(),
-        what: what.into(),
+        why,
     }
 }
 
@@ -39,7 +39,7 @@ mod of_programs {
     }
 
     /// How an error says EACCES; the library keeps the number to itself.
-    fn refused() -> String {
+    fn eacces() -> String {
         format!("(os error {})", Errno::ACCESS.raw_os_error())
     }
 
@@ -47,16 +47,11 @@ mod of_programs {
         let told = format!("{cause:#}");
         match cause.kind() {
             // Whoever lacks a capability gets EPERM; the verifier refuses a program by EACCES.
-            libbpf_rs::ErrorKind::PermissionDenied if !told.contains(&refused()) => privilege(
+            libbpf_rs::ErrorKind::PermissionDenied if !told.contains(&eacces()) => privilege(
                 interface,
                 "loading programs that send and account needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and not in a user namespace",
             ),
-            _ => unsupported(
-                interface,
-                format!(
-                    "the kernel does not load the programs of the live driver ({told}); xdp: or packet: may work"
-                ),
-            ),
+            _ => refused(interface, Refusal::Loading(told)),
         }
     }
 
@@ -64,14 +59,14 @@ mod of_programs {
     pub(crate) fn refusal(interface: &Interface, error: i32) -> PortError {
         let name = &interface.name;
         match Errno::from_raw_os_error(error) {
-            Errno::OPNOTSUPP => unsupported(interface, no_transmit(interface)),
-            Errno::MSGSIZE => unsupported(
-                interface,
-                format!(
+            Errno::OPNOTSUPP => no_transmit(interface),
+            Errno::MSGSIZE => PortError::Unsupported {
+                port: interface.port.clone(),
+                what: format!(
                     "its device refuses frames of this length (its MTU was {} when the run was prepared); try `ip link set {name} mtu N`",
                     interface.mtu
                 ),
-            ),
+            },
             Errno::NETDOWN | Errno::NXIO => PortError::LinkDown {
                 port: interface.port.clone(),
             },
@@ -79,15 +74,11 @@ mod of_programs {
         }
     }
 
-    /// What a device lacks that takes no frames from programs, and what would make it.
-    pub(crate) fn no_transmit(interface: &Interface) -> String {
-        match interface.kernel_driver.as_str() {
-            "veth" => "the live driver cannot send: this veth takes frames from programs only while its other end has an XDP program or GRO; try `ethtool -K PEER gro on` there, or xdp: here".to_owned(),
-            "" => "the live driver cannot send: this device takes no frames from programs (no NDO_XMIT); take xdp:".to_owned(),
-            driver => format!(
-                "the live driver cannot send: {driver} takes no frames from programs here (no NDO_XMIT, see `bpftool net` and the driver's manual); take xdp:"
-            ),
-        }
+    /// The device takes no frames from programs.
+    pub(crate) fn no_transmit(interface: &Interface) -> PortError {
+        let driver = interface.kernel_driver.clone();
+        let command = None;
+        refused(interface, Refusal::NoTransmit { driver, command })
     }
 }
 

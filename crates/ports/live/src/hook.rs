@@ -9,7 +9,7 @@ use std::sync::Once;
 use libbpf_rs::{PrintLevel, libbpf_sys as sys};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
-use wb_port::{Interface, PortError};
+use wb_port::{Interface, PortError, offload::Refusal};
 
 use crate::fault;
 
@@ -59,14 +59,14 @@ pub(crate) fn attach_native(
         Ok(hook) => return Ok(Some(hook)),
         Err(cause) => cause,
     };
-    let name = &interface.name;
     match native {
-        Errno::BUSY | Errno::EXIST => Err(fault::unsupported(
-            interface,
-            format!(
-                "another XDP program is attached; end its owner or try `ip link set dev {name} xdp off`"
-            ),
-        )),
+        Errno::BUSY | Errno::EXIST => {
+            let why = Refusal::Attached {
+                id: None,
+                interface: interface.name.clone(),
+            };
+            Err(fault::refused(interface, why))
+        }
         Errno::PERM | Errno::ACCESS => Err(fault::privilege(
             interface,
             "attaching an XDP program needs CAP_NET_ADMIN",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libbpf_rs::MapHandle;
 use wb_measure::{Counters, FlowStats, Histogram, Measurement, SignedHistogram, WindowSize};
-use wb_port::offload::{Awaited, ReceiveOffload};
+use wb_port::offload::{Awaited, ReceiveOffload, Refusal};
 use wb_port::{Interface, PortError};
 
 use crate::area::Area;
@@ -146,11 +146,9 @@ impl Account {
             u32::try_from(layout.accounts),
             u32::try_from(layout.accounts * u64::from(words)),
         ) else {
-            return Err(fault::unsupported(
+            return Err(fault::refused(
                 interface,
-                format!(
-                    "{flows} flows on {queues} queues are more than the live driver can follow; take xdp:"
-                ),
+                Refusal::TooMany { flows, queues },
             ));
         };
         let load = |is_shared: bool| {

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use libbpf_rs::{ErrorExt, Link, MapCore, MapFlags, Object};
 use wb_port::offload::{
-    FieldProgram, FieldValues, Halt, PktgenStamp, SendCounters, SendOffload, SendOrder, SendTurn,
-    StreamOrder, StreamProgram, TagProgram,
+    FieldProgram, FieldValues, Halt, PktgenStamp, Refusal, SendCounters, SendOffload, SendOrder,
+    SendTurn, StreamOrder, StreamProgram, TagProgram,
 };
 use wb_port::{Interface, PortError};
 
@@ -138,10 +138,9 @@ impl Sender {
     /// where the kernel or the device cannot do it, and what does not fit.
     pub fn load(interface: &Interface, streams: &[StreamProgram]) -> Result<Self, PortError> {
         hook::quiet();
-        let frame = fit(streams)
-            .map_err(|why| fault::unsupported(interface, format!("{why}; take xdp: or packet:")))?;
+        let frame = fit(streams).map_err(|why| fault::refused(interface, why))?;
         if hook::takes_frames(interface) == Some(false) {
-            return Err(fault::unsupported(interface, fault::no_transmit(interface)));
+            return Err(fault::no_transmit(interface));
         }
         let mut end = 0;
         let flows: Vec<_> = streams
@@ -306,10 +305,9 @@ impl Sender {
         let port = || self.interface.port.clone();
         match halted {
             _ if halted & halt::GONE != 0 => Err(PortError::Gone { port: port() }),
-            _ if halted & halt::BROKEN != 0 && error == 0 => Err(fault::unsupported(
-                &self.interface,
-                "the program of the live driver could not make a frame; take xdp:",
-            )),
+            _ if halted & halt::BROKEN != 0 && error == 0 => {
+                Err(fault::refused(&self.interface, Refusal::Broken))
+            }
             _ if halted & halt::BROKEN != 0 => Err(fault::refusal(&self.interface, -error)),
             _ if halted & halt::DOWN != 0 => Err(PortError::LinkDown { port: port() }),
             _ => Ok(()),
@@ -350,10 +348,9 @@ impl SendOffload for Sender {
             seen_ns: state.get(at!(seen)),
         };
         run.map_err(|cause| match cause {
-            rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => fault::unsupported(
-                &self.interface,
-                "the kernel runs no programs on live frames (Linux 5.18 does); take xdp:",
-            ),
+            rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => {
+                fault::refused(&self.interface, Refusal::Kernel(None))
+            }
             cause => fault::io(&self.interface, "run the sending program", cause),
         })?;
         self.why_halted(halted)
@@ -407,32 +404,32 @@ impl Halt for Stop {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn fits(streams: &[StreamProgram]) -> Result<(), String> {
+pub fn fits(streams: &[StreamProgram]) -> Result<(), Refusal> {
     fit(streams).map(|_| ())
 }
 
 /// The longest frame, before anything is written into it: what follows the headers, which is never written again. An error
 /// says why streams do not fit the program.
-fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, String> {
+fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
     if streams.len() > MOST_STREAMS {
-        return Err(format!(
+        return Err(Refusal::Streams(format!(
             "{} streams at one port, and the live driver sends {MOST_STREAMS}",
             streams.len()
-        ));
+        )));
     }
     let mut frame = Vec::new();
     let mut headers = 0;
     for stream in streams {
         let (header, fields) = (stream.header_len(), stream.fields.len());
         if header > MOST_HEADER {
-            return Err(format!(
+            return Err(Refusal::Streams(format!(
                 "headers and changing fields take {header} bytes, and the live driver writes {MOST_HEADER}"
-            ));
+            )));
         }
         if fields > MOST_FIELDS {
-            return Err(format!(
+            return Err(Refusal::Streams(format!(
                 "{fields} fields change from frame to frame, and the live driver changes {MOST_FIELDS}"
-            ));
+            )));
         }
         headers = headers.max(header);
         let whole = first_frame(stream);
@@ -444,10 +441,9 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, String> {
         let whole = first_frame(stream);
         let from = headers.min(whole.len());
         if whole[from..] != frame[from..whole.len()] {
-            return Err(
-                "the streams of a port have different payloads, and the live driver writes it once"
-                    .to_owned(),
-            );
+            return Err(Refusal::Asked(
+                "the streams of a port have different payloads, and the live driver writes it once",
+            ));
         }
     }
     Ok(frame)

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use wb_measure::{Counters, FlowStats, Histogram, Measurement};
 use wb_port::offload::{
-    Awaited, Halt, ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder,
-    StreamProgram,
+    Awaited, Halt, ReceiveOffload, Refusal, SendCounters, SendOffload, SendOrder, SendTurn,
+    StreamOrder, StreamProgram,
 };
 use wb_port::{Interface, PortError};
 
 use crate::fault;
 
 fn refuse<T>(interface: &Interface) -> Result<T, PortError> {
-    Err(fault::unsupported(
-        interface,
-        "this build has no BPF programs (feature `bpf`), which the live driver consists of; take packet:",
-    ))
+    Err(fault::refused(interface, Refusal::NoPrograms))
 }
 
 /// Never.
@@ -77,7 +74,7 @@ pub fn takes_frames(_interface: &Interface) -> Option<bool> {
 ///
 /// # Errors
 /// Never.
-pub fn fits(_streams: &[StreamProgram]) -> Result<(), String> {
+pub fn fits(_streams: &[StreamProgram]) -> Result<(), Refusal> {
     Ok(())
 }
 

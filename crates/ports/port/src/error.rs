@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::offload::Refusal;
+
 /// An error of a port. The message names the operation, the object and the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
@@ -30,6 +32,14 @@ pub enum PortError {
         port: String,
         /// What, why, and the command that would change it.
         what: String,
+    },
+    /// A port of the live driver cannot send or account for this by itself.
+    #[error("{port}: the live driver cannot do this: {why}; {}", .why.advice())]
+    Offload {
+        /// The port as the user wrote it.
+        port: String,
+        /// Why not.
+        why: Refusal,
     },
     /// The link is down; what was submitted waits.
     #[error("{port}: link is down")]
@@ -70,6 +80,22 @@ impl PortError {
         let program = std::env::current_exe()
             .map_or_else(|_| "wirebench".into(), |path| path.display().to_string());
         format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep {program}")
+    }
+
+    /// What is wrong, without the port: for who says which it is, or takes another way.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Input { what, .. } | Self::Unsupported { what, .. } => what.clone(),
+            Self::Privilege { what, command, .. } => format!("{what}; {command}"),
+            Self::Offload { why, .. } => why.to_string(),
+            Self::LinkDown { .. } => "link is down".to_owned(),
+            Self::Gone { .. } => "the interface is gone".to_owned(),
+            Self::EndOfFile { .. } => "end of file".to_owned(),
+            Self::Io {
+                operation, cause, ..
+            } => format!("{operation}: {cause}"),
+        }
     }
 
     /// Whether the run may go on and try again (link down), as against being over.

@@ -10,6 +10,156 @@ use wb_measure::{Counters, FlowStats, Histogram, Measurement};
 
 use crate::PortError;
 
+/// Why a port does not send or account for streams by itself. Whoever may go another way gives the text as the reason for it;
+/// whoever may not gets [`PortError::Offload`], which says so too.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The build has no programs.
+    #[error("this build has no BPF programs (feature `bpf`), which the live driver consists of")]
+    NoPrograms,
+    /// The kernel is too old; its version, where it was asked for.
+    #[error("{} runs no programs on live frames, as Linux 5.18 does", linux(*.0))]
+    Kernel(Option<(u32, u32)>),
+    /// In a user namespace.
+    #[error("in a user namespace the kernel loads no such programs")]
+    UserNamespace,
+    /// A capability is missing.
+    #[error("{0} is missing")]
+    Lacks(String),
+    /// The kernel's reason for not loading the programs.
+    #[error("the kernel does not load the programs of the live driver ({0})")]
+    Loading(String),
+    /// There is no interface.
+    #[error("it is no interface")]
+    NoInterface,
+    /// The device takes no frames from programs.
+    #[error("{}", no_transmit(.driver, .command.as_deref()))]
+    NoTransmit {
+        /// The driver of the kernel, if that is known.
+        driver: String,
+        /// What would make a veth take them, if that is known.
+        command: Option<String>,
+    },
+    /// It does, but only as long as somebody else wants it.
+    #[error(
+        "the other end of this veth takes frames from programs only as long as somebody else's XDP program stays there"
+    )]
+    AtMercy,
+    /// It would, if a program were put where others want to receive.
+    #[error(
+        "nobody in this run receives, and a program at the other end, which would let the frames in, keeps others from receiving there by XDP"
+    )]
+    Unawaited,
+    /// Another XDP program is at the interface.
+    #[error("{} is attached to it", program(*.id))]
+    Attached {
+        /// Its number, if that is known.
+        id: Option<u32>,
+        /// The interface.
+        interface: String,
+    },
+    /// More send at once than it has queues.
+    #[error("{senders} {what} have {room} of its queues, and would refuse each other's frames")]
+    Crowded {
+        /// How many send, …
+        senders: u32,
+        /// … what they are, …
+        what: &'static str,
+        /// … and into how many queues.
+        room: u32,
+    },
+    /// What was sent as a trial does not show in the device's counters.
+    #[error(
+        "of {taken} frames that the device took as a trial it counted {counted} as sent (tx_packets), so it drops what programs send, or does not count it"
+    )]
+    Uncounted {
+        /// Frames that it took.
+        taken: u64,
+        /// Frames that it counted.
+        counted: u64,
+    },
+    /// The accounts do not fit.
+    #[error(
+        "{flows} flows, accounted for on each of {queues} queues, need {:.1} GiB of memory, and {:.1} GiB are available: at most {fit} fit, or fewer queues (`ethtool -L`)",
+        gib(*.need),
+        gib(*.available)
+    )]
+    NoRoom {
+        /// How many are awaited.
+        flows: u32,
+        /// Queues of the device.
+        queues: u32,
+        /// Bytes.
+        need: u64,
+        /// Bytes.
+        available: u64,
+        /// How many would fit.
+        fit: u32,
+    },
+    /// It follows no more accounts than that.
+    #[error("{flows} flows on {queues} queues are more than the live driver can follow")]
+    TooMany {
+        /// How many are awaited.
+        flows: u32,
+        /// Queues of the device.
+        queues: u32,
+    },
+    /// The program did not get on with a frame.
+    #[error("the program of the live driver could not make a frame")]
+    Broken,
+    /// What is asked for is not among what it can do.
+    #[error("{0}")]
+    Asked(&'static str),
+    /// The same, with figures.
+    #[error("{0}")]
+    Streams(String),
+}
+
+fn linux(version: Option<(u32, u32)>) -> String {
+    version.map_or_else(
+        || "the kernel".to_owned(),
+        |(major, minor)| format!("Linux {major}.{minor}"),
+    )
+}
+
+fn program(id: Option<u32>) -> String {
+    id.map_or_else(
+        || "another XDP program".to_owned(),
+        |id| format!("XDP program {id}"),
+    )
+}
+
+fn no_transmit(driver: &str, command: Option<&str>) -> String {
+    match (driver, command) {
+        ("veth", Some(command)) => format!(
+            "this veth takes frames from programs only while its other end has GRO or an XDP program, and has neither (try `{command}`)"
+        ),
+        ("veth", None) => "this veth takes frames from programs only while its other end has GRO or an XDP program (try `ethtool -K PEER gro on` there)".to_owned(),
+        ("", _) => "the device takes no frames from programs (no NDO_XMIT)".to_owned(),
+        (driver, _) => format!(
+            "{driver} takes no frames from programs here (no NDO_XMIT, see `bpftool net` and the driver's manual)"
+        ),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+impl Refusal {
+    /// What to do for who may not go another way by itself.
+    pub(crate) fn advice(&self) -> String {
+        match self {
+            Self::Attached { interface, .. } => {
+                format!("end its owner or try `ip link set dev {interface} xdp off`")
+            }
+            Self::NoPrograms => "take packet:".to_owned(),
+            _ => "take xdp: or packet:".to_owned(),
+        }
+    }
+}
+
 /// The frames of one stream as one worker sends them.
 ///
 /// Frame by frame: the template of the size whose turn it is is laid down, the fields are written into it, then the tag,

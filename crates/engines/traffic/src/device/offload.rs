@@ -188,7 +188,7 @@ impl Past {
 fn give(walker: &Walker, load: &mut Box<Load>) -> Result<Loaded, String> {
     let recipe = walker.recipe()?;
     let paced = walker.config().delay.shown_ns != 0;
-    load(&table(&recipe, paced)).map_err(|e| e.to_string())
+    load(&table(&recipe, paced)).map_err(|e| e.reason())
 }
 
 /// What of the settings the tables depend on.

@@ -2,7 +2,7 @@
 
 use wb_live::{Passage, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
-use wb_port::offload::SendOffload;
+use wb_port::offload::{Refusal, SendOffload};
 use wb_traffic::{DeviceOffload, Loaded};
 
 use super::DeviceSlot;
@@ -33,10 +33,8 @@ pub(super) fn offload(
         }
         let mut why_not = not_by_port(port).map(str::to_owned);
         if why_not.is_none() && asked.is_none() {
-            why_not = crowded(
-                port,
-                slots.iter().filter(|slot| slot.port == number).count(),
-            );
+            let devices = slots.iter().filter(|slot| slot.port == number).count();
+            why_not = crowded(port, devices).map(|why| why.to_string());
         }
         let mut let_in_by = String::new();
         if why_not.is_none()
@@ -63,7 +61,9 @@ pub(super) fn offload(
                     by_kernel += 1;
                     slot.offload = Some(offload);
                 }
-                Err(why) if asked.is_some() => return Err(refuse(&port.plan, &why)),
+                Err(why) if asked.is_some() => {
+                    return Err(refuse(&port.plan, Refusal::Streams(why)));
+                }
                 Err(why) => others.push((slot.walker.config().name.clone(), why)),
             }
         }
@@ -106,7 +106,7 @@ fn not_by_port(port: &OpenPort) -> Option<&'static str> {
 }
 
 /// Why the devices of a port would be in each other's way.
-fn crowded(port: &OpenPort, devices: usize) -> Option<String> {
+fn crowded(port: &OpenPort, devices: usize) -> Option<Refusal> {
     let device = Device::of(&port.plan, port.wire.as_ref()?, &Plan::default());
     device.crowds(u32::try_from(devices).ok()?, "devices")
 }
@@ -118,7 +118,6 @@ fn offload_device(
 ) -> Result<DeviceOffload, String> {
     let wire = port.wire.as_ref().ok_or("it is no interface")?;
     let (namespace, interface) = (wire.namespace.clone(), wire.interface.clone());
-    let own = format!("{}: ", interface.port);
     let load = move |stream: &_| {
         let loaded = wb_host::in_namespace(&namespace, || {
             LiveSender::load(&interface, std::slice::from_ref(stream))
@@ -130,10 +129,5 @@ fn offload_device(
         let halt = sender.halt();
         Ok::<Loaded, wb_port::PortError>((Box::new(sender) as Box<dyn SendOffload>, halt))
     };
-    DeviceOffload::new(&slot.walker, is_only_way, Box::new(load)).map_err(|why| {
-        let why = why.strip_prefix(&own).unwrap_or(&why);
-        why.strip_suffix("; take xdp: or packet:")
-            .unwrap_or(why)
-            .to_owned()
-    })
+    DeviceOffload::new(&slot.walker, is_only_way, Box::new(load))
 }

@@ -1,6 +1,9 @@
 //! Ports that send and account by themselves: which streams they can, and their workers.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
 use wb_host::{clock::monotonic_ns, netns};
 use wb_live::{
@@ -9,7 +12,7 @@ use wb_live::{
 use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
 use wb_port::{
     Interface, PortError,
-    offload::{Awaited, ReceiveOffload, SendOffload, StreamProgram},
+    offload::{Awaited, ReceiveOffload, Refusal, SendOffload, StreamProgram},
 };
 use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
@@ -29,37 +32,23 @@ use crate::{
 pub(super) const CHOSEN: &str = "the fastest that works: its streams run inside the kernel, where taps of this host do not see them";
 
 /// Adds to the reason for a port's driver why its streams do not run inside the kernel.
-pub(super) fn say_why_not(port: &mut OpenPort, why: &str) {
+pub(super) fn say_why_not(port: &mut OpenPort, why: &dyn Display) {
     port.chosen_because
         .push_str(&format!("; not inside the kernel (live): {why}"));
 }
 
-pub(crate) fn refuse(port: &PortPlan, why: &str) -> StartError {
-    StartError::stream(
-        port.locator.to_string(),
-        format!("{CANNOT}{why}; take xdp: or packet:"),
-    )
+pub(crate) fn refuse(port: &PortPlan, why: Refusal) -> StartError {
+    let port = port.locator.to_string();
+    PortError::Offload { port, why }.into()
 }
 
-const CANNOT: &str = "the live driver cannot do this: ";
-
-/// A refusal as the reason for another driver: without the port, and without the advice to take one.
-fn reason(port: &PortPlan, error: &StartError) -> String {
-    let text = error.to_string();
-    let text = text
-        .strip_prefix(&format!("{}: ", port.locator))
-        .unwrap_or(&text);
-    let text = text.strip_prefix(CANNOT).unwrap_or(text);
-    let text = text
-        .strip_prefix("the live driver cannot send: ")
-        .unwrap_or(text);
-    let advice = [
-        "; take xdp:",
-        "; xdp: or packet: may work",
-        ", or xdp: here",
-    ];
-    let ends = advice.iter().filter_map(|advice| text.find(advice));
-    text[..ends.min().unwrap_or(text.len())].to_owned()
+/// What stood in the way of a port, as the reason for another driver.
+fn reason(error: &StartError) -> String {
+    match error {
+        StartError::Port(error) => error.reason(),
+        StartError::Host { cause, .. } => cause.to_string(),
+        error => error.to_string(),
+    }
 }
 
 /// Why a receiver in the kernel cannot tell the frames of a stream from others.
@@ -91,7 +80,7 @@ pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static s
 /// Refuses what a port of the live driver cannot account for, before anything is open.
 pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
     match not_accountable(plan, port) {
-        Some(why) => Err(refuse(port, why)),
+        Some(why) => Err(refuse(port, Refusal::Asked(why))),
         None => Ok(()),
     }
 }
@@ -102,7 +91,7 @@ pub(crate) fn at_interface<T: Send>(
     wire: Option<&Wire>,
     f: impl FnOnce(&Interface) -> Result<T, PortError> + Send,
 ) -> Result<T, StartError> {
-    let none = || refuse(&port.plan, "it is no interface");
+    let none = || refuse(&port.plan, Refusal::NoInterface);
     let wire = wire.ok_or_else(none)?;
     let interface = &wire.interface;
     let done = netns::in_namespace(&wire.namespace, || f(interface))
@@ -141,8 +130,7 @@ fn settled_bytes(workers: u32) -> u64 {
 }
 
 /// Why the accounts of so many flows do not fit into what is `available`. `held`: what others of this run will take of it.
-#[allow(clippy::cast_precision_loss)]
-fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> Option<String> {
+fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> Option<Refusal> {
     let need = |flows: u32| {
         let settled = u64::from(flows) * settled_bytes(workers);
         Account::memory(queues, flows) + settled + held
@@ -158,12 +146,13 @@ fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> 
             false => too_many = flows,
         }
     }
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    Some(format!(
-        "{flows} flows, accounted for on each of {queues} queues, need {:.1} GiB of memory, and {:.1} GiB are available: at most {fit} fit, or fewer queues (`ethtool -L`)",
-        gib(need(flows)),
-        gib(available)
-    ))
+    Some(Refusal::NoRoom {
+        flows,
+        queues,
+        need: need(flows),
+        available,
+        fit,
+    })
 }
 
 /// The longest that a device may take to count what it has sent: some ask their hardware once a second.
@@ -209,12 +198,7 @@ fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
     let taken = at_interface(port, wire, |i| probe(i, longest, monotonic_ns()))?;
     match counted_late(port, before, taken.max(1)) {
         None => Ok(()),
-        Some((taken, counted)) => Err(refuse(
-            &port.plan,
-            &format!(
-                "of {taken} frames that the device took as a trial it counted {counted} as sent (tx_packets), so it drops what programs send, or does not count it"
-            ),
-        )),
+        Some((taken, counted)) => Err(refuse(&port.plan, Refusal::Uncounted { taken, counted })),
     }
 }
 
@@ -251,7 +235,7 @@ impl Traffic {
     }
 
     /// Why a port that was left open must not send so fast, now that it is known who receives how.
-    fn too_fast(&self, number: usize) -> Option<String> {
+    fn too_fast(&self, number: usize) -> Option<Refusal> {
         let port = &self.ports[number];
         if !port.is_live() || !path::is_open(&port.plan) {
             return None;
@@ -274,7 +258,7 @@ impl Traffic {
         let port = &self.ports[number];
         match made {
             Err(error) if path::is_open(&port.plan) => {
-                let why = reason(&port.plan, &error);
+                let why = reason(&error);
                 self.take_queues(number, &why, recordings, opening)?;
                 Ok(T::default())
             }
@@ -285,14 +269,14 @@ impl Traffic {
     fn take_queues(
         &mut self,
         number: usize,
-        why: &str,
+        why: &dyn Display,
         recordings: &Recordings,
         opening: &mut Opening<'_>,
     ) -> Result<(), StartError> {
         let OpenPort {
             plan, used, wire, ..
         } = self.ports.remove(number);
-        let wire = wire.ok_or_else(|| refuse(&plan, "it is no interface"))?;
+        let wire = wire.ok_or_else(|| refuse(&plan, Refusal::NoInterface))?;
         let longest = checks::longest_frame(&self.plan, &plan, recordings);
         let mut open = open_wire(&plan, used, wire, longest)?;
         say_why_not(&mut open, why);
@@ -302,7 +286,7 @@ impl Traffic {
     }
 
     /// Why there is no room for the accounts of a port, beside what those before it will take at the end.
-    fn no_room_at(&self, number: usize, flows: u32) -> Option<String> {
+    fn no_room_at(&self, number: usize, flows: u32) -> Option<Refusal> {
         let before = self.directions.iter().filter_map(|direction| {
             let port = &self.ports[direction.rx.filter(|rx| *rx < number)?];
             let flows = u64::from(direction.flows);
@@ -324,7 +308,7 @@ impl Traffic {
         debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
         let awaited = awaited(direction);
         if let Some(why) = self.no_room_at(number, awaited.flows) {
-            return Err(refuse(&port.plan, &why));
+            return Err(refuse(&port.plan, why));
         }
         let account = at_interface(port, port.wire.as_ref(), |i| Account::open(i, awaited))?;
         if port.used.sharing != Sharing::Alone {
@@ -360,7 +344,7 @@ impl Traffic {
                 let compiled = sender_for(direction, &spec, MOST_FRAME)?;
                 let tables = compiled
                     .offload_tables(&spec)
-                    .map_err(|why| refuse(&port.plan, why))?;
+                    .map_err(|why| refuse(&port.plan, Refusal::Asked(why)))?;
                 let mut load = |streams: &[StreamProgram]| {
                     let wire = port.wire.as_ref();
                     let offload = at_interface(port, wire, |i| LiveSender::load(i, streams))?;
@@ -404,6 +388,7 @@ mod tests {
         let flows = 1 << 20;
         assert_eq!(no_room(1, flows, 1, 0, GIB), None);
         let why = no_room(64, flows, 1, 0, GIB).expect("too many queues");
+        let why = why.to_string();
         // 256 bytes of each on each queue, and the figures of all.
         for part in [
             "1048576 flows",
@@ -423,5 +408,31 @@ mod tests {
         assert_eq!(no_room(64, fit, 1, 0, GIB), None);
         // What others will need is not there.
         assert!(no_room(1, flows, 1, GIB / 2, GIB).is_some());
+    }
+
+    #[test]
+    fn what_is_said_of_another_way_is_the_reason_alone() {
+        let port = PortPlan::new("a", "live:n/a0".parse().unwrap());
+        let why = Refusal::NoTransmit {
+            driver: "e1000e".to_owned(),
+            command: None,
+        };
+        let error = refuse(&port, why);
+        let said = "e1000e takes no frames from programs here (no NDO_XMIT, see `bpftool net` and the driver's manual)";
+        assert_eq!(reason(&error), said);
+        assert_eq!(
+            error.to_string(),
+            format!("live:n/a0: the live driver cannot do this: {said}; take xdp: or packet:")
+        );
+        // However it is worded.
+        let error = StartError::Port(PortError::Unsupported {
+            port: "live:n/a0".to_owned(),
+            what: "no; take xdp: says the device".to_owned(),
+        });
+        assert_eq!(reason(&error), "no; take xdp: says the device");
+        let gone = PortError::Gone {
+            port: "live:n/a0".to_owned(),
+        };
+        assert_eq!(reason(&gone.into()), "the interface is gone");
     }
 }

@@ -14,6 +14,7 @@ use wb_model::{
     JobKind, Plan, Stream,
     plan::{PortPlan, TrafficJob},
 };
+use wb_port::offload::Refusal;
 use wb_traffic::{Sender, StreamSpec};
 
 use super::{checks::Recordings, live, sender_spec};
@@ -47,14 +48,12 @@ impl Host {
     }
 
     /// Why no port of this machine can be used so.
-    pub(crate) fn why_not(&self, used: Use) -> Option<String> {
-        if let Some((major, minor)) = self.kernel.filter(|version| *version < OLDEST) {
-            return Some(format!(
-                "Linux {major}.{minor} runs no programs on live frames, as 5.18 does"
-            ));
+    pub(crate) fn why_not(&self, used: Use) -> Option<Refusal> {
+        if self.kernel.is_some_and(|version| version < OLDEST) {
+            return Some(Refusal::Kernel(self.kernel));
         }
         if self.user_namespace {
-            return Some("in a user namespace the kernel loads no such programs".to_owned());
+            return Some(Refusal::UserNamespace);
         }
         let lacks = |capability| self.lacking.contains(&capability);
         // CAP_SYS_ADMIN stands for the two others; who sends needs a network namespace of its own.
@@ -70,7 +69,7 @@ impl Host {
             Capability::SysAdmin => used.tx && lacks(Capability::SysAdmin),
             other => lacks(*other) && lacks(Capability::SysAdmin),
         });
-        missing.map(|capability| format!("{capability} is missing"))
+        missing.map(|capability| Refusal::Lacks(capability.to_string()))
     }
 }
 
@@ -99,6 +98,8 @@ pub(crate) struct Device {
     pub(crate) far: Option<FarEnd>,
     pub(crate) program: Option<u32>,
     pub(crate) queues: u32,
+    /// Its name.
+    pub(crate) interface: String,
 }
 
 impl Device {
@@ -130,30 +131,31 @@ impl Device {
             far,
             program: wire.link.xdp_attached.as_ref().map(|p| p.id),
             queues: interface.tx_queues,
+            interface: interface.name.clone(),
         }
     }
 
     /// Why it does not take frames from programs for the whole of a run; `awaited`: somebody in the run receives.
-    pub(crate) fn keeps_out(&self, awaited: bool) -> Option<String> {
+    pub(crate) fn keeps_out(&self, awaited: bool) -> Option<Refusal> {
+        let no_transmit = |command| Refusal::NoTransmit {
+            driver: self.driver.clone(),
+            command,
+        };
         let Some(far) = &self.far else {
-            return (self.takes_frames == Some(false)).then(|| match self.driver.as_str() {
-                "veth" => "this veth takes frames from programs only while its other end has GRO or an XDP program".to_owned(),
-                "" => "the device takes no frames from programs (no NDO_XMIT)".to_owned(),
-                driver => format!("{driver} takes no frames from programs here (no NDO_XMIT)"),
-            });
+            return (self.takes_frames == Some(false)).then(|| no_transmit(None));
         };
         if far.gro && self.takes_frames != Some(false) {
             return None;
         }
         // Programs of this run come later.
         if far.program {
-            return Some("the other end of this veth takes frames from programs only as long as somebody else's XDP program stays there".to_owned());
+            return Some(Refusal::AtMercy);
         }
         match (far.of_a_lab, awaited) {
             (true, true) => None,
             _ if far.receives => None,
-            (true, false) => Some("nobody in this run receives, and a program at the other end, which would let the frames in, keeps others from receiving there by XDP".to_owned()),
-            (false, _) => Some(format!("this veth takes frames from programs only while its other end has GRO or an XDP program, and has neither (try `{}`)", far.command)),
+            (true, false) => Some(Refusal::Unawaited),
+            (false, _) => Some(no_transmit(Some(far.command.clone()))),
         }
     }
 
@@ -163,12 +165,12 @@ impl Device {
     }
 
     /// Why so many must not send to it at once.
-    pub(crate) fn crowds(&self, senders: u32, what: &str) -> Option<String> {
+    pub(crate) fn crowds(&self, senders: u32, what: &'static str) -> Option<Refusal> {
         let room = self.room();
-        (senders > room).then(|| {
-            format!(
-                "{senders} {what} have {room} of its queues, and would refuse each other's frames"
-            )
+        (senders > room).then_some(Refusal::Crowded {
+            senders,
+            what,
+            room,
         })
     }
 }
@@ -187,7 +189,7 @@ fn receives(plan: &Plan, port: &PortPlan) -> bool {
 }
 
 /// Why the streams at a port take the way of its queues, port by port; those that are missing go inside the kernel.
-pub(super) type Reasons = BTreeMap<String, String>;
+pub(super) type Reasons = BTreeMap<String, Refusal>;
 
 /// Decides for the ports whose driver the plan leaves open.
 pub(super) fn reasons(
@@ -241,36 +243,41 @@ fn line_of(wire: &Wire) -> Option<u64> {
 }
 
 /// Why the plan itself keeps a port out of the kernel.
-pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<String> {
+pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<Refusal> {
+    asked(plan, port).map(Refusal::Asked)
+}
+
+fn asked(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
     let others = plan.ports.iter().filter(|p| p.name != port.name);
     let mut same = others.filter(|p| p.locator.place() == port.locator.place());
     if plan.users(port).any(|kind| kind == JobKind::Capture) {
-        return Some(
-            "a capture watches this port, and sees none of what programs send or take".to_owned(),
-        );
+        return Some("a capture watches this port, and sees none of what programs send or take");
     }
     if plan.parties(port) > 1 || same.next().is_some() {
-        return Some("other jobs use this port too".to_owned());
+        return Some("other jobs use this port too");
     }
     if port.priority != 0 {
-        return Some("its priority is one of sockets".to_owned());
+        return Some("its priority is one of sockets");
     }
     let jobs = || plan.traffic.iter();
     if receives(plan, port) && port.ring_bytes > 0 {
-        return Some("the size of its ring was chosen, and there is none in the kernel".to_owned());
+        return Some("the size of its ring was chosen, and there is none in the kernel");
     }
     if jobs().any(|job| job.departures && sends(job, port)) {
-        return Some("the times between departures are measured in user space".to_owned());
+        return Some("the times between departures are measured in user space");
     }
-    live::not_accountable(plan, port).map(str::to_owned)
+    live::not_accountable(plan, port)
 }
 
 /// Why its device keeps it out.
-fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option<String> {
+fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option<Refusal> {
     if used.rx
         && let Some(id) = device.program
     {
-        return Some(format!("XDP program {id} is attached to it"));
+        return Some(Refusal::Attached {
+            id: Some(id),
+            interface: device.interface.clone(),
+        });
     }
     if !used.tx {
         return None;
@@ -286,7 +293,12 @@ fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option
 }
 
 /// Why the frames of its streams are not made there.
-fn of_frames(plan: &Plan, port: &PortPlan, wire: &Wire, recordings: &Recordings) -> Option<String> {
+fn of_frames(
+    plan: &Plan,
+    port: &PortPlan,
+    wire: &Wire,
+    recordings: &Recordings,
+) -> Option<Refusal> {
     for (number, job) in plan.traffic.iter().enumerate() {
         if !sends(job, port) {
             continue;
@@ -311,12 +323,12 @@ fn of_frames(plan: &Plan, port: &PortPlan, wire: &Wire, recordings: &Recordings)
             })
             .collect();
         if streams.iter().any(|s| s.stream.replay.is_some()) {
-            return Some("a replay is sent from user space".to_owned());
+            return Some(Refusal::Asked("a replay is sent from user space"));
         }
         let spec = sender_spec(plan, number, streams, 0, port.workers);
         let fits = Sender::new(&spec, MOST_FRAME)
-            .map_err(|cause| cause.to_string())
-            .and_then(|sender| Ok(sender.offload_tables(&spec)?))
+            .map_err(|cause| Refusal::Streams(cause.to_string()))
+            .and_then(|sender| sender.offload_tables(&spec).map_err(Refusal::Asked))
             .and_then(|tables| wb_live::fits(&tables.streams));
         if let Err(why) = fits {
             return Some(why);
@@ -332,7 +344,7 @@ pub(super) fn too_fast(
     port: &PortPlan,
     line: Option<u64>,
     inside: &dyn Fn(&PortPlan) -> bool,
-) -> Option<String> {
+) -> Option<Refusal> {
     let at_full_speed = |stream: &Stream| stream.frames_per_second(line).is_none();
     plan.traffic.iter().find_map(|job| {
         if !sends(job, port) || !job.streams.iter().any(at_full_speed) {
@@ -341,10 +353,10 @@ pub(super) fn too_fast(
         let other = if is(&job.tx, port) { &job.rx } else { &job.tx };
         let other = plan.ports.iter().find(|p| is(other, p))?;
         (!inside(other)).then(|| {
-            format!(
+            Refusal::Streams(format!(
                 "at full speed the sockets by which {} receives could not follow",
                 other.name
-            )
+            ))
         })
     })
 }
@@ -370,11 +382,12 @@ mod tests {
         }
     }
 
-    fn of(plan: &Plan, port: usize) -> Option<String> {
+    fn of(plan: &Plan, port: usize) -> Option<Refusal> {
         of_plan(plan, &plan.ports[port])
     }
 
-    fn assert_says(why: Option<String>, part: Option<&str>) {
+    fn assert_says(why: Option<Refusal>, part: Option<&str>) {
+        let why = why.map(|why| why.to_string());
         match (&why, part) {
             (None, None) => {}
             (Some(why), Some(part)) if why.contains(part) => {}
@@ -436,6 +449,7 @@ mod tests {
             far,
             program: None,
             queues: 1,
+            interface: "a0".to_owned(),
         };
         let far = FarEnd {
             command: "ethtool -K b0 gro on".to_owned(),
