@@ -99,20 +99,26 @@ pub(crate) struct Berth {
 impl Berth {
     pub(crate) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
         let program = program.as_fd();
-        let make = || {
-            // SAFETY: no descriptors are unshared.
-            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+        in_new_namespace(|| {
             let namespace = UnixDatagram::unbound()?;
             let hook = attach(program, LOOPBACK, GENERIC)?;
             Ok(Self {
                 _hook: hook,
                 _namespace: namespace,
             })
-        };
-        // On a thread of its own, which takes the namespace along when it ends.
-        std::thread::scope(|scope| scope.spawn(make).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
+}
+
+/// Does something in a network namespace that nobody else is in, on a thread that takes it along when it ends.
+pub(crate) fn in_new_namespace<T: Send>(f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let run = || {
+        // SAFETY: no descriptors are unshared.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+        f()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Whether the device takes frames from programs now; `None` when the kernel does not tell (before 6.3). In the network

@@ -444,4 +444,130 @@ mod tests {
         // Nobody is told of none.
         assert_eq!(Account::memory(0, 0), Account::memory(1, 1));
     }
+
+    /// An account of flows 5 and 6 at the loopback interface of a network namespace of its own, while `f` runs there.
+    fn at_loopback(f: impl FnOnce(&Account, &std::net::UdpSocket) + Send) {
+        if !rustix::process::geteuid().is_root() {
+            wb_skip::skipped("a network namespace needs root");
+            return;
+        }
+        let done = hook::in_new_namespace(|| {
+            let mut up = std::process::Command::new("ip");
+            assert!(
+                up.args(["link", "set", "lo", "up"])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            let loopback = Interface {
+                port: "live:lo".to_owned(),
+                name: "lo".to_owned(),
+                index: 1,
+                mac: [0; 6],
+                mtu: 1500,
+                speed: None,
+                kernel_driver: String::new(),
+                tx_queues: 1,
+                rx_queues: 1,
+            };
+            let awaited = Awaited {
+                first_flow: 5,
+                flows: 2,
+                ramp_flow: u32::MAX,
+            };
+            let account = Account::open(&loopback, awaited).unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect("127.0.0.1:9").unwrap();
+            f(&account, &socket);
+            Ok(())
+        });
+        done.unwrap();
+    }
+
+    fn send(socket: &std::net::UdpSocket, flow: u32, sequence: u32, sent_ns: u64) {
+        let mut tag = [0; wb_wire::Tag::LEN];
+        wb_wire::Tag {
+            flow,
+            sequence,
+            time_ns: sent_ns,
+        }
+        .write(&mut tag);
+        // That nobody listens is answered, and told here the next time.
+        socket.send(&tag).or_else(|_| socket.send(&tag)).unwrap();
+    }
+
+    #[test]
+    fn numbers_and_counts_go_on_beyond_two_to_the_32nd() {
+        const WRAP: u64 = 1 << 32;
+        // Whole frames, with FCS.
+        const OCTETS: u64 = 14 + 20 + 8 + 18 + 4;
+        at_loopback(|account, socket| {
+            let shared = &account.shared;
+            let lane = |at| shared.lanes.word(at);
+            let flow = |at: usize| shared.flows.word(at * 8);
+            let set = |word: &std::sync::atomic::AtomicU64, value| {
+                word.store(value, std::sync::atomic::Ordering::Release);
+            };
+            // As after that many frames of flow 5, in order but for one that was lost, and each after 3 s and a bit.
+            let before = WRAP - 3;
+            let delay: u64 = (1 << 32) - 1;
+            let (next, received, octets) = (0, 1, 2);
+            set(flow(next), before + 1);
+            set(flow(received), before);
+            set(flow(octets), before * OCTETS);
+            set(lane(offset_of!(Lane, received)), before);
+            set(lane(offset_of!(Lane, octets)), before * OCTETS);
+            set(lane(offset_of!(Lane, missing)), 1);
+            let latency = offset_of!(Lane, latency);
+            let shift = u64::from(delay.ilog2()) - 9;
+            let slot = (shift << 9) + (delay >> shift);
+            let slots = latency + offset_of!(Distribution, slots);
+            set(lane(slots + 8 * slot as usize), before);
+            for extreme in [offset_of!(Distribution, min), offset_of!(Distribution, max)] {
+                set(lane(latency + extreme), delay);
+            }
+            // The lower half is about to overflow.
+            let sum = (8u128 << 64) - 2;
+            set(
+                lane(latency + offset_of!(Distribution, sum_low)),
+                sum as u64,
+            );
+            set(
+                lane(latency + offset_of!(Distribution, sum_high)),
+                (sum >> 64) as u64,
+            );
+            let control = &shared.control;
+            control.set(offset_of!(Control, wall_offset), 0);
+            control.set(offset_of!(Control, counts), 1);
+            // Six more, of which one is skipped and comes after all, one comes again, and one is skipped for good.
+            for number in [WRAP - 2, WRAP - 1, WRAP + 1, WRAP, WRAP + 3, WRAP + 1] {
+                send(socket, 5, number as u32, 1);
+            }
+            // From number 0 of another flow to half of all numbers beyond, and round.
+            for number in [0, (1 << 31) - 1, WRAP - 2, WRAP + 7] {
+                send(socket, 6, number as u32, 1);
+            }
+            let queue = Queue { shared, number: 0 };
+            let measured = queue.measurement();
+            let c = measured.counters;
+            assert_eq!(c.received_frames, before + 10);
+            assert_eq!(c.received_octets, (before + 10) * OCTETS);
+            assert_eq!((c.duplicate_frames, c.reordered_frames), (1, 1));
+            let skipped = (WRAP + 8) - 4;
+            assert_eq!(c.missing_frames, 1 + 1 + skipped);
+            let [five, six] = &measured.flows[..] else {
+                panic!("two flows")
+            };
+            assert_eq!(
+                (five.received, five.octets),
+                (before + 6, (before + 6) * OCTETS)
+            );
+            assert_eq!((five.highest, five.duplicates), (Some(WRAP + 3), 1));
+            assert_eq!((six.received, six.highest), (4, Some(WRAP + 7)));
+            assert_eq!(measured.largest_gap, (1 << 31) - 2);
+            assert_eq!(measured.latency.count(), before + 9);
+            let more = measured.latency.sum() - sum;
+            assert!((9..1 << 64).contains(&more), "{more}");
+        });
+    }
 }
