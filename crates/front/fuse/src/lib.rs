@@ -21,7 +21,9 @@ mod waiting;
 
 pub use error::MountError;
 pub use files::{Answer, ControlFiles, Writer};
-pub use mounted::{MountOptions, Mounted, is_control_folder, mount, unmount};
+pub use mounted::{
+    MountOptions, Mounted, dead_folders, is_control_folder, mount, remove_dead, unmount,
+};
 
 /// The longest write that arrives whole, in bytes.
 pub const MAX_WRITE: u32 = 128 * 1024;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ const LEAVING: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
+/// What a living folder takes at most to say that it lives.
+const ANSWER: Duration = Duration::from_millis(500);
 /// How often the signals of a blocked writer are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// Commands are short; but one that takes a while shall not keep others from being read.
@@ -267,6 +269,61 @@ pub fn is_control_folder(dir: &Path) -> Result<bool, MountError> {
     Ok(top.is_some_and(|mount| mount.kind == KIND))
 }
 
+/// The control folders whose processes were killed, as far as they can be seen from here: whoever looks into one gets an
+/// error. One that another mount covers is seen once that is gone.
+///
+/// # Errors
+/// When the list of mounts cannot be read.
+pub fn dead_folders() -> Result<Vec<PathBuf>, MountError> {
+    let mounts = MountTable::open()?.mounts()?;
+    let mut points: Vec<PathBuf> = mounts
+        .into_iter()
+        .filter(|mount| mount.kind == KIND)
+        .map(|mount| mount.point)
+        .collect();
+    points.sort_unstable();
+    points.dedup();
+    points.retain(|point| is_dead_folder(point));
+    Ok(points)
+}
+
+/// Takes away what is dead of ours on `dir`, as [`dead_folders`] has it, and nothing else.
+///
+/// # Errors
+/// A refusal where it belongs to somebody else.
+pub fn remove_dead(dir: &Path) -> Result<(), MountError> {
+    // There may be one on the other.
+    while is_dead_folder(dir) {
+        take_down(dir).map_err(|cause| refused_removal(dir, cause))?;
+    }
+    Ok(())
+}
+
+fn refused_removal(dir: &Path, cause: io::Error) -> MountError {
+    MountError::Refused {
+        operation: "remove the dead control folder on",
+        dir: dir.to_owned(),
+        hint: (cause.raw_os_error() == Some(libc::EPERM))
+            .then(|| "it belongs to another user; run as root".into()),
+        cause,
+    }
+}
+
+/// Whether what is seen at `point` is a control folder without its process. One that lives and does not answer, as its process
+/// is stopped, holds up whoever looks: that is a thread of its own, and not for long.
+fn is_dead_folder(point: &Path) -> bool {
+    let top = MountTable::open().and_then(|table| table.top_at(point));
+    if !top.is_ok_and(|top| top.is_some_and(|mount| mount.kind == KIND)) {
+        return false;
+    }
+    let (say, said) = mpsc::channel();
+    let point = point.to_owned();
+    let looked = spawn("control look", move || {
+        let _ = say.send(fs::metadata(point).is_err_and(|e| is_dead(&e)));
+    });
+    looked.is_ok() && said.recv_timeout(ANSWER).unwrap_or(false)
+}
+
 /// The path as the list of mounts has it.
 fn resolve(dir: &Path) -> io::Result<PathBuf> {
     // A slash at the end would make the kernel look into a mount that may be dead.
@@ -296,12 +353,7 @@ fn make_room(dir: &Path, table: &MountTable) -> Result<PathBuf, MountError> {
                 }
                 Some(_) => take_down(&point)
                     .map(drop)
-                    .map_err(|cause| MountError::Refused {
-                        operation: "remove the dead control folder on",
-                        dir: point.clone(),
-                        cause,
-                        hint: None,
-                    })?,
+                    .map_err(|cause| refused_removal(&point, cause))?,
             },
         }
     }

@@ -1,9 +1,12 @@
 //! `wirebench doctor`: what this host and interface can do, and what would make it better.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use wb_host::{doctor, netns::Namespace};
 use wb_model::Locator;
+use wb_render::findings::{Finding, Level};
 
 use crate::{
     run::{color, print, width},
@@ -19,7 +22,8 @@ pub(crate) struct DoctorArgs {
     /// The port to look at; without it the host only.
     #[arg(value_name = "PORT")]
     port: Option<Locator>,
-    /// Put right what killed runs have left behind: offloads that were switched off for a capture.
+    /// Put right what killed runs have left behind: offloads that were switched off for a capture, control folders
+    /// without their daemon.
     #[arg(long)]
     repair: bool,
     /// JSON instead of text.
@@ -30,6 +34,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
     if args.repair {
         doctor::repair().iter().for_each(say);
+        repair_folders()?;
     }
     let namespace = match args.port.as_ref().and_then(|p| p.node.as_deref()) {
         Some(node) => Namespace::named(node)?,
@@ -46,29 +51,30 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         None => None,
     };
     let in_kernel = wb_session::in_kernel(args.port.as_ref())?;
-    let in_kernel = in_kernel.into_iter().map(|f| wb_render::findings::Finding {
+    let in_kernel = in_kernel.into_iter().map(|f| Finding {
         level: match f.can {
-            true => wb_render::findings::Level::Ok,
-            false => wb_render::findings::Level::Note,
+            true => Level::Ok,
+            false => Level::Note,
         },
         topic: "in the kernel".to_owned(),
         text: f.text,
         fix: f.fix,
     });
-    let findings: Vec<wb_render::findings::Finding> = doctor::examine(port)
+    let findings: Vec<Finding> = doctor::examine(port)
         .into_iter()
-        .map(|f| wb_render::findings::Finding {
+        .map(|f| Finding {
             level: match f.level {
-                doctor::Level::Ok => wb_render::findings::Level::Ok,
-                doctor::Level::Note => wb_render::findings::Level::Note,
-                doctor::Level::Warn => wb_render::findings::Level::Warn,
-                doctor::Level::Problem => wb_render::findings::Level::Problem,
+                doctor::Level::Ok => Level::Ok,
+                doctor::Level::Note => Level::Note,
+                doctor::Level::Warn => Level::Warn,
+                doctor::Level::Problem => Level::Problem,
             },
             topic: f.topic,
             text: f.text,
             fix: f.fix,
         })
         .chain(in_kernel)
+        .chain(wb_fuse::dead_folders()?.iter().map(|dir| dead_folder(dir)))
         .collect();
     print(&if args.json {
         serde_json::to_string_pretty(&serde_json::json!({
@@ -81,7 +87,33 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn json_of(finding: &wb_render::findings::Finding) -> serde_json::Value {
+/// Takes control folders of killed processes away, and says so.
+fn repair_folders() -> Result<()> {
+    for dir in wb_fuse::dead_folders()? {
+        match wb_fuse::remove_dead(&dir) {
+            Ok(()) => say(format!(
+                "{}: took away the control folder of a process that was killed",
+                dir.display()
+            )),
+            Err(refused) => say(refused),
+        }
+    }
+    Ok(())
+}
+
+fn dead_folder(dir: &Path) -> Finding {
+    Finding {
+        level: Level::Warn,
+        topic: "control files".to_owned(),
+        text: format!(
+            "the process of the control folder on {} was killed; whoever looks into it gets an error",
+            dir.display()
+        ),
+        fix: Some("wirebench doctor --repair".to_owned()),
+    }
+}
+
+fn json_of(finding: &Finding) -> serde_json::Value {
     serde_json::json!({
         "level": finding.level.name(),
         "topic": finding.topic,

@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Place, Playground, Toy, mount_or_skip};
-use wb_fuse::{ControlFiles, MountError, MountOptions, is_control_folder, mount, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+use wb_fuse::{
+    ControlFiles, MountError, MountOptions, dead_folders, is_control_folder, mount, remove_dead,
+    unmount,
+};
 
 const DAEMON: &str = "WB_FUSE_TEST_DAEMON";
 
@@ -166,6 +170,40 @@ fn a_killed_one_is_replaced_or_unmounted() {
     start_daemon(dir.path()).kill();
     unmount(dir.path()).unwrap();
     assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+}
+
+#[test]
+fn dead_ones_are_found_and_taken_away_and_no_others() {
+    let Some(play) = Playground::new() else {
+        return;
+    };
+    drop(play);
+    let [dead, living, stopped] = [Place::new(), Place::new(), Place::new()];
+    start_daemon(dead.path()).kill();
+    let _living = start_daemon(living.path());
+    // It lives, and answers nobody.
+    let hung = start_daemon(stopped.path());
+    let pid = Pid::from_child(&hung.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    // Other tests have their own; these are the ones that count.
+    let ours = |found: Vec<PathBuf>| -> Vec<PathBuf> {
+        let mine = [dead.path(), living.path(), stopped.path()];
+        let mine = mine.map(|dir| dir.to_owned());
+        found.into_iter().filter(|dir| mine.contains(dir)).collect()
+    };
+    let dead_now = ours(dead_folders().unwrap());
+    let removed = remove_dead(dead.path()).map_err(|e| e.to_string());
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(dead_now, [dead.path()]);
+    assert_eq!(removed, Ok(()));
+    assert!(fs::read_dir(dead.path()).unwrap().next().is_none());
+    assert!(!is_control_folder(dead.path()).unwrap());
+    for dir in [&living, &stopped] {
+        // Nor is it one where that is asked for by name.
+        remove_dead(dir.path()).unwrap();
+        assert!(is_control_folder(dir.path()).unwrap());
+        assert!(fs::metadata(dir.path()).is_ok());
+    }
 }
 
 #[test]
