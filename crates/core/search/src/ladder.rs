@@ -1,6 +1,6 @@
 //! From a small load or the maximum, by what came through and by geometric middles.
 
-use crate::{Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
+use crate::{ACCIDENT, Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
 
 /// When the tester was the limit, it may do so much more next time, and no better guess is worth a
 /// trial.
@@ -61,10 +61,13 @@ impl Known {
             Outcome::Unoffered => {
                 let offered = trial.offered.min(load);
                 self.held(offered);
-                let above = load.min(offered * TESTER_MAY_DO);
+                let above = load.min((offered * TESTER_MAY_DO).max(load * ACCIDENT));
                 self.did_not_hold(above, offered, Bound::Tester);
             }
-            Outcome::Unread => self.did_not_hold(load, trial.through, Bound::Tester),
+            Outcome::Unread => {
+                let through = trial.through.max(load * ACCIDENT);
+                self.did_not_hold(load, through, Bound::Tester);
+            }
         }
     }
 

@@ -51,6 +51,10 @@ pub use mlr::{
     conditional_throughput, mlr,
 };
 
+/// What a tester did in one trial may have been an accident where it is less than this share of the load: the next load
+/// is no less than that.
+const ACCIDENT: f64 = 0.25;
+
 /// Measures one load.
 pub trait Measurer {
     /// Why no trial could be made at all.

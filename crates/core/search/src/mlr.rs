@@ -18,7 +18,7 @@ mod table;
 
 use std::time::Duration;
 
-use crate::{Ask, Measurer, Outcome, Purpose, Trial};
+use crate::{ACCIDENT, Ask, Measurer, Outcome, Purpose, Trial};
 use candidate::{Outlook, Range};
 pub use conditional::conditional_throughput;
 pub use goal::{Class, Goal, MlrTrial, Sums};
@@ -269,7 +269,7 @@ impl<M: Measurer> Driver<'_, M> {
             load * (1.0 - step)
         };
         let limit = if did > 0.0 && did < load {
-            did.min(less)
+            did.max(load * ACCIDENT).min(less)
         } else {
             less.min(load * (1.0 - TESTER_STEP))
         };

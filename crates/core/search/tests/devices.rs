@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use proptest::prelude::*;
-use wb_search::{Ask, Bound, Measurer, Outcome, Purpose, Search, Trial, search};
+use wb_search::{Ask, Bound, Measurer, Mlr, Outcome, Purpose, Search, Trial, mlr, search};
 
 /// A device that carries `capacity`, behind a tester that offers at most `tester`.
 struct Device {
@@ -14,6 +14,8 @@ struct Device {
     /// Share of its capacity that it carries when there is more.
     overloaded: f64,
     seed: u64,
+    /// The first trials, in which the tester hardly sends, or reads.
+    stumbles: Vec<Outcome>,
     loads: Vec<(f64, Purpose)>,
     patience: usize,
 }
@@ -26,6 +28,7 @@ impl Device {
             noise: 0.0,
             overloaded: 1.0,
             seed: 1,
+            stumbles: Vec::new(),
             loads: Vec::new(),
             patience: usize::MAX,
         }
@@ -51,6 +54,15 @@ impl Measurer for Device {
             return Ok(None);
         }
         self.loads.push((load, purpose));
+        if let Some(outcome) = self.stumbles.pop() {
+            return Ok(Some(Trial {
+                outcome,
+                offered: load * 0.005,
+                through: load * 0.005,
+                loss: 0.0,
+                overhead: Duration::ZERO,
+            }));
+        }
         let capacity = self.capacity * (1.0 + self.noise * self.random());
         let offered = load.min(self.tester);
         Ok(Some(Trial {
@@ -197,5 +209,38 @@ fn a_device_that_carries_less_the_more_it_gets() {
         let found = search(&mut device, &plan).unwrap();
         assert!(found.best.unwrap() >= 4_170.0 * 0.994, "{found:?}");
         assert!(found.trials <= 11, "{overloaded}: {:?}", device.loads);
+    }
+}
+
+/// The tester's limit is not where it stumbled once.
+#[test]
+fn a_tester_that_stumbles_at_first() {
+    let stumbles = [
+        vec![Outcome::Unoffered],
+        vec![Outcome::Unread],
+        vec![Outcome::Unread, Outcome::Unoffered],
+    ];
+    for stumbles in stumbles {
+        let device = || Device {
+            stumbles: stumbles.clone(),
+            ..Device::new(200_000.0)
+        };
+        let plan = Search {
+            resolution: 0.005,
+            most_trials: 64,
+            ..Search::up_to(1e6)
+        };
+        let mut of_ladder = device();
+        let found = search(&mut of_ladder, &plan).unwrap();
+        assert_eq!(found.bound, Bound::Device, "{stumbles:?}: {found:?}");
+        assert!(found.best.unwrap() >= 199_000.0, "{stumbles:?}: {found:?}");
+        let mut of_mlr = device();
+        let plan = Mlr {
+            warm_up: None,
+            ..Mlr::between(1000.0, 1e6)
+        };
+        let found = mlr(&mut of_mlr, &plan).unwrap();
+        let least = 1e6 * 0.25f64.powi(stumbles.len() as i32);
+        assert!(found.tester_limit.unwrap() >= least, "{stumbles:?}");
     }
 }
