@@ -55,6 +55,15 @@ def live_sender(folder):
     return [binary, obj]
 
 
+def clock_gaps(folder, cpu, seconds):
+    """How exactly anything can be timed on this CPU: a reading of the clock in ns, how often a second the CPU is away for
+    more than 1 us, and for how much of the time."""
+    binary = os.path.join(folder, "clock_gaps")
+    subprocess.run(["cc", "-O2", "-Wall", "-o", binary, os.path.join(ROOT, "bench/clock_gaps.c")], check=True)
+    done = subprocess.run([binary, str(cpu), str(seconds)], check=True, capture_output=True, text=True)
+    return [float(word) for word in done.stdout.split()]
+
+
 def xdp_drop(node, interface, on):
     """Attaches or detaches the dropping program at the peer end."""
     if on:
