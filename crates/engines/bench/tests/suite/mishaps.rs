@@ -535,7 +535,14 @@ fn a_failure_that_another_trial_contradicts_is_tried_again() {
             noise: Box::new(move |n, _| if n == trial { 50 } else { 0 }),
             ..Device::default()
         };
-        completed(&mut device, &plan).remove(0)
+        let result = completed(&mut device, &plan).remove(0);
+        // What is told of the bounds never contradicts itself, whatever chance did.
+        let bounds = device
+            .told
+            .iter()
+            .filter_map(|live| live.low.zip(live.high));
+        bounds.for_each(|(low, high)| assert!(low < high, "{low} {high} in {trial}"));
+        result
     };
     let undisturbed = found(u32::MAX);
     let capacity = Device::default().capacity;
