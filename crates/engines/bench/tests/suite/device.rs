@@ -114,6 +114,8 @@ pub(crate) struct Device {
     pub(crate) jitter_ns: i64,
     /// Of the frames that pass each so-many-th passes twice.
     pub(crate) doubles: Option<u64>,
+    /// What share of its ceiling the tester reaches in the trials of that, the last one first.
+    pub(crate) hindered: Vec<f64>,
     /// Frames that are lost though the load is no more than the capacity, by trial and load.
     pub(crate) noise: ByTrial<u64>,
     /// After an overload nothing passes for so long.
@@ -168,6 +170,7 @@ impl Default for Device {
             delay_ns: 20_000,
             jitter_ns: 0,
             doubles: None,
+            hindered: Vec::new(),
             noise: Box::new(|_, _| 0),
             recovery: Duration::ZERO,
             silent_end: Duration::ZERO,
@@ -734,7 +737,9 @@ impl Bench for Device {
             .first()
             .is_some_and(|job| Self::rate(job).is_none() && job.count.is_none());
         let mut mishap = None;
-        if !is_engine && !is_ceiling {
+        if is_ceiling && !is_engine {
+            mishap = self.hindered.pop().map(Mishap::Sent);
+        } else if !is_engine {
             self.trials += 1;
             let load = plan.traffic.first().and_then(Self::rate);
             mishap = (self.mishap)(self.trials, load.unwrap_or(0.0));

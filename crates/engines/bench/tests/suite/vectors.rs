@@ -190,9 +190,18 @@ fn loss_by_load() {
 /// Vector 16.18.
 #[test]
 fn the_testers_limit_is_no_throughput() {
+    // What hinders it in one of two trials of its own does not in the other.
+    for hindered in [vec![], vec![0.5, 1.0], vec![1.0, 0.5]] {
+        the_tester_alone(hindered);
+    }
+}
+
+#[track_caller]
+fn the_tester_alone(hindered: Vec<f64>) {
     let mut device = Device {
         ceiling: 12e6,
         capacity: 14e6,
+        hindered,
         ..Device::default()
     };
     let results = completed(&mut device, &plan(THROUGHPUT));
