@@ -608,24 +608,31 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     })
 }
 
-/// What a run was limited by in which frames were sent as fast as the port took them, for `sending_ns`: there was no more to
-/// ask for, so what a link that was down cost is unsent by nobody's count, and told here.
-fn at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64, lossless: &str) -> Limit {
-    let Some((port, _, down_ns)) = downs.iter().max_by_key(|(_, _, ns)| *ns) else {
-        return Limiter::Tester.because(format!("the sender ran at full speed{lossless}"));
-    };
+/// The link, where it was down for a share of the `sending_ns` in which frames were sent as fast as the port took them: there
+/// was no more to ask for, so what that cost is unsent by nobody's count.
+fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<Limit> {
+    let (port, _, down_ns) = downs.iter().max_by_key(|(_, _, ns)| *ns)?;
     let (down_ms, sending_ms) = (down_ns / 1_000_000, sending_ns / 1_000_000);
-    if sending_ns == 0 {
-        return Limiter::Link.because(format!("it was down at {port} for {down_ms} ms"));
-    }
-    if share(*down_ns, sending_ns) > MISSED {
-        return Limiter::Link.because(format!(
-            "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest{lossless}"
-        ));
-    }
-    Limiter::Tester.because(format!(
-        "the sender ran at full speed but for {down_ms} ms in which the link was down at {port}{lossless}"
-    ))
+    let why = match sending_ns {
+        0 => format!("it was down at {port} for {down_ms} ms"),
+        _ if share(*down_ns, sending_ns) > MISSED => format!(
+            "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest"
+        ),
+        _ => return None,
+    };
+    Some(Limiter::Link.because(why))
+}
+
+/// That, but for a moment at most, the sender ran at full speed.
+fn at_full_speed(downs: &[(String, u64, u64)], lossless: &str) -> Limit {
+    let but = match downs.iter().max_by_key(|(_, _, ns)| *ns) {
+        Some((port, _, ns)) => {
+            let ms = ns / 1_000_000;
+            format!(" but for {ms} ms in which the link was down at {port}")
+        }
+        None => String::new(),
+    };
+    Limiter::Tester.because(format!("the sender ran at full speed{but}{lossless}"))
 }
 
 fn limited_by(
@@ -640,13 +647,15 @@ fn limited_by(
     }
     // After a signal no more was asked for.
     let completed = ended.end == End::Completed;
-    let causes: Vec<Limit> = [
-        unsent_because(run, totals).filter(|_| completed),
-        missing_because(run, ended, totals, lateness),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let unsent = unsent_because(run, totals).filter(|_| completed);
+    let downs = link_downs(run);
+    let down = full_speed_ns
+        .filter(|_| completed && unsent.is_none())
+        .and_then(|ns| down_at_full_speed(&downs, ns));
+    let causes: Vec<Limit> = [down, unsent, missing_because(run, ended, totals, lateness)]
+        .into_iter()
+        .flatten()
+        .collect();
     if !causes.is_empty() {
         return LimitedBy::all(causes);
     }
@@ -664,8 +673,8 @@ fn limited_by(
             .because(format!("it ended the run early{lossless}"))
             .into();
     }
-    if let Some(ns) = full_speed_ns {
-        return at_full_speed(&link_downs(run), ns, lossless).into();
+    if full_speed_ns.is_some() {
+        return at_full_speed(&downs, lossless).into();
     }
     let why = match lossless.is_empty() {
         true => "all that was asked was sent",
@@ -954,27 +963,35 @@ mod tests {
     #[test]
     fn full_speed_is_only_said_of_the_time_in_which_the_link_was_up() {
         const S: u64 = 1_000_000_000;
-        let said = |downs: &[(&str, u64)]| {
-            let downs: Vec<_> = downs
-                .iter()
+        let downs = |downs: &[(&str, u64)]| -> Vec<(String, u64, u64)> {
+            let downs = downs.iter();
+            downs
                 .map(|(port, ns)| ((*port).to_owned(), 1, *ns))
-                .collect();
-            at_full_speed(&downs, 10 * S, " and nothing was lost").to_string()
+                .collect()
         };
+        let link = |of: &[(&str, u64)], ns| {
+            let limit = down_at_full_speed(&downs(of), ns);
+            limit.map(|limit| limit.to_string())
+        };
+        let long = "the link: it was down at b for 9000 of 10000 ms, and the sender ran at full speed for the rest";
+        assert_eq!(
+            link(&[("a", S / 20), ("b", 9 * S)], 10 * S).as_deref(),
+            Some(long)
+        );
+        // It never came up, and no time of sending is known.
+        let never = "the link: it was down at a for 1000 ms";
+        assert_eq!(link(&[("a", S)], 0).as_deref(), Some(never));
+        assert_eq!(link(&[("a", S / 10)], 10 * S), None);
+        assert_eq!(link(&[], 10 * S), None);
+        let said =
+            |of: &[(&str, u64)]| at_full_speed(&downs(of), " and nothing was lost").to_string();
         assert_eq!(
             said(&[]),
             "the tester: the sender ran at full speed and nothing was lost"
         );
         assert_eq!(
-            said(&[("a", S / 20), ("b", 9 * S)]),
-            "the link: it was down at b for 9000 of 10000 ms, and the sender ran at full speed for the rest and nothing was lost"
-        );
-        assert_eq!(
             said(&[("a", S / 10)]),
             "the tester: the sender ran at full speed but for 100 ms in which the link was down at a and nothing was lost"
         );
-        // It never came up, and no time of sending is known.
-        let never = at_full_speed(&[("a".to_owned(), 1, S)], 0, "");
-        assert_eq!(never.to_string(), "the link: it was down at a for 1000 ms");
     }
 }
