@@ -570,4 +570,26 @@ mod tests {
             assert!((9..1 << 64).contains(&more), "{more}");
         });
     }
+
+    #[test]
+    fn an_account_that_another_cpu_has_for_too_long_is_not_awaited_for_ever() {
+        at_loopback(|account, socket| {
+            let shared = &account.shared;
+            shared.control.set(offset_of!(Control, counts), 1);
+            shared.lanes.set(offset_of!(Lane, taken), 1);
+            let began = std::time::Instant::now();
+            send(socket, 5, 0, 1);
+            let waited = began.elapsed();
+            // Longer than any CPU that works has it.
+            assert!(waited.as_millis() > 20, "{waited:?}");
+            shared.lanes.set(offset_of!(Lane, taken), 0);
+            send(socket, 5, 1, 1);
+            let queue = Queue { shared, number: 0 };
+            assert_eq!(queue.get(offset_of!(Lane, dropped)), 1);
+            let counters = queue.counters();
+            assert_eq!((counters.received_frames, counters.missing_frames), (1, 1));
+            assert_eq!(queue.get(offset_of!(Lane, taken)), 0);
+            eprintln!("{waited:?}");
+        });
+    }
 }
