@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use wb_model::{
-    Plan, Proto, Stream,
+    Driver, Plan, Proto, Stream,
     plan::{PortPlan, TrafficJob},
     units::{Mac, Rate},
 };
@@ -20,12 +20,18 @@ use crate::{
 /// What a sending worker keeps of a flow: the frames it sent of it.
 const SENT_FLOW_BYTES: u64 = 16;
 /// What is told of a flow at the end.
-pub(super) const FLOW_FIGURES_BYTES: u64 = 208;
+const FLOW_FIGURES_BYTES: u64 = 208;
 /// What a receiving worker keeps of a flow: its figures, its window of sequence numbers, and at the
 /// end what is told of it.
 const RECEIVED_FLOW_BYTES: u64 = 128 + 128 + FLOW_FIGURES_BYTES;
 /// What settling a flow at the end takes.
-pub(super) const SETTLED_FLOW_BYTES: u64 = 64;
+const SETTLED_FLOW_BYTES: u64 = 64;
+
+/// What is kept in user space of a flow of which the kernel keeps account, in bytes: at the end its figures, of each worker
+/// and twice while they are added up, and what settles them.
+pub(super) const fn settled_bytes(workers: u32) -> u64 {
+    FLOW_FIGURES_BYTES * (workers as u64 + 2) + SETTLED_FLOW_BYTES
+}
 
 /// A worker sends for one job and receives for one; so does a port.
 pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
@@ -48,10 +54,18 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
 
 /// Flows are followed one by one, and a machine that swaps measures nothing.
 pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
-    let workers = |name: Option<&str>| {
-        let port = plan.ports.iter().find(|p| Some(p.name.as_str()) == name);
-        port.map_or(0, |p| u64::from(p.workers.max(1)))
-    };
+    let (flows, need) = need(plan);
+    match wb_host::memory::available() {
+        Some(available) => fits(flows, need, available),
+        None => Ok(()),
+    }
+}
+
+/// Flows of all jobs, and the bytes that they take, but for accounts in the kernel: these go by the queues of a device, which
+/// is known later.
+fn need(plan: &Plan) -> (u64, u64) {
+    let port = |name: Option<&str>| plan.ports.iter().find(|p| Some(p.name.as_str()) == name);
+    let workers = |name| port(name).map_or(0, |p| u64::from(p.workers.max(1)));
     let mut need = 0;
     let mut flows = 0;
     for job in &plan.traffic {
@@ -69,18 +83,15 @@ pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
         } else {
             0
         };
-        let receiving = if rx > 0 {
-            RECEIVED_FLOW_BYTES * rx + SETTLED_FLOW_BYTES
-        } else {
-            0
+        let receiving = match port(job.rx.as_deref()) {
+            None => 0,
+            Some(p) if p.locator.driver == Some(Driver::Live) => settled_bytes(p.workers.max(1)),
+            Some(_) => RECEIVED_FLOW_BYTES * rx + SETTLED_FLOW_BYTES,
         };
         flows += of_job;
         need += of_job * (sending + receiving);
     }
-    match wb_host::memory::available() {
-        Some(available) => fits(flows, need, available),
-        None => Ok(()),
-    }
+    (flows, need)
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -377,6 +388,25 @@ mod tests {
         for part in ["16777216 flows", "9.0 GiB", "3.0 GiB", "5592405 fit"] {
             assert!(error.contains(part), "no {part:?} in {error}");
         }
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_is_reckoned_by_who_knows_its_queues() {
+        let of = |locator: &str| {
+            let mut plan = Plan::default();
+            plan.ports.push(PortPlan {
+                workers: 8,
+                ..PortPlan::new("rx", locator.parse().unwrap())
+            });
+            plan.traffic.push(TrafficJob {
+                rx: Some("rx".to_owned()),
+                flows: Some(1000),
+                ..TrafficJob::default()
+            });
+            need(&plan)
+        };
+        assert_eq!(of("xdp:eth2"), (1000, 1000 * (464 * 8 + 64)));
+        assert_eq!(of("live:eth2"), (1000, 1000 * (208 * 10 + 64)));
     }
 
     #[test]

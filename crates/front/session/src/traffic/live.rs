@@ -18,7 +18,7 @@ use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
 use super::{
     Direction, Traffic,
-    checks::{self, FLOW_FIGURES_BYTES, Recordings, SETTLED_FLOW_BYTES},
+    checks::{self, Recordings, settled_bytes},
     is_tagged, path, sender_for, sender_spec,
 };
 use crate::{
@@ -121,12 +121,6 @@ fn awaited(direction: &Direction) -> Awaited {
         flows: direction.flows,
         ramp_flow: RAMP_FLOW,
     }
-}
-
-/// What is kept in user space of a flow of which the kernel keeps account, in bytes: at the end its figures, of each worker
-/// and twice while they are added up, and what settles them.
-fn settled_bytes(workers: u32) -> u64 {
-    FLOW_FIGURES_BYTES * (u64::from(workers) + 2) + SETTLED_FLOW_BYTES
 }
 
 /// Why the accounts of so many flows do not fit into what is `available`. `held`: what others of this run will take of it.
