@@ -189,7 +189,17 @@ fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> 
 fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
     let before = port.counters().get("tx_packets").copied().unwrap_or(0);
     let wire = port.wire.as_ref();
-    let taken = at_interface(port, wire, |i| probe(i, longest, monotonic_ns()))?;
+    let taken = match at_interface(port, wire, |i| probe(i, longest, monotonic_ns())) {
+        // Before Linux 6.3 no device says what it can, and a veth then takes frames as if it had no link.
+        Err(StartError::Port(PortError::LinkDown { .. }))
+            if wire.is_some_and(|w| w.link.up && w.link.carrier) =>
+        {
+            let driver = wire.map_or_else(String::new, |w| w.interface.kernel_driver.clone());
+            let command = None;
+            return Err(refuse(&port.plan, Refusal::NoTransmit { driver, command }));
+        }
+        taken => taken?,
+    };
     match counted_late(port, before, taken.max(1)) {
         None => Ok(()),
         Some((taken, counted)) => Err(refuse(&port.plan, Refusal::Uncounted { taken, counted })),
