@@ -10,7 +10,8 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-SEND_BUDGET=270
+# Where the same lines are built into more code, the compiler has fewer registers for them: 267 before streams had tables too.
+SEND_BUDGET=277
 RECEIVE_BUDGET=333
 # Of it some 600 are the round trip, the timers that follow it, and what is offered in each SYN.
 CONNECTION_BUDGET=4990
