@@ -20,6 +20,7 @@ mod suite;
 mod suite_conformance;
 mod suite_figure;
 mod suite_modifiers;
+mod suite_outcome;
 mod suite_problems;
 mod suite_report;
 

@@ -87,11 +87,17 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
         }
     }
     out.push_str(">\n");
-    let facts = suite::facts(report);
-    let named: Vec<_> = facts.iter().filter(|(name, _)| !name.is_empty()).collect();
+    let mut named: Vec<(&str, String)> = Vec::new();
+    for (name, value) in suite::facts(report) {
+        match (name, named.last_mut()) {
+            // A line more of the one before.
+            ("", Some((_, own))) => *own = format!("{own}; {value}"),
+            _ => named.push((name, value)),
+        }
+    }
     if !named.is_empty() && suite.name != "criteria" {
         out.push_str("    <properties>\n");
-        for (name, value) in named {
+        for (name, value) in &named {
             let (name, value) = (escaped(name), escaped(value));
             let _ = writeln!(out, "      <property name=\"{name}\" value=\"{value}\"/>");
         }
@@ -237,9 +243,10 @@ fn of_balancer(r: &LbResult) -> Case {
 fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
     Case {
         name: format!("{} {}", step.service, step.step),
-        seconds: 0.0,
+        seconds: step.duration_s,
         came: match step.passed {
             true => Came::Well,
+            false if step.void => Came::Error(step.reason.clone()),
             false => Came::Failure(step.reason.clone()),
         },
         out: format!(
@@ -254,13 +261,21 @@ fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
 
 /// A tester that was the limit found a limit all the same: at least so much. Where it found none, that is an error.
 fn came(r: &SuiteResult) -> Came {
-    let searches = suite::searches(r.test);
-    let why = || suite::headline(r).unwrap_or_default();
-    match (&r.not_measured, r.limit) {
-        (Some(why), _) => Came::Skipped(why.clone()),
-        _ if r.incomplete => Came::Error(why()),
-        (None, None) if searches && suite::is_tester_limit(r) => Came::Error(why()),
-        (None, None) if searches => Came::Failure(why()),
+    let why = |else_why: &str| {
+        let headline = suite::headline(r);
+        headline.unwrap_or_else(|| format!("{}: {else_why}", suite::subject(r)))
+    };
+    match &r.not_measured {
+        Some(why) => Came::Skipped(why.clone()),
+        _ if r.incomplete => Came::Error(why("broken off before its end")),
+        _ if r.has_failed() => Came::Failure(why(match r.test {
+            SuiteTest::Recovery => "at least once it had not recovered at the end",
+            SuiteTest::Reset => "it did not forward again",
+            _ => "nothing came through",
+        })),
+        _ if r.is_unjudged() || r.is_partly_void() => {
+            Came::Error(why("trials that say something of the device are missing"))
+        }
         _ => Came::Well,
     }
 }

@@ -1,6 +1,6 @@
 //! What a result of a suite has for a criterion.
 
-use super::{LbMetric, Quantity, SuiteResult, SuiteTest};
+use super::{ImpactRow, LbMetric, Quantity, SuiteResult, SuiteTest};
 use crate::{
     criteria::{Counted, Figure, Metric, Stat},
     report::Summary,
@@ -51,21 +51,35 @@ impl SuiteResult {
         }
         match metric {
             Metric::Found(figure) => self.found(*figure),
-            Metric::Latency(stat) if self.test == SuiteTest::Impact => {
-                let rows = self.impact.iter();
-                largest(
-                    rows.map(|row| value(&row.latency_ns, *stat).filter(|_| row.lost.is_some())),
-                )
-            }
-            Metric::Loss if self.test == SuiteTest::Impact => {
-                largest(self.impact.iter().map(|row| Some(row.loss_pct? / 100.0)))
-            }
-            Metric::Latency(stat) => {
-                let rows = self.latency.iter().map(|row| value(&row.latency_ns, *stat));
-                largest(rows)
-            }
-            Metric::Loss => largest(self.curve.iter().map(|row| Some(row.loss_pct? / 100.0))),
+            Metric::Latency(_) | Metric::Loss => largest(self.parts(metric)),
             _ => self.limit,
+        }
+    }
+
+    /// The same of each of its loads of which it is known, where a metric is about several.
+    #[must_use]
+    pub fn known(&self, metric: &Metric) -> Vec<f64> {
+        self.parts(metric).into_iter().flatten().collect()
+    }
+
+    fn parts(&self, metric: &Metric) -> Vec<Option<f64>> {
+        let share = |pct: Option<f64>| Some(pct? / 100.0);
+        match (metric, self.test) {
+            (Metric::Latency(stat), SuiteTest::Impact) => {
+                // What was not the device's loss is not its delay either.
+                let of =
+                    |row: &ImpactRow| value(&row.latency_ns, *stat).filter(|_| row.lost.is_some());
+                self.impact.iter().map(of).collect()
+            }
+            (Metric::Latency(stat), _) => {
+                let rows = self.latency.iter();
+                rows.map(|row| value(&row.latency_ns, *stat)).collect()
+            }
+            (Metric::Loss, SuiteTest::Impact) => {
+                self.impact.iter().map(|row| share(row.loss_pct)).collect()
+            }
+            (Metric::Loss, _) => self.curve.iter().map(|row| share(row.loss_pct)).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -203,6 +217,9 @@ mod tests {
         assert_eq!(figure(&result, "loss<=1%"), Some(0.25));
         result.curve.push(loss(None));
         assert_eq!(figure(&result, "loss<=1%"), None);
+        // What is known may be too much already.
+        let criterion: Criterion = "loss<=1%".parse().unwrap();
+        assert_eq!(result.known(&criterion.metric), [0.25, 0.0]);
 
         let mut result = of(SuiteTest::Recovery);
         result.recovery = Some(RecoveryResult {

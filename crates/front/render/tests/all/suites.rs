@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use wb_model::{
     Phase, Report, Snapshot, Verdict,
-    bench::{BenchLive, BenchResult, BurstGap, LbLimit, SuiteResult, TrialOutcome},
+    bench::{BenchLive, BenchResult, BurstGap, LbLimit, Modifier, SuiteResult, TrialOutcome},
+    plan::Procedure,
 };
 use wb_render::{
     csv, junit, live, metrics,
@@ -269,6 +270,78 @@ fn junit_tells_what_held_failed_and_was_not_measured() {
         let sum: usize = suites.map(|suite| number(suite, attribute)).sum();
         assert_eq!(number(root, attribute), sum, "{attribute}");
     }
+}
+
+/// What a case is in the verdict it is in the document.
+#[test]
+fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
+    let mut report = samples::full();
+    let alone = |report: &mut Report, result: SuiteResult| {
+        report.results = vec![BenchResult::Suite(Box::new(result))];
+        let text = junit::report(report);
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let case = document.descendants().find(|n| n.has_tag_name("testcase"));
+        let came = case
+            .unwrap()
+            .children()
+            .find(|n| n.has_attribute("message"));
+        came.map(|n| {
+            (
+                n.tag_name().name().to_owned(),
+                n.attribute("message").unwrap().to_owned(),
+            )
+        })
+    };
+    let told = |element: &str, why: &str| Some((element.to_owned(), why.to_owned()));
+    let mut reset = samples::reset();
+    assert_eq!(alone(&mut report, reset.clone()), None);
+    reset.reset.as_mut().unwrap().not_again_s = Some(30.0);
+    assert_eq!(
+        alone(&mut report, reset),
+        told("failure", "64 B: it did not forward again")
+    );
+    let late = "64 B: at least once it had not recovered at the end";
+    assert_eq!(
+        alone(&mut report, samples::recovery()),
+        told("failure", late)
+    );
+    let missing = "64 B: trials that say something of the device are missing";
+    assert_eq!(
+        alone(&mut report, samples::impact()),
+        told("error", missing)
+    );
+    let mut impact = samples::impact();
+    for row in &mut impact.impact {
+        (row.lost, row.loss_pct) = (Some(row.tx), Some(100.0));
+    }
+    assert_eq!(
+        alone(&mut report, impact),
+        told("failure", "64 B: nothing came through")
+    );
+    // A step that says nothing is no broken promise.
+    let mut services = samples::services();
+    services.steps.truncate(1);
+    let step = &mut services.steps[0];
+    (step.passed, step.void, step.reason) = (false, true, "void: late".to_owned());
+    assert_eq!(alone(&mut report, services), told("error", "void: late"));
+}
+
+#[test]
+fn junit_tells_all_conditions_of_a_filter() {
+    let mut report = samples::full();
+    let Some(Procedure::Suite(suite)) = &mut report.plan.procedure else {
+        panic!("no suite");
+    };
+    suite.modifiers = vec![Modifier::Filters];
+    suite.filter_conditions = 25;
+    let text = junit::report(&report);
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let own = document
+        .descendants()
+        .find(|n| n.attribute("name") == Some("filter"));
+    let told = own.unwrap().attribute("value").unwrap();
+    assert_eq!(told.split("; ").count(), 26, "{told}");
+    assert!(told.ends_with("; deny the rest"), "{told}");
 }
 
 #[test]

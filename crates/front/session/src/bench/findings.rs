@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, ImpactRow, LbLimit, LbMetric, SuiteResult, SuiteTest, TrialOutcome},
+    bench::{BenchResult, LbLimit, LbMetric, SuiteResult},
     criteria::{Bound, Metric},
     plan::Procedure,
     report::CriterionReport,
@@ -49,36 +49,27 @@ impl<'a> Finding<'a> {
                 size: &suite.size,
                 limited_by: suite.limited_by.filter(|_| suite.test.finds_limit()),
                 late: None,
-                failed: failed(suite),
+                failed: suite.has_failed(),
                 silent: suite.not_measured.as_deref(),
-                partly_void: suite.steps.iter().any(|step| step.void)
-                    || suite.impact.iter().any(|row| row.lost.is_none())
-                    || suite.curve.iter().any(|row| row.loss_pct.is_none()),
+                partly_void: suite.is_partly_void(),
             },
         }
     }
 
     /// Whether it was to find something, and could not for want of trials that say something.
     fn is_unjudged(&self) -> bool {
-        let BenchResult::Suite(suite) = self.result else {
-            return false;
-        };
-        let no_limit = suite.test.finds_limit() && suite.limit.is_none();
-        let no_loss = suite.test == SuiteTest::Loss && self.known_losses().is_empty();
-        let void = |row: &ImpactRow| row.lost.is_none();
-        let no_impact = suite.test == SuiteTest::Impact && suite.impact.iter().all(void);
-        let nothing = (no_limit || no_loss || no_impact) && self.silent.is_none() && !self.failed;
-        nothing || suite.steps.iter().any(|step| step.void)
+        match self.result {
+            BenchResult::Suite(suite) => suite.is_unjudged(),
+            BenchResult::Lb(_) => false,
+        }
     }
 
-    /// The shares that were lost at loads of which that is known.
-    fn known_losses(&self) -> Vec<f64> {
-        let BenchResult::Suite(suite) = self.result else {
-            return Vec::new();
-        };
-        let curve = suite.curve.iter().filter_map(|row| row.loss_pct);
-        let known = curve.chain(suite.impact.iter().filter_map(|row| row.loss_pct));
-        known.map(|loss| loss / 100.0).collect()
+    /// What is known of its parts for a criterion.
+    fn known(&self, criterion: &Criterion) -> Vec<f64> {
+        match self.result {
+            BenchResult::Suite(suite) => suite.known(&criterion.metric),
+            BenchResult::Lb(_) => Vec::new(),
+        }
     }
 
     /// Whether no load held, and the device is why: what other tests could not measure for that is its doing.
@@ -111,52 +102,17 @@ fn title(suite: &SuiteResult) -> String {
     let name = suite.goal.as_deref().unwrap_or(suite.test.name());
     let burst = suite.burst.as_ref();
     let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
+    // Which of several services it is about.
+    let services = suite.services.iter().filter(|_| suite.services.len() > 1);
+    let failed = services.filter(|own| own.verdict == Verdict::Fail);
+    let failed: Vec<&str> = failed.map(|own| own.service.as_str()).collect();
+    let more = match failed.as_slice() {
+        [] => burst,
+        all => format!(" ({})", all.join(", ")),
+    };
     match suite.size.as_str() {
-        "" => name.to_owned(),
-        size => format!("{name} {size}{burst}"),
-    }
-}
-
-/// Whether a test found that the device does not do what it should.
-fn failed(suite: &SuiteResult) -> bool {
-    match suite.test {
-        SuiteTest::Throughput | SuiteTest::Ndr => {
-            let all_failed = || match &suite.mlr {
-                Some(mlr) => {
-                    let low = mlr.loads.iter().any(|l| l.low_full_s + l.low_short_s > 0.0);
-                    let high = mlr
-                        .loads
-                        .iter()
-                        .any(|l| l.high_full_s + l.high_short_s > 0.0);
-                    high && !low
-                }
-                None => {
-                    let any = |outcome| suite.trial_log.iter().any(|t| t.outcome == outcome);
-                    any(TrialOutcome::Fail) && !any(TrialOutcome::Pass)
-                }
-            };
-            let by_device = suite.limited_by == Some(LbLimit::Device);
-            suite.limit.is_none() && (by_device || all_failed())
-        }
-        SuiteTest::Y1564 => suite.steps.iter().any(|step| !step.passed && !step.void),
-        SuiteTest::Mfr => suite.mfr.as_ref().is_some_and(|mfr| mfr.rate_fps <= 0.0),
-        SuiteTest::Impact => {
-            let known: Vec<f64> = suite.impact.iter().filter_map(|row| row.loss_pct).collect();
-            !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)
-        }
-        SuiteTest::Loss => {
-            let known: Vec<f64> = suite.curve.iter().filter_map(|row| row.loss_pct).collect();
-            !known.is_empty() && known.iter().all(|loss| *loss >= 100.0)
-        }
-        SuiteTest::Recovery => {
-            let recovery = suite.recovery.as_ref();
-            recovery.is_some_and(|r| r.seconds.iter().any(Option::is_none))
-        }
-        SuiteTest::Reset => {
-            let reset = suite.reset.as_ref();
-            suite.not_measured.is_none() && reset.is_some_and(|r| r.not_again_s.is_some())
-        }
-        _ => false,
+        "" => format!("{name}{more}"),
+        size => format!("{name} {size}{more}"),
     }
 }
 
@@ -231,8 +187,8 @@ impl<'a> Findings<'a> {
                 limited_by(std::iter::once(finding))
             )),
             _ if value.is_none() && finding.partly_void => {
-                let known = finding.known_losses();
-                let holds = known.into_iter().all(|loss| criterion.holds(loss));
+                let known = finding.known(criterion);
+                let holds = known.into_iter().all(|value| criterion.holds(value));
                 holds.then(|| format!("trials of {} are void", finding.title))
             }
             _ => None,
@@ -336,7 +292,10 @@ fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clon
 
 #[cfg(test)]
 mod tests {
-    use wb_model::{bench::Quantity, load::LoadTransport};
+    use wb_model::{
+        bench::{ImpactRow, Quantity, SuiteTest},
+        load::LoadTransport,
+    };
 
     use super::*;
     use wb_model::bench::LbResult;
@@ -493,11 +452,20 @@ mod tests {
         let (verdict, reason, ..) = found(&[result.clone()], "loss<=1%");
         assert_eq!(verdict, Verdict::Invalid, "{reason}");
         result.steps.push(step(false, false));
-        let (verdict, reason, ..) = found(&[result], "loss<=1%");
+        let (verdict, reason, ..) = found(&[result.clone()], "loss<=1%");
         assert_eq!(
             (verdict, reason.as_str()),
             (Verdict::Fail, "not as it should be: y1564 512")
         );
+        // Of several it is said which.
+        let own = |service: &str, verdict| wb_model::bench::ServiceResult {
+            service: service.to_owned(),
+            verdict,
+            ..Default::default()
+        };
+        result.services = vec![own("voice", Verdict::Fail), own("video", Verdict::Pass)];
+        let (_, reason, ..) = found(&[result], "loss<=1%");
+        assert_eq!(reason, "not as it should be: y1564 512 (voice)");
     }
 
     #[test]
