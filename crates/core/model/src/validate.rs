@@ -111,7 +111,7 @@ impl Findings {
     }
 
     /// The problems of a part, whose places are its keys.
-    fn within(&mut self, part: &str, problems: Vec<PlanProblem>) {
+    pub(crate) fn within(&mut self, part: &str, problems: Vec<PlanProblem>) {
         let problems = problems.into_iter().map(|problem| PlanProblem {
             place: format!("{part}, {}", problem.place),
             what: problem.what,

@@ -296,6 +296,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         let mut result = SuiteResult::new(test, of);
         let case = &self.cases[n];
         result.size.clone_from(&case.own.name);
+        result.filter = self.suite.filters(&case.base);
         result.ipv6_share = case.own.ipv6_share.map(|share| share.0);
         result.mean_size = known.mean;
         result.directions = match self.target {

@@ -33,10 +33,13 @@
     }
   }
 
+  // About, in pixels.
+  function longestMark(p) { return Math.max(...p.x.marks.map((m) => m[1].length)) * 7 + 14; }
+
   function xAxis(p, axis, width) {
     const marks = p.x.marks, x = { ...axis, label: p.x.title, labelSize: 22, size: 34 };
     if (!marks.length) { x.values = (u, list) => list.map(tick); x.space = 70; return x; }
-    const longest = Math.max(...marks.map((m) => m[1].length)) * 7 + 14;
+    const longest = longestMark(p);
     x.splits = (u, i, low, high) => {
       let own = marks.filter((m) => m[0] >= low - 1e-9 && m[0] <= high + 1e-9).map((m) => m[0]);
       if (own.length < 2 && p.x.kind !== "names" && p.x.kind !== "counts") {
@@ -55,7 +58,8 @@
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: muted, grid, ticks: grid, font, labelFont: font };
     // The last mark of these stands at the end, and half of it beyond.
-    const beyond = ["times", "tail"].includes(p.x.kind) ? 28 : null;
+    const half = p.x.kind === "names" ? longestMark(p) / 2 - (width - 80) / p.x.marks.length / 2 : 0;
+    const beyond = ["times", "tail"].includes(p.x.kind) ? 28 : half > 0 ? half : null;
     const steps = uPlot.paths.stepped({ align: 1 }), xs = data.xs[p.xs];
     const first = xs[0], last = xs[xs.length - 1];
     const series = p.series.map((s, i) => {

@@ -289,6 +289,7 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         row.known("nic_drops", t.map(|t| t.nic_drops));
         row.known("verdict", t.map(|t| t.outcome.name()));
         row.known("purpose", t.map(|t| suite::purpose(t.purpose)));
+        row.known("step", t.map(|t| &t.step));
         row.known(
             "reason",
             t.map(|t| &t.reason)

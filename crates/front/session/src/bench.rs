@@ -8,7 +8,8 @@ mod findings;
 
 use std::{
     collections::BTreeSet,
-    process::{Command, Stdio},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,7 +30,7 @@ use wb_model::{
 
 use self::findings::Findings;
 use crate::{
-    End, Environment, Extras, StartError, View,
+    End, Environment, Extras, Signals, StartError, View,
     engine::{Ended, Engine, Launch, Observer, Sample, Settled, State, Stop},
     ports::{self, OpenPort},
     prepare,
@@ -40,6 +41,8 @@ use crate::{
 
 /// How often a pause looks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a command that resets the device may go on after a signal; a second signal ends it at once.
+const TRIGGER_GRACE: Duration = Duration::from_secs(10);
 
 fn read_all(probes: &[Watched]) -> Reading {
     let mut reading = Reading::default();
@@ -114,9 +117,22 @@ impl Observer for Onlooker<'_> {
     }
 }
 
+/// Ends a command and what it started.
+fn end(child: &mut Child) {
+    let group = rustix::process::Pid::from_child(child);
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    let _ = child.wait();
+}
+
 /// Runs a command when its time has come, unless the trial is over before; why it did not do what it should. It is
-/// ended with the trial.
-fn pull(trigger: &Trigger, begun: Receiver<()>, over: &AtomicBool) -> Option<String> {
+/// ended with the trial; of a trial that is ended early it may come to its own end, as what it was about to bring back
+/// would else stay away.
+fn pull(
+    trigger: &Trigger,
+    begun: Receiver<()>,
+    over: &AtomicBool,
+    signals: &Signals,
+) -> Option<String> {
     begun.recv().ok()?;
     let at = Instant::now() + trigger.after;
     while Instant::now() < at {
@@ -127,19 +143,30 @@ fn pull(trigger: &Trigger, begun: Receiver<()>, over: &AtomicBool) -> Option<Str
     }
     let mut command = Command::new("sh");
     command.args(["-c", &trigger.command]).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C is the trial's.
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Some(format!("it cannot be run: {error}")),
     };
+    let mut last = None;
     loop {
+        let is_over = over.load(Ordering::Acquire) && {
+            let grace = match signals.received() {
+                Some(_) => TRIGGER_GRACE,
+                None => Duration::ZERO,
+            };
+            Instant::now() >= *last.get_or_insert_with(|| Instant::now() + grace) || signals.hurry()
+        };
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return None,
             Ok(Some(status)) => return Some(format!("it ended with {status}")),
             Err(error) => return Some(error.to_string()),
-            Ok(None) if over.load(Ordering::Acquire) => {
-                let _ = child.kill();
-                let _ = child.wait();
+            Ok(None) if is_over => {
+                end(&mut child);
                 return Some("it had not ended when the trial had".to_owned());
             }
             Ok(None) => std::thread::sleep(POLL_INTERVAL),
@@ -182,6 +209,7 @@ impl Bench for Ports {
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
         let (probes, every) = (&self.probes, self.every);
+        let signals = &self.environment.signals;
         let (begins, begun) = channel();
         let mut onlooker = Onlooker {
             start_ns: self.start_ns,
@@ -193,7 +221,8 @@ impl Bench for Ports {
         let finished = std::thread::scope(|scope| {
             let follower =
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
-            let shooter = trigger.map(|trigger| scope.spawn(|| pull(trigger, begun, &over)));
+            let shooter =
+                trigger.map(|trigger| scope.spawn(|| pull(trigger, begun, &over, signals)));
             let finished = prepared.run(&mut onlooker);
             drop(onlooker);
             over.store(true, Ordering::Release);
@@ -482,5 +511,54 @@ impl Engine for Benchmark {
             ports,
             ..Settled::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What became of a command whose trial is over, once with what it says of that, and how long it took.
+    fn ended(command: &str, signals: &Signals) -> (Option<String>, Duration) {
+        let trigger = Trigger {
+            after: Duration::ZERO,
+            command: command.to_owned(),
+        };
+        let (begins, begun) = channel();
+        begins.send(()).unwrap();
+        let (over, begin) = (AtomicBool::new(false), Instant::now());
+        let said = std::thread::scope(|scope| {
+            let pulled = scope.spawn(|| pull(&trigger, begun, &over, signals));
+            std::thread::sleep(Duration::from_millis(100));
+            over.store(true, Ordering::Release);
+            pulled.join().unwrap()
+        });
+        (said, begin.elapsed())
+    }
+
+    #[test]
+    fn a_command_that_has_not_ended_is_ended_with_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("late");
+        let command = format!("(sleep 0.5; touch {}) & wait", file.display());
+        let (said, took) = ended(&command, &Signals::none());
+        assert!(said.unwrap().contains("had not ended"));
+        assert!(took < Duration::from_millis(450), "{took:?}");
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!file.exists());
+    }
+
+    /// A device that is taken away and brought back is brought back.
+    #[test]
+    fn after_a_signal_a_command_comes_to_its_own_end() {
+        let signals = Signals::none();
+        signals.raise(2);
+        let (said, took) = ended("sleep 0.4", &signals);
+        assert_eq!(said, None);
+        assert!(took >= Duration::from_millis(400), "{took:?}");
+        // Unless somebody is in a hurry.
+        signals.raise(2);
+        let (said, took) = ended("sleep 5", &signals);
+        assert!(said.is_some() && took < Duration::from_secs(4), "{took:?}");
     }
 }

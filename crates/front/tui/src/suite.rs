@@ -68,7 +68,8 @@ pub(crate) fn section(
             .to_owned()
     };
     let what = live::begins(bench).unwrap_or_default();
-    let purpose = bench.purpose.map_or("", suite::purpose);
+    let purpose = bench.step.as_deref();
+    let purpose = purpose.unwrap_or(bench.purpose.map_or("", suite::purpose));
     let trial = match (bench.trial, &bench.ended) {
         (0, _) => "it begins".to_owned(),
         (n, None) => format!("{n}, {purpose}"),

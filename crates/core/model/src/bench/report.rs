@@ -23,6 +23,9 @@ pub struct BenchLive {
     /// Frames of a burst, where they come in bursts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+    /// Of services: whose step is made, and which: `voice CIR 25 %`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// The trial that runs or has just ended, counted from 1 in each search; 0 before the first.
     pub trial: u32,
     /// What the trial is for, of a suite.

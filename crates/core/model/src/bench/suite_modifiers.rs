@@ -5,6 +5,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Modifier, Quantity, SuitePlan};
 use crate::{
     load::{ALL_RIP_ROUTERS, LoadEnd, LoadJob, LoadMessage, LoadRate, LoadTcp, LoadTransport},
@@ -44,7 +47,7 @@ fn router(source: IpAddr) -> IpAddr {
 }
 
 /// A condition of a filter of addresses. What none is about is denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterCondition {
     /// Whether what it is about is forwarded.
     pub permit: bool,
@@ -275,6 +278,15 @@ mod tests {
         assert_eq!(many[12], "permit 198.18.1.2 -> 198.19.65.2");
         assert_eq!(many[13], "deny 198.18.1.2 -> 198.19.112.2");
         assert_eq!(many[24], "deny 198.18.1.2 -> 198.19.123.2");
+        let json = serde_json::to_string(&filter_conditions(
+            1,
+            &"198.18.1.2".parse().unwrap(),
+            &"198.19.1.2".parse().unwrap(),
+        ));
+        assert_eq!(
+            json.unwrap(),
+            r#"[{"permit":true,"source":"198.18.1.2","destination":"198.19.1.2"}]"#
+        );
         // What is sent is not denied.
         let wide = of(
             "dst = \"198.19.0.0-198.19.105.255\"",
@@ -295,7 +307,14 @@ mod tests {
         };
         let with = "[procedure.suite]\nmodifiers = [\"management\"]\n";
         for (text, what) in [
-            (format!("src = \"198.18.1.1\"\n{with}"), "share addresses"),
+            (
+                format!("src = \"198.18.1.1\"\n{with}"),
+                "modifier management; 198.18.1.1 is whom the queries are from",
+            ),
+            (
+                format!("{with}[procedure.suite.management]\naddress = \"2001:2::1\"\n"),
+                "from 198.18.1.2 nobody asks 2001:2::1",
+            ),
             (
                 "[procedure.suite]\nmodifiers = [\"filters\"]\nfilter_conditions = 7\n".to_owned(),
                 "filter_conditions is 7; 1 or 25",

@@ -148,6 +148,7 @@ impl SuitePlan {
                 matches!(service.cir, Rate::Max | Rate::Percent(_)) => &place, "cir is {}; a rate of its own: 100mbps", service.cir;
                 matches!(service.eir, Some(Rate::Max | Rate::Percent(_))) =>
                     &place, "eir is {}; a rate of its own: 50mbps", service.eir.unwrap_or(Rate::Max);
+                service.loss.0 >= 1.0 => &place, "loss is {}; less than 1", service.loss;
                 service.step < SHORTEST => &place, "step is {}; at least {SHORTEST}", service.step;
             }
         }
@@ -198,6 +199,15 @@ impl SuitePlan {
         }
         let stream = self.traffic(plan).and_then(|job| job.streams.first());
         let tags = stream.map_or(0, |stream| stream.vlan.len());
+        if let Some(load) = self.management_load(plan) {
+            let (from, to) = (load.clients[0].first(), load.servers[0].first());
+            rules! { found:
+                from.is_ipv4() != to.is_ipv4() =>
+                    place, "modifier management; from {from} nobody asks {to}: both are of one version of IP";
+                from == to =>
+                    place, "modifier management; {to} is whom the queries are from, and no address of the device";
+            }
+        }
         for modifier in [Modifier::Management, Modifier::Routing] {
             rules! { found:
                 self.has(modifier) && tags > 1 =>
@@ -290,6 +300,10 @@ impl SuitePlan {
             self.impact.loads.iter().any(|l| l.0 <= 0.0) => place, "impact.loads; each above 0";
             !(1..=1000).contains(&self.b2b.searches) =>
                 place, "b2b.searches is {}; 1 to 1000", self.b2b.searches;
+            self.reset.trigger.as_ref().is_some_and(|command| command.trim().is_empty()) =>
+                place, "reset.trigger is empty; a command that resets the device";
+            self.reset.patience != Span::default() && self.reset.patience < SHORTEST =>
+                place, "reset.patience is {}; at least {SHORTEST}", self.reset.patience;
             self.b2b.resolution == 0 => place, "b2b.resolution is 0; at least 1";
             self.b2b.longest > LONGEST_BURST || self.b2b.longest == Span::default() =>
                 place, "b2b.longest is {}; up to {LONGEST_BURST}", self.b2b.longest;
@@ -322,7 +336,7 @@ impl Plan {
         if found.problems.is_empty() && !suite.modifiers.is_empty() {
             // What stands in the way of what modifiers put beside it.
             if let Err(PlanError(problems)) = suite.with_modifiers(&trial).validate() {
-                found.problems.extend(problems);
+                found.within("procedure.suite, modifiers", problems);
             }
         }
         self.check_criteria(&mut found);

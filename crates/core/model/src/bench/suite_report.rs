@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LbLimit, LbResult, LbTrial, Quantity, SuiteTest};
+use super::{FilterCondition, LbLimit, LbResult, LbTrial, Quantity, SuiteTest};
 use crate::{
     lateness::Lateness,
     report::{Summary, Verdict},
@@ -138,6 +138,10 @@ pub struct SuiteResult {
     /// What each service came to, all its steps together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceResult>,
+    /// Modifier `filters`: the conditions that the device was to have, in order; the first that is about a frame decides,
+    /// and what none is about is denied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<FilterCondition>,
     /// Modifier `management`: the queries of all its trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
@@ -194,6 +198,7 @@ impl SuiteResult {
             reset: None,
             steps: Vec::new(),
             services: Vec::new(),
+            filter: Vec::new(),
             management: None,
             routing_updates: None,
             notes: Vec::new(),
@@ -302,6 +307,9 @@ pub struct SuiteTrial {
     pub trial: u32,
     /// What for.
     pub purpose: TrialPurpose,
+    /// Of services: whose step it is, and which: `voice CIR 25 %`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub step: String,
     /// Frame sizes as the plan has them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,

@@ -267,6 +267,7 @@ fn blank(shape: &Shape) -> SuiteTrial {
     SuiteTrial {
         trial: 0,
         purpose: shape.purpose,
+        step: String::new(),
         size: String::new(),
         intended,
         intended_pct: None,
@@ -354,6 +355,8 @@ fn frames(
     {
         // All of it was sent: the schedule is exact, and whole frames are not.
         trial.offered = load;
+        // Nor came more than that, for the same whole frames.
+        trial.forwarded = trial.forwarded.min(load);
     }
     trial.duration_s = seconds;
     trial.loss_ratio = match trial.tx {
@@ -449,6 +452,14 @@ fn outcome_of_frames(
     if tx == 0 {
         return (TrialOutcome::NotOffered, "nothing was sent".to_owned());
     }
+    let not_sent = || {
+        let intended = tx + trial.unsent;
+        format!("only {tx} of {intended} frames were sent")
+    };
+    if shape.before.is_some() && trial.unsent > 0 && lost > 0 {
+        // When the last that is missing was sent is told by its number, and those that were not sent have none.
+        return (TrialOutcome::NotOffered, not_sent());
+    }
     let borne = goal * tx as f64;
     let not_read = || {
         let drops = trial.nic_drops;
@@ -472,9 +483,7 @@ fn outcome_of_frames(
     if let Amount::Load(load) = shape.amount {
         let spare = load * UNSENT_SECONDS + BATCH;
         if trial.unsent as f64 > spare {
-            let intended = tx + trial.unsent;
-            let reason = format!("only {tx} of {intended} frames were sent");
-            return (TrialOutcome::NotOffered, reason);
+            return (TrialOutcome::NotOffered, not_sent());
         }
         let asked = shape.duration.as_secs_f64();
         if took_s > asked * LONGER + 1e-3 {

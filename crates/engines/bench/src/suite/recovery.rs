@@ -72,7 +72,17 @@ pub(super) fn measure<B: Bench>(
                 let end = whole - 1.0 / half;
                 let came_to_end = judged.silent_end_s <= whole * 0.01 + 2.0 / half;
                 let recovered = |last: &f64| *last < end * 0.99 && came_to_end;
-                recovery.seconds.push(last.filter(recovered));
+                let last = last.filter(recovered);
+                let late = judged.trial.lateness;
+                if last.is_some_and(|last| last > 0.0) && late.late_departures > 0 {
+                    // Frames that were made up for left later than their numbers tell.
+                    result.notes.push(format!(
+                        "the tester was late ({}): {last:.6} s may be up to its longest time away too short",
+                        late.account(),
+                        last = last.unwrap_or_default()
+                    ));
+                }
+                recovery.seconds.push(last);
             } else {
                 result.notes.push(judged.trial.reason.clone());
             }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use wb_model::bench::{ResetResult, Share, SuiteResult, TrialPurpose};
+use wb_model::bench::{ResetResult, Share, SuiteResult, TrialOutcome, TrialPurpose};
 
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::{Bench, Trigger};
@@ -54,6 +54,11 @@ pub(super) fn measure<B: Bench>(
     };
     let judged = tester.trial(&shape, Some(&trigger))?;
     let trial = judged.trial;
+    if judged.misfired || trial.outcome == TrialOutcome::Late {
+        // Whatever was seen meanwhile, no reset caused it, or not alone.
+        result.not_measured = Some(trial.reason);
+        return Ok(());
+    }
     let lost = judged.most_lost.saturating_sub(trial.nic_drops);
     let silence = trial.longest_silence_ns.map(|ns| ns as f64 / 1e9);
     // Whatever silence the reset made, that at the end was the longest.
@@ -84,15 +89,17 @@ pub(super) fn measure<B: Bench>(
             trial.nic_drops
         ));
     }
-    if trial.lateness.stalls > 0 {
+    if lost == 0 && trial.unsent == 0 && silence.is_some_and(|silence| silence < INTERVALS / load) {
+        result.notes.push(
+            "no frame was lost and none was missed for long: the device forwarded on, or the command reset nothing"
+                .to_owned(),
+        );
+    }
+    if trial.lateness.stalls > 0 && lost > 0 {
         result.notes.push(format!(
             "the tester was late ({}): some of the frames that are missing may be its own",
             trial.lateness.account()
         ));
-    }
-    if judged.misfired {
-        result.confirmed = false;
-        result.not_measured = Some(trial.reason);
     }
     Ok(())
 }

@@ -175,6 +175,7 @@ fn all<B: Bench>(
                 StepKind::Excess | StepKind::Policing => 1.0,
             };
             let time = offer.service.step.0;
+            tester.step = format!("{} {}", offer.service.name, step.name);
             let (judged, stop) = trial(tester, step.load, time);
             let told = judged.map(|judged| judge(offer, &step, &judged));
             result.steps.extend(told);
@@ -224,6 +225,10 @@ fn together<B: Bench>(
     let name = match offers.len() {
         1 => "performance",
         _ => "performance, all services together",
+    };
+    tester.step = match offers {
+        [one] => format!("{} {name}", one.service.name),
+        _ => name.to_owned(),
     };
     let sum = offers.iter().map(|offer| offer.cir).sum();
     let (judged, stop) = trial(tester, sum, longest);

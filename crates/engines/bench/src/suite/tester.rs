@@ -48,6 +48,8 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) test: SuiteTest,
     /// The frames of a load come in bursts of so many.
     pub(super) burst: Option<u32>,
+    /// The step of a service that is made, as the log calls it.
+    pub(super) step: String,
     pub(super) log: Vec<SuiteTrial>,
     pub(super) warnings: BTreeSet<String>,
     /// The largest load, for shares of it.
@@ -107,6 +109,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             size: case.own.size.as_ref(),
             test,
             burst: None,
+            step: String::new(),
             log: Vec::new(),
             warnings: BTreeSet::new(),
             maximum: None,
@@ -154,6 +157,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             test: Some(self.test),
             size: Some(self.name.clone()).filter(|name| !name.is_empty()),
             burst: self.burst,
+            step: Some(self.step.clone()).filter(|step| !step.is_empty()),
             unit: match self.test {
                 SuiteTest::B2b => "frames".to_owned(),
                 _ => self.suite.of.unit().to_owned(),
@@ -267,6 +271,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         let trial = &mut judged.trial;
         trial.trial = number;
         trial.size.clone_from(&self.name);
+        trial.step.clone_from(&self.step);
         trial.intended_pct = match shape.amount {
             Amount::Load(load) => self.maximum.map(|maximum| 100.0 * load / maximum),
             _ => None,

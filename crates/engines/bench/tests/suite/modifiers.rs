@@ -112,7 +112,7 @@ fn bursts_that_are_too_long_at_any_gap() {
 }
 
 #[test]
-fn modifiers_that_cannot_be_are_refused() {
+fn what_cannot_be_is_refused() {
     let refused = |more: &str| {
         let text = format!("{}[procedure.suite]\n{more}", crate::STREAM);
         let plan = wb_model::text::plan_from_toml("plan", &text).unwrap();
@@ -146,6 +146,18 @@ fn modifiers_that_cannot_be_are_refused() {
         (
             "modifiers = [\"bursts\"]\nburst_lengths = [1]",
             "burst_lengths: 1; 2 to 1048576",
+        ),
+        (
+            "tests = [\"reset\"]\n[procedure.suite.reset]\ntrigger = \" \"",
+            "reset.trigger is empty",
+        ),
+        (
+            "tests = [\"reset\"]\n[procedure.suite.reset]\npatience = \"1ms\"",
+            "reset.patience is 1ms; at least 100ms",
+        ),
+        (
+            "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"1mbps\"\nloss = \"100%\"",
+            "loss is 1; less than 1",
         ),
     ] {
         let refused = refused(more);
@@ -256,6 +268,18 @@ fn queries_and_updates_beside_a_test() {
 }
 
 /// Other tests go by the throughput of frames that come evenly, whatever bursts hold.
+/// The device's operator is told what it was to filter, by each result.
+#[test]
+fn results_have_the_conditions_of_a_filter() {
+    let mut device = Device::default();
+    let text = "tests = [\"throughput\"]\nmodifiers = [\"filters\"]\nfilter_conditions = 25\n";
+    let result = completed(&mut device, &plan(text)).remove(0);
+    let filter: Vec<String> = result.filter.iter().map(ToString::to_string).collect();
+    assert_eq!(filter.len(), 25);
+    assert_eq!(filter[0], "deny 198.18.1.2 -> 198.19.100.2");
+    assert_eq!(filter[12], "permit 198.18.1.2 -> 198.19.1.2");
+}
+
 #[test]
 fn bursts_are_no_throughput_of_other_tests() {
     let mut device = Device {

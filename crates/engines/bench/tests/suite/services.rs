@@ -152,6 +152,12 @@ fn each_by_itself_and_then_all_together() {
     assert!(result.confirmed);
     let counts = result.services.iter().map(|s| (s.steps, s.passed));
     assert_eq!(counts.collect::<Vec<_>>(), [(6, 6), (7, 7)]);
+    // Whose step a trial was, and no more came than was offered, whole frames or not.
+    let log = &result.trial_log;
+    let step = |n: usize| log[n].step.as_str();
+    assert_eq!((step(0), step(10)), ("voice CIR 25 %", "video policing"));
+    assert_eq!(step(11), "performance, all services together");
+    assert!(log.iter().all(|trial| trial.forwarded <= trial.offered));
     // One line of the log is the sum of both.
     let trial = result.trial_log.last().unwrap();
     assert_eq!(

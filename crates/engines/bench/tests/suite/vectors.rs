@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use wb_model::bench::{LbLimit, SuiteTest, TrialPurpose};
+use wb_model::bench::{LbLimit, SuiteTest, TrialOutcome, TrialPurpose};
 
 use crate::{
     Device, TEN_GIG, assert_near, assert_told, completed,
@@ -390,6 +390,28 @@ fn recovery_from_an_overload() {
     }
 }
 
+/// Frames that were not sent have no number, so those that were leave later than theirs tell.
+#[test]
+fn no_recovery_of_a_half_that_was_not_sent() {
+    let text = THROUGHPUT.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
+    for share in [0.9, 0.999_999] {
+        let mut device = Device {
+            recovery: Duration::from_millis(350),
+            mishap: Box::new(move |_, load| (load < 5e6).then_some(Mishap::Sent(share))),
+            ..Device::default()
+        };
+        let results = completed(&mut device, &plan(&text));
+        let result = of(&results, SuiteTest::Recovery);
+        assert_eq!(result.recovery.as_ref().unwrap().seconds, []);
+        assert!(result.not_measured.is_some());
+        let log = &result.trial_log;
+        assert!(
+            log.iter().all(|t| t.outcome == TrialOutcome::NotOffered),
+            "{share}"
+        );
+    }
+}
+
 const RESET: &str = r#"
     tests = ["reset"]
     ceiling = false
@@ -522,6 +544,29 @@ fn a_trigger_that_misfires() {
     let why = "the trigger: it ended with exit status: 1";
     assert_eq!(result.not_measured.as_deref(), Some(why));
     assert!(!result.confirmed);
+    // No criterion holds of a time of 0 s.
+    assert_eq!(result.reset, None);
+}
+
+/// A silence that the tester made itself is no reset's.
+#[test]
+fn a_reset_beside_a_tester_that_is_always_late() {
+    let mut device = Device {
+        outage: Some(Outage {
+            command: "reboot it",
+            length: Duration::from_millis(10),
+            wake_ns: 0,
+            takes_link: false,
+            ends: true,
+        }),
+        mishap: Box::new(|_, load| (load < 200_000.0).then_some(Mishap::GivenUp(40_000))),
+        ..Device::default()
+    };
+    let results = completed(&mut device, &plan(RESET));
+    let result = of(&results, SuiteTest::Reset);
+    let why = result.not_measured.as_deref().unwrap();
+    assert!(why.starts_with("the tester was late"), "{why}");
+    assert_eq!(result.reset, None);
 }
 
 /// Frames that found no room at our own port are no part of an outage.

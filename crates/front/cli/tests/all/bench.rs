@@ -357,6 +357,16 @@ fn what_cannot_be_is_refused() {
             "cannot be used with",
         ),
         ("reset", "--trigger"),
+        ("reset --trigger=", "reset.trigger is empty"),
+        (
+            "rfc2544 --burst-lengths 16",
+            "--burst-lengths is of modifier bursts",
+        ),
+        (
+            "rfc2544 --modifiers bursts --filter-conditions 25",
+            "give --modifiers filters",
+        ),
+        ("loss --snmp-community x", "give --modifiers management"),
         ("rfc2544 --tag none", "tag"),
     ] {
         let words: Vec<&str> = std::iter::once("bench").chain(words.split(' ')).collect();

@@ -344,9 +344,11 @@ fn recovery(results: &[&SuiteResult]) -> Option<Plot> {
 
 fn services(results: &[&SuiteResult]) -> Option<Plot> {
     let steps: Vec<_> = results.iter().flat_map(|r| &r.steps).collect();
+    // That all services were there is told by the table, and too long for an axis.
+    let short = |step: &str| step.split(',').next().unwrap_or_default().to_owned();
     let names: Vec<String> = steps
         .iter()
-        .map(|s| format!("{} {}", s.service, s.step))
+        .map(|s| format!("{} {}", s.service, short(&s.step)))
         .collect();
     let of = |value: fn(&wb_model::bench::ServiceStep) -> f64| {
         steps.iter().map(|s| Some(value(s))).collect()

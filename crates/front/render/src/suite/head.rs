@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{CONFORMANCE, Method, Modifier, Quantity, Share, SuitePlan, SuiteTest},
+    bench::{CONFORMANCE, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest},
     units::Span,
 };
 
@@ -50,6 +50,14 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
             (if i == 0 { "goals" } else { "" }, text)
         }));
     }
+    let services = plan
+        .services
+        .iter()
+        .filter(|_| plan.tests.contains(&SuiteTest::Y1564));
+    facts.extend(services.enumerate().map(|(n, service)| {
+        let name = if n == 0 { "services" } else { "" };
+        (name, promise(service))
+    }));
     facts.push(("trials", trials(plan)));
     facts.push(("validity", validity(report)));
     facts.retain(|(_, text)| !text.is_empty());
@@ -192,6 +200,21 @@ fn search(plan: &SuitePlan) -> String {
         ));
     }
     parts.push(format!("{} for a size at most", search.budget));
+    parts.join(", ")
+}
+
+/// What a service promises, and how long it is looked at.
+fn promise(service: &Service) -> String {
+    let mut parts = vec![format!("{}: CIR {}", service.name, service.cir)];
+    parts.extend(service.eir.map(|eir| format!("EIR {eir}")));
+    parts.extend(service.delay.map(|delay| format!("delay {delay}")));
+    parts.extend(service.variation.map(|own| format!("variation {own}")));
+    parts.push(format!("loss {}", share(service.loss)));
+    let available = service.availability.map(share);
+    parts.extend(available.map(|own| format!("available {own}")));
+    parts.push(format!("tolerance {}", share(service.tolerance)));
+    parts.push(format!("steps {}", service.step));
+    parts.push(format!("performance {}", service.performance));
     parts.join(", ")
 }
 

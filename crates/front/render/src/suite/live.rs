@@ -65,6 +65,9 @@ pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
     if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {
         what.push_str(&format!(" {}", size(own)));
     }
+    if let Some(step) = &bench.step {
+        what.push_str(&format!(" {step}"));
+    }
     if let Some(frames) = bench.burst {
         what.push_str(&format!(" {}", in_bursts(frames)));
     }

@@ -1052,7 +1052,10 @@ fn asked(r: &SuiteResult, t: &SuiteTrial) -> [Cell; 7] {
     let share = t.intended_pct.map(|pct| of_line(pct / 100.0));
     [
         t.trial.to_string().into(),
-        purpose(t.purpose).into(),
+        match t.step.as_str() {
+            "" => purpose(t.purpose).into(),
+            step => step.into(),
+        },
         load(t.intended, trial_unit(r)).into(),
         share.unwrap_or_else(|| UNKNOWN.to_owned()).into(),
         figure(t.offered).into(),

@@ -542,6 +542,33 @@ impl SuiteArgs {
             &mut suite.filter_conditions,
             self.filter_conditions.as_ref(),
         );
+        for (option, is_told, modifier) in [
+            (
+                "--burst-lengths",
+                !self.burst_lengths.is_empty(),
+                Modifier::Bursts,
+            ),
+            (
+                "--filter-conditions",
+                self.filter_conditions.is_some(),
+                Modifier::Filters,
+            ),
+            (
+                "--snmp-address",
+                self.snmp_address.is_some(),
+                Modifier::Management,
+            ),
+            (
+                "--snmp-community",
+                self.snmp_community.is_some(),
+                Modifier::Management,
+            ),
+        ] {
+            if is_told && !suite.has(modifier) {
+                let name = modifier.name();
+                bail!("{option} is of modifier {name}: give --modifiers {name}");
+            }
+        }
         let management = &mut suite.management;
         management.address = self.snmp_address.or(management.address);
         put(&mut management.community, self.snmp_community.as_ref());

@@ -33,6 +33,7 @@ pub(crate) fn trial(number: u32, fps: f64, lost: u64, outcome: TrialOutcome) -> 
     SuiteTrial {
         trial: number,
         purpose: TrialPurpose::Search,
+        step: String::new(),
         size: "64".into(),
         intended: fps,
         intended_pct: Some(100.0 * fps / line(64.0)),
