@@ -215,10 +215,15 @@ impl Judged {
 /// offered, by `cause`. Not where a criterion says how much may stay unsent, nor where one does not hold: that would
 /// not have held of more either.
 pub(crate) fn not_offered(judged: &[Judged], cause: &str) -> Option<String> {
+    not_offered_but(judged, 0.0, cause)
+}
+
+/// The same where so much of the time was lost for all jobs, as at full speed no count tells it.
+pub(crate) fn not_offered_but(judged: &[Judged], lost: f64, cause: &str) -> Option<String> {
     if judged.iter().any(|j| !j.report.held) {
         return None;
     }
-    let missed = |j: &Judged| j.unsent.filter(|share| *share > MISSED);
+    let missed = |j: &Judged| Some(j.unsent.unwrap_or(0.0).max(lost)).filter(|n| *n > MISSED);
     let spared = judged.iter().filter(|j| j.is_easier_with_less(judged));
     let share = spared.filter_map(missed).next()?;
     Some(format!(
@@ -429,6 +434,29 @@ mod tests {
         ] {
             assert_eq!(said(criteria, offered), None, "{criteria:?} {offered}");
         }
+        // At full speed all that was planned was sent, and the link was down for half of the time.
+        let at_full_speed = |criterion: &str, lost| {
+            let plan = Plan {
+                criteria: vec![criterion.parse().unwrap()],
+                ..Plan::default()
+            };
+            let judged = judge(&plan, |_| Figures {
+                totals: Totals {
+                    intended_frames: Some(1000),
+                    offered_frames: Some(1000),
+                    unsent_frames: Some(0),
+                    received_frames: Some(1000),
+                    lost_frames: Some(0),
+                    ..Totals::default()
+                },
+                ..Figures::default()
+            });
+            not_offered_but(&judged, lost, "the link")
+        };
+        let reason = at_full_speed("loss<=0%", 0.5).expect("spared");
+        assert!(reason.starts_with("50.0 % of what"), "{reason}");
+        assert_eq!(at_full_speed("loss<=0%", 0.01), None);
+        assert_eq!(at_full_speed("unsent<=70%", 0.5), None);
         // What one job may leave unsent is not what another may.
         assert!(said(&["one.loss<=10%", "other.unsent<=70%"], 360).is_some());
         assert!(said(&["one.loss<=10%", "one.unsent<=70%"], 360).is_none());

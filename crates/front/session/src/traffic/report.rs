@@ -610,17 +610,20 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
 
 /// The link, where it was down for a share of the `sending_ns` in which frames were sent as fast as the port took them: there
 /// was no more to ask for, so what that cost is unsent by nobody's count.
-fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<Limit> {
+fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<(Limit, f64)> {
     let (port, _, down_ns) = downs.iter().max_by_key(|(_, _, ns)| *ns)?;
     let (down_ms, sending_ms) = (down_ns / 1_000_000, sending_ns / 1_000_000);
-    let why = match sending_ns {
-        0 => format!("it was down at {port} for {down_ms} ms"),
-        _ if share(*down_ns, sending_ns) > MISSED => format!(
-            "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest"
+    // No time of sending is known where it never came up.
+    let (lost, why) = match sending_ns {
+        0 => (1.0, format!("it was down at {port} for {down_ms} ms")),
+        _ => (
+            share(*down_ns, sending_ns).min(1.0),
+            format!(
+                "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest"
+            ),
         ),
-        _ => return None,
     };
-    Some(Limiter::Link.because(why))
+    (lost > MISSED).then(|| (Limiter::Link.because(why), lost))
 }
 
 /// That, but for a moment at most, the sender ran at full speed.
@@ -651,7 +654,8 @@ fn limited_by(
     let downs = link_downs(run);
     let down = full_speed_ns
         .filter(|_| completed && unsent.is_none())
-        .and_then(|ns| down_at_full_speed(&downs, ns));
+        .and_then(|ns| down_at_full_speed(&downs, ns))
+        .map(|(down, _)| down);
     let causes: Vec<Limit> = [down, unsent, missing_because(run, ended, totals, lateness)]
         .into_iter()
         .flatten()
@@ -781,7 +785,11 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let at_max = settled.iter().any(|s| s.at_max);
     let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
     let not_offered = unsent_because(run, &totals)
-        .and_then(|cause| criteria::not_offered(&judged, &cause.to_string()));
+        .and_then(|cause| criteria::not_offered(&judged, &cause.to_string()))
+        .or_else(|| {
+            let (cause, lost) = down_at_full_speed(&link_downs(run), full_speed_ns?)?;
+            criteria::not_offered_but(&judged, lost, &cause.to_string())
+        });
     distributions.extend(
         departures
             .as_ref()
@@ -971,7 +979,7 @@ mod tests {
         };
         let link = |of: &[(&str, u64)], ns| {
             let limit = down_at_full_speed(&downs(of), ns);
-            limit.map(|limit| limit.to_string())
+            limit.map(|(limit, _)| limit.to_string())
         };
         let long = "the link: it was down at b for 9000 of 10000 ms, and the sender ran at full speed for the rest";
         assert_eq!(
