@@ -77,9 +77,9 @@ pub(super) fn measure<B: Bench>(
                 if last.is_some_and(|last| last > 0.0) && late.late_departures > 0 {
                     // Frames that were made up for left later than their numbers tell.
                     result.notes.push(format!(
-                        "the tester was late ({}): {last:.6} s may be up to its longest time away too short",
-                        late.account(),
-                        last = last.unwrap_or_default()
+                        "the tester was away for up to {:.1} ms: {:.4} s may be too short by that",
+                        late.largest_gap_ns as f64 / 1e6,
+                        last.unwrap_or_default()
                     ));
                 }
                 recovery.seconds.push(last);

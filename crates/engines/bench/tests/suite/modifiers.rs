@@ -262,7 +262,7 @@ fn queries_and_updates_beside_a_test() {
         let warned = dumb
             .warnings
             .iter()
-            .any(|w| w.starts_with("none of 12 SNMP queries"));
+            .any(|w| w.starts_with("none of the SNMP queries"));
         assert_eq!(warned, agent == Agent::Silent, "{:?}", dumb.warnings);
     }
 }

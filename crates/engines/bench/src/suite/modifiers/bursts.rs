@@ -84,6 +84,12 @@ pub(in super::super) fn conclude(result: &mut SuiteResult) {
     let lasts = burst.burst_fps.map(|fps| f64::from(frames) / fps * NS);
     // What the tester was found to offer by itself is not exact to the nanosecond.
     let gap = period.zip(lasts).map(|(all, own)| (all - own).max(0.0));
+    if let (Some(ns), None) = (period, lasts) {
+        result.notes.push(format!(
+            "bursts begin every {:.3} us; the rate within a burst is not known, and so their gap is not",
+            ns / 1e3
+        ));
+    }
     result.burst = Some(BurstGap {
         period_us: period.map(|ns| ns / 1e3),
         gap_us: gap.map(|ns| ns / 1e3),
@@ -172,6 +178,13 @@ mod tests {
         assert_eq!(burst.period_us, Some(16.0));
         assert!((burst.gap_us.unwrap() - 9.6).abs() < 1e-9, "{burst:?}");
         assert_eq!(result.throughput_fps, Some(4e6));
+        assert_eq!(result.notes, [""; 0]);
+        // Where nobody knows how fast frames of a burst are, that is said.
+        let mut unknown = result.clone();
+        unknown.burst.as_mut().unwrap().burst_fps = None;
+        conclude(&mut unknown);
+        assert_eq!(unknown.burst.as_ref().unwrap().gap_us, None);
+        assert!(unknown.notes[0].starts_with("bursts begin every 16.000 us"));
         // A tester that is a little faster than it was found to be.
         result.limit = Some(1.01e7);
         conclude(&mut result);

@@ -69,22 +69,24 @@ pub(in super::super) fn conclude(
         errors,
         unanswered,
     } = all;
-    let (note, is_dumb) = match all {
-        _ if sent == 0 => (format!("no SNMP query{to} could be sent"), true),
-        _ if answered + errors == 0 => (
-            format!(
-                "none of {sent} SNMP queries{to} was answered: no agent listens there, or it has another community"
-            ),
-            true,
-        ),
-        _ if answered == sent => (format!("all {sent} SNMP queries{to} were answered"), false),
+    // A warning is told once for all tests, so it has no count.
+    let dumb = |of: &str| {
+        format!(
+            "none of {of} SNMP queries{to} was answered: no agent listens there, or it has another community"
+        )
+    };
+    let not_sent = format!("no SNMP query{to} could be sent");
+    let (note, warning) = match all {
+        _ if sent == 0 => (not_sent.clone(), Some(not_sent)),
+        _ if answered + errors == 0 => (dumb(&sent.to_string()), Some(dumb("the"))),
+        _ if answered == sent => (format!("all {sent} SNMP queries{to} were answered"), None),
         _ => (
             format!(
                 "of {sent} SNMP queries{to} {answered} were answered, {errors} with an error, {unanswered} not at all"
             ),
-            false,
+            None,
         ),
     };
-    result.notes.push(note.clone());
-    is_dumb.then_some(note)
+    result.notes.push(note);
+    warning
 }
