@@ -1,5 +1,6 @@
 """What the benches share: a lab, runs in turn, medians and ratios pair by pair."""
 
+import contextlib
 import json
 import os
 import re
@@ -82,13 +83,31 @@ def wirebench_tx(port, seconds, *options):
     return json.loads(done.stdout)["rates"]["offered_pps"]
 
 
-TESTPMD = ["dpdk-testpmd", "-l", "0,1", "--no-huge", "-m", "512", "--no-pci"]
+TESTPMD = ["dpdk-testpmd", "--no-huge", "-m", "512", "--no-pci"]
+
+
+@contextlib.contextmanager
+def one_cpu():
+    """What is started here has one CPU, and so has what the kernel does for it: otherwise it may move on while the CPU that
+    it came from goes on emptying its queue, and be measured on two."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_of_them)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
+def lcores():
+    """Two threads for testpmd, of which one sleeps."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return f"--lcores=0@{cpus[0]},1@{cpus[min(1, len(cpus) - 1)]}"
 
 
 def testpmd(node, vdev, mode, seconds, figure, device=None):
     """The last but one `Tx-pps` or `Rx-pps` of a testpmd run; with a device what it really sent meanwhile, by its counter."""
     # How long it takes to begin depends on the machine, so what counts is the figures it has shown.
-    argv = ["ip", "netns", "exec", node, "timeout", str(seconds + 30), *TESTPMD, "--vdev", vdev, "--",
+    argv = ["ip", "netns", "exec", node, "timeout", str(seconds + 30), *TESTPMD, lcores(), "--vdev", vdev, "--",
             f"--forward-mode={mode}", "--total-num-mbufs=20000", "--nb-cores=1", "--stats-period", "1", "--auto-start"]
     if mode == "txonly":
         argv += ["--txpkts=60"]
@@ -131,18 +150,16 @@ def trafgen(node, interface, seconds):
     with open(config, "w") as f:
         f.write(TRAFGEN)
     argv = ["ip", "netns", "exec", node, "trafgen", "--dev", interface, "--conf", config, "-P", "1", "-b", "0", "-q"]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         time.sleep(1.0)
         before, begin = sysfs_tx_packets(node, interface), time.monotonic()
         time.sleep(seconds)
         after, end = sysfs_tx_packets(node, interface), time.monotonic()
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        # Its child would send on beside whoever is next.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     return (after - before) / (end - begin)
 
 
