@@ -259,9 +259,13 @@ impl<M: Measurer> Driver<'_, M> {
         Ok(trial)
     }
 
-    /// The tester could not do this load. What it did is the limit the first time; when that was too much, too,
-    /// something less is.
+    /// The tester could not do this load. What it did is the limit the first time, unless it was an accident; when that was
+    /// too much, too, something less is.
     fn lower_limit(&mut self, load: f64, did: f64) {
+        if did > 0.0 && did < load * ACCIDENT {
+            self.tester_limit = Some(load * ACCIDENT);
+            return;
+        }
         let step = TESTER_STEP * 2_f64.powi((self.refusals - 1).clamp(0, 7));
         let less = if self.refusals == 0 {
             load
@@ -269,7 +273,7 @@ impl<M: Measurer> Driver<'_, M> {
             load * (1.0 - step)
         };
         let limit = if did > 0.0 && did < load {
-            did.max(load * ACCIDENT).min(less)
+            did.min(less)
         } else {
             less.min(load * (1.0 - TESTER_STEP))
         };

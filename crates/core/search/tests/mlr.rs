@@ -606,6 +606,23 @@ fn assert_bracketed(found: &GoalFound, capacity: f64, plan: &Mlr) -> Result<(), 
     Ok(())
 }
 
+/// Just below the share of a load at which what a tester did is taken for an accident, its ceiling is found all the same.
+#[test]
+fn a_testers_ceiling_below_what_is_no_accident() {
+    for ceiling in [2_499_999.0, 2_489_210.0, 624_000.0, 100_000.0] {
+        let mut device = Device {
+            ceiling,
+            ..Device::new(9e6)
+        };
+        let found = mlr(&mut device, &Mlr::between(9001.0, 1e7)).unwrap();
+        let limits = found.goals.iter().map(|goal| goal.result);
+        assert!(
+            limits.eq([GoalResult::TesterLimit(ceiling); 2]),
+            "{ceiling}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(many())]
 
