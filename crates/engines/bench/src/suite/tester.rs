@@ -58,9 +58,6 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) goal: f64,
     /// How often a load that fails is tried again.
     pub(super) repeats: u32,
-    /// A load that fails though the device has carried as much in another trial is tried once more: one of the two was
-    /// chance. The result of short trials is so only if it is less by more than this share, as buffers help them.
-    pub(super) doubts: Option<f64>,
     /// The search ends at this time.
     pub(super) deadline: u64,
     /// Who took the receive stamps in the last trial.
@@ -72,8 +69,6 @@ pub(super) struct Tester<'a, B: Bench> {
     /// The highest load that held and the least that did not.
     low: Option<f64>,
     high: Option<f64>,
-    /// The most that came through of any load, in units of the load.
-    carried: f64,
     /// The tester was late at some load as often as it was tried.
     always_late: bool,
     /// What a trial takes beside its own time.
@@ -115,14 +110,12 @@ impl<'a, B: Bench> Tester<'a, B> {
             maximum: None,
             goal: suite.search.loss.0,
             repeats: 0,
-            doubts: None,
             deadline: u64::MAX,
             stamps: String::new(),
             parts: Vec::new(),
             last: None,
             low: None,
             high: None,
-            carried: 0.0,
             always_late: false,
             overhead: OVERHEAD,
             left: Left::default(),
@@ -297,22 +290,11 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
-    /// Whether another trial contradicts that the device gave way at this load.
-    fn is_doubtful(&self, load: f64, purpose: TrialPurpose) -> bool {
-        self.doubts.is_some_and(|share| match purpose {
-            TrialPurpose::Confirm => load < self.carried * (1.0 - share),
-            _ => load <= self.carried,
-        })
-    }
-
     fn note_bounds(&mut self, trial: &SuiteTrial) {
         if !matches!(trial.purpose, TrialPurpose::Search | TrialPurpose::Confirm) {
             return;
         }
         let load = trial.intended;
-        if matches!(trial.outcome, TrialOutcome::Pass | TrialOutcome::Fail) {
-            self.carried = self.carried.max(trial.forwarded);
-        }
         match trial.outcome {
             TrialOutcome::Pass => {
                 self.low = Some(self.low.map_or(load, |low| low.max(load)));
@@ -416,11 +398,10 @@ impl<B: Bench> Measurer for Tester<'_, B> {
             return Ok(None);
         }
         let began = self.bench.now_ns();
-        let is_doubtful = self.is_doubtful(ask.load, purpose);
         let mut judged = self.trial(&shape, None)?;
         let mut repeats = match purpose {
             TrialPurpose::WarmUp => 0,
-            _ => self.repeats.max(u32::from(is_doubtful)),
+            _ => self.repeats,
         };
         while judged.trial.outcome == TrialOutcome::Fail && repeats > 0 {
             repeats -= 1;

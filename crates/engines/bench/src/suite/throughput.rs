@@ -102,7 +102,6 @@ pub(super) fn find<B: Bench>(
         _ => {
             tester.repeats = suite.search.repeats;
             let precision = suite.search.precision.map_or(PRECISION, |p| p.0);
-            tester.doubts = Some(precision);
             tester.left.trials = (1.0 / precision).log2().ceil() as u32;
             let all = Search {
                 first: first(known, suite),
