@@ -46,7 +46,7 @@
 // Who was not here for so long was away.
 #define LATE_NS 1000000
 // Of the frames that are handed over together at full speed, so many share a reading of the clock: it costs as much as
-// all the rest of a frame does, and they leave in one go a moment later.
+// all else that is done here for a frame, and they leave in one go a moment later.
 #define STAMPED_TOGETHER 4
 
 struct field {

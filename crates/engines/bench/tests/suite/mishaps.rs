@@ -517,3 +517,26 @@ fn an_end_after_a_result_that_did_not_hold_again() {
     assert_eq!(searched(result).filter(passed_once).count(), 2);
     assert!(result.limit.unwrap() < failed.intended, "{result:?}");
 }
+
+/// What is told of the bounds of a search never contradicts itself, whatever chance did.
+#[test]
+fn bounds_are_told_apart_after_chance() {
+    // By halves with a second try, and by what came through, where the last word at a load counts.
+    let halves = PLAN.replace("budget", "repeats = 1\nbudget");
+    let ladder = PLAN.replace("resolution", "precision");
+    for (text, chance) in [halves, ladder]
+        .iter()
+        .flat_map(|text| (1..=12).map(move |n| (text, n)))
+    {
+        let mut device = Device {
+            noise: Box::new(move |trial, _| if trial == chance { 50 } else { 0 }),
+            ..Device::default()
+        };
+        completed(&mut device, &plan(text));
+        let bounds = device
+            .told
+            .iter()
+            .filter_map(|live| live.low.zip(live.high));
+        bounds.for_each(|(low, high)| assert!(low < high, "{low} {high}, chance in {chance}"));
+    }
+}
