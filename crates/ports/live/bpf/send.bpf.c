@@ -43,6 +43,13 @@
 // Waiting for a frame that is due sooner than this is done here, a little at a time.
 #define SPIN_NS 300000
 #define SPINS 48
+// A single frame that is awaited is laid down so long before it is due, all but its stamp, as that takes now more and now
+// less time. What is left takes no more readings of the clock than LEADS.
+#define LEAD_NS 250
+#define LEADS 64
+// The end of the wait is measured by multiplications, about 1 ns each: a reading of the clock takes 20 to 40 ns.
+#define FINE_NS 64
+#define READING_NS 20
 // Who was not here for so long was away.
 #define LATE_NS 1000000
 // Of the frames that are handed over together at full speed, so many share a reading of the clock: it costs as much as
@@ -342,15 +349,11 @@ INLINE void next_flow(struct lane *l)
 	}
 }
 
-// Whether a frame of this stream is due now; 0 if not. Waits a little if one will be soon.
-INLINE __u64 due_now(struct lane *l, int paced)
+// It is now so late; whoever had this CPU since the clock was last read, in a wait too, is noted.
+INLINE void see(__u64 now)
 {
-	__u64 now, gap, late;
+	__u64 gap = now - S.seen;
 
-	if (!paced && C.streams == 1 && C.tag == TAG_WIREBENCH && ((S.head - S.tail) & (STAMPED_TOGETHER - 1)))
-		return S.seen;
-	now = bpf_ktime_get_ns();
-	gap = now - S.seen;
 	// A step back, as between CPUs whose clocks differ by little, is no time at all.
 	if (gap > LATE_NS && (__s64)gap > 0) {
 		S.stalls++;
@@ -359,6 +362,17 @@ INLINE __u64 due_now(struct lane *l, int paced)
 			S.largest_gap = gap;
 	}
 	S.seen = now;
+}
+
+// Whether a frame of this stream is due now, or `lead` before; 0 if not. Waits a little if one will be soon.
+INLINE __u64 due_now(struct lane *l, int paced, __u64 lead, __u64 *due)
+{
+	__u64 now, late = 0;
+
+	if (!paced && C.streams == 1 && C.tag == TAG_WIREBENCH && ((S.head - S.tail) & (STAMPED_TOGETHER - 1)))
+		return S.seen;
+	now = bpf_ktime_get_ns();
+	see(now);
 	if (now >= S.turn_until)
 		return 0;
 	if (now >= l->until) {
@@ -372,25 +386,28 @@ INLINE __u64 due_now(struct lane *l, int paced)
 	}
 	if (C.burst > 1 && l->burst)
 		return now;
-	if (now < l->due) {
+	if (now + lead < l->due) {
 		if (!S.idle_since)
 			S.idle_since = now;
 		if (!S.spin || l->due - now > SPIN_NS)
 			return 0;
 		for (int i = 0; i < SPINS; i++) {
 			now = bpf_ktime_get_ns();
-			if (now >= l->due)
+			if (now + lead >= l->due)
 				break;
 		}
-		S.seen = now;
-		if (now < l->due || now >= l->until)
+		see(now);
+		if (now + lead < l->due || now >= l->until)
 			return 0;
 	}
 	if (S.idle_since) {
 		S.idle += now - S.idle_since;
 		S.idle_since = 0;
 	}
-	late = now - l->due;
+	if (due)
+		*due = l->due;
+	if (now > l->due)
+		late = now - l->due;
 	if (late > l->allowance) {
 		S.halt |= HALT_LATE;
 		return 0;
@@ -405,6 +422,33 @@ INLINE __u64 due_now(struct lane *l, int paced)
 		l->largest_late = late;
 	if (C.burst > 1)
 		l->burst = C.burst;
+	return now;
+}
+
+// Waits for what is left until a frame is due, as exactly as goes.
+INLINE __u64 wait_for(struct lane *l, __u64 due)
+{
+	__u64 now = 0, left, product = due | 1;
+
+	for (int i = 0; i < LEADS; i++) {
+		now = bpf_ktime_get_ns();
+		if (now + FINE_NS >= due)
+			break;
+	}
+	if (now + READING_NS < due) {
+		left = due - now - READING_NS;
+#pragma nounroll
+		for (__u64 i = 0; i < FINE_NS; i++) {
+			if (i >= left)
+				break;
+			product *= 0x9e3779b97f4a7c15ULL;
+			asm volatile("" : "+r"(product));
+		}
+		now = bpf_ktime_get_ns();
+	}
+	see(now);
+	if (now > due && now - due > l->largest_late)
+		l->largest_late = now - due;
 	return now;
 }
 
@@ -431,7 +475,7 @@ int wb_choose(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	lane = *(volatile __u64 *)&S.chosen & (MOST_STREAMS - 1);
-	S.now = due_now(&S.lane[lane], S.lane[lane].paced);
+	S.now = due_now(&S.lane[lane], S.lane[lane].paced, 0, 0);
 	if (!S.now)
 		return XDP_DROP;
 	bpf_tail_call(ctx, &makers, lane);
@@ -463,7 +507,9 @@ int wb_send(struct xdp_md *ctx)
 	struct lane *l = &S.lane[C.lane & (MOST_STREAMS - 1)];
 	struct template *t;
 	__u32 which = 0, len;
-	__u64 now, ip, l4;
+	__u64 now, ip, l4, due = 0;
+	// Whether the frame is made before it is due.
+	int ahead = C.paced && C.streams == 1 && C.copies <= 1 && C.burst <= 1;
 	int act, last = 1;
 
 	if (C.streams > 1) {
@@ -471,7 +517,7 @@ int wb_send(struct xdp_md *ctx)
 	} else {
 		if (halted() || !S.left || !l->left || !S.turn_until)
 			return idle();
-		now = due_now(l, C.paced);
+		now = due_now(l, C.paced, ahead && S.spin ? LEAD_NS : 0, &due);
 	}
 	if (!now)
 		return XDP_DROP;
@@ -560,6 +606,8 @@ int wb_send(struct xdp_md *ctx)
 			l4 += (word & f->l4) << f->odd;
 		put(data + f->at, f->width, word);
 	}
+	if (ahead && now < due)
+		now = wait_for(l, due);
 	if (C.tag_at && C.tag != TAG_WIREBENCH) {
 		void *tag = data + C.tag_at;
 		__u32 sequence = C.copies > 1 ? l->sequence : C.first + (__u32)l->submitted;

@@ -4,12 +4,12 @@ use wb_live::{MOST_FRAME, Sender as LiveSender};
 use wb_model::Stream;
 use wb_model::units::Rational;
 use wb_port::memory::{LinkOptions, link};
-use wb_port::offload::{SendOffload, StreamProgram};
+use wb_port::offload::{Pace, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
 use wb_traffic::{Lead, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
 use wb_wire::{Tag, TagKind, find_tag};
 
-use crate::lab::{monotonic_ns, run_and_take, send_and_take, send_in_batches};
+use crate::lab::{monotonic_ns, order, run_and_take, send_and_take, send_in_batches, take};
 
 const FRAMES: u64 = 300;
 
@@ -215,6 +215,61 @@ fn only_frames_that_are_handed_over_together_share_a_stamp() {
         assert!(began <= stamps[0] && stamps[stamps.len() - 1] <= ended);
         let alike = stamps.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
         assert_eq!(alike, Some(most), "batches of {batch}");
+    }
+}
+
+#[test]
+fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
+    const GAP_NS: u64 = 100_000;
+    let lab = lab_or_skip!("due");
+    let _passes_on = lab.accept();
+    let mut spec = spec(&stream("size=64-90 flows=9 vary=sport=inc:1-50"), 0, 1);
+    spec.streams[0].pps = Some(Rational::new(10_000u32.into(), 1).unwrap());
+    let expected = in_user_space(&spec);
+    let compiled = Sender::new(&spec, MOST_FRAME).unwrap();
+    let table = compiled.offload_tables(&spec).unwrap().streams;
+    let mut socket = lab.socket(false);
+    let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
+    let (mut frames, mut due_ns) = (Vec::new(), Vec::new());
+    for _ in 0..100 {
+        let sent = sender.counters(0).submitted_frames;
+        let first_ns = monotonic_ns() + GAP_NS;
+        let paced = StreamOrder {
+            pace: Some(Pace {
+                due_ns: first_ns,
+                rest: 0,
+                whole_ns: GAP_NS,
+                part: 0,
+                parts: 1,
+                carry_ns: 1,
+            }),
+            // Few at a time, as a socket has little room.
+            frames: (FRAMES - sent).min(64),
+            until_ns: u64::MAX,
+            allowance_ns: u64::MAX,
+        };
+        let order = SendOrder {
+            batch: 1,
+            ..order(paced.frames)
+        };
+        if sent < FRAMES {
+            sender.turn(&order, &[paced]).unwrap();
+            assert!(sender.taken().idle_ns > 0);
+            let now = sender.counters(0).submitted_frames;
+            due_ns.extend((0..now - sent).map(|i| first_ns + i * GAP_NS));
+        }
+        take(&mut socket, &mut frames);
+        if frames.len() as u64 == FRAMES {
+            break;
+        }
+    }
+    assert_eq!(frames.len() as u64, FRAMES);
+    for (due_ns, (ours, theirs)) in due_ns.into_iter().zip(frames.iter().zip(&expected)) {
+        assert_eq!(without_stamp(ours, Some(2)), without_stamp(theirs, Some(2)));
+        let at = find_tag(ours).unwrap().0 + 10;
+        let left_ns = u64::from_be_bytes(ours[at..at + 8].try_into().unwrap()) - 1;
+        // Multiplications may be faster than they are taken for.
+        assert!(left_ns + 64 > due_ns, "{left_ns}, due {due_ns}");
     }
 }
 
