@@ -23,6 +23,8 @@ use crate::{Bench, Cut, Trigger};
 const LATE_TRIALS: u32 = 6;
 /// As often at loads after one at which it always was: then that is what it can do, no accident.
 const LATE_TRIALS_AFTER: u32 = 2;
+/// A short trial that failed is doubted where more than so many times the precision came through in another.
+const SHORT_DOUBTS: f64 = 4.0;
 /// How often a load is offered that was not offered the first time.
 const UNOFFERED_TRIALS: u32 = 2;
 /// How long a link may be down before the benchmark ends.
@@ -58,6 +60,9 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) goal: f64,
     /// How often a load that fails is tried again.
     pub(super) repeats: u32,
+    /// A load that fails though the device has carried more than it in a trial of the same length, by more than this share
+    /// (several times of it in short ones, whose rates are less certain), is tried once more: one of the two was chance.
+    pub(super) doubts: Option<f64>,
     /// The search ends at this time.
     pub(super) deadline: u64,
     /// Who took the receive stamps in the last trial.
@@ -69,12 +74,21 @@ pub(super) struct Tester<'a, B: Bench> {
     /// The highest load that held and the least that did not.
     low: Option<f64>,
     high: Option<f64>,
+    /// The most that came through of a load, in units of the load: in short trials, and in those of full length.
+    carried: [f64; 2],
+    /// Loads that were tried once more for that.
+    pub(super) doubted: u32,
     /// The tester was late at some load as often as it was tried.
     always_late: bool,
     /// What a trial takes beside its own time.
     overhead: Duration,
     /// What the rest takes: told with each trial.
     pub(super) left: Left,
+}
+
+/// Whether a trial has its full length.
+const fn is_full(purpose: TrialPurpose) -> bool {
+    matches!(purpose, TrialPurpose::Confirm)
 }
 
 /// What is still to be done, for the estimate of the time left.
@@ -110,12 +124,15 @@ impl<'a, B: Bench> Tester<'a, B> {
             maximum: None,
             goal: suite.search.loss.0,
             repeats: 0,
+            doubts: None,
             deadline: u64::MAX,
             stamps: String::new(),
             parts: Vec::new(),
             last: None,
             low: None,
             high: None,
+            carried: [0.0; 2],
+            doubted: 0,
             always_late: false,
             overhead: OVERHEAD,
             left: Left::default(),
@@ -290,11 +307,25 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
+    /// Whether another trial contradicts that the device gave way at this load.
+    fn is_doubtful(&self, load: f64, purpose: TrialPurpose) -> bool {
+        let times = if is_full(purpose) { 1.0 } else { SHORT_DOUBTS };
+        let carried = self.carried[usize::from(is_full(purpose))];
+        self.doubts
+            .is_some_and(|share| load < carried * (1.0 - times * share))
+    }
+
     fn note_bounds(&mut self, trial: &SuiteTrial) {
         if !matches!(trial.purpose, TrialPurpose::Search | TrialPurpose::Confirm) {
             return;
         }
         let load = trial.intended;
+        // Of an overload of many times as much, what had waited before its end is a large part of what came through.
+        let is_overload = trial.forwarded < trial.offered / 2.0;
+        if matches!(trial.outcome, TrialOutcome::Pass | TrialOutcome::Fail) && !is_overload {
+            let carried = &mut self.carried[usize::from(is_full(trial.purpose))];
+            *carried = carried.max(trial.forwarded);
+        }
         match trial.outcome {
             TrialOutcome::Pass => {
                 self.low = Some(self.low.map_or(load, |low| low.max(load)));
@@ -398,11 +429,16 @@ impl<B: Bench> Measurer for Tester<'_, B> {
             return Ok(None);
         }
         let began = self.bench.now_ns();
+        let is_doubtful = self.is_doubtful(ask.load, purpose);
         let mut judged = self.trial(&shape, None)?;
         let mut repeats = match purpose {
             TrialPurpose::WarmUp => 0,
             _ => self.repeats,
         };
+        if is_doubtful && repeats == 0 && judged.trial.outcome == TrialOutcome::Fail {
+            self.doubted += 1;
+            repeats = 1;
+        }
         while judged.trial.outcome == TrialOutcome::Fail && repeats > 0 {
             repeats -= 1;
             judged = self.trial(&shape, None)?;

@@ -102,6 +102,7 @@ pub(super) fn find<B: Bench>(
         _ => {
             tester.repeats = suite.search.repeats;
             let precision = suite.search.precision.map_or(PRECISION, |p| p.0);
+            tester.doubts = Some(precision);
             tester.left.trials = (1.0 / precision).log2().ceil() as u32;
             let all = Search {
                 first: first(known, suite),
@@ -116,6 +117,15 @@ pub(super) fn find<B: Bench>(
         }
     };
     conclude(result, known, &found, &tester.log);
+    if tester.doubted > 0 {
+        let loads = match tester.doubted {
+            1 => "a load".to_owned(),
+            n => format!("{n} loads"),
+        };
+        result.notes.push(format!(
+            "{loads} failed though more came through in another trial as long, and had a second try"
+        ));
+    }
     Ok(())
 }
 
