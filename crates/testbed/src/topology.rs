@@ -109,7 +109,7 @@ pub struct LabOptions {
     pub name: Option<String>,
     /// `pair`: wires between the two nodes, 1 to 8.
     pub links: u32,
-    /// `pair`, `balancer`: queues of each port, 1 to 128.
+    /// `pair`, `router`, `balancer`: queues of each port, the device's too, 1 to 128.
     pub queues: u32,
     /// Largest IP packet on every link.
     pub mtu: u32,
@@ -170,11 +170,11 @@ impl LabOptions {
         let mut only_for = |owners: &[LabKind], given: bool, option: &str| {
             if given && !owners.contains(&kind) {
                 let owners: Vec<&str> = owners.iter().map(|owner| owner.name()).collect();
-                let owners = owners.join(" and ");
+                let owners = owners.join(", ");
                 wrong.push(format!("{option} is for the lab {owners}, not for {kind}"));
             }
         };
-        let with_queues = [LabKind::Pair, LabKind::Balancer];
+        let with_queues = [LabKind::Pair, LabKind::Router, LabKind::Balancer];
         only_for(&[LabKind::Pair], self.links != 1, "--links");
         only_for(&with_queues, self.queues != 1, "--queues");
         let with_hosts = [LabKind::Pair, LabKind::Router, LabKind::Impair];

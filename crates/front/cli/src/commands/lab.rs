@@ -101,7 +101,7 @@ pub(crate) struct TopologyArgs {
     /// pair: wires between the nodes (a0-b0, a1-b1, …). Default: 1.
     #[arg(long, value_name = "N")]
     links: Option<u32>,
-    /// pair, balancer: queues of each port. Default: 1.
+    /// pair, router, balancer: queues of each port, the device's too. Default: 1.
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
     /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.

@@ -412,3 +412,20 @@ fn the_largest_receive_ring_of_a_capture_is_what_the_manual_says() {
     let too_much = said.contains("a quarter of the memory, are allowed");
     assert!(output.status.success() || too_much, "{said}");
 }
+
+/// What two workers send inside the kernel a router with as many queues forwards on two CPUs.
+#[test]
+fn a_router_has_queues_for_several_workers() {
+    if !privileged() || !installed(&["ethtool"]) {
+        return;
+    }
+    let lab = Lab::up("router", &["--queues", "2"]);
+    let (tx, rx) = (format!("live:{}", lab.a0()), format!("live:{}", lab.b0()));
+    // Whoever is at the far end of the router has a program there only as long as it runs.
+    let before = by_queue(&lab.node("b"), "b0");
+    let options = words("--rate 50kpps --duration 1s --workers 2 --flows 6 --drain 500ms");
+    let report = lab.trial_with(&tx, &rx, &options, 0);
+    assert_eq!(total(&report, "offered"), 50_000);
+    assert_eq!(total(&report, "received"), 50_000, "{}", report["totals"]);
+    assert_spread(&lab.node("b"), "b0", &before, "behind the router");
+}
