@@ -145,6 +145,12 @@ impl OpenPort {
         self.facts.driver == Driver::Live.name()
     }
 
+    /// Whether what is not awaited there is counted. A port that accounts by itself beside other jobs passes on what may be
+    /// theirs, and does not see what becomes of it.
+    pub(crate) fn counts_foreign(&self) -> bool {
+        !self.is_live() || self.used.sharing == Sharing::Alone
+    }
+
     /// How many workers it has; they own its queues once they run.
     pub(crate) fn workers(&self) -> usize {
         match self.is_live() {

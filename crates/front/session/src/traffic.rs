@@ -651,6 +651,8 @@ struct Live {
     sends: bool,
     receives: bool,
     both: bool,
+    /// No receiving port leaves what is not awaited to others unseen.
+    counts_foreign: bool,
     last: CounterValues,
     last_ns: u64,
 }
@@ -667,6 +669,8 @@ impl Live {
                 .directions
                 .iter()
                 .all(|w| w.tx.is_some() && w.rx.is_some()),
+            counts_foreign: (run.directions.iter().filter_map(|w| w.rx))
+                .all(|rx| run.ports[rx].counts_foreign()),
             last: CounterValues::default(),
             last_ns: start_ns,
         }
@@ -715,7 +719,8 @@ impl Live {
                 duplicate_frames: receives.then_some(sum.duplicate_frames),
                 reordered_frames: receives.then_some(sum.reordered_frames),
                 late_frames: receives.then_some(sum.late_frames),
-                foreign_frames: receives.then_some(sum.foreign_frames),
+                foreign_frames: (receives && (self.counts_foreign || sum.foreign_frames > 0))
+                    .then_some(sum.foreign_frames),
                 ..Totals::default()
             },
             offered_pps: sends

@@ -334,7 +334,8 @@ fn streams_in_the_kernel_leave_the_rest_to_a_load() {
     assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
     for job in report["jobs"].as_array().unwrap() {
         assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
-        assert_eq!(job["totals"]["foreign_frames"], 0, "{job}");
+        // What is not awaited may be the load's, and is not counted.
+        assert_eq!(job["totals"]["foreign_frames"], Value::Null, "{job}");
     }
     let loads = &report["load"]["jobs"];
     assert_ends_agree(&loads[0], &loads[1]);

@@ -212,7 +212,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     let mut flows = Vec::new();
     let mut omitted = 0;
     if let Some(m) = &measurement {
-        let came;
+        let mut came;
         (came, omitted) = received(
             direction,
             m,
@@ -222,6 +222,9 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             &mut streams,
             &mut flows,
         );
+        if (direction.rx).is_some_and(|rx| !run.ports[rx].counts_foreign()) {
+            came.foreign_frames = came.foreign_frames.filter(|n| *n > 0);
+        }
         totals = totals.plus(&came);
     } else if direction.tx.is_some() {
         omitted = offered.len().saturating_sub(LISTED_FLOWS);
@@ -435,7 +438,8 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
                 duplicate_frames: Some(c.duplicate_frames),
                 reordered_frames: Some(c.reordered_frames),
                 late_frames: Some(c.late_frames),
-                foreign_frames: Some(c.foreign_frames),
+                foreign_frames: (c.foreign_frames > 0 || run.ports[slot.port].counts_foreign())
+                    .then_some(c.foreign_frames),
                 unplanned_frames: Some(c.unplanned_frames + c.pktgen_frames),
                 rx_dropped_frames: Some(outcome.rx.dropped_frames),
                 ..Totals::default()
