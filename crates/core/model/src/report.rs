@@ -181,7 +181,7 @@ pub struct Totals {
     /// Of these, those with a test tag all the same: of flows that were not planned, or of pktgen where none was.
     #[serde(default)]
     pub unplanned_frames: Option<u64>,
-    /// Reached our port and were dropped for want of room in our rings.
+    /// Reached our port and were dropped by us: no room in our rings, or (the live driver where CPUs take turns) no turn.
     pub rx_dropped_frames: Option<u64>,
     /// Offered octets, FCS included.
     pub offered_octets: Option<u64>,

@@ -242,10 +242,10 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
                 "foreign with a test tag",
                 t.unplanned_frames.filter(|n| *n > 0),
             ),
-            ("dropped by our rings", t.rx_dropped_frames),
+            ("dropped by us", t.rx_dropped_frames),
         ] {
             let Some(n) = n else { continue };
-            let bad = n > 0 && ["lost", "unsent", "dropped by our rings"].contains(&name);
+            let bad = n > 0 && ["lost", "unsent", "dropped by us"].contains(&name);
             let mark = if bad { Mark::Bad } else { Mark::Plain };
             // Where nobody follows frames from end to end, what was received is no part of what was sent.
             let followed = t.lost_frames.is_some() || SENT.contains(&name);

@@ -158,7 +158,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
             ..entry(
                 "rx dropped",
                 t.rx_dropped_frames,
-                "for want of room in our receive rings",
+                "by us, who did not keep up",
             )
         },
     ]
