@@ -48,6 +48,9 @@ pub struct Snapshot {
     pub missing_frames: Option<u64>,
     /// Mean latency of the interval, ns.
     pub latency_mean_ns: Option<f64>,
+    /// Ports at which streams wait for a link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links_down: Vec<String>,
     /// Connections, in runs of loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadLive>,
@@ -86,6 +89,7 @@ impl Snapshot {
             offered_l2_bps: None,
             received_l2_bps: None,
             missing_frames: None,
+            links_down: Vec::new(),
             latency_mean_ns: None,
             load: None,
             http: None,

@@ -138,6 +138,8 @@ counters! {
     latency_samples,
     /// Sum of their latencies, modulo 2^64.
     latency_sum_ns,
+    /// 1 while a sender waits for its link.
+    link_down,
 }
 
 /// Where a worker shows what each of its lanes received of the first flows, whenever it shows its latencies.

@@ -229,6 +229,7 @@ impl<C: Clock> Run<'_, C> {
                 self.show(receiver.as_ref());
             }
         }
+        values.link_down = self.down.is_some().into();
         self.shared.publish(&values);
     }
 

@@ -322,6 +322,8 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             Some(down) => down.since_ns,
             None => {
                 self.link_downs += 1;
+                // To be seen by the next wait.
+                self.unpublished = self.unpublished.max(1);
                 now_ns
             }
         };
@@ -468,6 +470,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         if let Some(receiver) = &self.receiver {
             values.received(&receiver.counters(), receiver.latency());
         }
+        values.link_down = self.down.is_some().into();
         self.shared.publish(&values);
         if self.shared.latency.is_wanted() {
             self.show_times_and_flows();

@@ -153,6 +153,9 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     parts.extend(rate("tx", s.offered_pps, s.offered_l2_bps));
     parts.extend(rate("rx", s.received_pps, s.received_l2_bps));
     parts.extend(missing(s).filter(|_| layout.missing));
+    if !s.links_down.is_empty() {
+        parts.push(format!("link down: {}", s.links_down.join(", ")));
+    }
     if let Some(ns) = s.latency_mean_ns.filter(|_| layout.latency) {
         parts.push(format!("mean {}", time_ns(ns)));
     }

@@ -1,6 +1,7 @@
 //! Traffic: streams from one port, analysed at another.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -651,6 +652,8 @@ struct Live {
     sends: bool,
     receives: bool,
     both: bool,
+    /// Of the ports, by number.
+    names: Vec<String>,
     /// No receiving port leaves what is not awaited to others unseen.
     counts_foreign: bool,
     last: CounterValues,
@@ -669,6 +672,7 @@ impl Live {
                 .directions
                 .iter()
                 .all(|w| w.tx.is_some() && w.rx.is_some()),
+            names: run.ports.iter().map(|p| p.plan.name.clone()).collect(),
             counts_foreign: (run.directions.iter().filter_map(|w| w.rx))
                 .all(|rx| run.ports[rx].counts_foreign()),
             last: CounterValues::default(),
@@ -694,8 +698,13 @@ impl Live {
     #[allow(clippy::cast_precision_loss)]
     fn snapshot(&mut self, slots: &[WorkerSlot], now: u64, phase: Phase) -> Snapshot {
         let mut sum = CounterValues::default();
+        let mut links_down = BTreeSet::new();
         for slot in slots {
-            sum += slot.shared.read();
+            let counters = slot.shared.read();
+            if counters.link_down > 0 {
+                links_down.extend(self.names.get(slot.port).cloned());
+            }
+            sum += counters;
         }
         let interval = now.saturating_sub(self.last_ns).max(1);
         let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
@@ -741,6 +750,7 @@ impl Live {
             latency_mean_ns: (samples > 0).then(|| {
                 sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
             }),
+            links_down: links_down.into_iter().collect(),
             ..Snapshot::at(elapsed, interval, phase)
         };
         (self.last, self.last_ns) = (sum, now);

@@ -227,7 +227,9 @@ impl Screen {
         let latency = now
             .latency_mean_ns
             .map(|ns| Row::of("mean latency", [time_ns(ns)]).over(self.past("latency")));
-        let mut rows: Vec<Row> = [sent, received, missing, latency]
+        let down = (!now.links_down.is_empty())
+            .then(|| Row::toned("link down", [now.links_down.join(", ")], Tone::Bad));
+        let mut rows: Vec<Row> = [down, sent, received, missing, latency]
             .into_iter()
             .flatten()
             .collect();

@@ -431,3 +431,58 @@ fn nothing_stays_behind_when_it_is_killed() {
     let report = trial(&lab, &["--rate", "1kpps", "--duration", "100ms"]);
     assert_eq!(total(&report, "received"), 100);
 }
+
+/// Frames that are still to be sent wait for a link, and who looks is told so while they do.
+#[test]
+fn who_waits_for_a_link_says_so() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("pair", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    for driver in ["live", "xdp", "packet"] {
+        let [tx, rx] = [lab.a0(), lab.b0()].map(|port| format!("{driver}:{port}"));
+        let said = folder.path().join(driver);
+        let child = wirebench()
+            .args(["trial", "--tx", &tx, "--rx", &rx, "--rate", "10kpps"])
+            .args(["--count", "10000000", "--live-json", "--json", "-q"])
+            .args(["--interval", "100ms"])
+            .stdin(Stdio::null())
+            .stdout(std::fs::File::create(&said).unwrap())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let running = Running(child);
+        let last = || {
+            let text = std::fs::read_to_string(&said).unwrap();
+            let line = text.lines().rfind(|line| line.ends_with('}'))?;
+            serde_json::from_str::<Value>(line).ok()
+        };
+        let waits = |last: &Value| last["links_down"] == serde_json::json!(["tx"]);
+        let sends = |last: &Value| last["offered_pps"].as_f64() > Some(0.0) && !waits(last);
+        eventually("it sends", || last().is_some_and(|last| sends(&last)));
+        ip(&lab.node("b"), "b0", "down");
+        eventually("it says that it waits", || {
+            last().is_some_and(|l| waits(&l))
+        });
+        ip(&lab.node("b"), "b0", "up");
+        eventually("it goes on", || last().is_some_and(|last| sends(&last)));
+        ip(&lab.node("b"), "b0", "down");
+        eventually("it waits again", || last().is_some_and(|l| waits(&l)));
+        running.signal(rustix::process::Signal::INT);
+        let output = running.finish(Duration::from_secs(20));
+        assert_eq!(output.status.code(), Some(130), "{driver}");
+        ip(&lab.node("b"), "b0", "up");
+        let text = std::fs::read(&said).unwrap();
+        let values = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
+        let report = values.last().expect("a report").expect("JSON");
+        assert_adds_up(&report);
+        assert!(total(&report, "received") > 0, "{driver}");
+    }
+}
+
+/// Sets a link up or down.
+fn ip(node: &str, interface: &str, state: &str) {
+    let done = system("ip", &["-n", node, "link", "set", interface, state]);
+    assert!(done.status.success(), "{done:?}");
+}

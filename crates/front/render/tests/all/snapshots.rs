@@ -147,6 +147,12 @@ fn live_lines_of_all_widths() {
         missing_frames: None,
         ..running.clone()
     };
+    let waits = Snapshot {
+        offered_pps: Some(0.0),
+        latency_mean_ns: None,
+        links_down: vec!["tx".to_owned()],
+        ..running.clone()
+    };
     let mut text = String::new();
     for (width, unicode) in [
         (140, true),
@@ -155,7 +161,7 @@ fn live_lines_of_all_widths() {
         (60, false),
         (20, false),
     ] {
-        for snapshot in [&running, &drain, &done, &rx] {
+        for snapshot in [&running, &drain, &done, &rx, &waits] {
             let line = live::line(snapshot, width, unicode);
             assert!(line.chars().count() <= width, "{width}: {line}");
             text.push_str(&format!("{width:>3}|{line}\n"));
