@@ -335,9 +335,10 @@ fn frames(
     trial.nic_drops = frames.sum(|j| j.totals.rx_dropped_frames) + interface;
     let took = frames.jobs.iter().filter_map(|j| j.rates.tx_time_ns).max();
     let took_s = took.unwrap_or(0) as f64 / 1e9;
-    // Of a load the time is the trial's; of the rest, and of what was broken off, as long as it took.
+    // Of a load the time is the trial's; of the rest, of what was broken off and of what took longer, as long as it took.
+    let is_longer = took_s > longest_s(shape);
     let seconds = match shape.amount {
-        Amount::Load(_) if !is_cut => trial.duration_s,
+        Amount::Load(_) if !is_cut && !is_longer => trial.duration_s,
         _ => took_s,
     };
     if seconds > 0.0 {
@@ -352,6 +353,7 @@ fn frames(
         && trial.unsent == 0
         && trial.tx > 0
         && !is_cut
+        && !is_longer
     {
         // All of it was sent: the schedule is exact, and whole frames are not.
         trial.offered = load;
@@ -385,6 +387,11 @@ fn frames(
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
         ..plain(trial)
     }
+}
+
+/// A load that took longer to send was less than what was asked for.
+fn longest_s(shape: &Shape) -> f64 {
+    shape.duration.as_secs_f64() * LONGER + 1e-3
 }
 
 /// What became of the frames of each IP version, where a job has both.
@@ -486,7 +493,7 @@ fn outcome_of_frames(
             return (TrialOutcome::NotOffered, not_sent());
         }
         let asked = shape.duration.as_secs_f64();
-        if took_s > asked * LONGER + 1e-3 {
+        if took_s > longest_s(shape) {
             let reason = format!("it took {took_s:.3} s to send what was to take {asked:.3} s");
             return (TrialOutcome::NotOffered, reason);
         }

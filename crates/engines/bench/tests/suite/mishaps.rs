@@ -108,6 +108,24 @@ fn void_trials_are_made_again() {
     }
 }
 
+/// What came through of frames that took longer to send came through in that time.
+#[test]
+fn rates_of_what_took_longer_are_those_of_that_time() {
+    let mut device = Device {
+        mishap: Box::new(|_, _| Some(Mishap::Longer(1.2))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(PLAN)).remove(0);
+    let failed = searched(&result).find(|t| t.outcome == TrialOutcome::Fail);
+    let failed = failed.expect("an overload is one however long it takes");
+    assert_near(failed.offered, failed.intended / 1.2, 1.0);
+    assert_near(
+        failed.forwarded * failed.duration_s,
+        (failed.rx - failed.dup) as f64,
+        1.0,
+    );
+}
+
 #[test]
 fn frames_of_others_are_said_and_void_nothing() {
     let mut device = Device {
