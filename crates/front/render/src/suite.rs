@@ -158,6 +158,7 @@ pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
     match outcome {
         TrialOutcome::Pass => "pass",
         TrialOutcome::Fail => "fail",
+        TrialOutcome::Measured => "measured",
         TrialOutcome::NotOffered => "void: not offered",
         TrialOutcome::NotRead => "void: not read",
         TrialOutcome::Late => "void: late",

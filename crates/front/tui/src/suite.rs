@@ -17,6 +17,7 @@ pub(crate) fn tone(bench: &BenchLive) -> Tone {
         Some(EndedTrial::Suite(trial)) => match trial.outcome {
             TrialOutcome::Pass => Tone::Good,
             TrialOutcome::Fail => Tone::Bad,
+            TrialOutcome::Measured => Tone::Plain,
             _ => Tone::Warn,
         },
         Some(EndedTrial::Lb(_)) => Tone::Plain,

@@ -268,6 +268,8 @@ pub enum TrialOutcome {
     Pass,
     /// More was.
     Fail,
+    /// Nothing was claimed of the loss: what came through is what was to be learned.
+    Measured,
     /// Void: the tester could not offer the load; what it offered was carried.
     NotOffered,
     /// Void: frames came to our ports and found no room there.
@@ -282,7 +284,7 @@ impl TrialOutcome {
     /// Whether it says something of the device.
     #[must_use]
     pub const fn is_valid(self) -> bool {
-        matches!(self, Self::Pass | Self::Fail)
+        matches!(self, Self::Pass | Self::Fail | Self::Measured)
     }
 
     /// The word in JSON and tables.
@@ -291,6 +293,7 @@ impl TrialOutcome {
         match self {
             Self::Pass => "pass",
             Self::Fail => "fail",
+            Self::Measured => "measured",
             Self::NotOffered => "not-offered",
             Self::NotRead => "not-read",
             Self::Late => "late",

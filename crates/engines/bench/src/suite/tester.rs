@@ -290,13 +290,17 @@ impl<'a, B: Bench> Tester<'a, B> {
         self.stamps.clone_from(&judged.stamps);
         self.note_bounds(&judged.trial);
         self.left.trials = self.left.trials.saturating_sub(1);
+        let mut told = judged.trial.clone();
+        if told.outcome.is_valid() && !self.has_goal(shape.purpose) {
+            told.outcome = TrialOutcome::Measured;
+        }
         self.bench.tell(BenchLive {
-            ended: Some(EndedTrial::Suite(Box::new(judged.trial.clone()))),
+            ended: Some(EndedTrial::Suite(Box::new(told.clone()))),
             low: self.low,
             high: self.high,
             ..live
         });
-        self.log.push(judged.trial.clone());
+        self.log.push(told);
         self.last = Some(judged.clone());
         match ran.cut {
             None => Ok(judged),
@@ -313,6 +317,13 @@ impl<'a, B: Bench> Tester<'a, B> {
         let carried = self.carried[usize::from(is_full(purpose))];
         self.doubts
             .is_some_and(|share| load < carried * (1.0 - times * share))
+    }
+
+    /// Whether a loss that is borne is claimed of a trial, so that it passes or fails.
+    fn has_goal(&self, purpose: TrialPurpose) -> bool {
+        use SuiteTest::{Impact, Loss, Mfr, Recovery, Reset};
+        let of_trial = !matches!(purpose, TrialPurpose::Ceiling | TrialPurpose::WarmUp);
+        of_trial && !matches!(self.test, Loss | Mfr | Impact | Recovery | Reset)
     }
 
     fn note_bounds(&mut self, trial: &SuiteTrial) {
@@ -354,7 +365,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         loop {
             let judged = self.run(shape, trigger)?;
             let again = match judged.trial.outcome {
-                TrialOutcome::Pass | TrialOutcome::Fail => false,
+                TrialOutcome::Pass | TrialOutcome::Fail | TrialOutcome::Measured => false,
                 TrialOutcome::Late => {
                     late += 1;
                     self.always_late |= late == most_late;
@@ -447,7 +458,7 @@ impl<B: Bench> Measurer for Tester<'_, B> {
         let trial = &judged.trial;
         Ok(Some(Trial {
             outcome: match trial.outcome {
-                TrialOutcome::Pass => Outcome::Held,
+                TrialOutcome::Pass | TrialOutcome::Measured => Outcome::Held,
                 TrialOutcome::Fail => Outcome::Broke,
                 TrialOutcome::NotOffered => Outcome::Unoffered,
                 TrialOutcome::NotRead | TrialOutcome::Late | TrialOutcome::Cut => Outcome::Unread,

@@ -1,6 +1,6 @@
 //! Maximum forwarding rate (RFC 2889 section 5.6.1).
 
-use wb_model::bench::{LbLimit, SuiteResult, SuiteTest};
+use wb_model::bench::{LbLimit, SuiteResult, SuiteTest, TrialOutcome};
 
 use crate::{
     assert_near, completed,
@@ -53,6 +53,10 @@ fn most_is_forwarded_below_the_maximum() {
     assert_eq!(found.max_offered_fps, Some(10e6));
     assert_near(found.rate_l2_bps.unwrap(), found.rate_fps * 512.0, 1e-3);
     assert_near(found.rate_l1_bps.unwrap(), found.rate_fps * 672.0, 1e-3);
+    // Of what is lost nothing is claimed, so no trial of it fails.
+    let mut outcomes = result.trial_log.iter().map(|trial| trial.outcome);
+    assert!(result.trial_log.iter().any(|trial| trial.lost > 0));
+    assert!(outcomes.all(|outcome| outcome == TrialOutcome::Measured));
     // It is no throughput.
     assert_eq!(result.throughput_fps, None);
     assert_eq!(

@@ -203,6 +203,7 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
         Series::line("fail", that(|o| o == TrialOutcome::Fail)).as_form(Form::Marks),
         Series::line("pass", that(|o| o == TrialOutcome::Pass)).as_form(Form::Marks),
         Series::line("void", that(|o| !o.is_valid())).as_form(Form::Marks),
+        Series::line("measured", that(|o| o == TrialOutcome::Measured)).as_form(Form::Marks),
     ];
     Plot::new(
         &id(&format!("search-{title}")),

@@ -1,8 +1,8 @@
 //! Suites while they run: a line when a test begins, while a trial runs, and when it has ended.
 
-use wb_model::bench::{BenchLive, SuiteTrial, TrialOutcome, TrialPurpose};
+use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose};
 
-use super::{figure, in_bursts, load, method, of_line, purpose, size};
+use super::{figure, in_bursts, load, method, of_line, outcome, purpose, size};
 
 /// What a test is called where it begins, if a suite makes it.
 #[must_use]
@@ -25,10 +25,9 @@ pub(crate) fn ended(bench: &BenchLive, trial: &SuiteTrial) -> String {
         TrialPurpose::Confirm => ", to confirm".to_owned(),
         other => format!(", {}", purpose(other)),
     };
-    let came = match trial.outcome {
-        TrialOutcome::Pass => "pass",
-        TrialOutcome::Fail => "fail",
-        _ => "void",
+    let came = match trial.outcome.is_valid() {
+        true => outcome(trial.outcome),
+        false => "void",
     };
     format!(
         "  {:>16}{share}  {came}: {}{purpose}",
