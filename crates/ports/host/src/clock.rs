@@ -45,9 +45,37 @@ pub fn wall_minus_monotonic() -> ClockOffset {
         .expect("there are samples")
 }
 
-/// The step of CLOCK_MONOTONIC in nanoseconds; 1 with high resolution timers.
+/// The steps in which CLOCK_MONOTONIC moves, in nanoseconds. What the kernel says of it (`clock_getres`) is 1 with every
+/// clock that counts nanoseconds, though the counter behind it may move by 10 or 40 at a time; so it is measured.
 pub fn resolution_ns() -> u64 {
-    nanoseconds(clock_getres(ClockId::Monotonic))
+    const READINGS: usize = 2_000;
+    let mut differences = Vec::with_capacity(READINGS);
+    let mut last = monotonic_ns();
+    for n in 0..READINGS {
+        // Readings that follow at once may all be as far apart.
+        for spin in 0..n % 64 {
+            std::hint::black_box(spin);
+        }
+        let now = monotonic_ns();
+        differences.push(now - last);
+        last = now;
+    }
+    step(differences).unwrap_or_else(|| nanoseconds(clock_getres(ClockId::Monotonic)))
+}
+
+/// The step of a clock whose readings differ so: the least distance between two of the values that occur, where those that
+/// are 1 apart are one, as nanoseconds are rounded. `None` where there is one alone.
+fn step(mut differences: Vec<u64>) -> Option<u64> {
+    differences.sort_unstable();
+    differences.dedup();
+    let mut firsts: Vec<u64> = Vec::new();
+    for values in differences.chunk_by(|a, b| b - a == 1) {
+        if values.len() > 2 {
+            return Some(1);
+        }
+        firsts.extend(values.first());
+    }
+    firsts.windows(2).map(|pair| pair[1] - pair[0]).min()
 }
 
 /// The device the kernel reads time from: `tsc`, `kvm-clock`, `hpet`.
@@ -112,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn steps_are_those_of_the_counter() {
+        // Of a counter of 100 MHz, as differences of 20, 21, 30 and 31 ns.
+        assert_eq!(step(vec![20, 21, 20, 30, 31, 20, 1_280]), Some(10));
+        // One of 24 MHz, slower than its readings.
+        assert_eq!(step(vec![0, 0, 42, 0, 41, 83]), Some(41));
+        // One of which each nanosecond is seen.
+        assert_eq!(step(vec![23, 20, 21, 22, 45, 20]), Some(1));
+        assert_eq!(step(vec![20, 20]), None);
+        assert_eq!(step(vec![]), None);
+    }
+
+    #[test]
     fn clocks_run_and_agree() {
         let (a, b) = (monotonic_ns(), monotonic_ns());
         assert!(a <= b);
@@ -119,7 +159,7 @@ mod tests {
         assert!(wall_ns() > 1_577_836_800_000_000_000);
         let offset = wall_minus_monotonic();
         assert!(offset.wall_of(monotonic_ns()).abs_diff(wall_ns()) < 1_000_000_000);
-        assert!(resolution_ns() >= 1);
+        assert!((1..1_000_000).contains(&resolution_ns()), "{}", resolution_ns());
         assert!(read_cost_ns() > 0.0);
     }
 }
