@@ -159,7 +159,11 @@ mod tests {
         assert!(wall_ns() > 1_577_836_800_000_000_000);
         let offset = wall_minus_monotonic();
         assert!(offset.wall_of(monotonic_ns()).abs_diff(wall_ns()) < 1_000_000_000);
-        assert!((1..1_000_000).contains(&resolution_ns()), "{}", resolution_ns());
+        assert!(
+            (1..1_000_000).contains(&resolution_ns()),
+            "{}",
+            resolution_ns()
+        );
         assert!(read_cost_ns() > 0.0);
     }
 }

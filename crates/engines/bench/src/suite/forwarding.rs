@@ -9,7 +9,7 @@ use wb_model::{
 };
 use wb_search::{Curve, ForwardingCurve, Outcome, Point, Trial, forwarding_curve};
 
-use super::{Known, Stop, tester::Tester};
+use super::{Known, Stop, judge, tester::Tester};
 use crate::Bench;
 
 pub(super) fn measure<B: Bench>(
@@ -71,6 +71,8 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
             trial.offered, trial.nic_drops
         ));
     }
+    let shares = rows.iter().filter_map(|trial| judge::share_of_ours(trial));
+    result.notes.extend(shares);
     let points = rows.iter().map(|trial| Point {
         load: trial.offered,
         trial: Trial {

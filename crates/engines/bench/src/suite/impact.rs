@@ -5,7 +5,7 @@
 
 use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
 
-use super::{Known, Stop, shape::Amount, tester::Tester};
+use super::{Known, Stop, judge, shape::Amount, tester::Tester};
 use crate::Bench;
 
 pub(super) fn measure<B: Bench>(
@@ -36,6 +36,7 @@ pub(super) fn measure<B: Bench>(
                 trial.offered, trial.nic_drops
             ));
         }
+        result.notes.extend(judge::share_of_ours(&trial));
         result.impact.push(ImpactRow {
             load_pct: share.0 * 100.0,
             offered_fps: trial.offered,

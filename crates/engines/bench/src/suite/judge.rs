@@ -6,6 +6,7 @@ use wb_model::{
     Charge, JobKind, Report, Stream, Summary, Totals,
     bench::{Family, FamilyFrames, Quantity, SuiteTrial, TrialOutcome},
     judge_lateness,
+    lateness::{MISSED, WAS_LATE},
     load::{LoadEnd, LoadJobReport, LoadPhaseReport},
     report::JobReport,
 };
@@ -26,6 +27,8 @@ const LONGER: f64 = 1.01;
 const FOREIGN: f64 = 0.001;
 /// Connections and requests are due one by one; this share of them must have been begun.
 const BEGUN: f64 = 0.98;
+/// The share of a load that is worth a word where it may be missing for the tester's lateness.
+const SEEN: f64 = 0.001;
 
 /// What some streams of a trial's jobs are to carry, judged by themselves.
 #[derive(Clone, Debug)]
@@ -751,6 +754,41 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
     if let Some(reason) = reason {
         (trial.outcome, trial.reason) = (TrialOutcome::Late, reason);
     }
+}
+
+/// Frames that are missing of a trial, and may be for the tester's lateness. What found no room at our ports is told by
+/// itself.
+fn may_be_ours(trial: &SuiteTrial) -> u64 {
+    let late = &trial.lateness;
+    let moved = late.late_departures.saturating_add(late.missed_departures);
+    moved.min(trial.lost)
+}
+
+/// Makes a trial void in which the tester may have caused so much of what is missing that it is no measure of the device,
+/// where the loss is the result and not held against a goal.
+pub(super) fn spoilt(trial: &mut SuiteTrial) {
+    let ours = may_be_ours(trial);
+    if trial.outcome.is_valid() && ours as f64 > MISSED * (trial.tx + trial.unsent) as f64 {
+        trial.outcome = TrialOutcome::Late;
+        trial.reason = format!(
+            "{WAS_LATE} ({}): that may have cost {ours} of the {} frames that are missing",
+            trial.lateness.account(),
+            trial.lost
+        );
+    }
+}
+
+/// What is to be said of a loss of which a part that is seen may be the tester's.
+pub(super) fn share_of_ours(trial: &SuiteTrial) -> Option<String> {
+    let ours = may_be_ours(trial);
+    (trial.outcome.is_valid() && ours as f64 > SEEN * trial.tx as f64).then(|| {
+        format!(
+            "at {:.0} fps {ours} of the {} frames that are missing may be the tester's, who was late ({})",
+            trial.offered,
+            trial.lost,
+            trial.lateness.account()
+        )
+    })
 }
 
 /// Which of our ports had no link for a while: whatever is missing, no load caused it.

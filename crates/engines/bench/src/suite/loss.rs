@@ -4,7 +4,7 @@
 use wb_model::bench::{LossRow, SuiteResult, TrialPurpose};
 use wb_search::{LossCurve, loss_curve};
 
-use super::{Known, Stop, tester::Tester};
+use super::{Known, Stop, judge, tester::Tester};
 use crate::Bench;
 
 pub(super) fn measure<B: Bench>(
@@ -39,6 +39,7 @@ pub(super) fn measure<B: Bench>(
                 trial.nic_drops
             ));
         }
+        result.notes.extend(judge::share_of_ours(trial));
         let row = LossRow {
             // Plans tell loads in millionths of a frame per second.
             load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,

@@ -279,6 +279,9 @@ impl<'a, B: Bench> Tester<'a, B> {
             (trial.outcome, trial.reason) = (TrialOutcome::Cut, format!("the trigger: {misfire}"));
         }
         let trial = &mut judged.trial;
+        if self.tells_loss() {
+            judge::spoilt(trial);
+        }
         trial.trial = number;
         trial.size.clone_from(&self.name);
         trial.step.clone_from(&self.step);
@@ -321,9 +324,17 @@ impl<'a, B: Bench> Tester<'a, B> {
 
     /// Whether a loss that is borne is claimed of a trial, so that it passes or fails.
     fn has_goal(&self, purpose: TrialPurpose) -> bool {
-        use SuiteTest::{Impact, Loss, Mfr, Recovery, Reset};
         let of_trial = !matches!(purpose, TrialPurpose::Ceiling | TrialPurpose::WarmUp);
-        of_trial && !matches!(self.test, Loss | Mfr | Impact | Recovery | Reset)
+        let of_test = !matches!(self.test, SuiteTest::Recovery | SuiteTest::Reset);
+        of_trial && of_test && !self.tells_loss()
+    }
+
+    /// Whether the result is what is lost, or what comes through, whatever it is.
+    const fn tells_loss(&self) -> bool {
+        matches!(
+            self.test,
+            SuiteTest::Loss | SuiteTest::Mfr | SuiteTest::Impact
+        )
     }
 
     fn note_bounds(&mut self, trial: &SuiteTrial) {

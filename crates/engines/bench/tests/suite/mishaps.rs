@@ -6,13 +6,13 @@ use std::time::Duration;
 use wb_bench::{BenchEnd, suite};
 use wb_model::{
     Limiter, Plan,
-    bench::{EndedTrial, LbLimit, SuiteResult, TrialOutcome},
+    bench::{EndedTrial, LbLimit, SuiteResult, SuiteTest, TrialOutcome},
 };
 
 use crate::{
     Device, STREAM, TEN_GIG, assert_near, completed,
     device::{BESIDE, Gone, Mishap, in_trials},
-    plan, plan_of, searched,
+    of, plan, plan_of, searched,
 };
 
 const PLAN: &str = r#"
@@ -168,6 +168,74 @@ fn a_tester_that_is_always_late_blames_nobody() {
     assert!(result.limit.is_none_or(|limit| limit <= device.capacity));
     assert_ne!(result.limited_by, Some(LbLimit::Device), "{result:?}");
     assert!(result.trials < 60, "{}", result.trials);
+}
+
+/// Where the loss is the result, a part of it that may be the tester's makes it a wrong one, or is told if it is small.
+#[test]
+fn no_loss_is_told_that_may_be_the_testers() {
+    for test in [SuiteTest::Loss, SuiteTest::Mfr, SuiteTest::Impact] {
+        let text = format!(
+            "tests = [\"{}\"]\nmax = \"10mpps\"\n[procedure.suite.times]\ntrial = \"10s\"\nsearch = \"10s\"\n",
+            test.name()
+        );
+        // At the largest load frames are lost, and there the tester is away.
+        let most = match test {
+            SuiteTest::Impact => 4.9e6,
+            _ => 9e6,
+        };
+        let find = |away_ms, times: u32| {
+            // The throughput, from where the rate of forwarding is looked for, begins there too.
+            let mut before = u32::from(test == SuiteTest::Mfr);
+            let mut left = times;
+            let mut device = Device {
+                capacity: 4e6,
+                mishap: Box::new(move |_, load| {
+                    let is_most = load > most;
+                    let is_struck = is_most && before == 0 && left > 0;
+                    before -= u32::from(is_most && before > 0);
+                    left -= u32::from(is_struck);
+                    is_struck.then_some(Mishap::Stopped(Duration::from_millis(away_ms), 1))
+                }),
+                ..Device::default()
+            };
+            of(&completed(&mut device, &plan(&text)), test).clone()
+        };
+        let unharmed = find(0, 0);
+        assert_eq!(unharmed.notes, Vec::<String>::new());
+        // 3 % of a trial of 10 s.
+        let result = find(300, 1);
+        assert_eq!(result.trials, unharmed.trials + 1, "{test:?}");
+        let mut void = result.trial_log.iter().filter(|t| !t.outcome.is_valid());
+        let late = void.next().unwrap();
+        assert_eq!(late.outcome, TrialOutcome::Late, "{late:?}");
+        assert!(late.reason.starts_with("the tester was late"), "{late:?}");
+        assert_eq!(result.curve, unharmed.curve);
+        assert_eq!(result.impact, unharmed.impact);
+        assert_eq!(result.mfr, unharmed.mfr);
+        // 1 %, and less than a thousandth.
+        for (away_ms, notes) in [(100, 1), (9, 0)] {
+            let result = find(away_ms, 1);
+            assert_eq!(
+                (result.trials, result.notes.len()),
+                (unharmed.trials, notes)
+            );
+            let told = |note: &String| note.contains("may be the tester's, who was late");
+            assert!(result.notes.iter().all(told), "{:?}", result.notes);
+        }
+        // Who always is tells nothing of it.
+        let result = find(300, u32::MAX);
+        let mut harmed = result.trial_log.iter().filter(|t| t.intended > most);
+        assert!(harmed.all(|trial| !trial.outcome.is_valid()));
+        assert!(result.impact.last().is_none_or(|row| row.lost.is_none()));
+        assert!(
+            result
+                .curve
+                .first()
+                .is_none_or(|row| row.loss_pct.is_none())
+        );
+        let mfr = result.mfr.as_ref().and_then(|mfr| mfr.rows.last());
+        assert!(mfr.is_none_or(|row| row.forwarded_fps.is_none()));
+    }
 }
 
 #[test]
