@@ -47,6 +47,8 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) trial: SuiteTrial,
+    /// What came through, per second: of two directions in the one that carried less, as its load is what both are to carry.
+    pub(super) through: f64,
     /// The last frame that was skipped, counted from 0 over all flows of its direction.
     pub(super) last_skipped: Option<u64>,
     /// Frames lost in the direction that lost more.
@@ -304,6 +306,7 @@ fn blank(shape: &Shape) -> SuiteTrial {
 
 fn plain(trial: SuiteTrial) -> Judged {
     Judged {
+        through: trial.forwarded,
         trial,
         last_skipped: None,
         most_lost: 0,
@@ -383,11 +386,19 @@ fn frames(
     let stamps = report.ports.iter().find(|p| Some(&p.name) == rx);
     let lost = frames.jobs.iter().filter_map(|j| j.totals.lost_frames);
     let silent = frames.jobs.iter().map(|j| silent_end_s(j, shape));
+    let unique = frames.jobs.iter().map(|j| {
+        let totals = &j.totals;
+        let received = totals.received_frames.unwrap_or(0);
+        received.saturating_sub(totals.duplicate_frames.unwrap_or(0))
+    });
+    let least = unique.min().filter(|_| seconds > 0.0);
+    let least = least.map_or(0.0, |frames| frames as f64 / seconds);
     Judged {
         last_skipped: frames.jobs.iter().filter_map(|j| last_skipped(j)).max(),
         most_lost: lost.max().unwrap_or(0),
         silent_end_s: silent.fold(0.0, f64::max),
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
+        through: least.min(trial.forwarded),
         ..plain(trial)
     }
 }

@@ -291,7 +291,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         };
         self.warnings.extend(trial.warnings.iter().cloned());
         self.stamps.clone_from(&judged.stamps);
-        self.note_bounds(&judged.trial);
+        self.note_bounds(&judged);
         self.left.trials = self.left.trials.saturating_sub(1);
         let mut told = judged.trial.clone();
         if told.outcome.is_valid() && !self.has_goal(shape.purpose) {
@@ -337,16 +337,17 @@ impl<'a, B: Bench> Tester<'a, B> {
         )
     }
 
-    fn note_bounds(&mut self, trial: &SuiteTrial) {
+    fn note_bounds(&mut self, judged: &Judged) {
+        let trial = &judged.trial;
         if !matches!(trial.purpose, TrialPurpose::Search | TrialPurpose::Confirm) {
             return;
         }
         let load = trial.intended;
         // Of an overload of many times as much, what had waited before its end is a large part of what came through.
-        let is_overload = trial.forwarded < trial.offered / 2.0;
+        let is_overload = judged.through < trial.offered / 2.0;
         if matches!(trial.outcome, TrialOutcome::Pass | TrialOutcome::Fail) && !is_overload {
             let carried = &mut self.carried[usize::from(is_full(trial.purpose))];
-            *carried = carried.max(trial.forwarded);
+            *carried = carried.max(judged.through);
         }
         match trial.outcome {
             TrialOutcome::Pass => {
@@ -475,7 +476,7 @@ impl<B: Bench> Measurer for Tester<'_, B> {
                 TrialOutcome::NotRead | TrialOutcome::Late | TrialOutcome::Cut => Outcome::Unread,
             },
             offered: trial.offered,
-            through: trial.forwarded,
+            through: judged.through,
             loss: trial.loss_ratio,
             overhead: took.saturating_sub(duration),
         }))

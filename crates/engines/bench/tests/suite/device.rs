@@ -102,6 +102,8 @@ type ByTrial<T> = Box<dyn FnMut(u32, f64) -> T>;
 pub(crate) struct Device {
     /// Frames per second that pass, in each direction.
     pub(crate) capacity: f64,
+    /// The same in the way back, where it is another.
+    pub(crate) capacity_back: Option<f64>,
     /// What passes of a load, frames per second, where that is not just the capacity.
     pub(crate) passes: Option<fn(f64) -> f64>,
     /// Frames of IPv6 that pass, frames per second, where those are fewer.
@@ -166,6 +168,7 @@ impl Default for Device {
             capacity: 8_123_456.0,
             passes: None,
             capacity6: None,
+            capacity_back: None,
             buffer: 0,
             delay_ns: 20_000,
             jitter_ns: 0,
@@ -768,7 +771,10 @@ impl Bench for Device {
             jobs.push(self.job(&name, [&job.tx, &job.rx], job, &way));
             if job.bidir {
                 // What goes wrong, goes wrong in one direction.
+                let forth = self.capacity;
+                self.capacity = self.capacity_back.unwrap_or(forth);
                 let way = self.way(job, trigger, None);
+                self.capacity = forth;
                 jobs.push(self.job(&name, [&job.rx, &job.tx], job, &way));
             }
             let sending = Duration::from_secs_f64(way.took_s);

@@ -627,16 +627,46 @@ fn bounds_are_told_apart_after_chance() {
     }
 }
 
+const CLOSE: &str = r#"
+    tests = ["throughput"]
+    [procedure.suite.times]
+    trial = "1s"
+    search = "400ms"
+    [procedure.suite.search]
+    precision = "0.5%"
+"#;
+
+/// What goes well in one direction is no reason to doubt what fails in the other.
+#[test]
+fn of_two_directions_the_weaker_decides() {
+    let find = |capacity, back| {
+        let mut device = Device {
+            capacity,
+            capacity_back: Some(back),
+            ceiling: 8e6,
+            ..Device::default()
+        };
+        let mut plan = plan(CLOSE);
+        plan.traffic[0].bidir = true;
+        completed(&mut device, &plan).remove(0)
+    };
+    let alike = find(1e6, 1e6);
+    assert_eq!(alike.notes, Vec::<String>::new());
+    for other in [find(1e6, 8e6), find(8e6, 1e6)] {
+        assert_near(other.limit.unwrap(), alike.limit.unwrap(), 5e3);
+        assert!(
+            other.trials <= alike.trials + 1,
+            "{} {}",
+            other.trials,
+            alike.trials
+        );
+        assert_eq!(other.notes, alike.notes);
+    }
+}
+
 #[test]
 fn a_failure_that_another_trial_contradicts_is_tried_again() {
-    let text = r#"
-        tests = ["throughput"]
-        [procedure.suite.times]
-        trial = "1s"
-        search = "400ms"
-        [procedure.suite.search]
-        precision = "0.5%"
-        "#;
+    let text = CLOSE;
     let capacity = Device::default().capacity;
     // Chance in one trial, after others of its length that carried more: short ones, and those that confirm. What was lost in
     // those leads the search there.
