@@ -144,13 +144,17 @@ fn throughput_is_what_the_router_lets_through() {
     }
 }
 
-/// A search that has said `word`.
+/// A throughput that has said `word`.
 fn begun(lab: &Lab, dir: &Path, more: &[&str], word: &str) -> Running {
+    test_begun(lab, dir, "throughput", more, word)
+}
+
+fn test_begun(lab: &Lab, dir: &Path, test: &str, more: &[&str], word: &str) -> Running {
     let said = dir.join("said");
     let mut words = options(lab, more);
     words.retain(|word| word != "--quiet");
     let running = wirebench()
-        .args(["bench", "rfc2544", "--tests", "throughput"])
+        .args(["bench", "rfc2544", "--tests", test])
         .args(words)
         .stdout(File::create(dir.join("report.json")).unwrap())
         .stderr(File::create(&said).unwrap())
@@ -246,6 +250,42 @@ fn a_tester_that_is_stopped_finds_no_wrong_number() {
         assert!(found > least * 0.9, "{result}");
     }
     assert_trials_add_up(&report);
+}
+
+/// Where the loss is the result, a stop of the tester is in none.
+#[test]
+fn a_loss_is_the_devices_though_the_tester_was_stopped() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &["--limit", "20mbit"]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = test_begun(&lab, dir.path(), "impact", &[], "impact");
+    while running.0.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(920));
+        running.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(80));
+        running.signal(Signal::CONT);
+    }
+    let (_, report) = ended(running, dir.path());
+    assert_trials_add_up(&report);
+    let result = &report["results"][0];
+    let trials = result["trial_log"].as_array().unwrap();
+    assert!(
+        trials.iter().any(|trial| trial["outcome"] == "late"),
+        "{result}"
+    );
+    for row in result["impact"].as_array().unwrap() {
+        let Some(lost) = row["loss_pct"].as_f64() else {
+            continue;
+        };
+        let offered = number(&row["offered_fps"]);
+        let (least, most) = allowed(1.0);
+        let loss = |carried: f64| 100.0 * (1.0 - carried / offered).max(0.0);
+        // A trial in which up to 2 % of the time was missing is one.
+        let truth = loss(most) - 0.1..=loss(least * 0.96) + 0.1;
+        assert!(truth.contains(&lost), "{truth:?}: {result}");
+    }
 }
 
 #[test]
