@@ -503,7 +503,7 @@ __attribute__((noinline)) int fill(struct xdp_md *ctx, __u32 which)
 SEC("xdp")
 int wb_send(struct xdp_md *ctx)
 {
-	void *data, *end;
+	void *data, *end, *tag;
 	struct lane *l = &S.lane[C.lane & (MOST_STREAMS - 1)];
 	struct template *t;
 	__u32 which = 0, len;
@@ -606,21 +606,59 @@ int wb_send(struct xdp_md *ctx)
 			l4 += (word & f->l4) << f->odd;
 		put(data + f->at, f->width, word);
 	}
-	if (ahead && now < due)
-		now = wait_for(l, due);
+	// All that does not depend on the time is done before it has come.
+	tag = data + C.tag_at;
 	if (C.tag_at && C.tag != TAG_WIREBENCH) {
-		void *tag = data + C.tag_at;
 		__u32 sequence = C.copies > 1 ? l->sequence : C.first + (__u32)l->submitted;
-		__u64 made = C.copies > 1 ? l->stamp : l->made ? l->made : now;
 
 		if (C.tag_at > MOST_HEADER - 16 || tag + 16 > end)
 			goto broken;
 		*(__u32 *)(tag + 4) = bpf_htonl(sequence);
 		l4 += sequence;
+	} else if (C.tag_at) {
+		__u32 flow = C.first_flow + (C.one_flow ? 0 : l->flow);
+		__u32 sequence = C.one_flow ? l->submitted : l->round;
+
+		if (C.tag_at > MOST_HEADER - 18 || tag + 18 > end)
+			goto broken;
+		*(__u32 *)(tag + 2) = bpf_htonl(flow);
+		*(__u32 *)(tag + 6) = bpf_htonl(sequence);
+		l4 += (__u64)flow + sequence;
+	}
+	if (C.ip_checksum && C.ip_checksum <= MOST_HEADER - 2 && data + C.ip_checksum + 2 <= end)
+		*(__u16 *)(data + C.ip_checksum) = bpf_htons(checksum(ip));
+	act = bpf_redirect_map(&port, 0, XDP_DROP);
+	if (act != XDP_REDIRECT) {
+		S.halt |= HALT_GONE;
+		return XDP_DROP;
+	}
+	S.ring[S.head & (RING - 1)] = (__u64)(C.flows_at + l->flow) << 32 | C.lane << 16 | len;
+	S.head++;
+	S.cpu = bpf_get_smp_processor_id();
+	S.left--;
+	if (C.copies > 1)
+		l->copies--;
+	if (C.burst > 1 && l->burst)
+		l->burst--;
+	l->submitted++;
+	l->octets += len + 4;
+	l->left--;
+	next_flow(l);
+
+	if (ahead && now < due)
+		now = wait_for(l, due);
+	if (C.tag_at && C.tag == TAG_WIREBENCH) {
+		__u64 time = now + S.wall_offset;
+
+		*(__u64 *)(tag + 10) = bpf_cpu_to_be64(time);
+		l4 += (time >> 32) + (time & 0xffffffff);
+	} else if (C.tag_at && C.tag >= TAG_PKTGEN_MICROS) {
+		__u64 made = C.copies > 1 ? l->stamp : l->made ? l->made : now;
+
 		if (C.tag == TAG_PKTGEN_NANOS) {
 			*(__u64 *)(tag + 8) = bpf_cpu_to_be64(made);
 			l4 += (made >> 32) + (made & 0xffffffff);
-		} else if (C.tag == TAG_PKTGEN_MICROS) {
+		} else {
 			__u32 seconds, micros;
 
 			made += S.wall_offset;
@@ -631,21 +669,8 @@ int wb_send(struct xdp_md *ctx)
 			*(__u32 *)(tag + 12) = bpf_htonl(micros);
 			l4 += (__u64)seconds + micros;
 		}
-	} else if (C.tag_at) {
-		void *tag = data + C.tag_at;
-		__u32 flow = C.first_flow + (C.one_flow ? 0 : l->flow);
-		__u32 sequence = C.one_flow ? l->submitted : l->round;
-		__u64 time = now + S.wall_offset;
-
-		if (C.tag_at > MOST_HEADER - 18 || tag + 18 > end)
-			goto broken;
-		*(__u32 *)(tag + 2) = bpf_htonl(flow);
-		*(__u32 *)(tag + 6) = bpf_htonl(sequence);
-		*(__u64 *)(tag + 10) = bpf_cpu_to_be64(time);
-		l4 += (__u64)flow + sequence + (time >> 32) + (time & 0xffffffff);
+		l->made = now;
 	}
-	if (C.ip_checksum && C.ip_checksum <= MOST_HEADER - 2 && data + C.ip_checksum + 2 <= end)
-		*(__u16 *)(data + C.ip_checksum) = bpf_htons(checksum(ip));
 	if (C.l4_checksum && C.l4_checksum <= MOST_HEADER - 2 && data + C.l4_checksum + 2 <= end) {
 		__u16 sum = checksum(l4);
 
@@ -653,27 +678,7 @@ int wb_send(struct xdp_md *ctx)
 			sum = 0xffff;
 		*(__u16 *)(data + C.l4_checksum) = bpf_htons(sum);
 	}
-
-	act = bpf_redirect_map(&port, 0, XDP_DROP);
-	if (act != XDP_REDIRECT) {
-		S.halt |= HALT_GONE;
-		return XDP_DROP;
-	}
-	S.ring[S.head & (RING - 1)] = (__u64)(C.flows_at + l->flow) << 32 | C.lane << 16 | len;
-	S.head++;
-	S.cpu = bpf_get_smp_processor_id();
-	S.left--;
 	S.last_departure = now;
-	if (C.tag >= TAG_PKTGEN_MICROS)
-		l->made = now;
-	if (C.copies > 1)
-		l->copies--;
-	if (C.burst > 1 && l->burst)
-		l->burst--;
-	l->submitted++;
-	l->octets += len + 4;
-	l->left--;
-	next_flow(l);
 	return act;
 
 broken:
