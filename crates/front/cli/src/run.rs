@@ -67,9 +67,10 @@ fn is_brief(snapshot: &Snapshot, since: Instant) -> bool {
     snapshot.bench.as_ref().is_some_and(running) && since.elapsed() < QUIET_TRIAL
 }
 
-/// Whether standard output is a terminal that wants colours (<https://no-color.org>).
+/// Returns true if standard output is a terminal and `NO_COLOR` is unset or empty (<https://no-color.org>).
 pub(crate) fn color() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stdout().is_terminal() && !refused
 }
 
 /// How a report is laid out for this terminal.

@@ -318,37 +318,49 @@ fn after_goaway_the_connection_is_replaced_and_nothing_counts_twice() {
 
 #[test]
 fn what_takes_too_long_is_cancelled_and_its_connection_goes_on() {
-    let (told, heard) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-    let (tell, hear) = (Arc::clone(&told), Arc::clone(&heard));
+    let (unanswered, cancelled) = (
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(Mutex::new(Vec::new())),
+    );
+    let (left, heard) = (Arc::clone(&unanswered), Arc::clone(&cancelled));
     let address = serve(RULES, move |end, what| {
         match what {
-            What::Asked(id, _) if id.index() % 10 != 3 => end.answer(id),
-            What::Cancelled(id, why) => tell.lock().unwrap().push((id.index() % 10, why)),
-            What::Over(_) => *hear.lock().unwrap() += 1,
+            What::Asked(id, _) if id.index() % 10 == 3 => left.lock().unwrap().push(id),
+            What::Asked(id, _) => end.answer(id),
+            What::Cancelled(id, why) => heard.lock().unwrap().push((id, why)),
             _ => {}
         }
         true
     });
+    // Counted requests, so that a slow machine takes longer and comes to the same result.
     let job = HttpJob {
-        duration: Some(Span::from_millis(1500)),
-        timeout: Span::from_millis(350),
+        amount: Some(40),
+        duration: None,
+        timeout: Span::from_millis(500),
         ..streams(2)
     };
     let outcomes = carry_out(&job, address);
     let all = totals(&outcomes);
     only(&all, |f| f.timeout);
-    assert!(all.completed > 10, "{all:?}");
-    assert_eq!(
-        (all.established_connections, all.open_connections),
-        (1, 1),
-        "{all:?}"
-    );
+    assert_eq!(all.completed + all.failed.timeout, 40, "{all:?}");
+    assert!(all.completed > 0, "{all:?}");
+    assert_eq!(all.established_connections, 1, "{all:?}");
     assert_eq!(outcomes[0].http3.cancelled, all.failed.timeout);
-    let told = told.lock().unwrap();
-    assert!(told.len() as u64 + 1 >= all.failed.timeout, "{told:?}");
+    let (unanswered, cancelled) = (unanswered.lock().unwrap(), cancelled.lock().unwrap());
+    assert_eq!(unanswered.len(), 4);
+    let known = cancelled
+        .iter()
+        .all(|(_, why)| *why == code::REQUEST_CANCELLED);
+    assert!(known, "{cancelled:?}");
+    // The server may be gone before it hears of the last two. An answer that came too late is cancelled as well.
+    let is_cancelled = |id: &&StreamId| cancelled.iter().any(|(one, _)| one == *id);
     assert!(
-        told.iter().all(|one| *one == (3, code::REQUEST_CANCELLED)),
-        "{told:?}"
+        unanswered.iter().filter(is_cancelled).count() >= 2,
+        "{cancelled:?}"
+    );
+    assert!(
+        cancelled.len() as u64 <= all.failed.timeout,
+        "{cancelled:?}"
     );
 }
 

@@ -129,7 +129,9 @@ impl Terminal {
         eventually("the command ends", || {
             fs::read_to_string(self.file("after")).is_ok_and(|text| text.contains("echo"))
         });
-        let text = self.shows("the-end");
+        self.shows("the-end");
+        // With the lines that have scrolled off the top.
+        let text = self.tmux(&["capture-pane", "-p", "-S", "-"]);
         self.is_sane("after");
         let code = fs::read_to_string(self.file("code")).unwrap();
         (code.trim().parse().unwrap(), text)
