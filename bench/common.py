@@ -184,6 +184,56 @@ def report(figures, pairs):
         print(f"  {ours} / {theirs}: median {statistics.median(ratios):.2f} x   ({min(ratios):.2f} to {max(ratios):.2f}), goal {goal}")
 
 
+def add_binaries(parser):
+    """Options that name the binary under test and a second one to compare it with."""
+    parser.add_argument("--wirebench", default=WIREBENCH, metavar="FILE", help="binary under test")
+    parser.add_argument("--against", metavar="OTHER_BINARY", help="compare with this binary instead of the peers")
+
+
+def use_binaries(args):
+    """Takes the binaries from the parsed options and checks that they can run."""
+    global WIREBENCH
+    WIREBENCH = args.wirebench
+    need_root(WIREBENCH)
+    if args.against and not os.access(args.against, os.X_OK):
+        sys.exit(f"bench: --against: {args.against} is not an executable file")
+
+
+@contextlib.contextmanager
+def binary(path):
+    """All runs inside use this binary."""
+    global WIREBENCH
+    before, WIREBENCH = WIREBENCH, path
+    try:
+        yield
+    finally:
+        WIREBENCH = before
+
+
+def against(other, runners, rounds, unit="Mpps", scale=1e6, say=print):
+    """Runs each runner with the binary under test and with `other` in turn, after one warm-up pair, and prints the ratio of
+    each pair and their median. A runner returns a rate. The order within a pair changes from round to round, so that a
+    drift of the machine favours neither binary. Returns the median ratios by name."""
+    medians = {}
+    for name, runner in runners:
+        pairs = []
+        for round_number in range(rounds + 1):
+            this, that = (0, 1) if round_number % 2 else (1, 0)
+            figures = {}
+            for which in (this, that):
+                with binary((WIREBENCH, other)[which]):
+                    figures[which] = runner()
+            if round_number:
+                this, that = figures[0], figures[1]
+                pairs.append((this, that))
+                say(f"  round {round_number}: {name}: {this / scale:,.3f} {unit}, other {that / scale:,.3f} {unit}, ratio {this / that:.3f}")
+        ratios = [this / that for this, that in pairs]
+        medians[name] = statistics.median(ratios)
+        this, that = (statistics.median(figures) / scale for figures in zip(*pairs))
+        say(f"  {name:34} median {this:,.3f} {unit}, other {that:,.3f} {unit}; median of the ratios {medians[name]:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+    return medians
+
+
 def kernel_pair(a, b, there):
     """A veth pair as the kernel makes it, 198.18.1.1 in node a and `there` in b: lab ends have the segment offloads off,
     which sockets live by."""
