@@ -49,6 +49,8 @@ counters! {
     rx_bad_checksum,
     /// Fragments.
     rx_fragments,
+    /// ICMP messages about packets of our connections.
+    icmp_rx,
     /// Packets whose TOS or traffic class is ours.
     rx_tos,
     /// TCP segments received.
@@ -133,6 +135,8 @@ counters! {
     failed_idle_timeout,
     /// Failed: RST instead of SYN-ACK.
     failed_refused,
+    /// Failed: an ICMP message instead of SYN-ACK said that the destination cannot be reached.
+    failed_unreachable,
     /// Failed: RST in the middle.
     failed_reset,
     /// Failed: the peer closed before its message was complete.
@@ -203,6 +207,7 @@ impl Counters {
             + self.failed_close_timeout
             + self.failed_idle_timeout
             + self.failed_refused
+            + self.failed_unreachable
             + self.failed_reset
             + self.failed_short
             + self.failed_malformed

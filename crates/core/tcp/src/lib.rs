@@ -62,6 +62,7 @@ mod build;
 mod config;
 mod conn;
 mod counters;
+mod icmp_error;
 mod machine;
 mod message;
 mod mix;
@@ -90,7 +91,7 @@ pub use config::{
     TimeWait, Transport,
 };
 pub use counters::Counters;
-pub use machine::{Cause, LONGEST_LOOK_AHEAD, Late, Machine, Received};
+pub use machine::{Cause, IcmpNews, LONGEST_LOOK_AHEAD, Late, Machine, Received};
 pub use message::{Filler, Message};
 pub use mix::Ask;
 pub use observer::{Exchange, Latencies, Observer};

@@ -257,7 +257,8 @@ impl HttpPace {
             return false;
         }
         let (failed, answers) = (counters.failed(), counters.responses);
-        let refused = counters.failed_connect_timeout + counters.failed_refused;
+        let refused =
+            counters.failed_connect_timeout + counters.failed_refused + counters.failed_unreachable;
         if failed > self.failed_seen {
             self.pause = match (answers > self.answers_seen, refused > self.refused_seen) {
                 (true, _) => 0,
@@ -502,7 +503,7 @@ impl Account {
         *match cause {
             Cause::Connect | Cause::Response | Cause::Close | Cause::Idle => &mut failed.timeout,
             Cause::FirstByte => &mut failed.first_byte_timeout,
-            Cause::Refused => &mut failed.refused,
+            Cause::Refused | Cause::Unreachable => &mut failed.refused,
             Cause::Reset => &mut failed.reset,
             Cause::Short => &mut failed.closed,
             Cause::Malformed => &mut failed.malformed,
@@ -512,7 +513,8 @@ impl Account {
 
     /// What is counted so far; `connecting` have no answer to their SYN.
     pub(crate) fn totals(&self, counters: &Counters, connecting: u64) -> HttpTotals {
-        let refused = counters.failed_connect_timeout + counters.failed_refused;
+        let refused =
+            counters.failed_connect_timeout + counters.failed_refused + counters.failed_unreachable;
         let (timeout, connect_timeout) = match self.task.job.connect_timeout {
             None => (counters.failed_connect_timeout, 0),
             Some(_) => (0, counters.failed_connect_timeout),
@@ -523,7 +525,7 @@ impl Account {
             refused_connections: HttpFailures {
                 timeout,
                 connect_timeout,
-                refused: counters.failed_refused,
+                refused: counters.failed_refused + counters.failed_unreachable,
                 ..HttpFailures::default()
             },
             connecting,
@@ -538,7 +540,8 @@ impl Account {
 
     /// The same while it runs: what is under way follows from the rest.
     pub(crate) fn live_totals(&self, counters: &Counters) -> HttpTotals {
-        let refused = counters.failed_connect_timeout + counters.failed_refused;
+        let refused =
+            counters.failed_connect_timeout + counters.failed_refused + counters.failed_unreachable;
         let connecting = counters.attempted - counters.established - refused;
         let totals = self.totals(counters, connecting);
         HttpTotals {

@@ -2,7 +2,7 @@
 
 use wb_model::{lateness::Lateness, load::LoadEnd};
 use wb_port::{PortError, RxCounters, TxCounters};
-use wb_tcp::{Counters, Latencies};
+use wb_tcp::{Counters, IcmpNews, Latencies};
 
 use crate::http::HttpOutcome;
 use crate::neighbour_responder::ResponderCounters;
@@ -93,6 +93,8 @@ pub struct LoadOutcome {
     pub http: Option<HttpOutcome>,
     /// Answers by route of the plan, and behind them those of no route.
     pub routes: Vec<u64>,
+    /// What ICMP messages about its packets said.
+    pub icmp: IcmpNews,
     /// What ended it before its time.
     pub fault: Option<PortError>,
 }
@@ -138,6 +140,8 @@ pub struct LoadTotals {
     pub phases: Vec<PhaseTotals>,
     /// Times of the whole run.
     pub latencies: Latencies,
+    /// What ICMP messages about its packets said.
+    pub icmp: IcmpNews,
 }
 
 impl LoadTotals {
@@ -150,6 +154,7 @@ impl LoadTotals {
             totals.launch += worker.launch;
             totals.asks += worker.asks;
             totals.responder += worker.responder;
+            totals.icmp.merge(&worker.icmp);
             totals.tx += worker.tx;
             add_rx(&mut totals.rx, &worker.rx);
             for phase in &worker.phases {
@@ -189,7 +194,7 @@ impl LoadTotals {
 
     /// Failed connections by cause, with the names of reports; their sum is `failed_connections`.
     #[must_use]
-    pub fn failures(&self) -> [(&'static str, u64); 9] {
+    pub fn failures(&self) -> [(&'static str, u64); 10] {
         let c = &self.counters;
         [
             ("connect_timeout", c.failed_connect_timeout),
@@ -197,6 +202,7 @@ impl LoadTotals {
             ("close_timeout", c.failed_close_timeout),
             ("idle_timeout", c.failed_idle_timeout),
             ("refused", c.failed_refused),
+            ("icmp_unreachable", c.failed_unreachable),
             ("reset", c.failed_reset),
             ("short", c.failed_short),
             ("malformed", c.failed_malformed),

@@ -618,6 +618,7 @@ impl LoadWorker {
             - counters.established
             - counters.failed_connect_timeout
             - counters.failed_refused
+            - counters.failed_unreachable
     }
 
     /// Sends the requests that are due over connections that rest.
@@ -947,6 +948,7 @@ impl LoadWorker {
             end: self.spec.end,
             http,
             routes: self.machine.route_answers(),
+            icmp: self.machine.icmp_news().clone(),
             counters: *self.machine.counters(),
             phases: self.phases,
             launch: *self.pace.counters(),

@@ -387,12 +387,13 @@ fn loads(report: &Report, jobs: &[LoadJobReport]) -> (Record, Vec<Record>) {
 }
 
 /// Causes of failures, as reports name them.
-const FAILURES: [&str; 9] = [
+const FAILURES: [&str; 10] = [
     "connect_timeout",
     "response_timeout",
     "close_timeout",
     "idle_timeout",
     "refused",
+    "icmp_unreachable",
     "reset",
     "short",
     "malformed",

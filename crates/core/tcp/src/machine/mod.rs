@@ -3,6 +3,7 @@
 mod ask;
 mod client;
 mod datagram;
+mod icmp_error;
 mod output;
 mod recovery;
 mod segment;
@@ -43,6 +44,7 @@ const LEAST_TIMEOUT: u64 = 200_000_000;
 const LEAST_BLOCK: usize = 2048;
 
 pub use ask::Late;
+pub use icmp_error::IcmpNews;
 
 /// Whether a frame was for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +150,9 @@ pub struct Machine<O = ()> {
     answered: (Addr, Addr),
     /// Beginnings of PROXY headers, by connection.
     partial: Vec<(u32, Vec<u8>)>,
+    icmp_news: IcmpNews,
+    /// Destinations behind a link that takes smaller packets than ours.
+    path_mss: icmp_error::PathMss,
 }
 
 /// What a server does, without its texts.
@@ -194,6 +199,8 @@ pub enum Cause {
     Idle,
     /// RST instead of SYN-ACK.
     Refused,
+    /// An ICMP message instead of SYN-ACK: the destination cannot be reached.
+    Unreachable,
     /// RST in the middle.
     Reset,
     /// The peer closed before its message was complete.
@@ -374,6 +381,8 @@ impl<O: Observer> Machine<O> {
             // No address yet.
             answered: (Addr::v4(1), Addr::v4(0)),
             partial: Vec::new(),
+            icmp_news: IcmpNews::default(),
+            path_mss: HashMap::new(),
             client,
             config,
             observer,
@@ -475,6 +484,7 @@ impl<O: Observer> Machine<O> {
         }
         let result = match parse(frame, self.config.vlan, self.check(known)) {
             Ok(packet) => self.take(now, &packet, sink),
+            Err(Other::Foreign) if self.icmp_error(now, frame, sink) => Ok(()),
             Err(other) => Err(other),
         };
         self.received(frame, result)
@@ -791,6 +801,7 @@ impl<O: Observer> Machine<O> {
             Cause::Close => &mut counters.failed_close_timeout,
             Cause::Idle => &mut counters.failed_idle_timeout,
             Cause::Refused => &mut counters.failed_refused,
+            Cause::Unreachable => &mut counters.failed_unreachable,
             Cause::Reset => &mut counters.failed_reset,
             Cause::Short => &mut counters.failed_short,
             Cause::Malformed => &mut counters.failed_malformed,

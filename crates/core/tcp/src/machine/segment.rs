@@ -2,6 +2,7 @@
 
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
+use super::icmp_error::segment_size;
 use super::recovery::half;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
@@ -419,7 +420,12 @@ impl<O: Observer> Machine<O> {
         conn.expected = packet.seq.wrapping_add(1);
         conn.window = packet.window;
         // The window of a SYN is not scaled (RFC 7323 section 2.2); the scale counts from the next.
-        conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
+        conn.mss = segment_size(
+            self.config.mss,
+            options.mss,
+            &self.path_mss,
+            conn.key.remote,
+        );
         conn.cwnd = self.config.initial_window;
         conn.expiries = 0;
         if !conn.has(flag::REWOUND) {

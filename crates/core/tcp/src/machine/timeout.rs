@@ -5,7 +5,7 @@ use super::{Cause, Machine, after};
 use crate::board::NEVER;
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::conn::{ENDLESS, NO_SIDE_RECORD, State, before, flag, pack};
+use crate::conn::{ENDLESS, NO_SIDE_RECORD, State, flag, pack};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
@@ -184,26 +184,13 @@ impl<O: Observer> Machine<O> {
                 return;
             }
             if conn.state == State::Open {
-                let several = conn.in_flight() > u32::from(conn.mss);
-                if (several || conn.side_record != NO_SIDE_RECORD)
-                    && let Some(side_record) = self.side_records.of(&mut conn.side_record)
-                    && !(conn.has(flag::REWOUND) && before(conn.next_seq, side_record.recover))
-                {
-                    side_record.recover = conn.next_seq;
-                }
-
                 // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
                 conn.threshold = half(conn.in_flight(), conn.mss.into());
                 conn.cwnd = 1;
-                conn.next_seq = conn.oldest;
-                if let Some(side_record) = self.side_records.get(conn.side_record) {
-                    side_record.duplicates = 0;
-                }
-                conn.clear(flag::RECOVERY | flag::FIN_SENT | flag::SEND_AGAIN);
+                self.rewind(id);
             } else {
-                conn.set(flag::SEND_SYN);
+                conn.set(flag::SEND_SYN | flag::REWOUND);
             }
-            conn.set(flag::REWOUND);
         } else if conn.unsent() > 0 {
             // The peer's window is closed: RFC 9293 section 3.8.6.1.
             conn.expiries = (conn.expiries + 1).min(7);

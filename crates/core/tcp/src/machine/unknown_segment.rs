@@ -3,6 +3,7 @@
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
 use super::Machine;
+use super::icmp_error::segment_size;
 use crate::addr::Addr;
 use crate::build::{FrameSink, Header};
 use crate::conn::{Key, State, flag, pack};
@@ -104,7 +105,7 @@ impl<O: Observer> Machine<O> {
         if options.sack && !self.is_dperf {
             conn.packed |= pack::SACK;
         }
-        conn.mss = self.config.mss.min(options.mss.unwrap_or(536)).max(1);
+        conn.mss = segment_size(self.config.mss, options.mss, &self.path_mss, key.remote);
         conn.cwnd = self.config.initial_window;
         conn.stamp = now;
         conn.requests = self.server.answers;

@@ -4,6 +4,7 @@ mod behaviour;
 mod common;
 mod datagrams;
 mod http;
+mod icmp;
 mod long;
 mod mix;
 mod paced;

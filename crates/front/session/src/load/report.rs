@@ -14,7 +14,7 @@ use wb_model::{
     report::Rates,
     timeline::Distribution,
 };
-use wb_tcp::{Counters, Latencies};
+use wb_tcp::{Counters, IcmpNews, Latencies};
 
 use super::run::{Loads, connections, totals_of};
 use crate::{
@@ -422,6 +422,7 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
                 counters.rx_bad_checksum
             ));
         }
+        icmp(&s.totals.icmp, plan).into_iter().for_each(&mut say);
         udp_doubts(counters).into_iter().for_each(&mut say);
         // Of a flood, what comes back belongs to nothing that is still known.
         if !plan.flood {
@@ -429,6 +430,46 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// What routers and hosts reported of our packets.
+fn icmp(news: &IcmpNews, plan: &LoadJob) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for ((version, code), n) in &news.unreachable {
+        let name = match version {
+            4 => "ICMP",
+            _ => "ICMPv6",
+        };
+        warnings.push(format!(
+            "{n} {name} messages: destination unreachable, code {code} ({})",
+            unreachable(*version, *code)
+        ));
+    }
+    if news.too_big > 0 {
+        let what = match plan.transport {
+            LoadTransport::Tcp => "segments were made to fit",
+            LoadTransport::Udp => "larger datagrams are lost there; use smaller messages",
+        };
+        warnings.push(format!(
+            "a link of the path has an MTU of {} bytes, as {} ICMP messages reported: {what}",
+            news.least_mtu, news.too_big
+        ));
+    }
+    warnings
+}
+
+/// Meaning of a code of "destination unreachable": RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section
+/// 5.2.7.1, RFC 4443 section 3.1.
+fn unreachable(version: u8, code: u8) -> &'static str {
+    match (version, code) {
+        (4, 0) => "network unreachable",
+        (4, 1) | (6, 3) => "host unreachable",
+        (4, 2) => "protocol unreachable",
+        (4, 3) | (6, 4) => "port unreachable",
+        (4, 9 | 10 | 13) | (6, 1) => "administratively prohibited",
+        (6, 0) => "no route",
+        _ => "other",
+    }
 }
 
 /// What to know of answers that do not tell their requests, and of requests that were not waited for

@@ -1,0 +1,175 @@
+//! What ICMP messages about our packets do: a smaller segment size (RFC 1191, RFC 8201), or the end of a
+//! connection that has not been answered.
+
+use std::collections::HashMap;
+
+use super::{Cause, Machine};
+use crate::addr::Addr;
+use crate::build::FrameSink;
+use crate::conn::{Key, NO_SIDE_RECORD, State, before, flag, pack};
+use crate::icmp_error::{What, parse};
+use crate::observer::Observer;
+
+/// Destinations whose path MTU is remembered.
+const MOST_PATHS: usize = 1 << 16;
+/// The smallest MTU of IPv6: RFC 8200 section 5.
+const LEAST_V6: u16 = 1280;
+/// The smallest MTU of IPv4: RFC 791.
+const LEAST_V4: u16 = 68;
+
+/// Facts from ICMP messages about our packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IcmpNews {
+    /// Messages that a destination cannot be reached, by IP version (4 or 6) and code.
+    pub unreachable: std::collections::BTreeMap<(u8, u8), u64>,
+    /// Messages that a packet was too large for a link of the path.
+    pub too_big: u64,
+    /// The smallest MTU of a path that they reported, bytes; 0: none.
+    pub least_mtu: u16,
+}
+
+impl IcmpNews {
+    /// Adds those of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        for (code, n) in &other.unreachable {
+            *self.unreachable.entry(*code).or_default() += n;
+        }
+        self.too_big += other.too_big;
+        self.note_mtu(other.least_mtu);
+    }
+
+    fn note_mtu(&mut self, mtu: u16) {
+        if mtu > 0 && (self.least_mtu == 0 || mtu < self.least_mtu) {
+            self.least_mtu = mtu;
+        }
+    }
+}
+
+/// The largest segments to a destination, bytes of payload.
+pub(super) type PathMss = HashMap<Addr, u16>;
+
+/// Segment size of a new connection: ours, the peer's, and that of the path if it is known.
+#[inline]
+pub(super) fn segment_size(ours: u16, theirs: Option<u16>, paths: &PathMss, remote: Addr) -> u16 {
+    let mss = ours.min(theirs.unwrap_or(536)).max(1);
+    match paths.is_empty() {
+        true => mss,
+        false => paths.get(&remote).map_or(mss, |path| mss.min(*path)),
+    }
+}
+
+impl<O: Observer> Machine<O> {
+    /// What ICMP messages about our packets said.
+    pub fn icmp_news(&self) -> &IcmpNews {
+        &self.icmp_news
+    }
+
+    /// Takes a frame if it is an ICMP message about a packet of one of the connections.
+    #[cold]
+    pub(super) fn icmp_error(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> bool {
+        // dperf does not look at such messages.
+        if self.is_dperf {
+            return false;
+        }
+        let Some(error) = parse(frame, self.config.vlan) else {
+            return false;
+        };
+        let Some(local) = self.local.position(error.local) else {
+            return false;
+        };
+        let key = Key {
+            remote: error.remote,
+            local,
+            ports: error.ports,
+        };
+        let hash = self.table.hash(&key);
+        let Some(id) = self
+            .table
+            .find(&key, hash)
+            .filter(|_| error.is_tcp == self.is_tcp)
+        else {
+            return false;
+        };
+        let conn = self.table.slab.get(id);
+        // Who does not see our packets cannot know their numbers: RFC 5927 section 4.1.
+        if self.is_tcp
+            && error.seq.wrapping_sub(conn.oldest) > conn.in_flight().max(conn.queued_len)
+        {
+            return false;
+        }
+        self.counters.icmp_rx += 1;
+        match error.what {
+            What::Unreachable(code) => {
+                let version = if error.remote.is_v4() { 4 } else { 6 };
+                *self
+                    .icmp_news
+                    .unreachable
+                    .entry((version, code))
+                    .or_default() += 1;
+                // A connection that lives on outlasts such a message: RFC 5927 section 5.
+                if conn.state == State::SynSent && !self.floods {
+                    self.fail(now, id, Cause::Unreachable);
+                }
+            }
+            What::TooBig(mtu) => self.shrink(now, id, mtu, sink),
+        }
+        true
+    }
+
+    /// Sends smaller segments from now on, also to this destination on other connections.
+    fn shrink(&mut self, now: u64, id: u32, mtu: u16, sink: &mut impl FrameSink) {
+        let conn = self.table.slab.get(id);
+        let (mtu, headers) = match conn.key.remote.is_v4() {
+            true => (mtu.max(LEAST_V4), 40),
+            false => (mtu.max(LEAST_V6), 60),
+        };
+        self.icmp_news.too_big += 1;
+        self.icmp_news.note_mtu(mtu);
+        let mss = mtu - headers;
+        if !self.is_tcp || mss >= conn.mss {
+            return;
+        }
+        if self.path_mss.len() < MOST_PATHS {
+            self.path_mss.insert(conn.key.remote, mss);
+        }
+        conn.mss = mss;
+        if conn.state != State::Open || conn.data_in_flight() == 0 {
+            return;
+        }
+        // What was too large is lost, and says nothing of congestion: RFC 1191 section 6.5.
+        conn.packed &= !pack::TIMING;
+        if self.scores(id) {
+            self.lose_all_to_the_path(id);
+        } else {
+            self.rewind(id);
+        }
+        self.settle(now, id, true, sink);
+    }
+
+    /// Takes all for lost without a smaller window.
+    fn lose_all_to_the_path(&mut self, id: u32) {
+        let conn = self.table.slab.get(id);
+        let window = (conn.cwnd, conn.threshold);
+        self.lose_all(id);
+        let conn = self.table.slab.get(id);
+        (conn.cwnd, conn.threshold) = window;
+    }
+
+    /// Sends again from the oldest byte on.
+    pub(super) fn rewind(&mut self, id: u32) {
+        let conn = self.table.slab.get(id);
+        let several = conn.in_flight() > u32::from(conn.mss);
+        if (several || conn.side_record != NO_SIDE_RECORD)
+            && let Some(side_record) = self.side_records.of(&mut conn.side_record)
+            && !(conn.has(flag::REWOUND) && before(conn.next_seq, side_record.recover))
+        {
+            side_record.recover = conn.next_seq;
+        }
+        conn.next_seq = conn.oldest;
+        if let Some(side_record) = self.side_records.get(conn.side_record) {
+            side_record.duplicates = 0;
+        }
+        conn.clear(flag::RECOVERY | flag::FIN_SENT | flag::SEND_AGAIN);
+        conn.set(flag::REWOUND);
+    }
+}
