@@ -70,8 +70,8 @@ impl<'a> Words<'a> {
         self.notes.push((code, text.into()));
     }
 
-    /// A number read in part is told.
-    fn whole(&mut self, word: &str, loose: number::Loose<u32>) -> u32 {
+    /// The value of `loose`, with a warning if only a part of `word` was read.
+    fn whole<T: std::fmt::Display>(&mut self, word: &str, loose: number::Loose<T>) -> T {
         if !loose.whole {
             self.note(
                 Code::Read,
@@ -79,6 +79,25 @@ impl<'a> Words<'a> {
             );
         }
         loose.value
+    }
+
+    /// The number at the beginning of `word`, if it is within `range`.
+    fn number<T, N>(
+        &mut self,
+        word: &str,
+        grammar: fn(&str) -> Option<N>,
+        range: RangeInclusive<u32>,
+    ) -> Result<T, Fault>
+    where
+        T: TryFrom<u32>,
+        N: Into<number::Loose<u32>>,
+    {
+        let number = grammar(word).map(Into::into);
+        let value = within(word, number.map(|n| n.value), range)?;
+        if let Some(number) = number {
+            self.whole(word, number);
+        }
+        Ok(value)
     }
 }
 
@@ -233,7 +252,7 @@ macro_rules! number {
             taken: |config| config.$field.is_some(),
             read: |words, config| {
                 let word = words.one()?;
-                let value = within(word, number::$grammar(word), $range)?;
+                let value = words.number(word, number::$grammar, $range)?;
                 config.$field = (value != 0).then_some(value);
                 Ok(())
             },
@@ -331,7 +350,7 @@ pub static KEYWORDS: &[Keyword] = &[
     ),
     switch! { "simd512", simd512, Both, "Allow drivers with 512-bit vectors." },
     keyword! { "port", "DEVICE IP GATEWAY [MAC]", Both,
-    "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:TEXT or bondMODE:POLICY(PCI,…) \
+    "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:DRIVER,iface=NAME or bondMODE:POLICY(PCI,…) \
         with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
         family; MAC 02:00:00:00:00:01", "A port, its address, and where its frames go. Required.",
     |_| false, port, |c| {
@@ -372,12 +391,14 @@ pub static KEYWORDS: &[Keyword] = &[
     }, |c| shown(c.listen.map(|l| format!("{} {}", l.first, l.count))) },
     keyword! { "client_port_range" "lport_range", "MIN [MAX]", Both, "1 to 65535, MIN not above MAX",
     "Source ports of the client. Default 1 65535.", |c| c.client_ports.is_some(), |words, config| {
-        let words = words.take(1..=2)?;
-        let number = |word: &str| within(word, number::integer(word), 1..=65_535);
-        let min = number(words[0])?;
-        let max = words.get(1).map_or(Ok(u16::MAX), |word| number(word))?;
+        let ports = words.take(1..=2)?;
+        let min = words.number(ports[0], number::loose, 1..=65_535)?;
+        let max = match ports.get(1) {
+            Some(word) => words.number(word, number::loose, 1..=65_535)?,
+            None => u16::MAX,
+        };
         if min > max {
-            return Err(bad(words[1]));
+            return Err(bad(ports[1]));
         }
         config.client_ports = Some(PortSpan { min, max });
         Ok(())
@@ -389,7 +410,7 @@ pub static KEYWORDS: &[Keyword] = &[
         let show = |d: &ChangeDip| format!("{} {} {}", d.first, d.step, d.count);
         c.change_dip.iter().map(show).collect()
     } },
-    number! { "vlan", vlan, Both, integer, 1..=4094, "1 to 4094", "VLAN of all frames. Default none." },
+    number! { "vlan", vlan, Both, loose, 1..=4094, "1 to 4094", "VLAN of all frames. Default none." },
     keyword! { "vxlan", "VNI SRC_MAC DST_MAC LOCAL COUNT REMOTE COUNT", Both,
     "VNI 1 to 16777215; inner MACs such as 02:00:00:00:00:01; addresses with COUNT 1 to 254",
     "Tunnel of a port, one line for each. Default none.", |_| false, vxlan, |c| {
@@ -424,16 +445,14 @@ pub static KEYWORDS: &[Keyword] = &[
     "MTU in bytes. Default 1500, and 9710 without a value.", |c| c.jumbo.is_some(), |words, config| {
         config.jumbo = Some(match words.take(0..=1)?.first() {
             None => 9710,
-            Some(word) => within(word, number::integer(word), 9000..=9710)?,
+            Some(word) => words.number(word, number::loose, 9000..=9710)?,
         });
         Ok(())
     }, |c| shown(c.jumbo) },
     keyword! { "tos", "NUMBER", Both, "0 to 255, or 0x0 to 0xff",
     "IPv4 TOS or IPv6 traffic class. Default 0.", |c| c.tos.is_some(), |words, config| {
         let word = words.one()?;
-        let number = number::hexadecimal(word).ok_or_else(|| bad(word))?;
-        let value = words.whole(word, number);
-        let tos = within(word, Some(value), 0..=255)?;
+        let tos = words.number(word, number::hexadecimal, 0..=255)?;
         config.tos = (tos != 0).then_some(tos);
         Ok(())
     }, |c| shown(c.tos.map(|tos| format!("{tos:#x}"))) },
@@ -488,7 +507,7 @@ pub static KEYWORDS: &[Keyword] = &[
             format!("{}{more}", number::show_interval(k.interval_ns))
         }))
     } },
-    number! { "pipeline", pipeline, OnlyClient, integer, 0..=100, "0 to 100",
+    number! { "pipeline", pipeline, OnlyClient, loose, 0..=100, "0 to 100",
     "UDP requests sent back to back. Default 0." },
     number! { "tx_burst", tx_burst, Both, integer, 1..=1024, "1 to 1024 packets",
     "Queued packets that force a transmit call. Default 8." },
@@ -520,7 +539,7 @@ pub static KEYWORDS: &[Keyword] = &[
     "Frame bytes with a message, without FCS. Default: as the message is.", |c| c.packet_size.is_some(),
     |words, config| {
         let word = words.one()?;
-        config.packet_size = Some(within(word, number::integer(word), 1..=9724)?);
+        config.packet_size = Some(within(word, number::rate(word), 1..=9724)?);
         words.note(
             Code::Deprecated,
             "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
@@ -547,17 +566,14 @@ pub static KEYWORDS: &[Keyword] = &[
     "Answer packets of unknown connections with RST. Default 1.", |c| c.tcp_rst.is_some(),
     |words, config| {
         let word = words.one()?;
-        config.tcp_rst = Some(within::<u8>(word, number::integer(word), 0..=1)? == 1);
+        config.tcp_rst = Some(words.number::<u8, _>(word, number::loose, 0..=1)? == 1);
         Ok(())
     }, |c| shown(c.tcp_rst.map(u8::from)) },
     keyword! { "retransmit_timeout", "SECONDS", Both, "2 to 300",
     "Time until a packet is sent again, s. Default 2.", |c| c.retransmit_timeout.is_some(),
     |words, config| {
         let word = words.one()?;
-        let number = number::loose(word).ok_or_else(|| bad(word))?;
-        let seconds = within(word, Some(number.value), 2..=300)?;
-        words.whole(word, number);
-        config.retransmit_timeout = Some(seconds);
+        config.retransmit_timeout = Some(words.number(word, number::loose, 2..=300)?);
         Ok(())
     }, |c| shown(c.retransmit_timeout) },
 ];
@@ -569,9 +585,17 @@ fn cpu(words: &mut Words<'_>, config: &mut Config) -> Outcome {
     let mut seen = std::collections::BTreeSet::new();
     let mut cpus = Vec::new();
     for word in words.take(1..=usize::MAX)? {
-        let (first, last) = word.split_once('-').unwrap_or((word, word));
         let number = |text: &str| within(word, number::integer(text), 0..=HIGHEST_CPU);
-        let (first, last): (u32, u32) = (number(first)?, number(last)?);
+        let (first, last): (u32, u32) = match word.split_once('-') {
+            Some((first, last)) if last.starts_with(|c: char| c.is_ascii_digit()) => {
+                // dperf reads the second number of a range only as far as its digits go.
+                (
+                    number(first)?,
+                    words.number(last, number::loose, 0..=HIGHEST_CPU)?,
+                )
+            }
+            _ => (number(word)?, number(word)?),
+        };
         if first > last {
             return Err(bad(word));
         }
@@ -725,9 +749,9 @@ fn show_range(range: &Range) -> String {
 
 fn change_dip(words: &mut Words<'_>, config: &mut Config) -> Outcome {
     let words_read = words.take(3..=3)?;
-    let number = |at: usize| {
-        let number: Option<i32> = words_read[at].parse().ok();
-        number.ok_or_else(|| bad(words_read[at]))
+    let mut number = |at: usize| {
+        let number = number::signed(words_read[at]).ok_or_else(|| bad(words_read[at]))?;
+        Ok(words.whole(words_read[at], number))
     };
     let first = address(words_read[0])?;
     let (step, count) = (number(1)?, number(2)?);
@@ -752,12 +776,12 @@ fn change_dip(words: &mut Words<'_>, config: &mut Config) -> Outcome {
 }
 
 fn vxlan(words: &mut Words<'_>, config: &mut Config) -> Outcome {
-    let words = words.take(7..=7)?;
-    let (local, remote) = (range(words[3], words[4])?, range(words[5], words[6])?);
+    let parts = words.take(7..=7)?;
+    let (local, remote) = (range(parts[3], parts[4])?, range(parts[5], parts[6])?);
     config.vxlans.push(Vxlan {
-        vni: within(words[0], number::integer(words[0]), 1..=0xff_ffff)?,
-        src_mac: mac(words[1])?,
-        dst_mac: mac(words[2])?,
+        vni: words.number(parts[0], number::loose, 1..=0xff_ffff)?,
+        src_mac: mac(parts[1])?,
+        dst_mac: mac(parts[2])?,
         local: local.first,
         local_count: local.count,
         remote: remote.first,

@@ -66,16 +66,32 @@ pub(crate) fn show_rate(rate: u32) -> String {
     }
 }
 
-/// The digits at the beginning; none is 0.
-pub(crate) fn loose(text: &str) -> Option<Loose<u32>> {
-    let end = text.bytes().take_while(u8::is_ascii_digit).count();
-    let value = match &text[..end] {
+impl From<u32> for Loose<u32> {
+    fn from(value: u32) -> Self {
+        Self { value, whole: true }
+    }
+}
+
+/// Reads the sign and the digits at the beginning, as C's `atoi` does. No digits are 0.
+pub(crate) fn signed(text: &str) -> Option<Loose<i32>> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let value = match &digits[..end] {
         "" => 0,
-        digits => integer(digits)?,
+        digits => i32::try_from(integer(digits)?).ok()?,
     };
     Some(Loose {
-        value,
-        whole: end == text.len() && end > 0,
+        value: if text.starts_with('-') { -value } else { value },
+        whole: end == digits.len() && end > 0,
+    })
+}
+
+/// [`signed`] without negative numbers.
+pub(crate) fn loose(text: &str) -> Option<Loose<u32>> {
+    let number = signed(text)?;
+    Some(Loose {
+        value: u32::try_from(number.value).ok()?,
+        whole: number.whole,
     })
 }
 
@@ -242,6 +258,16 @@ mod tests {
         assert_eq!(read("12"), Some((12, true)));
         assert_eq!(read("12abc"), Some((12, false)));
         assert_eq!(read("abc"), Some((0, false)));
+        assert_eq!(read("+5"), Some((5, true)));
+        assert_eq!(read("-5"), None);
+        assert_eq!(read("99999999999"), None);
+        assert_eq!(
+            signed("-5x"),
+            Some(Loose {
+                value: -5,
+                whole: false
+            })
+        );
         let read = |text| hexadecimal(text).map(|l| (l.value, l.whole));
         assert_eq!(read("0x10"), Some((16, true)));
         assert_eq!(read("16"), Some((16, true)));
