@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::parse::read;
-use crate::problem::{Code, Problem};
+use crate::problem::{Problem, accepted};
 use crate::rules::{self, Finding};
 
 impl Config {
@@ -15,7 +15,6 @@ impl Config {
     pub fn check(&self, strict: bool) -> Vec<Problem> {
         rules::all(self, strict)
             .into_iter()
-            .filter(|f| !f.keywords.iter().any(|k| self.places.broken.contains(k)))
             .map(|f| self.problem(f))
             .collect()
     }
@@ -35,21 +34,16 @@ impl Config {
     }
 }
 
-/// Reads and checks a file: all its problems at once. Rules that depend on a keyword whose line could
-/// not be read are left out, so that one mistake is told once.
+/// Reads and checks a file. Returns all problems of single lines or, if every line could be read, all
+/// problems at once: what a misspelt line leaves out would only hide the mistake.
 ///
 /// `strict` is as in [`Config::check`]. See [`accepted`](crate::accepted) for the verdict.
 #[must_use]
 pub fn check(name: &str, text: &str, strict: bool) -> Vec<Problem> {
     let (config, mut problems) = read(name, text);
-    // A misspelt keyword may be any of those that are missing.
-    let misspelt = problems.iter().any(|p| p.code == Code::Keyword);
-    problems.extend(
-        config
-            .check(strict)
-            .into_iter()
-            .filter(|p| !(misspelt && p.line.is_none())),
-    );
+    if accepted(&problems) {
+        problems.extend(config.check(strict));
+    }
     problems.sort_by_key(|p| p.line.unwrap_or(u32::MAX));
     problems
 }

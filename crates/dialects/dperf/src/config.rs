@@ -3,7 +3,7 @@
 //! Fields hold what the file says; `None` and empty mean that it says nothing. The methods give what
 //! is in force, defaults included.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ pub enum Device {
     Pci(String),
     /// A kernel interface, written `if:NAME`.
     Interface(String),
-    /// A virtual device of the driver library and its arguments, written `vdev:…`.
+    /// A virtual device of the driver library and its arguments, written `vdev:DRIVER,iface=NAME`.
     Virtual(String),
     /// Several devices as one, written `bondMODE:POLICY(PCI,…)`.
     Bond {
@@ -190,6 +190,21 @@ impl Device {
             Self::Pci(id) => vec![full(id)],
             Self::Bond { members, .. } => members.iter().map(full).collect(),
             Self::Interface(_) | Self::Virtual(_) => Vec::new(),
+        }
+    }
+}
+
+impl Device {
+    /// Name of the kernel interface that the device names. A virtual device names it as `iface=NAME`,
+    /// except a tap, which makes the interface.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Interface(name) => Some(name),
+            Self::Virtual(text) if !text.contains("_tap") => text
+                .split(',')
+                .find_map(|argument| argument.strip_prefix("iface=")),
+            _ => None,
         }
     }
 }
@@ -395,8 +410,6 @@ pub struct Places {
     pub(crate) file: Arc<str>,
     /// Lines of each keyword, in order.
     pub(crate) lines: BTreeMap<&'static str, Vec<u32>>,
-    /// Keywords with a line that could not be read.
-    pub(crate) broken: BTreeSet<&'static str>,
     /// First line with a character that is not printable ASCII.
     pub(crate) foreign: Option<u32>,
 }

@@ -107,10 +107,6 @@ pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
         }
         let mut words = Words::new(arguments);
         if let Err(fault) = keyword.read(&mut words, &mut config) {
-            // After a duplicate the first value still stands.
-            if fault.code != Code::Duplicate {
-                config.places.broken.insert(keyword.name);
-            }
             let text = format!("{}: {}", keyword.name, fault.text);
             let allowed = match fault.code {
                 Code::Duplicate => "once".to_owned(),

@@ -228,15 +228,15 @@ impl<'a> OnePort<'a> {
         }
         let unknown =
             |text: String, allowed: String| Err(self.problem(Code::Device, "port", text, allowed));
-        match device {
-            Device::Interface(name) => match name.parse::<Locator>() {
+        match device.interface() {
+            Some(name) => match name.parse::<Locator>() {
                 Ok(locator) if locator.is_interface() => Ok(locator),
                 _ => unknown(
                     format!("{device} names no interface"),
-                    "if:IF, if:NODE/IF".to_owned(),
+                    "if:IF, if:NODE/IF, vdev:DRIVER,iface=IF".to_owned(),
                 ),
             },
-            _ => unknown(
+            None => unknown(
                 format!("the interface of device {device} is not known"),
                 format!("--port {device}=IF"),
             ),

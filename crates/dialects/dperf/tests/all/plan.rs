@@ -522,6 +522,7 @@ fn devices() {
         ("1b:00.0", "eth1"),
         ("0000:1B:00.1", "wb-x-b/b0"),
         ("if:xdp:eth7", "xdp:eth7"),
+        ("vdev:eth_af_packet1,iface=a0", "a0"),
     ] {
         let made = all(&CLIENT.replace("if:a0", device));
         assert_eq!(made.ports[0].locator.to_string(), place);
