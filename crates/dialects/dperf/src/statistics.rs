@@ -91,7 +91,7 @@ counters! {
     count arp_tx "arpTx" "ARP frames sent."
     count icmp_rx "icmpRx" "ICMP and ICMPv6 packets received."
     count icmp_tx "icmpTx" "ICMP and ICMPv6 packets sent."
-    count tos_rx "tosRx" "IPv4 packets received whose TOS is the one configured; over IPv6 all."
+    count tos_rx "tosRx" "IPv4 packets received whose TOS is the one configured, if one is; over IPv6 all."
     count other_rx "otherRx" "Frames received that nothing here wants."
     error bad_rx "badRx" "Packets received with a bad checksum, and fragments."
     count syn_rx "synRx" "TCP packets received with SYN."
@@ -118,19 +118,21 @@ counters! {
     error http_err "httpErr" "Other responses."
     count tcp_req "tcpReq" "Requests that are not HTTP."
     count tcp_rsp "tcpRsp" "Responses that are not HTTP."
-    state_error ierrors "ierrors" "The devices' receive errors since they were made."
-    state_error oerrors "oerrors" "The devices' send errors since they were made."
-    state_error imissed "imissed" "Frames the devices had no room for, since they were made."
+    state_error ierrors "ierrors" "Receive errors of the devices since the start of the run."
+    state_error oerrors "oerrors" "Send errors of the devices since the start of the run."
+    state_error imissed "imissed" "Frames for which the devices had no room since the start of the run."
 }
 
 impl Counters {
     /// Mean round trip, us; 0 without samples.
     #[must_use]
     pub fn rtt_us(&self) -> f64 {
-        match self.rtt_samples {
-            0 => 0.0,
-            n => self.rtt_sum_ns as f64 / n as f64 / 1000.0,
-        }
+        self.rtt_tenths() as f64 / 10.0
+    }
+
+    /// Mean round trip in tenths of a us, rounded down.
+    fn rtt_tenths(&self) -> u64 {
+        self.rtt_sum_ns / self.rtt_samples.max(1) / 100
     }
 }
 
@@ -189,31 +191,31 @@ impl Layout {
         }
     }
 
-    /// The block of a second, an empty line last.
+    /// The block of a second, between empty lines.
     #[must_use]
     pub fn second(&self, block: &Block) -> String {
-        self.block(block, true)
+        let seconds = seconds(block);
+        format!("\n{}\n{}", seconds.trim_end(), self.block(block))
     }
 
-    /// The block of the whole run, under its heading.
+    /// The block of the whole run after the words that end a run; `version` is that of the program.
     #[must_use]
-    pub fn total(&self, block: &Block) -> String {
-        format!("Total Numbers:\n{}", self.block(block, false))
+    pub fn total(&self, block: &Block, version: &str) -> String {
+        const RULE: &str = "-----------------------";
+        format!(
+            "\n{RULE}\ndperf Test Finished\nVersion: {version}\n{RULE}\n\nTotal Numbers:\n{}",
+            self.block(block)
+        )
     }
 
-    fn block(&self, block: &Block, with_cpu: bool) -> String {
-        let mut lines = vec![seconds(block, with_cpu)];
-        lines.extend(
-            self.lines()
-                .into_iter()
-                .map(|names| self.line(names, &block.counters)),
-        );
-        lines.push(String::new());
-        lines.into_iter().fold(String::new(), |mut text, line| {
-            text.push_str(line.trim_end());
+    fn block(&self, block: &Block) -> String {
+        let mut text = String::new();
+        for names in self.lines() {
+            text.push_str(self.line(names, &block.counters).trim_end());
             text.push('\n');
-            text
-        })
+        }
+        text.push('\n');
+        text
     }
 
     fn lines(&self) -> Vec<&'static [&'static str]> {
@@ -226,7 +228,7 @@ impl Layout {
         lines.push(&["arpRx", "arpTx", "icmpRx", "icmpTx"]);
         lines.push(&["tosRx", "otherRx", "badRx"]);
         if self.udp {
-            lines.push(&["udpRt", "tcpDrop", "udpDrop"]);
+            lines.push(&["udpRt", "udpDrop", "tcpDrop"]);
         } else {
             lines.push(&["synRx", "synTx", "finRx", "finTx", "rstRx", "rstTx"]);
             lines.push(&["synRt", "finRt", "ackRt", "pushRt"]);
@@ -251,7 +253,8 @@ impl Layout {
         for (column, name) in names.iter().enumerate() {
             let _ = write!(line, "{name:<width$}", width = COLUMNS[column]);
             if *name == RTT {
-                let _ = write!(line, "{:.1}", counters.rtt_us());
+                let tenths = counters.rtt_tenths();
+                let _ = write!(line, "{}.{}", grouped(tenths / 10), tenths % 10);
                 continue;
             }
             let field = counters.field(name);
@@ -285,16 +288,13 @@ fn value_width(name: &str) -> usize {
 }
 
 /// White on red (ECMA-48 section 8.3.117).
-const ALARM: &str = "\x1b[37;41m";
+const ALARM: &str = "\x1b[41;37m";
 const PLAIN: &str = "\x1b[0m";
 
-fn seconds(block: &Block, with_cpu: bool) -> String {
-    let mut line = format!("seconds {:<18}", block.seconds);
-    if with_cpu {
-        line.push_str(" cpuUsage ");
-        for usage in &block.cpu_usage {
-            let _ = write!(line, "{usage:<3} ");
-        }
+fn seconds(block: &Block) -> String {
+    let mut line = format!("seconds {:<18} cpuUsage ", block.seconds);
+    for usage in &block.cpu_usage {
+        let _ = write!(line, "{usage:<3} ");
     }
     line
 }

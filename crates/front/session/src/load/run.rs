@@ -25,7 +25,7 @@ use wb_port::QueuePair;
 use super::{JobSlot, control::ControlPoint, report};
 use crate::{
     StartError, Steering, SystemClock,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{DeviceCounters, Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::OpenPort,
     steering::steered,
     workers::{Asked, OnQueue, Workers},
@@ -57,7 +57,8 @@ pub struct LoadDetail {
     /// Share of its time in which each of their workers had something to do since the view before, 0
     /// to 1.
     pub busy: Vec<f64>,
-    /// What the interfaces count, port by port, with the names of the kernel.
+    /// Counters of the interfaces of the shown end since the start of the run, port by port, with the
+    /// names of the kernel.
     pub interfaces: Vec<BTreeMap<String, u64>>,
 }
 
@@ -117,6 +118,16 @@ impl Loads {
     /// What all clients or, without clients, all servers have counted so far.
     pub(crate) fn seen(&self) -> LoadSnapshot {
         LoadSnapshot::sum(&self.live.read(&self.slots))
+    }
+
+    /// Counters of the interfaces of the shown end, port by port.
+    fn interfaces(&self) -> Vec<DeviceCounters> {
+        let shown = |port: &&OpenPort| {
+            let mut jobs = self.plan.loads.iter();
+            jobs.any(|job| job.end == self.live.shown && job.port == port.plan.name)
+        };
+        let ports = self.ports.iter().filter(shown);
+        ports.map(OpenPort::counters).collect()
     }
 
     /// For a plan whose ports are open and whose next hops are known. `control`: where to listen for other
@@ -251,6 +262,7 @@ impl Engine for Loads {
 
     fn begin(&mut self, start_ns: u64) {
         self.live = Live::new(&self.plan, start_ns);
+        self.live.before = self.interfaces();
         for job in &self.jobs {
             let at = &job.control.start_at_mono_ns;
             at.store(start_ns, Ordering::Release);
@@ -297,7 +309,7 @@ impl Engine for Loads {
     }
 
     fn sample(&mut self, now: u64) -> Sample {
-        let interfaces = self.ports.iter().map(OpenPort::counters).collect();
+        let interfaces = grown(&self.live.before, self.interfaces());
         self.live.sample(&self.slots, now, interfaces)
     }
 
@@ -385,6 +397,8 @@ pub(super) struct Live {
     last: LoadSnapshot,
     last_busy: Vec<u64>,
     last_ns: u64,
+    /// Counters of the interfaces of the shown end at the start.
+    before: Vec<DeviceCounters>,
 }
 
 impl Live {
@@ -410,6 +424,7 @@ impl Live {
             last: LoadSnapshot::default(),
             last_busy: Vec::new(),
             last_ns: start_ns,
+            before: Vec::new(),
         }
     }
 
@@ -508,6 +523,16 @@ impl Live {
     }
 }
 
+/// Growth of the counters of interfaces since `before`.
+fn grown(before: &[DeviceCounters], mut now: Vec<DeviceCounters>) -> Vec<DeviceCounters> {
+    for (now, before) in now.iter_mut().zip(before) {
+        for (name, value) in now {
+            *value = value.saturating_sub(before.get(name).copied().unwrap_or(0));
+        }
+    }
+    now
+}
+
 /// The totals of a machine.
 pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
     ConnectionTotals {
@@ -602,6 +627,16 @@ mod tests {
             assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
             assert!(report.reason.contains("mss"), "{}", report.reason);
         }
+    }
+
+    #[test]
+    fn counters_of_interfaces_begin_with_the_run() {
+        let counters = |n: u64, m: u64| {
+            let pairs = [("rx_errors", n), ("rx_missed_errors", m)];
+            DeviceCounters::from(pairs.map(|(name, n)| (name.to_owned(), n)))
+        };
+        let grown = grown(&[counters(1000, 7)], vec![counters(1003, 7)]);
+        assert_eq!(grown, [counters(3, 0)]);
     }
 
     static BREAKS: AtomicBool = AtomicBool::new(false);

@@ -276,6 +276,9 @@ pub(crate) struct Printer {
     method: Option<Method>,
     /// Round trips of TCP are those of handshakes.
     udp: bool,
+    v6: bool,
+    /// A TOS is configured.
+    tos: bool,
     seconds: u64,
     last: Counters,
     /// The newest, for the whole run.
@@ -294,6 +297,8 @@ impl Printer {
             },
             method: config.speaks_http().then_some(config.http_method),
             udp: config.is_udp(),
+            v6: config.is_ipv6(),
+            tos: config.tos.is_some(),
             seconds: 0,
             last: Counters::default(),
             newest: Counters::default(),
@@ -339,7 +344,8 @@ impl Printer {
 
     /// As dperf prints the run.
     pub(crate) fn total_text(&self) -> String {
-        self.layout.total(&self.total())
+        let version = concat!("wirebench ", env!("CARGO_PKG_VERSION"));
+        self.layout.total(&self.total(), version)
     }
 
     fn counters(&self, s: &LoadSnapshot, interfaces: &[BTreeMap<String, u64>]) -> Counters {
@@ -369,9 +375,14 @@ impl Printer {
             udp_tx: c.udp_tx,
             arp_rx: p.arp_rx,
             arp_tx: p.arp_tx,
-            icmp_rx: p.icmp_rx,
+            icmp_rx: p.icmp_rx + c.icmp_rx,
             icmp_tx: p.icmp_tx,
-            tos_rx: c.rx_tos,
+            tos_rx: match (self.v6, self.tos) {
+                // dperf's mask covers the version of IPv6 too.
+                (true, _) => c.tcp_rx + c.udp_rx + p.icmp_rx + c.icmp_rx,
+                (false, true) => c.rx_tos,
+                (false, false) => 0,
+            },
             other_rx: p.other_rx,
             bad_rx: c.rx_malformed + c.rx_bad_checksum + c.rx_fragments,
             syn_rx: c.syn_rx,
@@ -411,7 +422,7 @@ impl Printer {
             tcp_rsp: if plain { c.responses } else { 0 },
             ierrors: nic("rx_errors"),
             oerrors: nic("tx_errors"),
-            imissed: nic("rx_missed_errors") + nic("rx_dropped"),
+            imissed: nic("rx_missed_errors") + s.rx.dropped_frames,
             rtt_sum_ns: rtt.sum,
             rtt_samples: rtt.count,
             ..Counters::default()
