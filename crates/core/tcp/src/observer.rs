@@ -16,6 +16,8 @@ pub struct Exchange {
     pub shown: Option<u16>,
     /// From when the request was queued for sending to the last byte of the answer.
     pub ns: u64,
+    /// Time that the last byte lay unread, which is not in `ns`.
+    pub unread: u64,
     /// The same from when it was due.
     pub since_due: u64,
 }

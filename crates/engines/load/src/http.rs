@@ -410,7 +410,7 @@ impl Account {
         if self.task.job.digest {
             self.digest(exchange);
         }
-        if self.is_warm_up(exchange.ns) {
+        if self.is_warm_up(exchange.ns + exchange.unread) {
             return;
         }
         let status = exchange.status;

@@ -95,6 +95,8 @@ pub struct LoadOutcome {
     pub routes: Vec<u64>,
     /// What ICMP messages about its packets said.
     pub icmp: IcmpNews,
+    /// The kernel did not stamp all frames that came, so times end when they were read.
+    pub unstamped: bool,
     /// What ended it before its time.
     pub fault: Option<PortError>,
 }
@@ -142,6 +144,8 @@ pub struct LoadTotals {
     pub latencies: Latencies,
     /// What ICMP messages about its packets said.
     pub icmp: IcmpNews,
+    /// The kernel did not stamp all frames that came, so times end when they were read.
+    pub unstamped: bool,
 }
 
 impl LoadTotals {
@@ -155,6 +159,7 @@ impl LoadTotals {
             totals.asks += worker.asks;
             totals.responder += worker.responder;
             totals.icmp.merge(&worker.icmp);
+            totals.unstamped |= worker.unstamped;
             totals.tx += worker.tx;
             add_rx(&mut totals.rx, &worker.rx);
             for phase in &worker.phases {

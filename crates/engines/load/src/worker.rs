@@ -7,7 +7,9 @@ use std::time::Duration;
 use wb_model::http::HttpTotals;
 use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::{LoadEnd, LoadStage};
-use wb_port::{ChecksumState, PortError, QueuePair, RxQueue, TxQueue, prefetch};
+use wb_port::{
+    ChecksumState, PortError, QueuePair, RxFrame, RxQueue, StampSource, TxQueue, prefetch,
+};
 use wb_tcp::{
     Answer, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
     LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, Style, Transport,
@@ -119,6 +121,15 @@ impl Observer for Times {
     }
 }
 
+/// Returns true if the kernel stamped a frame when it arrived, by this machine's clock.
+#[inline]
+fn is_stamped_by_kernel(frame: &RxFrame<'_>) -> bool {
+    matches!(
+        frame.stamp_source,
+        StampSource::KernelXdp | StampSource::KernelTpacket
+    )
+}
+
 /// What a turn did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
@@ -186,6 +197,8 @@ pub struct LoadWorker {
     waited_most: u64,
     /// A connection may fail because its worker was away for so long, in ns.
     exposing_ns: u64,
+    /// The kernel did not stamp all frames, so times end when they are read.
+    unstamped: bool,
     /// Its own connections have ended, and the others have been told.
     rests: bool,
     last: Option<(u64, bool)>,
@@ -266,6 +279,7 @@ impl LoadWorker {
             waited_seen: 0,
             waited_most: 0,
             exposing_ns: exposing_ns(&spec.config),
+            unstamped: false,
             rests: false,
             last: None,
             down_since: None,
@@ -309,7 +323,8 @@ impl LoadWorker {
         let of_load = self.machine.counters().rx_of_load().0;
         // What came has come before this time, not after: else an answer that came while the thread had no CPU would
         // look faster than it was.
-        let (received, now) = self.receive(rx, || clock.monotonic_ns() - zero, &mut sink)?;
+        let times = (|| clock.monotonic_ns() - zero, || clock.wall_ns());
+        let (received, now) = self.receive(rx, times, &mut sink)?;
         let now = now.unwrap_or(mono - zero);
         let at = (now + zero).checked_sub(start);
         if received < self.spec.batch {
@@ -453,12 +468,13 @@ impl LoadWorker {
     fn receive<R: RxQueue, T: TxQueue>(
         &mut self,
         rx: &mut R,
-        time: impl Fn() -> u64,
+        (time, wall): (impl Fn() -> u64, impl Fn() -> u64),
         sink: &mut Sink<'_, T>,
     ) -> Result<(usize, Option<u64>), PortError> {
         let (machine, responder, counters) =
             (&mut self.machine, &self.spec.responder, &mut self.responder);
-        let mut came = None;
+        let (mut came, mut wall_now) = (None, None);
+        let (heard, mut stamped) = (self.heard, None);
         let longest = self.longest;
         if machine.is_worth_looking_ahead() {
             let most = self.spec.batch.min(LONGEST_LOOK_AHEAD);
@@ -486,12 +502,24 @@ impl LoadWorker {
                     now
                 }
             };
+            let by_kernel = is_stamped_by_kernel(frame);
+            machine.set_unread(match by_kernel {
+                true => {
+                    let wall = *wall_now.get_or_insert_with(&wall);
+                    // Nothing was left unread when the ring was empty, whatever the wall clock did since.
+                    wall.saturating_sub(frame.stamp_ns)
+                        .min(now.saturating_sub(heard))
+                }
+                false => 0,
+            });
+            stamped = Some(by_kernel);
             if machine.receive_known(now, frame.bytes, known, sink) == Received::NotOurs
                 && let Some(len) = answer(responder, counters, frame, || sink.lend())
             {
                 sink.commit(len);
             }
         });
+        self.unstamped |= stamped == Some(false);
         let received = match result {
             Err(error) if error.is_transient() => 0,
             // A recorded port has no more; the run goes on to its end.
@@ -949,6 +977,7 @@ impl LoadWorker {
             http,
             routes: self.machine.route_answers(),
             icmp: self.machine.icmp_news().clone(),
+            unstamped: self.unstamped,
             counters: *self.machine.counters(),
             phases: self.phases,
             launch: *self.pace.counters(),

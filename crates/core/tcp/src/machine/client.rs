@@ -429,7 +429,8 @@ impl<O: Observer> Machine<O> {
             }
             if !conn.has(flag::ANSWERED) {
                 conn.set(flag::ANSWERED);
-                self.observer.first_byte(now.saturating_sub(conn.stamp));
+                let came = now.saturating_sub(self.unread);
+                self.observer.first_byte(came.saturating_sub(conn.stamp));
             }
             let mut progress = conn.progress;
             let read = match self.counts_bodies {
@@ -509,7 +510,8 @@ impl<O: Observer> Machine<O> {
         if self.is_http || status != 0 {
             self.counters.status(status);
         }
-        let ns = now.saturating_sub(conn.stamp);
+        let until_read = now.saturating_sub(conn.stamp);
+        let ns = until_read.saturating_sub(self.unread);
         let (text, late, shown) = match self.remembers {
             true => self.take_asked(id),
             false => (0, unpack_ns(conn.lateness), None),
@@ -524,6 +526,7 @@ impl<O: Observer> Machine<O> {
             status,
             shown,
             ns,
+            unread: until_read - ns,
             since_due,
         });
         let conn = self.table.slab.get(id);

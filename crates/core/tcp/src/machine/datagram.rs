@@ -413,7 +413,7 @@ impl<O: Observer> Machine<O> {
         self.counters.udp_in_flight -= 1;
         self.requests
             .settle(found.number, Fate::Answered, &mut self.table.slab);
-        let ns = now.saturating_sub(found.sent);
+        let ns = self.until_came(now, found.sent);
         let conn = self.table.slab.get(id);
         if !conn.has(flag::ANSWERED) {
             conn.set(flag::ANSWERED);

@@ -150,6 +150,8 @@ pub struct Machine<O = ()> {
     answered: (Addr, Addr),
     /// Beginnings of PROXY headers, by connection.
     partial: Vec<(u32, Vec<u8>)>,
+    /// Time that the frame being received lay unread, ns.
+    unread: u64,
     icmp_news: IcmpNews,
     /// Destinations behind a link that takes smaller packets than ours.
     path_mss: icmp_error::PathMss,
@@ -381,6 +383,7 @@ impl<O: Observer> Machine<O> {
             // No address yet.
             answered: (Addr::v4(1), Addr::v4(0)),
             partial: Vec::new(),
+            unread: 0,
             icmp_news: IcmpNews::default(),
             path_mss: HashMap::new(),
             client,
@@ -460,6 +463,18 @@ impl<O: Observer> Machine<O> {
         for hash in &self.upcoming.hashes[..std::mem::take(&mut self.upcoming.used)] {
             self.table.fetch_record(*hash, &fetch);
         }
+    }
+
+    /// Sets the time that the next frames lay unread, ns. It is no part of the times that the observer gets.
+    #[inline]
+    pub fn set_unread(&mut self, ns: u64) {
+        self.unread = ns;
+    }
+
+    /// Time from `since` until the frame being received came, ns.
+    #[inline]
+    fn until_came(&self, now: u64, since: u64) -> u64 {
+        now.saturating_sub(self.unread).saturating_sub(since)
     }
 
     /// Takes a frame, without FCS, and answers it.

@@ -254,7 +254,7 @@ impl<O: Observer> Machine<O> {
             self.half_open -= 1;
             self.counters.established += 1;
             let took = now.saturating_sub(conn.stamp);
-            self.observer.connected(took);
+            self.observer.connected(took.saturating_sub(self.unread));
             if !conn.has(flag::REWOUND) {
                 conn.rtt.sample(took);
             }
@@ -441,7 +441,8 @@ impl<O: Observer> Machine<O> {
             conn.requests = client.requests.unwrap_or(ENDLESS);
         }
         self.counters.established += 1;
-        self.observer.connected(now.saturating_sub(conn.stamp));
+        let since = conn.stamp;
+        self.observer.connected(self.until_came(now, since));
         if !self.paced {
             let late = self.table.slab.get(id).lateness;
             self.ask_again(now, now, id);

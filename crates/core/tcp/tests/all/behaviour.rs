@@ -751,3 +751,30 @@ fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
     );
     assert!(counters.is_balanced(), "{counters:?}");
 }
+
+/// What lay unread in a ring had come before it was read.
+#[test]
+fn the_time_that_a_frame_lay_unread_is_in_no_time() {
+    let mut client = Machine::new(
+        client_config(client(false), Transport::Tcp),
+        Latencies::default(),
+    )
+    .unwrap();
+    let mut server = Machine::new(server_config(server(false), Transport::Tcp), ()).unwrap();
+    let (mut near, mut far) = (Frames::new(usize::MAX), Frames::new(usize::MAX));
+    assert_eq!(client.launch(0, 1, &mut near), 1);
+    // Each answer comes after 2 ms and is read 3 ms later.
+    for now in [5 * MS, 10 * MS] {
+        for frame in near.take() {
+            server.receive(now, &frame, &mut far);
+        }
+        client.set_unread(3 * MS);
+        for frame in far.take() {
+            client.receive(now, &frame, &mut near);
+        }
+    }
+    let times = client.observer();
+    assert_eq!(times.connect.max(), Some(2 * MS));
+    assert_eq!(times.first_byte.max(), Some(2 * MS));
+    assert_eq!(times.answer.max(), Some(2 * MS));
+}

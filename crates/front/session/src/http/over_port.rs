@@ -227,7 +227,7 @@ impl Engine for PortHttps {
             stamping: Stamping {
                 same_clock: true,
                 tx: "user, when a request is handed over".to_owned(),
-                rx: "user, when its answer is read".to_owned(),
+                rx: load.stamping.rx,
                 ..Stamping::default()
             },
             ..http

@@ -201,6 +201,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         lateness_of(&settled),
     );
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
+    let rx = times_end(&settled).to_owned();
     Settled {
         distributions: distributions(of_shown()),
         not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
@@ -229,9 +230,17 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             wall: false,
             error_ns: None,
             tx: "user, when a request is handed over".to_owned(),
-            rx: "user, when its answer is read".to_owned(),
+            rx,
         },
         ..Settled::default()
+    }
+}
+
+/// End of the times of answers, for reports.
+fn times_end(settled: &[SettledJob]) -> &'static str {
+    match settled.iter().any(|s| s.totals.unstamped) {
+        true => "user, when its answer is read",
+        false => "kernel, when its answer came",
     }
 }
 
@@ -420,6 +429,12 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
             say(format!(
                 "{} packets came with a wrong checksum of IP, TCP or UDP and were not answered: the device or the path breaks them",
                 counters.rx_bad_checksum
+            ));
+        }
+        let late: u64 = job.workers.iter().map(|w| w.lateness.late_reads).sum();
+        if s.totals.unstamped && late > 0 && plan.end == LoadEnd::Client {
+            say(format!(
+                "{late} frames were read late, and the kernel does not stamp them: times of their answers include that wait"
             ));
         }
         icmp(&s.totals.icmp, plan).into_iter().for_each(&mut say);
