@@ -18,6 +18,10 @@ use crate::message::Making;
 use crate::pace::Grouping;
 use crate::rates::{Cost, Limits};
 
+/// Default interval between two snapshots, in ns: so short beside the interval of a timeline that a snapshot
+/// which just misses it draws no outage.
+const TICK_NS: u64 = 1_000_000;
+
 /// Destinations that are apart are kept one by one, and looked through for each frame.
 const MOST_DESTINATIONS: u128 = 65_536;
 /// What a tunnel adds to a frame.
@@ -100,7 +104,7 @@ pub struct LoadSpec {
     pub catch_up_ns: u64,
     /// Before a launch the worker is awake for so long, in ns, at most; 0: it only sleeps.
     pub spin_ns: u64,
-    /// Between two snapshots, in ns.
+    /// Interval between two snapshots, in ns.
     pub tick_ns: u64,
     /// Frames received in a turn.
     pub batch: usize,
@@ -150,7 +154,7 @@ impl LoadSpec {
             workers: place.workers,
             catch_up_ns: 100_000_000,
             spin_ns: 60_000,
-            tick_ns: 100_000_000,
+            tick_ns: TICK_NS,
             batch: match job.batch {
                 0 => 64,
                 told => usize::from(told),

@@ -46,6 +46,27 @@ fn short_connections_complete_at_both_ends() {
     assert!(shown.request.sum > 0);
 }
 
+/// A timeline that reads them every 100 ms would draw older ones as an outage.
+#[test]
+fn the_counts_shown_are_those_of_now() {
+    let seen = std::cell::RefCell::new(Vec::new());
+    let read = |lab: &Lab| {
+        seen.borrow_mut()
+            .push(lab.slots[0].read().counters.attempted)
+    };
+    let mut lab = Lab::new(|_| ());
+    let job = job(2000, 500);
+    lab.run(
+        &job,
+        &server_of(&job),
+        &[(150 * MS, &read), (199 * MS, &read), (250 * MS, &read)],
+    );
+    let seen = seen.into_inner();
+    for (seen, due) in seen.iter().zip([300, 398, 500]) {
+        assert!(due - seen <= 10, "{seen} of {due}");
+    }
+}
+
 /// Answers to others may come in at its queues.
 #[test]
 fn a_worker_with_nothing_left_stays_for_the_others() {
