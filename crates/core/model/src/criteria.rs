@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     bench::LbMetric,
     kinds::JobKind,
-    units::{ParseUnitError, Rate, Rational, Span, parse_count, string_serde},
+    units::{ParseUnitError, Rate, Rational, Span, parse_count, parse_number, string_serde},
 };
 
 /// Which value of a distribution.
@@ -195,6 +195,14 @@ impl Metric {
             .or_else(|| Self::found(name))
     }
 
+    /// Returns true if it is a rate per second.
+    const fn is_per_second(&self) -> bool {
+        matches!(
+            self,
+            Self::Pps | Self::Bps | Self::Cps | Self::Rps | Self::Tps
+        )
+    }
+
     /// What follows a number of it.
     const fn unit(&self) -> &'static str {
         match self {
@@ -230,8 +238,8 @@ pub enum Limit {
     Share(Rational),
     /// A time.
     Time(Span),
-    /// A count, or a rate per second.
-    Number(u64),
+    /// A count, or a rate per second, which may have a fraction.
+    Number(Rational),
 }
 
 impl Limit {
@@ -242,7 +250,7 @@ impl Limit {
         match self {
             Self::Share(share) => share.as_f64(),
             Self::Time(time) => time.as_nanos() as f64,
-            Self::Number(number) => *number as f64,
+            Self::Number(number) => number.as_f64(),
         }
     }
 }
@@ -316,12 +324,9 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
 
 /// A load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
 fn load(text: &str) -> Option<(Counted, Limit)> {
-    let whole = |n: Rational| {
-        let number = (n.denominator() == 1).then(|| n.numerator());
-        number.map(Limit::Number)
-    };
+    let whole = |n: Rational| (n.denominator() == 1).then_some(Limit::Number(n));
     if let Ok(number) = parse_count(text) {
-        return Some((Counted::Number, Limit::Number(number)));
+        return Some((Counted::Number, Limit::Number(Rational::whole(number))));
     }
     match text.parse().ok()? {
         Rate::Max => None,
@@ -356,7 +361,7 @@ impl FromStr for Criterion {
             .find_map(|(sign, bound)| text.split_once(sign).map(|(n, l)| (n.trim(), bound, l)))
             .ok_or_else(|| error("METRIC<=LIMIT or METRIC>=LIMIT, such as loss<=0.1%"))?;
         let number = |limit: &str| {
-            let number = parse_count(limit).map(Limit::Number);
+            let number = parse_count(limit).map(|n| Limit::Number(Rational::whole(n)));
             number.map_err(|_| error("its limit is a whole number: 0, 20k, 1.5m"))
         };
         let probe = format!("{}.", JobKind::Probe.name());
@@ -402,6 +407,9 @@ impl FromStr for Criterion {
                 .parse()
                 .map(Limit::Time)
                 .map_err(|_| error("its limit is a time: 500us, 2ms"))?,
+            Unit::Number if metric.is_per_second() => parse_number(limit)
+                .map(Limit::Number)
+                .map_err(|_| error("its limit is a number: 0.5, 20k, 1.5m"))?,
             Unit::Number => number(limit)?,
         };
         Ok(Self {
@@ -484,6 +492,8 @@ mod tests {
             "load.p99<=1ms",
             "web.http_p999<=20ms",
             "load.web 1.cps>=20000",
+            "cps>=0.5",
+            "tps<=2.25",
             "connect_mean<=1ms",
             "open>=1000000",
             "capture.lost<=0",
@@ -516,7 +526,7 @@ mod tests {
             "p99<=1%",
             "loss<=101%",
             "speed<=1",
-            "cps>=1.5",
+            "open>=1.5",
             "open>=1%",
             "http_loss<=1ms",
             "probe.drops<=1%",

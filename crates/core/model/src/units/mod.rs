@@ -9,7 +9,7 @@ mod span;
 
 pub use addr::{AddressRange, PortRange};
 pub use mac::Mac;
-pub use rate::{Rate, WIRE_OVERHEAD, parse_count};
+pub use rate::{Rate, WIRE_OVERHEAD, parse_count, parse_number};
 pub use rational::Rational;
 pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel, parse_size};
 pub use span::Span;

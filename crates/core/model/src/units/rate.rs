@@ -143,17 +143,27 @@ string_serde!(
 /// # Errors
 /// When the text is no number, is not whole, or does not fit.
 pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
-    let error = || ParseUnitError::new(text, "a whole number, also with k, m or g: 20k, 1.5m");
+    parse_number(text)
+        .ok()
+        .filter(|value| value.denominator() == 1)
+        .map(|value| value.numerator())
+        .ok_or_else(|| ParseUnitError::new(text, "a whole number, also with k, m or g: 20k, 1.5m"))
+}
+
+/// A number that may be written with k, m or g for thousands: `0.5`, `20k`, `1.5m`.
+///
+/// # Errors
+/// When the text is no number or does not fit.
+pub fn parse_number(text: &str) -> Result<Rational, ParseUnitError> {
+    let error = || ParseUnitError::new(text, "a number, also with k, m or g: 0.5, 20k, 1.5m");
     let lower = text.trim().to_ascii_lowercase();
     let (unit, scale) = SCALES
         .iter()
         .find(|(unit, _)| lower.ends_with(unit))
         .ok_or_else(error)?;
-    let value = Rational::parse_decimal(&lower[..lower.len() - unit.len()])
+    Rational::parse_decimal(&lower[..lower.len() - unit.len()])
         .and_then(|v| v.times(Rational::whole(*scale)))
-        .filter(|v| v.denominator() == 1)
-        .ok_or_else(error)?;
-    Ok(value.numerator())
+        .ok_or_else(error)
 }
 
 #[cfg(test)]

@@ -213,8 +213,8 @@ pub(crate) fn measured(criterion: &str, value: f64) -> String {
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
         #[allow(clippy::cast_sign_loss)]
         Ok(Limit::Number(limit)) => {
-            let whole = value.max(0.0).round();
-            match whole == limit as f64 && value != whole {
+            let (whole, limit) = (value.max(0.0).round(), limit.as_f64());
+            match limit.fract() != 0.0 || whole == limit && value != whole {
                 true => trimmed(&significant(value, 12)).to_owned(),
                 false => count(whole as u64),
             }
