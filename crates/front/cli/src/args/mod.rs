@@ -13,4 +13,4 @@ pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use printing::PrintArgs;
 pub(crate) use refused::{Refused, Row, Table};
 pub(crate) use socket::{Pair, SocketArgs};
-pub(crate) use stream::{FrameArgs, StreamArgs};
+pub(crate) use stream::{FrameArgs, StreamArgs, count};

@@ -15,7 +15,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Frames to send; the first of --duration and --count to end wins.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     count: Option<u64>,
     /// How long to go on receiving after the last frame was sent.
     #[arg(long, value_name = "TIME", default_value = "200ms")]

@@ -46,7 +46,7 @@ pub(crate) struct StreamArgs {
 pub(crate) struct FrameArgs {
     /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
     /// ranges given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     flows: Option<u32>,
     /// What the frames carry.
     #[arg(long, value_name = "PROTO", default_value = "udp")]
@@ -250,6 +250,12 @@ impl StreamArgs {
     }
 }
 
+/// A number of flows: `65536`, `500k`.
+pub(crate) fn count(text: &str) -> Result<u32, String> {
+    let n = wb_model::units::parse_count(text).map_err(|e| e.to_string())?;
+    u32::try_from(n).map_err(|_| format!("{n} is more than {}", u32::MAX))
+}
+
 /// A stream with some keys of a plan file given as `key=value` words.
 fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     let wrong = |what: String| anyhow::anyhow!("--stream {text:?}: {what}");
@@ -288,6 +294,9 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
                 vary.push(toml::Value::String(value.to_owned()));
                 continue;
             }
+            "flows" => count(value)
+                .ok()
+                .map_or_else(as_given, |n| toml::Value::Integer(n.into())),
             "speed" => value
                 .parse()
                 .map_or_else(|_| as_given(), toml::Value::Float),
@@ -314,14 +323,14 @@ mod tests {
     fn a_stream_in_words() {
         let s = overlay(
             &Stream::default(),
-            "size=1518 rate=10kpps vlan=7,8 vary=sport=inc:1-9 flows=3 tos=0x10",
+            "size=1518 rate=10kpps vlan=7,8 vary=sport=inc:1-9 flows=3k tos=0x10",
         )
         .unwrap();
         assert_eq!(s.size, Some("1518".parse().unwrap()));
         assert_eq!(s.rate, "10kpps".parse().unwrap());
         assert_eq!(
             (s.vlan.len(), s.vary.len(), s.flows, s.tos),
-            (2, 1, Some(3), 16)
+            (2, 1, Some(3000), 16)
         );
         for text in ["size", "nope=1", "rate=10", "flows=x"] {
             assert!(overlay(&Stream::default(), text).is_err(), "{text}");

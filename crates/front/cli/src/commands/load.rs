@@ -4,7 +4,7 @@ mod dperf;
 mod native;
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::net::UnixStream,
     path::PathBuf,
     time::Duration,
@@ -259,8 +259,13 @@ pub(crate) fn run_load(
 /// Says a line to a running load and prints what it answers.
 fn talk(path: &std::path::Path, line: &str) -> Result<u8> {
     let place = path.display();
-    let mut stream = UnixStream::connect(path).with_context(|| {
-        format!("nobody listens at {place}; start a load with --control {place}")
+    let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "{place}: no permission; the socket is of the user who started the load"
+        ),
+        _ => anyhow::anyhow!(
+            "nobody listens at {place} ({error}); start a load with --control {place}"
+        ),
     })?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     writeln!(stream, "{line}").with_context(|| format!("cannot write to {place}"))?;

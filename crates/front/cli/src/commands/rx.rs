@@ -25,7 +25,7 @@ pub(crate) struct RxArgs {
     duration: Option<Span>,
     /// How many flows will come, from flow 0 on: those of the streams that are sent together. Needed by live:, which
     /// takes others for foreign. 1 to 16777216.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::args::count)]
     flows: Option<u32>,
     /// As --rx-workers. Default: 1.
     #[arg(long, value_name = "N", conflicts_with = "rx_workers")]

@@ -5,7 +5,7 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob};
 
 use crate::{
-    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs},
+    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, take},
     run::run_plan,
 };
 
@@ -40,23 +40,37 @@ pub(crate) struct TrialArgs {
 
 pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
     let mut cpus = args.transmit.cpu_list()?;
-    let tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
-    let mut rx = args
-        .receive
-        .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus)?;
-    if args.bidir {
-        rx.workers = rx.workers.max(tx.workers);
+    let mut tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
+    let mut ports = Vec::new();
+    if args.tx == args.rx {
+        // One port does both, so its workers are those of the port that needs more.
+        let rx = args
+            .receive
+            .port(args.rx.clone(), args.transmit.xdp_mode, &mut Vec::new())?;
+        tx.workers = tx.workers.max(rx.workers);
+        (tx.addresses, tx.ring_bytes) = (rx.addresses, rx.ring_bytes);
+        tx.cpus
+            .extend(take(&mut cpus, tx.workers - tx.cpus.len() as u32)?);
+    } else {
+        let mut rx = args
+            .receive
+            .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus)?;
+        if args.bidir {
+            rx.workers = rx.workers.max(tx.workers);
+        }
+        ports.push(rx);
     }
+    ports.insert(0, tx);
     let plan = Plan {
         kind: "trial".to_owned(),
-        ports: vec![tx, rx],
         traffic: vec![TrafficJob {
             tx: Some("tx".to_owned()),
-            rx: Some("rx".to_owned()),
+            rx: Some(ports[ports.len() - 1].name.clone()),
             bidir: args.bidir,
             streams: args.stream.streams()?,
             ..args.traffic.job()
         }],
+        ports,
         ..Plan::default()
     };
     run_plan(plan, &args.output, None)
