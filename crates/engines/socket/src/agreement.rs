@@ -201,6 +201,7 @@ impl Length {
         }
     }
 
+    /// How many bytes or transactions, if that ends it.
     pub(crate) fn amount(self) -> Option<u64> {
         match self {
             Self::Amount(amount) => Some(amount),

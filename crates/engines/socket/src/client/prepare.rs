@@ -172,6 +172,7 @@ impl Prepared {
                 rate: job
                     .rate
                     .or_else(|| datagrams_per_second(job.local.pacing_bps, self.send_size)),
+                time: terms.length.time(),
                 pace,
                 limit: whole_sends,
                 flow: terms.tag,
@@ -237,6 +238,7 @@ impl Prepared {
             response: BufferPlan::receives(side, response, self.receive_width),
             first_burst: job.first_burst,
             rate: job.rate,
+            time: length.time(),
             pace: Pace::of(side),
             spin: job.busy_poll,
             datagrams: job.protocol.is_datagram(),

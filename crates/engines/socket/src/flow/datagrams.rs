@@ -3,7 +3,12 @@
 //! A datagram that the kernel has no room for is a failed send; the sender goes on. An empty datagram
 //! is the end.
 
-use std::{io, net::SocketAddr, os::fd::BorrowedFd, time::Instant};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::BorrowedFd,
+    time::{Duration, Instant},
+};
 
 use rustix::{
     io::Errno,
@@ -53,6 +58,8 @@ pub struct DatagramSendPlan {
     pub zerocopy: bool,
     /// Datagrams per second, on an absolute schedule.
     pub rate: Option<f64>,
+    /// How long the schedule is; without it, until told to end.
+    pub time: Option<Duration>,
     /// Bursts and pauses; counted in calls.
     pub pace: Option<Pace>,
     /// Bytes after which it is done: the datagram that reaches them is the last, or its batch.
@@ -167,7 +174,7 @@ impl DatagramSender {
         pacer: &mut Pacer,
     ) -> Result<(), Ended> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
-        let schedule = self.plan.rate.map(Schedule::begin);
+        let schedule = (self.plan.rate).map(|rate| Schedule::begin(rate, self.plan.time));
         if schedule.is_some() {
             sleep_exactly();
         }

@@ -93,27 +93,33 @@ impl Pacer {
 pub(super) struct Schedule {
     start: u64,
     period: f64,
+    /// Operations of the whole time; those after them are never due.
+    count: u64,
 }
 
 impl Schedule {
-    /// From now on, `rate` operations per second.
-    pub(super) fn begin(rate: f64) -> Self {
+    /// From now on, `rate` operations per second. The end of `time` is not part of it: R·T operations are due.
+    pub(super) fn begin(rate: f64, time: Option<Duration>) -> Self {
         Self {
             start: now_ns(),
             period: 1e9 / rate,
+            count: time.map_or(u64::MAX, |time| operations(rate, time)),
         }
     }
 
     /// When operation `k` is due, ns of CLOCK_MONOTONIC.
     #[inline]
     pub(super) fn due(&self, k: u64) -> u64 {
+        if k >= self.count {
+            return u64::MAX;
+        }
         // 53 bits of nanoseconds are a hundred days.
         self.start + (k as f64 * self.period) as u64
     }
 
     /// How many operations were due by `now`.
     pub(super) fn due_by(&self, now: u64) -> u64 {
-        (now.saturating_sub(self.start) as f64 / self.period) as u64 + 1
+        ((now.saturating_sub(self.start) as f64 / self.period) as u64 + 1).min(self.count)
     }
 
     /// The operation to go on with, where `k` would be the next: itself, unless it is too late.
@@ -125,15 +131,47 @@ impl Schedule {
     }
 }
 
+/// Operations at `rate` per second that are due before the end of `time`.
+fn operations(rate: f64, time: Duration) -> u64 {
+    let all = rate * time.as_secs_f64();
+    // A product that is whole but for its rounding is whole.
+    let whole = all.round();
+    match (all - whole).abs() < 1e-6 {
+        true => whole as u64,
+        false => all.ceil() as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_schedule_is_not_part_of_it() {
+        for (rate, ms, count) in [
+            (2.0, 1000, 2),
+            (64.0, 1000, 64),
+            (500.0, 500, 250),
+            (3.0, 500, 2),
+            (0.3, 1000, 1),
+            (1e6 / 3.0, 3000, 1_000_000),
+        ] {
+            let schedule = Schedule {
+                start: 1000,
+                ..Schedule::begin(rate, Some(Duration::from_millis(ms)))
+            };
+            assert!(schedule.due(count - 1) < 1000 + ms * 1_000_000, "{rate}");
+            assert_eq!(schedule.due(count), u64::MAX, "{rate}");
+            assert_eq!(schedule.due_by(u64::MAX / 2), count);
+        }
+    }
 
     #[test]
     fn a_schedule_is_absolute() {
         let schedule = Schedule {
             start: 1000,
             period: 1e9 / 3.0,
+            count: u64::MAX,
         };
         assert_eq!(schedule.due(0), 1000);
         assert_eq!(schedule.due(3), 1_000_001_000);

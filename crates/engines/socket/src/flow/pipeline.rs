@@ -63,7 +63,7 @@ impl<'a> Pipeline<'a> {
         fd: BorrowedFd<'a>,
         to: Option<SocketAddr>,
     ) -> Self {
-        let schedule = plan.rate.map(Schedule::begin);
+        let schedule = (plan.rate).map(|rate| Schedule::begin(rate, plan.time));
         if schedule.is_some() {
             sleep_exactly();
         }
