@@ -3,7 +3,7 @@
 //!
 //! Pure: it resolves no name, opens no connection and prints nothing.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod extended;
 pub mod script;

@@ -11,6 +11,11 @@ use super::thread::{Hooks, ThreadScript};
 use super::{Outside, Settings, Summary};
 use crate::Stats;
 
+/// What the prelude says of all that needs trust.
+const UNTRUSTED: &str = "is not for scripts that are not trusted";
+/// How a script is trusted where there are only wrk's own options.
+const TRUST_OF_A_LINK: &str = "for a link named wrk WIREBENCH_TRUST_SCRIPT=1 does";
+
 /// A script and its main state.
 ///
 /// Calls are made in this order: [`Host::new`], [`Host::resolve`], [`Host::thread`] for each thread of the load,
@@ -28,11 +33,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads the file and runs it in the main state. If it fails that is said, and the run goes on.
+    /// Reads the file and runs it in the main state. If it fails, that is said, and the run goes on, unless it failed
+    /// because it is not trusted.
     ///
     /// # Errors
     ///
-    /// That it did not end before [`Settings::give_up`].
+    /// That it did not end before [`Settings::give_up`], or wants what only trusted scripts may have.
     pub fn new(settings: Settings, outside: Arc<dyn Outside>) -> Result<Self, ScriptError> {
         let file = settings.file.clone().map(|name| {
             let text = outside.read(&name);
@@ -149,6 +155,11 @@ impl Host {
             Err(cause) => Err(ScriptError::Raised(cause.clone())),
         };
         if let Err(ScriptError::Raised(cause)) = &ran {
+            if !self.settings.trusted && cause.contains(UNTRUSTED) {
+                // Without what it asked for it would be another load.
+                let words = format!("{cause} ({TRUST_OF_A_LINK})");
+                return Err(ScriptError::Refused(words));
+            }
             self.outside
                 .complain(format!("{name}: {cause}\n").as_bytes());
             return Ok(());

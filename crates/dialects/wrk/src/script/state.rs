@@ -59,20 +59,34 @@ impl Seat {
     }
 }
 
+/// A state with all libraries, `ffi`, `debug` and modules in C included.
+#[allow(unsafe_code)]
+fn trusted() -> Lua {
+    // SAFETY: The user has said that the script is trusted as the program is: what it does by `ffi`, `debug` or a module
+    // in C is as much the user's own as if wrk ran it.
+    unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new()) }
+}
+
 impl State {
     /// A state with all that a script finds, before the script.
     pub(super) fn new(
         settings: &Settings,
         outside: &Arc<dyn Outside>,
     ) -> Result<Self, ScriptError> {
-        let libraries = if settings.trusted {
-            StdLib::ALL_SAFE
-        } else {
+        let lua = match settings.trusted {
+            true => trusted(),
             // The prelude takes parts of `os` and `jit` and leaves the rest out of reach.
-            StdLib::TABLE | StdLib::STRING | StdLib::BIT | StdLib::MATH | StdLib::OS | StdLib::JIT
+            false => {
+                let libraries = StdLib::TABLE
+                    | StdLib::STRING
+                    | StdLib::BIT
+                    | StdLib::MATH
+                    | StdLib::OS
+                    | StdLib::JIT;
+                let lua = Lua::new_with(libraries, LuaOptions::new());
+                lua.map_err(|e| ScriptError::Raised(words(&e)))?
+            }
         };
-        let lua = Lua::new_with(libraries, LuaOptions::new());
-        let lua = lua.map_err(|e| ScriptError::Raised(words(&e)))?;
         let notes = Arc::new(Notes::default());
         let calls = prelude(&lua, settings, outside, &notes);
         let calls = calls.map_err(|e| ScriptError::Raised(words(&e)))?;

@@ -91,11 +91,12 @@ impl Script for ThreadScript {
         let text = self.request.call::<Value>(());
         match text.map_err(|e| self.state.why(&e))? {
             Value::String(text) => out.extend_from_slice(&text.as_bytes()),
-            other => {
-                let kind = other.type_name();
-                let words = format!("request gave a {kind}, and no string");
-                return Err(ScriptError::Raised(words));
+            number @ (Value::Integer(_) | Value::Number(_)) => {
+                let text = number.to_string().map_err(|e| self.state.why(&e))?;
+                out.extend_from_slice(text.as_bytes());
             }
+            // As wrk does: nothing is sent.
+            _ => {}
         }
         Ok(())
     }

@@ -61,10 +61,6 @@ fn errors_in_hooks_are_told_with_their_place() {
             "function request() return wrk.format(nil, nil, 7) end",
             "wrk:213: attempt to index local 'headers' (a number value)",
         ),
-        (
-            "function request() end",
-            "request gave a nil, and no string",
-        ),
         ("wrk = nil", "a.lua: "),
     ] {
         let Err(ScriptError::Raised(words)) = Bench::with(&settings(), script, 1).map(|_| ())
@@ -101,6 +97,57 @@ fn errors_in_hooks_are_told_with_their_place() {
     // A trace in the script's own words stays.
     let text = "function done() error('x\\nstack traceback:\\ny', 0) end";
     assert_eq!(Bench::of(text, 1).done(), raised("x\nstack traceback:\ny"));
+}
+
+#[test]
+fn a_script_that_is_not_trusted_with_what_it_wants_ends_the_run() {
+    for script in [
+        "local body = io.open('x'):read('*a') wrk.body = body",
+        "local ffi = require('ffi')",
+        "wrk.path = os.getenv('HOME')",
+    ] {
+        let Err(ScriptError::Refused(words)) = Bench::with(&settings(), script, 1).map(|_| ())
+        else {
+            panic!("{script}");
+        };
+        assert!(
+            words.contains("--trust-script") && words.contains("WIREBENCH_TRUST_SCRIPT=1"),
+            "{words}"
+        );
+    }
+    // Whoever can do without goes on.
+    let bench = Bench::of("local found, ffi = pcall(require, 'ffi')", 1);
+    assert_eq!(bench.err(), "");
+}
+
+#[test]
+fn a_request_that_is_no_string_sends_nothing() {
+    for (value, sent) in [
+        ("", ""),
+        ("nil", ""),
+        ("false", ""),
+        ("{}", ""),
+        ("42", "42"),
+    ] {
+        let script = format!(
+            "local n = 0 function request() n = n + 1 if n == 1 then return wrk.format() end return {value} end"
+        );
+        let mut bench = Bench::of(script, 1);
+        assert_eq!(bench.request(0), sent, "{value}");
+    }
+}
+
+#[test]
+fn a_trusted_script_has_ffi_and_debug() {
+    let trusted = Settings {
+        trusted: true,
+        ..settings()
+    };
+    let script = "local ffi = require('ffi') ffi.cdef 'int getpid(void);' assert(ffi.C.getpid() > 0)\n\
+                  print(debug.getinfo(1, 'S').short_src, type(package.loadlib), type(package.cpath))";
+    let bench = Bench::with(&trusted, script, 0).unwrap();
+    assert_eq!(bench.err(), "");
+    assert_eq!(bench.out(), "a.lua\tfunction\tstring\n");
 }
 
 #[test]
