@@ -428,10 +428,17 @@ impl<O: Observer> Machine<O> {
                 return all;
             }
             if !conn.has(flag::ANSWERED) {
+                if self.counts_bodies && self.is_premature(id) {
+                    self.observer.unasked();
+                    self.give_up(now, id, Cause::Malformed, sink);
+                    return None;
+                }
+                let conn = self.table.slab.get(id);
                 conn.set(flag::ANSWERED);
                 let came = now.saturating_sub(self.unread);
                 self.observer.first_byte(came.saturating_sub(conn.stamp));
             }
+            let conn = self.table.slab.get(id);
             let mut progress = conn.progress;
             let read = match self.counts_bodies {
                 false => self.reader.read(&mut progress, rest),
@@ -451,6 +458,13 @@ impl<O: Observer> Machine<O> {
                 }
                 Read::Message { used, status, end } => {
                     rest = &rest[used..];
+                    if self.counts_bodies && !rest.is_empty() && self.is_last_asked(id) {
+                        // What follows came before the next request.
+                        self.count_answer(now, id, status);
+                        self.observer.unasked();
+                        self.give_up(now, id, Cause::Malformed, sink);
+                        return None;
+                    }
                     self.answered(now, id, status, end.close);
                 }
                 Read::Expects { used } => rest = &rest[used..],
@@ -502,9 +516,47 @@ impl<O: Observer> Machine<O> {
         }
     }
 
+    /// Returns true if one request waits for its answer.
+    fn is_last_asked(&mut self, id: u32) -> bool {
+        self.table.slab.get(id).outstanding == 1
+    }
+
+    /// Returns true if the peer has acknowledged nothing of the one request that waits for its answer: what comes now
+    /// was sent before the peer knew of it.
+    fn is_premature(&mut self, id: u32) -> bool {
+        let conn = self.table.slab.get(id);
+        if conn.outstanding != 1 {
+            return false;
+        }
+        let side_record = self.side_records.get(conn.side_record);
+        let text = side_record.and_then(|side_record| side_record.asked.front());
+        let len = match (self.remembers, text) {
+            (true, Some(asked)) => self.texts[usize::from(asked.text)].message.len(),
+            _ => self.text.len(),
+        };
+        conn.queued_len >= len
+    }
+
     /// An answer is complete.
     #[inline]
     fn answered(&mut self, now: u64, id: u32, status: u16, close: bool) {
+        self.count_answer(now, id, status);
+        let conn = self.table.slab.get(id);
+        if conn.outstanding > 0 {
+            if !close {
+                if self.slides {
+                    self.ask_beside(now, id);
+                }
+                return;
+            }
+            self.lose_requests(now, id, Cause::Short);
+        }
+        self.rest_or_ask(now, id, close);
+    }
+
+    /// Counts an answer that is complete.
+    #[inline]
+    fn count_answer(&mut self, now: u64, id: u32, status: u16) {
         let conn = self.table.slab.get(id);
         self.counters.responses += 1;
         if self.is_http || status != 0 {
@@ -531,15 +583,11 @@ impl<O: Observer> Machine<O> {
         });
         let conn = self.table.slab.get(id);
         conn.outstanding = conn.outstanding.saturating_sub(1);
-        if conn.outstanding > 0 {
-            if !close {
-                if self.slides {
-                    self.ask_beside(now, id);
-                }
-                return;
-            }
-            self.lose_requests(now, id, Cause::Short);
-        }
+    }
+
+    /// All requests of a connection have their answers: it asks again, rests, or ends.
+    #[inline]
+    fn rest_or_ask(&mut self, now: u64, id: u32, close: bool) {
         if self.finishing {
             self.waited_until(now, id);
         }

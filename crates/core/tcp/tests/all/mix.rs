@@ -376,6 +376,32 @@ fn an_answer_makes_room_for_a_request() {
 }
 
 #[test]
+fn an_answer_that_came_before_its_request_breaks_the_connection() {
+    // With the one before: no request has been asked that it could belong to.
+    let mut one = Alone::new(1, None, false);
+    assert_eq!(one.asked(), 1);
+    assert_eq!(one.say(MS, &OK.repeat(2)), 0);
+    let told = one.client.observer();
+    assert_eq!((told.done.len(), told.lost.len(), told.unasked), (1, 0, 1));
+    let c = one.client.counters();
+    assert_eq!((c.requests, c.responses, c.requests_lost), (1, 1, 0));
+    // On its own: the peer has acknowledged nothing of the request.
+    let mut one = Alone::new(1, None, false);
+    assert_eq!(one.asked(), 1);
+    assert_eq!(one.say(MS, OK), 1);
+    one.ack -= REQUEST.len() as u32;
+    one.say(2 * MS, OK);
+    let told = one.client.observer();
+    assert_eq!((told.done.len(), told.lost.len(), told.unasked), (1, 1, 1));
+    // A body where none may be.
+    let mut one = Alone::new(1, None, false);
+    assert_eq!(one.asked(), 1);
+    one.say(MS, b"HTTP/1.1 204 No Content\r\n\r\nhi");
+    let told = one.client.observer();
+    assert_eq!((told.done.len(), told.lost.len(), told.unasked), (1, 0, 1));
+}
+
+#[test]
 fn the_oldest_request_has_the_timeout() {
     let mut one = Alone::new(3, None, false);
     assert_eq!(one.asked(), 3);
