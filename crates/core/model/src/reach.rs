@@ -38,6 +38,40 @@ const FREE6: [(Ipv6Addr, u8); 6] = [
     (Ipv6Addr::UNSPECIFIED, 128),
 ];
 
+/// Ranges for tests and examples, which no host on the Internet has: RFC 2544 C.2.2, RFC 5737.
+const TEST4: [(Ipv4Addr, u8); 4] = [
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+];
+
+/// The same of IPv6: RFC 5180, RFC 3849, RFC 9637.
+const TEST6: [(Ipv6Addr, u8); 3] = [
+    (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+/// Returns true for addresses of the benchmark and documentation ranges.
+#[must_use]
+pub fn is_for_tests(address: IpAddr) -> bool {
+    let v4 = |address: Ipv4Addr| {
+        TEST4
+            .iter()
+            .any(|(base, bits)| (address.to_bits() ^ base.to_bits()) >> (32 - bits) == 0)
+    };
+    match address {
+        IpAddr::V4(address) => v4(address),
+        IpAddr::V6(address) => {
+            address.to_ipv4_mapped().is_some_and(v4)
+                || TEST6
+                    .iter()
+                    .any(|(base, bits)| (address.to_bits() ^ base.to_bits()) >> (128 - bits) == 0)
+        }
+    }
+}
+
 /// What a refusal says after the address.
 pub const OUTSIDE: &str = "is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); give --i-own-this-network (i_own_this_network = true) if you do";
 
@@ -208,6 +242,31 @@ impl PortPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn benchmark_and_documentation_ranges() {
+        for (address, expected) in [
+            ("198.18.0.0", true),
+            ("198.19.255.255", true),
+            ("198.20.0.0", false),
+            ("192.0.2.7", true),
+            ("203.0.113.7", true),
+            ("10.0.0.1", false),
+            ("127.0.0.1", false),
+            ("::ffff:198.18.0.1", true),
+            ("2001:db8::1", true),
+            ("2001:2::1", true),
+            ("2001:2:1::1", false),
+            ("3fff:fff::1", true),
+            ("fd00::1", false),
+        ] {
+            assert_eq!(
+                is_for_tests(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
+    }
 
     #[test]
     fn free_addresses() {

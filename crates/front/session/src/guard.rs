@@ -4,15 +4,21 @@
 //! Without the plan's consent (`i_own_this_network`) frames carry only addresses that belong to nobody
 //! ([`wb_model::reach`]), and leave only by interfaces behind which the rest of the world does not lie
 //! ([`wb_host::Netlink::way_out`]). What cannot be found out is forbidden. Memory and files are no
-//! interfaces and are not asked about; sockets of the kernel go where its routes lead.
+//! interfaces and are not asked about. Sockets of the kernel go where its routes lead: HTTP loads may go to any server,
+//! but not to benchmark and documentation addresses by the default route, behind which no such address is.
 
-use std::{net::IpAddr, ops::Range};
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+};
+
+use wb_host::{Namespace, Netlink};
 
 use wb_model::{
     Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,
     device::{DeviceConfig, Interface},
     load::{ALL_RIP_ROUTERS, LoadJob, LoadMessage},
-    reach::{OUTSIDE, Reach, free_ranges, is_free, is_free_range},
+    reach::{OUTSIDE, Reach, free_ranges, is_for_tests, is_free, is_free_range},
     units::AddressRange,
     vary::Field,
 };
@@ -43,6 +49,40 @@ pub(crate) enum Source<'a> {
     Neighbours(&'a PortPlan),
 }
 
+/// Refuses servers with benchmark or documentation addresses that only the default route leads to: the requests would
+/// leave for the Internet.
+///
+/// # Errors
+/// The first such address, with what to do.
+pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), String> {
+    let mut tests = servers.into_iter().filter(|a| is_for_tests(*a)).peekable();
+    if tests.peek().is_none() {
+        return Ok(());
+    }
+    let netlink = Namespace::current().and_then(|here| Netlink::open(&here));
+    let netlink = netlink.map_err(|e| format!("the routes cannot be read ({e}){CONSENT}"))?;
+    for address in tests {
+        match netlink.leaves_by_default(address) {
+            Ok(false) => {}
+            Ok(true) => {
+                return Err(format!(
+                    "{address} is a benchmark or documentation address, and the default route would carry the requests; \
+                     run inside a lab (wirebench lab exec NODE COMMAND){CONSENT}"
+                ));
+            }
+            Err(e) => {
+                return Err(format!(
+                    "the route to {address} cannot be read ({e}){CONSENT}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How to send all the same.
+const CONSENT: &str = ", or give --i-own-this-network (i_own_this_network = true) if that is meant";
+
 /// The plan's consent, asked for every source of frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
@@ -50,6 +90,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// Whether HTTP requests may go to these servers over sockets of the kernel.
+    pub(crate) fn servers(self, servers: &[SocketAddr]) -> Result<(), String> {
+        match self.consent {
+            true => Ok(()),
+            false => admit_servers(servers.iter().map(SocketAddr::ip)),
+        }
+    }
+
     pub(crate) fn of(plan: &Plan) -> Self {
         Self {
             consent: plan.i_own_this_network,

@@ -1,25 +1,28 @@
 //! Runs of HTTP loads: names are resolved and files read here, the requests are the engine's.
 
 use std::{
-    net::{SocketAddr, ToSocketAddrs as _},
+    io::ErrorKind,
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
     path::PathBuf,
     sync::{
         Arc,
         mpsc::{Sender, channel},
     },
+    time::Duration,
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wb_http::{Control, Files, Live, Load, Outcome, Script, Server, ThreadTask};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
-    http::{HttpJob, HttpLive, HttpTotals, HttpUrl},
+    http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion},
     timeline::Row,
 };
 
 use crate::{
     Environment, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    guard::Guard,
     ports::OpenPort,
     workers::{Asked, Workers},
 };
@@ -32,6 +35,9 @@ use report::{Facts, Via};
 
 /// Descriptors besides those of connections: epoll instances, files, what the program has open anyway.
 const DESCRIPTORS: u64 = 64;
+
+/// How long an address of several may take to refuse a connection before the run.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// The part of a script that belongs to each thread of a job.
 pub type Scripts = Vec<Box<dyn Script>>;
@@ -54,6 +60,8 @@ pub(crate) struct Https {
     last: (u64, Live),
     asked: Asked,
     outcomes: Vec<Option<Outcome>>,
+    /// What was found out before the run.
+    warnings: Vec<String>,
 }
 
 /// Gives the jobs that have none a name.
@@ -116,6 +124,38 @@ fn server(job: &HttpJob) -> Result<Server, String> {
     }
 }
 
+/// Leaves out those of several addresses of a name that refuse a connection from the start, as wrk and curl do, if
+/// another one does not. Returns a warning for each.
+fn leave_out(job: &HttpJob, addresses: &mut Vec<SocketAddr>) -> Vec<String> {
+    // The script has its own choice, and QUIC has no quick refusal.
+    let asks = !job.as_wrk && job.connect_to.is_empty() && job.version != HttpVersion::V3;
+    if !asks || addresses.len() < 2 {
+        return Vec::new();
+    }
+    let refusal = |address: &SocketAddr| {
+        let refused = TcpStream::connect_timeout(address, PROBE).err()?;
+        // One that says nothing is slow, perhaps.
+        (refused.kind() != ErrorKind::TimedOut).then_some(refused)
+    };
+    let refusals: Vec<_> = addresses.iter().map(refusal).collect();
+    if refusals.iter().all(Option::is_some) {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    let mut refusals = refusals.into_iter();
+    addresses.retain(|address| {
+        let Some(Some(why)) = refusals.next() else {
+            return true;
+        };
+        warnings.push(format!(
+            "{}: {address} is left out: no connection to it could be made ({why})",
+            job.name
+        ));
+        false
+    });
+    warnings
+}
+
 /// Allows as many descriptors as the connections need, if the system lets us.
 fn allow_descriptors(needed: u64) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
@@ -158,10 +198,15 @@ impl Https {
         let part = plan.part(JobKind::Http);
         let files = Folder(environment.base.clone());
         let mut scripts = scripts.into_iter();
-        let mut jobs = Vec::new();
+        let guard = Guard::of(plan);
+        let (mut jobs, mut warnings) = (Vec::new(), Vec::new());
         for job in &part.http_jobs {
             let wrong = |what: String| StartError::stream(job.name.clone(), what);
-            let place = server(job).map_err(wrong)?;
+            let mut place = server(job).map_err(wrong)?;
+            if let Server::Addresses(all) = &mut place {
+                guard.servers(all).map_err(wrong)?;
+                warnings.extend(leave_out(job, all));
+            }
             let addresses = match &place {
                 Server::Addresses(all) => all.iter().map(ToString::to_string).collect(),
                 Server::Unix(path) => vec![path.clone()],
@@ -198,6 +243,7 @@ impl Https {
             last: (0, Live::default()),
             asked: Asked::default(),
             outcomes: Vec::new(),
+            warnings,
         })
     }
 
@@ -415,11 +461,55 @@ impl Engine for Https {
                 via: Via::Sockets,
             })
             .collect();
-        report::settle(&self.plan, &facts, by_job, ended)
+        let mut settled = report::settle(&self.plan, &facts, by_job, ended);
+        settled.warnings.splice(0..0, self.warnings.drain(..));
+        settled
     }
 }
 
 /// All of them.
 pub(super) fn sum(totals: impl Iterator<Item = HttpTotals>) -> HttpTotals {
     totals.fold(HttpTotals::default(), |a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_refuses_is_left_out_if_another_does_not() {
+        let there = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = there.local_addr().map(|address| (there, address));
+        let (_there, open) = there.unwrap();
+        let gone = TcpListener::bind("127.0.0.2:0").unwrap();
+        let refuses = gone.local_addr().unwrap();
+        drop(gone);
+        let job = HttpJob {
+            name: "web".to_owned(),
+            ..HttpJob::default()
+        };
+        let mut addresses = vec![refuses, open];
+        let warnings = leave_out(&job, &mut addresses);
+        assert_eq!(addresses, [open]);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with(&format!("web: {refuses} is left out")),
+            "{warnings:?}"
+        );
+        for (job, all) in [
+            (job.clone(), vec![refuses]),
+            (
+                HttpJob {
+                    connect_to: vec![refuses, open],
+                    ..job
+                },
+                vec![refuses, open],
+            ),
+        ] {
+            let mut kept = all.clone();
+            assert!(leave_out(&job, &mut kept).is_empty());
+            assert_eq!(kept, all);
+        }
+    }
 }

@@ -42,6 +42,7 @@ pub use clock::{SystemClock, rfc3339};
 pub use doctor::{InKernel, in_kernel};
 pub use engine::{Observer, View};
 pub use error::StartError;
+pub use guard::admit_servers;
 pub use http::Scripts;
 pub use machine::Machine;
 pub use prepare::{Environment, Extras, PortHint, prepare};

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+    RouteType,
 };
 
 use crate::address::family;
@@ -122,7 +123,27 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses for another reason than having no route.
     pub fn route_to(&self, destination: IpAddr) -> Result<Option<ResolvedRoute>> {
+        let found = self.find_route(destination, RouteFlags::empty())?;
+        Ok(found.as_ref().and_then(resolved))
+    }
+
+    /// Returns true if a packet to `destination` would leave by a default route; false if another route leads there, or
+    /// none does.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason than having no route.
+    pub fn leaves_by_default(&self, destination: IpAddr) -> Result<bool> {
+        let found = self.find_route(destination, RouteFlags::FibMatch)?;
+        Ok(found.is_some_and(|message| {
+            message.header.kind == RouteType::Unicast
+                && message.header.destination_prefix_length == 0
+        }))
+    }
+
+    /// The kernel's answer for a packet to `destination`; with [`RouteFlags::FibMatch`] the route that it matches.
+    fn find_route(&self, destination: IpAddr, flags: RouteFlags) -> Result<Option<RouteMessage>> {
         let mut message = RouteMessage::default();
+        message.header.flags = flags;
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = if destination.is_ipv4() { 32 } else { 128 };
         message
@@ -137,8 +158,8 @@ impl Netlink {
                 return Err(refusal.on("look up", format!("the route to {destination}")));
             }
         };
-        Ok(answers.iter().find_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => resolved(message),
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => Some(message),
             _ => None,
         }))
     }

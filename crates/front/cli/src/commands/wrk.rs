@@ -18,7 +18,7 @@ use wb_model::{
     text::plan_to_toml,
     units::Span,
 };
-use wb_session::{End, Environment, Extras, Scripts, Signals, View, prepare};
+use wb_session::{End, Environment, Extras, Scripts, Signals, View, admit_servers, prepare};
 use wb_wrk::{
     Command, Outcome, Stats, Stop, banner, results,
     script::{Host, MEMORY_BYTES, Outside, Settings, Summary, last_words},
@@ -35,15 +35,15 @@ use crate::{
 
 /// HTTP load by wrk's command line, with its scripts and its text.
 ///
-/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script, --report, --metrics,
-/// --metrics-linger. A link named wrk takes wrk's words only.
+/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script, --i-own-this-network, --report,
+/// --metrics, --metrics-linger. A link named wrk takes wrk's words only; WIREBENCH_TRUST_SCRIPT=1 trusts its script.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    wirebench wrk -t2 -c100 -d30s --latency http://198.18.1.2/\n  \
-    wirebench wrk -c100 -d10s -s examples/http/post.lua http://198.18.1.2/ -- a b\n  \
+    wirebench wrk -t2 -c100 -d30s --latency http://web.lab/\n  \
+    wirebench wrk -c100 -d10s -s examples/http/post.lua http://web.lab/ -- a b\n  \
     wirebench wrk -h                                wrk's own options\n  \
-    wirebench wrk --json -c100 -d10s http://198.18.1.2/\n  \
-    ln -s $(command -v wirebench) wrk; ./wrk -c100 -d10s http://198.18.1.2/")]
+    wirebench wrk --json -c100 -d10s http://web.lab/\n  \
+    ln -s $(command -v wirebench) wrk; ./wrk -c100 -d10s http://web.lab/")]
 pub(crate) struct WrkArgs {
     /// The script may open files, start programs and load libraries.
     #[arg(long)]
@@ -56,19 +56,48 @@ pub(crate) struct WrkArgs {
 }
 
 /// Our options that may stand before wrk's words.
-pub(crate) const OURS: [&str; 6] = [
+pub(crate) const OURS: [&str; 7] = [
     "--help",
     "--json",
     "--csv",
     "--live-json",
     "--print-plan",
     "--trust-script",
+    "--i-own-this-network",
 ];
 /// Those of them that have a value: the next word, or what stands behind `=`.
 pub(crate) const OURS_WITH_VALUE: [&str; 3] = ["--report", "--metrics", "--metrics-linger"];
 
+/// Set to 1, the script is trusted: a link named wrk has no option for that.
+const TRUST: &str = "WIREBENCH_TRUST_SCRIPT";
+
 /// The machine as scripts see it.
-struct Machine;
+struct Machine {
+    /// Connections may go to benchmark addresses by the default route.
+    consent: bool,
+}
+
+impl Machine {
+    /// Whether connections may go to the host of the command line. A name without addresses is another's business.
+    fn admit_host(&self, command: &Command) -> Result<(), String> {
+        let found = (command.url.host.as_str(), 0).to_socket_addrs();
+        found.into_iter().flatten().try_for_each(|a| self.admit(a))
+    }
+
+    /// Whether connections may go to an address, or why not.
+    fn admit(&self, address: SocketAddr) -> Result<(), String> {
+        match self.consent {
+            true => Ok(()),
+            false => admit_servers([address.ip()]),
+        }
+    }
+}
+
+/// Returns true if the program was called by the name of wrk.
+fn is_link() -> bool {
+    let name = std::env::args_os().next();
+    name.is_some_and(|name| std::path::Path::new(&name).file_name() == Some("wrk".as_ref()))
+}
 
 /// The text of the system alone.
 fn words_of(error: &std::io::Error) -> String {
@@ -108,10 +137,14 @@ impl Outside for Machine {
             return Err("Servname not supported for ai_socktype".to_owned());
         };
         let found = (host, port).to_socket_addrs();
-        found.map(Iterator::collect).map_err(|e| words_of(&e))
+        let found: Vec<SocketAddr> = found.map_err(|e| words_of(&e))?.collect();
+        // A script may hand any of them to a thread.
+        found.iter().try_for_each(|address| self.admit(*address))?;
+        Ok(found)
     }
 
     fn connect(&self, address: SocketAddr) -> Result<(), String> {
+        self.admit(address)?;
         TcpStream::connect(address)
             .map(drop)
             .map_err(|e| words_of(&e))
@@ -204,9 +237,10 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
     for warning in &command.warnings {
         say(format_args!("wirebench: {warning}"));
     }
+    let trusted = args.trust_script || std::env::var_os(TRUST).is_some_and(|value| value == "1");
     let mut plan = Plan {
         kind: "wrk".to_owned(),
-        http_jobs: vec![job(&command, args.trust_script)],
+        http_jobs: vec![job(&command, trusted)],
         ..Plan::default()
     };
     args.output.apply(&mut plan)?;
@@ -214,6 +248,13 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
     if args.output.print_plan {
         print(&plan_to_toml(&plan));
         return Ok(0);
+    }
+    let machine = Machine {
+        consent: plan.i_own_this_network,
+    };
+    if let Err(why) = machine.admit_host(&command) {
+        say(format_args!("wirebench: {why}"));
+        return Ok(if is_link() { 1 } else { 2 });
     }
     let signals = Signals::install()?;
     let settings = Settings {
@@ -225,11 +266,11 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
         headers: command.headers.clone(),
         file: command.script.clone(),
         arguments: command.arguments.clone(),
-        trusted: args.trust_script,
+        trusted,
         memory_bytes: MEMORY_BYTES,
         give_up: watch(&signals),
     };
-    let (mut host, scripts) = match scripts(settings, command.threads) {
+    let (mut host, scripts) = match scripts(settings, machine, command.threads) {
         Ok(made) => made,
         Err(why) => {
             say(last_words(&why));
@@ -242,9 +283,10 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
 /// The script, and its part for each thread.
 pub(crate) fn scripts(
     settings: Settings,
+    machine: Machine,
     threads: u64,
 ) -> Result<(Host, Scripts), wb_wrk::script::ScriptError> {
-    let mut host = Host::new(settings, Arc::new(Machine))?;
+    let mut host = Host::new(settings, Arc::new(machine))?;
     host.resolve()?;
     let mut scripts: Scripts = Vec::new();
     for _ in 0..threads {
