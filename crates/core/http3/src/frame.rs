@@ -62,6 +62,8 @@ pub mod code {
     pub const SETTINGS_ERROR: u64 = 0x109;
     /// No SETTINGS at the beginning.
     pub const MISSING_SETTINGS: u64 = 0x10a;
+    /// The server has not processed the request.
+    pub const REQUEST_REJECTED: u64 = 0x10b;
     /// We want no answer any more.
     pub const REQUEST_CANCELLED: u64 = 0x10c;
     /// A message that is none.

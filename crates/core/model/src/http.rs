@@ -257,6 +257,12 @@ pub struct HttpTls {
     /// Authorities for that, a file in PEM form, instead of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
+    /// Certificate of the client, a PEM file that may hold the chain; `key` is its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// Private key of `certificate`, a PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Name asked for (SNI) instead of the URL's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
@@ -269,6 +275,8 @@ impl Default for HttpTls {
             resume: true,
             verify: false,
             authorities: None,
+            certificate: None,
+            key: None,
             server_name: None,
         }
     }

@@ -1,6 +1,9 @@
 //! What one thread measured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use wb_measure::Histogram;
 use wb_model::{
@@ -8,7 +11,7 @@ use wb_model::{
     http::{Http2Report, Http3Report, HttpFailures, HttpTotals},
 };
 
-use crate::Load;
+use crate::{Load, exact_times::ExactTimes};
 
 /// Statuses are three digits.
 pub(crate) const STATUSES: usize = 1000;
@@ -101,7 +104,12 @@ impl Outcome {
             cpu_ns: 0,
             wall_ns: 0,
             lateness: Lateness::default(),
-            exact: job.as_wrk.then(Box::default),
+            exact: load.times.as_ref().map(|times| {
+                Box::new(Exact {
+                    times: Arc::clone(times),
+                    ..Exact::default()
+                })
+            }),
         }
     }
 }
@@ -122,8 +130,8 @@ pub struct CallOutcome {
 /// As wrk counts: times in whole microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Exact {
-    /// How often each time came, µs.
-    pub latency_us: Vec<u64>,
+    /// How often each time came, of all threads.
+    pub times: Arc<ExactTimes>,
     /// Answers per second in each tenth of a second.
     pub rates: Vec<u64>,
     /// Slower than the timeout.
@@ -142,6 +150,7 @@ pub struct Exact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Refused,
+    NoSocket,
     Exhausted,
     Tls,
     Timeout,
@@ -163,6 +172,7 @@ impl Cause {
     pub(crate) fn count(self, failures: &mut HttpFailures, n: u64) {
         let place = match self {
             Self::Refused => &mut failures.refused,
+            Self::NoSocket => &mut failures.no_socket,
             Self::Exhausted => &mut failures.exhausted,
             Self::Tls => &mut failures.tls,
             Self::Timeout => &mut failures.timeout,
@@ -186,6 +196,8 @@ impl Cause {
         use rustix::io::Errno;
         match errno {
             Errno::CONNREFUSED => Self::Refused,
+            // Only a path can be missing: that of a socket of the file system.
+            Errno::NOENT => Self::NoSocket,
             Errno::CONNRESET | Errno::PIPE => Self::Reset,
             Errno::TIMEDOUT => Self::Timeout,
             Errno::MFILE

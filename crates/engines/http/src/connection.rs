@@ -97,6 +97,9 @@ impl Kept {
 /// A request that was sent as a stream.
 pub(crate) struct Pending {
     pub(crate) asked: Asked,
+    /// The line of the data file that it was made of, and how often it was asked before.
+    pub(crate) line: u64,
+    pub(crate) tries: u32,
     pub(crate) kept: Option<Box<Kept>>,
 }
 
@@ -122,6 +125,8 @@ pub(crate) struct Connection {
     /// What the socket has not taken yet: from here on in `out`.
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
+    /// So much of `out` belongs to the warm-up.
+    pub(crate) warm_out: usize,
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) kept: Option<Box<Kept>>,
     pub(crate) http2: Option<Box<Http2>>,
@@ -148,6 +153,7 @@ impl Connection {
             requests: 0,
             out: Vec::new(),
             out_at: 0,
+            warm_out: 0,
             tls: None,
             kept: None,
             http2: None,
@@ -166,8 +172,7 @@ impl Connection {
         self.progress = Progress::NEW;
         self.asked.clear();
         self.requests = 0;
-        self.out.clear();
-        self.out_at = 0;
+        self.clear_out();
         self.tls = None;
         self.http2 = None;
         self.http3 = None;
@@ -175,6 +180,19 @@ impl Connection {
         if let Some(kept) = &mut self.kept {
             kept.clear();
         }
+    }
+
+    /// All of `out` is handed over, or of no use any more.
+    pub(crate) fn clear_out(&mut self) {
+        self.out.clear();
+        (self.out_at, self.warm_out) = (0, 0);
+    }
+
+    /// The next `n` bytes of `out` are handed over. Returns how many of them are of the warm-up.
+    pub(crate) fn handed_over(&mut self, n: usize) -> u64 {
+        let of_warm_up = self.warm_out.saturating_sub(self.out_at).min(n);
+        self.out_at += n;
+        of_warm_up as u64
     }
 
     /// Requests under way on it.

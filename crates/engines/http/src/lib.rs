@@ -12,6 +12,7 @@
 
 mod account;
 mod connection;
+mod exact_times;
 mod quic;
 mod set;
 mod thread;
@@ -29,6 +30,7 @@ use wb_measure::ShownOutline;
 use wb_model::http::{HttpJob, HttpTotals, HttpUrl, Scheme};
 
 pub use account::{CallOutcome, Exact, Outcome};
+pub use exact_times::ExactTimes;
 pub use set::Files;
 pub use thread::run;
 pub use wb_http1::script::{Script, ScriptError};
@@ -53,6 +55,8 @@ pub struct Load {
     pub(crate) server: Server,
     pub(crate) tls: Option<Tls>,
     pub(crate) seed: u64,
+    /// As wrk counts: of all threads.
+    pub(crate) times: Option<Arc<ExactTimes>>,
 }
 
 impl Load {
@@ -76,6 +80,7 @@ impl Load {
             job: job.clone(),
             server,
             seed,
+            times: job.as_wrk.then(Arc::default),
         })
     }
 

@@ -27,7 +27,7 @@ use wb_http1::{Interim, Reader};
 use wb_http2::Decoder;
 use wb_model::{
     Turns,
-    http::{HttpVersion, Judge, Schedule},
+    http::{HttpTotals, HttpVersion, Judge, Schedule},
     lateness::LATE_NS,
 };
 
@@ -37,7 +37,7 @@ use crate::{
     connection::{Asked, Connection, Kept, State},
     quic::Quic,
     set::only_fixed,
-    thread::{listening::Listening, nap::Nap},
+    thread::{listening::Listening, nap::Nap, streams::Unprocessed},
 };
 
 /// Events taken from the kernel at a time: few enough that a turn is no stall.
@@ -48,8 +48,10 @@ const CALLS: usize = 4;
 const BUFFER: usize = 64 * 1024;
 /// Nobody waits longer than this before it looks whether it is to stop.
 const LOOK_NS: u64 = 50_000_000;
-/// How often others are told how it goes.
-const TELL_NS: u64 = 20_000_000;
+/// How often others are told how it goes: often enough that counts over 100 ms are right to 1 %.
+const TELL_NS: u64 = 1_000_000;
+/// How often the length of naps is adapted.
+const ADAPT_NS: u64 = 20_000_000;
 
 fn clock(id: ClockId) -> u64 {
     let time = clock_gettime(id);
@@ -67,6 +69,14 @@ enum Goes {
     On,
     /// It has no socket any more.
     Ended,
+}
+
+/// Bytes that belong to the warm-up, as [`HttpTotals`] counts them.
+#[derive(Clone, Copy, Default)]
+struct WarmBytes {
+    sent: u64,
+    received: u64,
+    body: u64,
 }
 
 struct Thread<'a> {
@@ -103,6 +113,8 @@ struct Thread<'a> {
     renews_after: u32,
     /// What happens to connections later: when, which, and its number then.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Requests that a server has not processed, to be asked over other connections.
+    unprocessed: VecDeque<Unprocessed>,
     /// Requests still to be sent.
     budget: u64,
     credit: Vec<i64>,
@@ -112,6 +124,10 @@ struct Thread<'a> {
     batch: Option<Vec<u8>>,
     batch_len: usize,
     warm_until: u64,
+    /// What was counted when the warm-up was over.
+    warm_up: Option<HttpTotals>,
+    /// Bytes of requests of the warm-up, and of their answers.
+    warm_bytes: WarmBytes,
     end: u64,
     /// When a connection was last there.
     reached_ns: u64,
@@ -121,6 +137,7 @@ struct Thread<'a> {
     in_flight: u64,
     next_scan: u64,
     next_tell: u64,
+    next_adapt: u64,
     rate_since: u64,
     rate_responses: u64,
     latency_ns: u64,
@@ -199,6 +216,7 @@ impl<'a> Thread<'a> {
             renews: load.renews(),
             renews_after: 0,
             timers: BinaryHeap::new(),
+            unprocessed: VecDeque::new(),
             budget: job
                 .amount
                 .map_or(u64::MAX, |n| n / threads + u64::from(index < n % threads)),
@@ -207,6 +225,8 @@ impl<'a> Thread<'a> {
             batch_len: 0,
             batch,
             warm_until: start.saturating_add(job.warm_up.as_nanos()),
+            warm_up: None,
+            warm_bytes: WarmBytes::default(),
             end,
             reached_ns: start,
             closing: false,
@@ -214,6 +234,7 @@ impl<'a> Thread<'a> {
             in_flight: 0,
             next_scan: start,
             next_tell: start,
+            next_adapt: start,
             rate_since: start,
             rate_responses: 0,
             latency_ns: 0,
@@ -338,8 +359,15 @@ impl<'a> Thread<'a> {
     }
 
     fn look_at_the_time(&mut self, now: u64) {
-        let wish = self.task.control.wish();
+        if self.warm_up.is_none() && now >= self.warm_until {
+            self.end_warm_up();
+        }
         let stopped = self.task.script.as_ref().is_some_and(|s| s.stopped());
+        let now = match stopped && !self.closing {
+            true => self.rest_until_end(),
+            false => now,
+        };
+        let wish = self.task.control.wish();
         let spent = self.budget == 0 && self.in_flight == 0 && self.nothing_waits();
         let deserted = self.is_deserted(now);
         if !self.closing
@@ -355,9 +383,9 @@ impl<'a> Thread<'a> {
             }
             self.send_what_is_due(now);
             self.closing = true;
-            let until = now.min(self.end);
+            let until = now.max(self.nominal_end(spent)).min(self.end);
             self.out.duration_ns = until.saturating_sub(self.warm_until);
-            self.out.in_time = self.out.totals;
+            self.out.in_time = self.without_warm_up();
             let patience = match self.load.job.as_wrk {
                 true => 0,
                 false => self.load.job.timeout.as_nanos(),
@@ -381,9 +409,36 @@ impl<'a> Thread<'a> {
         }
         if now >= self.next_tell {
             self.next_tell = now + TELL_NS;
+            self.tell();
+        }
+        if now >= self.next_adapt {
+            self.next_adapt = now + ADAPT_NS;
             self.nap
                 .adapt(self.in_flight, self.latency_ns, self.answers);
-            self.tell();
+        }
+    }
+
+    /// Waits until the run is over, as a thread of wrk does that its script has stopped. Returns the time.
+    fn rest_until_end(&mut self) -> u64 {
+        self.tell();
+        loop {
+            let now = now();
+            let left = self.end.saturating_sub(now).min(LOOK_NS);
+            if left == 0 || self.task.control.wish() > 0 {
+                return now;
+            }
+            std::thread::sleep(std::time::Duration::from_nanos(left));
+        }
+    }
+
+    /// When a count of requests that have all been sent is over by its rate: n requests take n gaps.
+    fn nominal_end(&self, spent: bool) -> u64 {
+        match (&self.schedule, self.load.job.amount) {
+            (Some(schedule), Some(amount)) if spent => match schedule.nominal(amount) {
+                u64::MAX => 0,
+                due => self.task.start_ns.saturating_add(due),
+            },
+            _ => 0,
         }
     }
 
@@ -391,6 +446,16 @@ impl<'a> Thread<'a> {
     fn is_deserted(&self, now: u64) -> bool {
         let patience = self.load.job.deserted_after();
         patience.is_some_and(|most| now >= self.reached_ns.saturating_add(most.as_nanos()))
+    }
+
+    /// Returns true if no connection is needed any more: the time is over, and nothing is to be asked again.
+    fn asks_no_more(&self) -> bool {
+        self.closing && self.unprocessed.is_empty()
+    }
+
+    /// Returns true if the run is to end at once.
+    fn gives_up(&self) -> bool {
+        self.task.control.wish() > 1 || self.out.error.is_some()
     }
 
     /// With a count of requests: whether all connections have had their turn.
@@ -418,9 +483,11 @@ impl<'a> Thread<'a> {
             if let (Some(schedule), false) = (&self.schedule, self.idle.is_empty()) {
                 until = until.min(self.task.start_ns.saturating_add(schedule.due()));
             }
-            if let Some(Reverse((at, ..))) = self.timers.peek() {
-                until = until.min(*at);
-            }
+        }
+        if !self.asks_no_more()
+            && let Some(Reverse((at, ..))) = self.timers.peek()
+        {
+            until = until.min(*at);
         }
         until.max(now)
     }
@@ -429,7 +496,7 @@ impl<'a> Thread<'a> {
     fn fire(&mut self, now: u64) {
         while let Some(Reverse((at, index, number))) = self.timers.peek().copied()
             && at <= now
-            && !self.closing
+            && !self.asks_no_more()
         {
             self.timers.pop();
             let connection = &self.connections[index];
@@ -437,8 +504,12 @@ impl<'a> Thread<'a> {
                 continue;
             }
             match connection.state {
-                State::Without if self.budget > 0 => self.connect(index, now, None),
-                State::Open if connection.asked.is_empty() => self.ask(index, at, now),
+                State::Without if self.budget > 0 || !self.unprocessed.is_empty() => {
+                    self.connect(index, now, None);
+                }
+                State::Open if connection.asked.is_empty() && !self.closing => {
+                    self.ask(index, at, now)
+                }
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     version::{TLS12, TLS13},
 };
 use wb_model::http::{HttpTls, HttpVersion, TlsVersion};
@@ -133,6 +133,16 @@ fn provider() -> CryptoProvider {
     provider
 }
 
+/// The certificates of a PEM file, the client's first.
+fn certificates(path: &str, files: &dyn Files) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = files.read(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match chain.map_err(|e| format!("{path}: {e}"))? {
+        chain if chain.is_empty() => Err(format!("{path}: it holds no certificate")),
+        chain => Ok(chain),
+    }
+}
+
 impl Tls {
     /// # Errors
     /// Certificates that cannot be used, a name that is none.
@@ -171,10 +181,21 @@ impl Tls {
             }
             false => Arc::new(Anyone(provider)),
         };
-        let mut config = builder
+        let builder = builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::clone(&verifier))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(Arc::clone(&verifier));
+        let mut config = match &job.certificate {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let chain = certificates(path, files)?;
+                let key_path = job.key.as_deref().unwrap_or(path);
+                let key = PrivateKeyDer::from_pem_slice(&files.read(key_path)?);
+                let key = key.map_err(|e| format!("{key_path}: {e}"))?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|e| format!("{path}, {key_path}: {e}"))?
+            }
+        };
         config.alpn_protocols = match version {
             HttpVersion::V11 => Vec::new(),
             HttpVersion::V2 => vec![ALPN.to_vec()],

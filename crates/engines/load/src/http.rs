@@ -217,6 +217,12 @@ impl HttpPace {
         self.owed.front().copied().unwrap_or(next)
     }
 
+    /// When a count of requests that have all been answered is over by its rate: n requests take n gaps.
+    pub(crate) fn nominal_end(&self, amount: u64) -> u64 {
+        let due = self.schedule.as_ref().map(|s| s.nominal(amount));
+        due.filter(|due| *due < u64::MAX).unwrap_or(0)
+    }
+
     /// The end: what was due by then and found no connection, of those that are left to be asked; of a server that was
     /// given up, all of these. Counts each once.
     pub(crate) fn finish(&mut self, end: u64, left: u64) -> u64 {
@@ -305,6 +311,8 @@ pub struct HttpOutcome {
     pub service: Histogram,
     /// From sent to the first byte.
     pub first_byte: Histogram,
+    /// From SYN to SYN-ACK, after the warm-up.
+    pub connect: Histogram,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// `latency` by class of status: 2 has those from 200 to 299.
@@ -347,6 +355,8 @@ pub(crate) struct Account {
     pub(crate) out: HttpOutcome,
     /// From due to the last byte, warm-up included.
     pub(crate) live: LiveTimes,
+    /// What was counted when the warm-up was over.
+    warm_up: Option<HttpTotals>,
     ended: bool,
 }
 
@@ -368,6 +378,7 @@ impl Account {
                 ..HttpOutcome::default()
             },
             live: LiveTimes::default(),
+            warm_up: None,
             ended: false,
             task: Arc::clone(task),
         }
@@ -382,6 +393,30 @@ impl Account {
     #[inline]
     fn is_warm_up(&self, ns: u64) -> bool {
         self.now - ns < self.warm_until
+    }
+
+    /// Requests that the job is to ask, if that ends it.
+    pub(crate) fn amount(&self) -> Option<u64> {
+        self.task.job.amount
+    }
+
+    /// Returns true once after the end of the warm-up: then [`Self::end_warm_up`] is due.
+    #[inline]
+    pub(crate) fn ends_warm_up(&self) -> bool {
+        self.warm_up.is_none() && self.now >= self.warm_until
+    }
+
+    /// Takes down what was counted in the warm-up.
+    #[cold]
+    pub(crate) fn end_warm_up(&mut self, counters: &Counters) {
+        self.warm_up = Some(self.live_totals(counters));
+    }
+
+    #[inline]
+    pub(crate) fn connected(&mut self, ns: u64) {
+        if self.now >= self.warm_until {
+            self.out.connect.record(ns);
+        }
     }
 
     #[inline]
@@ -554,14 +589,16 @@ impl Account {
     pub(crate) fn end(&mut self, counters: &Counters, at: u64) {
         if !self.ended {
             self.ended = true;
-            self.out.in_time = self.live_totals(counters);
+            let all = self.live_totals(counters);
+            self.out.in_time = all.without_warm_up(&self.warm_up.unwrap_or(all));
             self.out.duration_ns = at.saturating_sub(self.task.job.warm_up.as_nanos());
         }
     }
 
     /// The account at the very end.
     pub(crate) fn conclude(&mut self, counters: &Counters, connecting: u64) -> HttpOutcome {
-        self.out.totals = self.totals(counters, connecting);
+        let all = self.totals(counters, connecting);
+        self.out.totals = all.without_warm_up(&self.warm_up.unwrap_or(all));
         let seen = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = seen.map(|(status, n)| (status as u16, *n)).collect();
         for (class, times) in (0..).zip(&mut self.classes) {

@@ -103,6 +103,9 @@ impl Observer for Times {
     fn connected(&mut self, ns: u64) {
         self.all.connected(ns);
         self.connect.record(ns);
+        if let Some(http) = &mut self.http {
+            http.connected(ns);
+        }
     }
 
     #[inline]
@@ -317,6 +320,9 @@ impl LoadWorker {
             if start <= mono {
                 account.warm_until = (start + http.warm_up).saturating_sub(zero);
             }
+            if account.ends_warm_up() {
+                self.end_warm_up();
+            }
         }
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
@@ -498,6 +504,12 @@ impl LoadWorker {
                     came = Some(now);
                     if let Some(account) = &mut machine.observer_mut().http {
                         account.now = now;
+                        if account.ends_warm_up() {
+                            let counters = *machine.counters();
+                            if let Some(account) = &mut machine.observer_mut().http {
+                                account.end_warm_up(&counters);
+                            }
+                        }
                     }
                     now
                 }
@@ -753,16 +765,31 @@ impl LoadWorker {
         }
     }
 
+    /// The warm-up of an HTTP job is over.
+    #[cold]
+    fn end_warm_up(&mut self) {
+        let counters = *self.machine.counters();
+        if let Some(account) = &mut self.machine.observer_mut().http {
+            account.end_warm_up(&counters);
+        }
+    }
+
     /// An HTTP job asks nothing more from `ended` on.
     #[cold]
     fn end_http(&mut self, ended: u64) {
+        let all_asked = self.has_asked_all();
         let Some(http) = &mut self.http else { return };
+        let mut counted = ended;
+        if all_asked && let Some(account) = &self.machine.observer().http {
+            let nominal = account.amount().map_or(0, |n| http.nominal_end(n));
+            counted = ended.max(nominal);
+        }
         let unsent = http.finish(ended, self.machine.left());
         self.lateness.missed_departures += http.take_missed();
         let counters = *self.machine.counters();
         if let Some(account) = &mut self.machine.observer_mut().http {
             account.out.totals.unsent += unsent;
-            account.end(&counters, ended);
+            account.end(&counters, counted);
         }
     }
 

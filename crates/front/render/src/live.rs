@@ -126,7 +126,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         }
     }
     if let Some(load) = &s.load {
-        parts.extend(connections(load, layout));
+        parts.extend(connections(load, s.phase, layout));
         // Streams beside it.
         parts.extend(
             s.missing_frames
@@ -136,7 +136,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         return parts.join("  ").trim_end().to_owned();
     }
     if let Some(http) = &s.http {
-        parts.extend(requests(http, layout));
+        parts.extend(requests(http, s.phase, layout));
         return parts.join("  ").trim_end().to_owned();
     }
     if let Some(socket) = &s.socket {
@@ -174,8 +174,16 @@ fn missing(s: &Snapshot) -> Option<String> {
     }
 }
 
-/// New and failed connections of the interval, those open, requests, and how long answers took.
-fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
+/// New and failed connections of the interval, those open, requests, and how long answers took. At the end, when the
+/// interval is the rest of one, what there was in all.
+fn connections(load: &LoadLive, phase: Phase, layout: Layout) -> Vec<String> {
+    if phase == Phase::Done {
+        return vec![format!(
+            "{} established, {} failed",
+            count(load.totals.established_connections),
+            count(load.totals.failed_connections)
+        )];
+    }
     let whole = |n: f64| n.round() as u64;
     let mut parts = vec![
         format!("{:>9}/s new", count(whole(load.attempted_cps))),
@@ -193,8 +201,15 @@ fn connections(load: &LoadLive, layout: Layout) -> Vec<String> {
     parts
 }
 
-/// Answers of the interval, new connections, those being made, what failed so far, and how long answers took.
-fn requests(http: &HttpLive, layout: Layout) -> Vec<String> {
+/// Answers of the interval, new connections, those being made, what failed so far, and how long answers took. At the
+/// end, when the interval is the rest of one, what there was in all.
+fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
+    let t = &http.totals;
+    let failed = t.failed.sum() + t.refused_connections.sum();
+    if phase == Phase::Done {
+        let (answers, failed) = (count(t.completed), count(failed));
+        return vec![format!("{answers} answers, {failed} failed")];
+    }
     let whole = |n: f64| count(n.round() as u64);
     let mut parts = vec![
         format!("{:>9}/s answers", whole(http.requests_per_second)),
@@ -208,7 +223,6 @@ fn requests(http: &HttpLive, layout: Layout) -> Vec<String> {
         parts.push(format!("{:>11}", rate_bps(http.received_bps)));
     }
     if layout.missing {
-        let failed = http.totals.failed.sum() + http.totals.refused_connections.sum();
         parts.push(format!("{} failed", count(failed)));
     }
     if let Some(ns) = http.latency_mean_ns.filter(|_| layout.latency) {

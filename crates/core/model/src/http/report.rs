@@ -16,7 +16,7 @@ pub struct HttpReport {
 }
 
 /// Requests and connections, each counted once: `sent = completed + failed + in_flight`,
-/// `attempted = established + refused + connecting`, `established = closed + broken + open`.
+/// `attempted = established + refused + connecting`, `established + warm_up_connections = closed + broken + open`.
 #[derive(
     Clone,
     Copy,
@@ -42,6 +42,10 @@ pub struct HttpTotals {
     pub failed: HttpFailures,
     /// Requests without an answer when the run was over.
     pub in_flight: u64,
+    /// Requests asked again over another connection, because the server said that it had not processed them
+    /// (HTTP/2, HTTP/3). `sent` has each once.
+    #[serde(default)]
+    pub retried: u64,
     /// Requests of the warm-up, which none of the others have.
     pub warm_up: u64,
     /// Completed answers with a status of 400 or more.
@@ -54,6 +58,10 @@ pub struct HttpTotals {
     pub refused_connections: HttpFailures,
     /// Connections not yet made when the run was over.
     pub connecting: u64,
+    /// Connections of the warm-up that were open at its end: `closed`, `broken` and `open` have them, `established`
+    /// has not.
+    #[serde(default)]
+    pub warm_up_connections: u64,
     /// Connections that ended in order, by either end.
     pub closed_connections: u64,
     /// Connections that ended in the middle of something.
@@ -69,13 +77,37 @@ pub struct HttpTotals {
 }
 
 impl HttpTotals {
+    /// Subtracts connections and bytes that were counted by the end of the warm-up. Requests of the warm-up are not
+    /// among them.
+    #[must_use]
+    pub fn without_warm_up(self, then: &Self) -> Self {
+        let refused = then.refused_connections;
+        Self {
+            // Connections that were being made belong to the time after it.
+            attempted_connections: self.attempted_connections
+                - then.established_connections
+                - refused.sum(),
+            established_connections: self.established_connections - then.established_connections,
+            refused_connections: self.refused_connections - refused,
+            closed_connections: self.closed_connections - then.closed_connections,
+            broken_connections: self.broken_connections - then.broken_connections,
+            warm_up_connections: then.established_connections
+                - then.closed_connections
+                - then.broken_connections,
+            sent_bytes: self.sent_bytes - then.sent_bytes,
+            received_bytes: self.received_bytes - then.received_bytes,
+            body_bytes: self.body_bytes - then.body_bytes,
+            ..self
+        }
+    }
+
     /// Whether all is counted once.
     #[must_use]
     pub const fn adds_up(&self) -> bool {
         self.sent == self.completed + self.failed.sum() + self.in_flight
             && self.attempted_connections
                 == self.established_connections + self.refused_connections.sum() + self.connecting
-            && self.established_connections
+            && self.established_connections + self.warm_up_connections
                 == self.closed_connections + self.broken_connections + self.open_connections
     }
 }
@@ -98,6 +130,9 @@ impl HttpTotals {
 pub struct HttpFailures {
     /// No connection: nobody listens there.
     pub refused: u64,
+    /// No connection: the socket of the file system does not exist.
+    #[serde(default)]
+    pub no_socket: u64,
     /// No address, port or descriptor of ours was left.
     pub exhausted: u64,
     /// The TLS handshake failed, or a record could not be read.
@@ -139,6 +174,7 @@ impl HttpFailures {
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.refused
+            + self.no_socket
             + self.exhausted
             + self.tls
             + self.timeout
@@ -157,9 +193,10 @@ impl HttpFailures {
 
     /// Each cause in words, with its count.
     #[must_use]
-    pub const fn by_cause(&self) -> [(&'static str, u64); 15] {
+    pub const fn by_cause(&self) -> [(&'static str, u64); 16] {
         [
             ("refused", self.refused),
+            ("no_socket", self.no_socket),
             ("exhausted", self.exhausted),
             ("tls", self.tls),
             ("timeout", self.timeout),

@@ -1,4 +1,5 @@
-//! When requests are due. The time of the k-th follows from k, so nothing drifts.
+//! When requests are due. The time of the k-th follows from k, so nothing drifts. The end of a stage is not part of it:
+//! a rate R for a time T has R·T requests.
 
 use wb_wire::SplitMix64;
 
@@ -30,6 +31,15 @@ impl Stage {
             true => (self.to - self.from) / self.length,
             false => 0.0,
         }
+    }
+
+    /// When request number `next` is due, ns since the start of the schedule; `None` if a later stage has it.
+    fn due(&self, next: f64) -> Option<u64> {
+        // Rounded, or a request of the last nanosecond would fall before the end of the stage.
+        let x = self.when((next - self.before).max(0.0)).round();
+        let within = x < self.length && (self.from > 0.0 || self.to > 0.0);
+        // A time that is due is below 2^63.
+        within.then(|| (self.start + x) as u64)
     }
 
     /// When so many are due, counted from its beginning: the smaller root of the parabola, in a form that loses
@@ -126,15 +136,21 @@ impl Schedule {
         };
     }
 
+    /// When request number `count` of all threads is due at a uniform rate, counted from 0; ns since the start.
+    /// `u64::MAX` if the stages end before.
+    #[must_use]
+    pub fn nominal(&self, count: u64) -> u64 {
+        #[allow(clippy::cast_precision_loss)]
+        let count = count as f64;
+        let due = self.stages.iter().find_map(|stage| stage.due(count));
+        due.unwrap_or(u64::MAX)
+    }
+
     fn find(&mut self) {
         self.due = u64::MAX;
         while let Some(stage) = self.stages.get(self.at) {
-            let count = self.next - stage.before;
-            let x = stage.when(count);
-            let within = count <= stage.area(stage.length) && x <= stage.length;
-            if within && (stage.from > 0.0 || stage.to > 0.0) {
-                // A time that is due is below 2^63.
-                self.due = (stage.start + x) as u64;
+            if let Some(due) = stage.due(self.next) {
+                self.due = due;
                 return;
             }
             self.at += 1;
@@ -214,6 +230,46 @@ mod tests {
         );
         assert!(due.len().abs_diff(1200) <= 1, "{}", due.len());
         assert!(due.windows(2).all(|w| w[0] <= w[1]));
+    }
+
+    #[test]
+    fn a_rate_and_a_time_have_their_product_of_requests() {
+        for (rate, ms) in [
+            (2.0, 1000),
+            (3.0, 1000),
+            (7.0, 3000),
+            (64.0, 1000),
+            (1000.0, 100),
+            (333.0, 1000),
+            (49_999.0, 2000),
+        ] {
+            let wanted = (rate * ms as f64 / 1000.0) as usize;
+            for threads in [1, 2, 3] {
+                let open = [stage(rate, rate, None)];
+                let due = all(&open, Arrivals::Uniform, threads, ms * 1_000_000);
+                assert_eq!(due.len(), wanted, "{rate}/s for {ms} ms, {threads} threads");
+                let staged = [stage(rate, rate, Some(ms))];
+                let due = all(&staged, Arrivals::Uniform, threads, u64::MAX);
+                assert_eq!(due.len(), wanted, "{rate}/s, a stage of {ms} ms");
+                let two = [stage(rate, rate, Some(ms)), stage(rate, rate, Some(ms))];
+                let due = all(&two, Arrivals::Uniform, threads, u64::MAX);
+                assert_eq!(due.len(), 2 * wanted, "{rate}/s, two stages of {ms} ms");
+            }
+        }
+        let ramps = [stage(0.0, 100.0, Some(1000)), stage(100.0, 0.0, Some(1000))];
+        assert_eq!(all(&ramps, Arrivals::Uniform, 1, u64::MAX).len(), 100);
+    }
+
+    #[test]
+    fn a_count_of_requests_takes_as_many_gaps() {
+        let open = [stage(3.0, 3.0, None)];
+        let schedule = Schedule::new(&open, Arrivals::Uniform, 7, (1, 2));
+        assert_eq!(schedule.nominal(0), 0);
+        assert_eq!(schedule.nominal(3), 1_000_000_000);
+        let staged = [stage(3.0, 3.0, Some(1000))];
+        let schedule = Schedule::new(&staged, Arrivals::Uniform, 7, (0, 1));
+        assert_eq!(schedule.nominal(2), 666_666_667);
+        assert_eq!(schedule.nominal(3), u64::MAX);
     }
 
     #[test]

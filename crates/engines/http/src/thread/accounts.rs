@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use ring::digest::Context;
 use rustix::time::ClockId;
 use wb_http1::Progress;
-use wb_model::http::Seen;
+use wb_measure::Histogram;
+use wb_model::http::{HttpTotals, Seen};
 
 use super::{Thread, clock, now};
 use crate::{
@@ -15,6 +16,42 @@ use crate::{
 };
 
 impl Thread<'_> {
+    /// The warm-up is over: what was counted in it is taken down, and times begin anew.
+    pub(super) fn end_warm_up(&mut self) {
+        self.warm_up = Some(self.out.totals);
+        if self.load.job.version.has_streams() {
+            // Which request the frames of a connection belong to is not told apart.
+            self.warm_bytes.received = self.out.totals.received_bytes;
+        }
+        if self.quic.is_some() {
+            self.warm_bytes.sent = self.out.totals.sent_bytes;
+        }
+        self.out.connect = Histogram::new();
+        self.out.handshake = Histogram::new();
+        self.out.handshakes = (0, 0);
+        let (http2, http3) = (&mut self.out.http2, &mut self.out.http3);
+        http2.resets.clear();
+        http2.goaways.clear();
+        http2.cancelled = 0;
+        http3.resets.clear();
+        http3.closes.clear();
+        (http3.stream_waits, http3.goaways, http3.cancelled) = (0, 0, 0);
+    }
+
+    /// The counts without those of the warm-up.
+    pub(super) fn without_warm_up(&self) -> HttpTotals {
+        let all = self.out.totals;
+        let Some(then) = self.warm_up else {
+            return all.without_warm_up(&all);
+        };
+        all.without_warm_up(&HttpTotals {
+            sent_bytes: self.warm_bytes.sent,
+            received_bytes: self.warm_bytes.received,
+            body_bytes: self.warm_bytes.body,
+            ..then
+        })
+    }
+
     pub(super) fn tell(&self) {
         self.tell_counts();
         if self.task.control.latency.is_wanted() {
@@ -90,12 +127,7 @@ impl Thread<'_> {
                 exact.timeouts += 1;
                 return;
             }
-            let at = us as usize;
-            if at >= exact.latency_us.len() {
-                // Grows with the longest time, by doubling.
-                exact.latency_us.resize((at + 1).next_power_of_two(), 0);
-            }
-            exact.latency_us[at] += 1;
+            exact.times.record(us);
         }
     }
 
@@ -226,7 +258,7 @@ impl Thread<'_> {
     }
 
     fn again(&mut self, index: usize, now: u64, renewed: Option<OwnedFd>) {
-        if !self.closing && self.needs_connection() {
+        if !self.asks_no_more() && self.needs_connection() {
             self.connect(index, now, renewed);
         }
     }
@@ -250,7 +282,7 @@ impl Thread<'_> {
         match answered {
             // It has served before.
             true => self.again(index, now, None),
-            false if !self.closing => self.retry(index, now),
+            false if !self.asks_no_more() => self.retry(index, now),
             false => {}
         }
     }
@@ -259,12 +291,14 @@ impl Thread<'_> {
         let now = now();
         if !self.closing {
             self.closing = true;
-            self.out.in_time = self.out.totals;
+            self.out.in_time = self.without_warm_up();
             self.out.duration_ns = now.min(self.end).saturating_sub(self.warm_until);
         }
         if self.out.exact.is_some() {
             self.sample_rate(now);
         }
+        let again = self.unprocessed.iter().filter(|request| !request.warm_up);
+        self.out.totals.in_flight += again.count() as u64;
         for connection in &self.connections {
             match connection.state {
                 State::Without => {}
@@ -291,6 +325,7 @@ impl Thread<'_> {
         while !self.tell_counts() || !self.show_latency() {
             std::hint::spin_loop();
         }
+        self.out.totals = self.without_warm_up();
         self.out
     }
 }

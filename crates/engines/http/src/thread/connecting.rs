@@ -35,7 +35,7 @@ impl Thread<'_> {
     /// queue would cost a second each.
     pub(super) fn begin_more(&mut self, now: u64) {
         while self.begun < self.connections.len()
-            && !self.closing
+            && !self.asks_no_more()
             && self.needs_connection()
             && (self.connecting < CONNECTING || self.load.job.as_wrk)
         {
@@ -45,9 +45,17 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether there are more requests left than connections that are being made, each of which will take one.
+    /// Returns true if there are more requests left than connections that will take one: those that are being made,
+    /// and those that wait for a request that is due.
     pub(super) fn needs_connection(&self) -> bool {
-        self.budget > self.connecting as u64
+        let connecting = self.connecting as u64;
+        let left = self.budget.saturating_add(self.unprocessed.len() as u64);
+        if left > connecting + self.idle.len() as u64 {
+            return true;
+        }
+        // The queue also holds connections that have ended since.
+        let idle = self.connections.iter().filter(|c| c.idle).count();
+        left > connecting + idle as u64
     }
 
     /// Begins a connection, with the socket of one that is over if there is one.
@@ -106,7 +114,7 @@ impl Thread<'_> {
     /// Ends a connection as closing its socket would, and returns the socket if that is over at once: where the server's
     /// kernel is near. One that is connected again costs the kernel a fifth less than a new one.
     pub(super) fn renewed(&mut self, index: usize) -> Option<OwnedFd> {
-        if !self.renews || self.closing || !self.needs_connection() {
+        if !self.renews || self.asks_no_more() || !self.needs_connection() {
             return None;
         }
         if self.renews_after > 0 {

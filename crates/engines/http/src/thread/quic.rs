@@ -121,6 +121,7 @@ impl Thread<'_> {
                 return self.close(index, now);
             }
             self.look_ahead(index);
+            self.ask_again(index, now);
             if self.room(index) > 0 {
                 self.next(index, now);
             }
@@ -224,6 +225,7 @@ impl Thread<'_> {
         };
         let mut answers = Answers {
             bytes: &mut self.out.totals.body_bytes,
+            warm_bytes: &mut self.warm_bytes.body,
             judge: &self.judge,
             now,
         };
@@ -324,9 +326,12 @@ impl Thread<'_> {
         let cause = match why {
             Why::Reset(code) => {
                 tally(&mut self.out.http3.resets, frame::code_name(code));
+                if code == frame::code::REQUEST_REJECTED {
+                    return self.put_back(pending, Cause::StreamReset);
+                }
                 Cause::StreamReset
             }
-            Why::Unprocessed => Cause::Unprocessed,
+            Why::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
             Why::Malformed(what) => {
                 self.complain(|| format!("the answer is no HTTP/3: {what}"));
                 Cause::Malformed

@@ -149,10 +149,8 @@ impl Thread<'_> {
             return self.read_streams(index, bytes);
         }
         let number = self.connections[index].number;
-        let all = bytes.len() as u64;
-        self.out.totals.received_bytes += all;
         if let Some(exact) = &mut self.out.exact {
-            exact.bytes += all;
+            exact.bytes += bytes.len() as u64;
         }
         let now = now();
         let mut answered = false;
@@ -168,15 +166,26 @@ impl Thread<'_> {
                 }
                 _ => {}
             }
+            let warm_up = connection.asked.front().is_some_and(|asked| asked.warm_up);
+            let before = self.out.totals.body_bytes;
             let mut pieces = Pieces {
                 bytes: &mut self.out.totals.body_bytes,
                 judge: &self.judge,
                 kept: connection.kept.as_deref_mut(),
             };
-            match self
+            let read = self
                 .reader
-                .read_with(&mut connection.progress, bytes, &mut pieces)
-            {
+                .read_with(&mut connection.progress, bytes, &mut pieces);
+            let used = match read {
+                Read::Message { used, .. } | Read::Expects { used } => used,
+                Read::More | Read::Bad => bytes.len(),
+            };
+            self.out.totals.received_bytes += used as u64;
+            if warm_up {
+                self.warm_bytes.received += used as u64;
+                self.warm_bytes.body += self.out.totals.body_bytes - before;
+            }
+            match read {
                 Read::More => break,
                 Read::Message { used, status, end } => {
                     bytes = &bytes[used..];

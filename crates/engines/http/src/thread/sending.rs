@@ -17,6 +17,9 @@ impl Thread<'_> {
     /// Sends requests whose time has come over connections that wait for them. Returns how many.
     pub(super) fn send_what_is_due(&mut self, now: u64) -> u64 {
         let mut sent = 0;
+        if !self.unprocessed.is_empty() {
+            self.ask_again_anywhere(now);
+        }
         if self.closing {
             return sent;
         }
@@ -91,6 +94,11 @@ impl Thread<'_> {
 
     /// Requests that may be sent over a connection now.
     pub(super) fn room(&self, index: usize) -> u64 {
+        self.free(index).min(self.budget)
+    }
+
+    /// Requests that a connection has room for, those that are asked again included.
+    pub(super) fn free(&self, index: usize) -> u64 {
         let (job, connection) = (&self.load.job, &self.connections[index]);
         let last = match job.per_connection {
             0 => u32::MAX,
@@ -108,7 +116,7 @@ impl Thread<'_> {
             },
             _ => (job.pipeline as usize).saturating_sub(connection.asked.len()),
         };
-        u64::from(last).min(free as u64).min(self.budget)
+        u64::from(last).min(free as u64)
     }
 
     /// Sends the next request over a connection, or as many as it may have under way.
@@ -119,8 +127,9 @@ impl Thread<'_> {
             if self.budget == 0 {
                 return;
             }
-            connection.out.clear();
-            connection.out_at = 0;
+            // If an answer came before its request was sent to the end, the rest of the request goes first:
+            // RFC 9112 section 9.3.2.
+            let from = connection.out.len();
             match &self.batch {
                 Some(batch) => connection.out.extend_from_slice(batch),
                 None => {
@@ -129,12 +138,17 @@ impl Thread<'_> {
                     }
                 }
             }
+            let text = &connection.out[from..];
+            if text.is_empty() {
+                // As wrk does: this connection sends nothing more.
+                return;
+            }
             if self.batch_len == 0 {
                 // As wrk does: what the first text holds, all hold.
-                let asked = wb_http1::requests(&connection.out);
+                let asked = wb_http1::requests(text);
                 self.batch_len = asked.map_or(1, |asked| asked.len().max(1));
             }
-            let head = connection.out.starts_with(b"HEAD ");
+            let head = text.starts_with(b"HEAD ");
             for _ in 0..self.batch_len {
                 self.note(index, due, now, 0, head);
             }
@@ -236,12 +250,18 @@ impl Thread<'_> {
         };
         match send(socket, fixed, SendFlags::NOSIGNAL) {
             Ok(n) => {
+                let warm_up = now < self.warm_until;
                 self.out.totals.sent_bytes += n as u64;
+                self.warm_bytes.sent += if warm_up { n as u64 } else { 0 };
                 if n < len {
                     connection.out.extend_from_slice(&fixed[n..]);
+                    connection.warm_out = if warm_up { len - n } else { 0 };
                 }
             }
-            Err(Errno::AGAIN | Errno::INTR) => connection.out.extend_from_slice(fixed),
+            Err(Errno::AGAIN | Errno::INTR) => {
+                connection.out.extend_from_slice(fixed);
+                connection.warm_out = if now < self.warm_until { len } else { 0 };
+            }
             Err(why) => self.broken_write(index, why, now),
         }
     }
@@ -259,18 +279,25 @@ impl Thread<'_> {
         if connection.http3.is_some() {
             return self.transmit(index, now);
         }
+        if now < self.warm_until {
+            connection.warm_out = connection.out.len();
+        }
+        if connection.out_at < connection.out.len()
+            && connection.state != State::Handshake
+            && let Some(tls) = &mut connection.tls
+        {
+            let text = &connection.out[connection.out_at..];
+            // It takes all; its buffer has no limit.
+            let _ = tls.writer().write_all(text);
+            let len = text.len();
+            self.out.totals.sent_bytes += len as u64;
+            self.warm_bytes.sent += connection.handed_over(len);
+            connection.clear_out();
+        }
         let Some(socket) = &connection.socket else {
             return;
         };
         if let Some(tls) = &mut connection.tls {
-            if connection.out_at < connection.out.len() && connection.state != State::Handshake {
-                let text = &connection.out[connection.out_at..];
-                self.out.totals.sent_bytes += text.len() as u64;
-                // It takes all; its buffer has no limit.
-                let _ = tls.writer().write_all(text);
-                connection.out.clear();
-                connection.out_at = 0;
-            }
             while tls.wants_write() {
                 match tls.write_tls(&mut To(socket)) {
                     Ok(_) => {}
@@ -283,23 +310,24 @@ impl Thread<'_> {
             }
             return;
         }
-        while connection.out_at < connection.out.len() {
+        while connection.out_at < connection.out.len()
+            && let Some(socket) = &connection.socket
+        {
             match send(
                 socket,
                 &connection.out[connection.out_at..],
                 SendFlags::NOSIGNAL,
             ) {
                 Ok(n) => {
-                    connection.out_at += n;
                     self.out.totals.sent_bytes += n as u64;
+                    self.warm_bytes.sent += connection.handed_over(n);
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
                 Err(why) => return self.broken_write(index, why, now),
             }
         }
-        connection.out.clear();
-        connection.out_at = 0;
+        connection.clear_out();
     }
 }
 

@@ -12,6 +12,8 @@ use crate::{
 /// What is done with answers as they come.
 pub(super) struct Answers<'a> {
     pub(super) bytes: &'a mut u64,
+    /// Of these, bytes of answers to requests of the warm-up.
+    pub(super) warm_bytes: &'a mut u64,
     pub(super) judge: &'a Judge,
     pub(super) now: u64,
 }
@@ -31,10 +33,29 @@ impl Sink<Pending> for Answers<'_> {
     #[inline]
     fn body(&mut self, of: &mut Pending, bytes: &[u8]) {
         *self.bytes += bytes.len() as u64;
+        if of.asked.warm_up {
+            *self.warm_bytes += bytes.len() as u64;
+        }
         if let Some(kept) = &mut of.kept {
             kept.body(self.judge, bytes);
         }
     }
+}
+
+/// A request is asked so often: it may come behind the last one that a connection takes again.
+const MOST_TRIES: u32 = 10;
+
+/// A request that a server has not processed, or one that is to be asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unprocessed {
+    /// When it was due first.
+    due_ns: u64,
+    call: u32,
+    /// Its line of the data file.
+    line: u64,
+    tries: u32,
+    /// It was asked first in the warm-up.
+    pub(super) warm_up: bool,
 }
 
 impl Thread<'_> {
@@ -51,23 +72,48 @@ impl Thread<'_> {
     pub(super) fn open_stream(&mut self, index: usize, due_ns: u64, now: u64) {
         let call = self.load.set.choose(&mut self.credit);
         let warm_up = now < self.warm_until;
+        let line = self.line;
+        self.line += u64::from(self.load.job.threads);
+        let request = Unprocessed {
+            due_ns,
+            call: call as u32,
+            line,
+            tries: 0,
+            warm_up,
+        };
+        if self.write_stream(index, &request, now) {
+            self.count_sent(index, call as u32, warm_up);
+        }
+    }
+
+    /// Writes a request as a stream; false if its connection is gone.
+    fn write_stream(&mut self, index: usize, request: &Unprocessed, now: u64) -> bool {
+        let Unprocessed {
+            due_ns,
+            call,
+            line,
+            tries,
+            warm_up,
+        } = *request;
         let kept = match self.keeps {
             true => self.spare.pop().or_else(|| Some(self.keeping())),
             false => None,
         };
-        let (block, body) = self.load.set.coded(call, self.line, &mut self.making);
-        self.line += u64::from(self.load.job.threads);
+        let set = &self.load.set;
+        let (block, body) = set.coded(call as usize, line, &mut self.making);
         let connection = &mut self.connections[index];
-        let head = self.load.set.calls[call].head;
+        let head = set.calls[call as usize].head;
         let pending = Pending {
             asked: Asked {
                 due_ns,
                 sent_ns: now,
                 first_ns: 0,
-                call: call as u32,
+                call,
                 head,
                 warm_up,
             },
+            line,
+            tries,
             kept,
         };
         if let Some(http2) = &mut connection.http2 {
@@ -85,9 +131,59 @@ impl Thread<'_> {
             out.most_streams = out.most_streams.max(http3.protocol.open_streams() as u32);
             out.stream_waits += u64::from(http3.look_ahead());
         } else {
-            return;
+            return false;
         }
-        self.count_sent(index, call as u32, warm_up);
+        true
+    }
+
+    /// A request that the server says it has not processed is asked again (RFC 9113 section 8.7), unless that has
+    /// happened too often.
+    pub(super) fn put_back(&mut self, pending: Pending, cause: Cause) {
+        let Asked {
+            due_ns,
+            call,
+            warm_up,
+            ..
+        } = pending.asked;
+        if pending.tries >= MOST_TRIES || self.gives_up() {
+            self.failed(pending.asked, cause);
+        } else {
+            self.unprocessed.push_back(Unprocessed {
+                due_ns,
+                call,
+                line: pending.line,
+                tries: pending.tries + 1,
+                warm_up,
+            });
+        }
+        self.keep_spare(pending.kept);
+    }
+
+    /// Asks what another connection did not process, as far as this one has room.
+    pub(super) fn ask_again(&mut self, index: usize, now: u64) {
+        while self.connections[index].state == State::Open && self.free(index) > 0 {
+            let Some(request) = self.unprocessed.pop_front() else {
+                return;
+            };
+            if !self.write_stream(index, &request, now) {
+                return self.unprocessed.push_front(request);
+            }
+            self.connections[index].requests += 1;
+            self.out.totals.retried += u64::from(!request.warm_up);
+        }
+    }
+
+    /// The same over any connection that has room.
+    pub(super) fn ask_again_anywhere(&mut self, now: u64) {
+        for index in 0..self.begun {
+            if self.unprocessed.is_empty() {
+                return;
+            }
+            if self.connections[index].state == State::Open && self.free(index) > 0 {
+                self.ask_again(index, now);
+                self.flush(index, now);
+            }
+        }
     }
 
     /// Reads answers out of what came.
@@ -101,6 +197,7 @@ impl Thread<'_> {
             };
             let mut answers = Answers {
                 bytes: &mut self.out.totals.body_bytes,
+                warm_bytes: &mut self.warm_bytes.body,
                 judge: &self.judge,
                 now,
             };
@@ -141,9 +238,12 @@ impl Thread<'_> {
         let cause = match why {
             Why::Reset(code) => {
                 tally(&mut self.out.http2.resets, frame::code_name(code));
+                if code == frame::code::REFUSED_STREAM {
+                    return self.put_back(pending, Cause::StreamReset);
+                }
                 Cause::StreamReset
             }
-            Why::Unprocessed => Cause::Unprocessed,
+            Why::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
             Why::Malformed(what) => {
                 self.complain(|| format!("the answer is no HTTP/2: {what}"));
                 Cause::Malformed
@@ -191,7 +291,8 @@ impl Thread<'_> {
             }
             return;
         }
-        if connection.state == State::Open && self.room(index) > 0 {
+        self.ask_again(index, now);
+        if self.connections[index].state == State::Open && self.room(index) > 0 {
             self.next(index, now);
         }
         self.flush(index, now);

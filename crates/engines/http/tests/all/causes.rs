@@ -3,13 +3,13 @@
 use std::{io::Write as _, net::TcpListener, time::Duration};
 
 use rustix::net::sockopt::set_socket_linger;
-use wb_http::Outcome;
+use wb_http::{Outcome, Server};
 use wb_model::{
     http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpVersion},
     units::Span,
 };
 
-use crate::kit::{HELLO, answers, asked, carry_out, job, server, totals};
+use crate::kit::{HELLO, answers, asked, carry_out, carry_out_with, job, server, totals};
 
 /// A server that gives each connection this and then closes it.
 fn once(parts: &[&[u8]]) -> std::net::SocketAddr {
@@ -159,6 +159,17 @@ fn a_reset_and_a_closed_port_are_told_apart() {
     assert!(said.contains("Connection refused"), "{said}");
     // It waits longer each time: 1, 2, 4, ... ms.
     assert!(all.attempted_connections < 12, "{all:?}");
+}
+
+#[test]
+fn a_socket_that_does_not_exist_is_named() {
+    let server = Server::Unix("/no/such/socket".to_owned());
+    let outcomes = carry_out_with(&job(), server, |_| None);
+    let refused = totals(&outcomes).refused_connections;
+    assert!(
+        refused.no_socket > 0 && refused.sum() == refused.no_socket,
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_http::{Control, Files, Load, Outcome, Server, ThreadTask, run};
+use wb_http::{Control, Files, Load, Outcome, Script, Server, ThreadTask, run};
 use wb_model::{
     http::{HttpJob, HttpTotals},
     units::Span,
@@ -96,8 +96,16 @@ pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
 
 /// The same with several addresses in turn.
 pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Vec<Outcome> {
+    carry_out_with(job, Server::Addresses(addresses), |_| None)
+}
+
+/// The same with a script for each thread.
+pub(crate) fn carry_out_with(
+    job: &HttpJob,
+    server: Server,
+    script: impl Fn(u32) -> Option<Box<dyn Script>>,
+) -> Vec<Outcome> {
     assert_eq!(job.problems(), []);
-    let server = Server::Addresses(addresses);
     let load = Load::new(job, server, 1, &NoFiles).unwrap();
     let began = Instant::now();
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
@@ -107,7 +115,7 @@ pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Ve
                 let task = ThreadTask {
                     index,
                     start_ns: now(),
-                    script: None,
+                    script: script(index),
                     control: Arc::<Control>::default(),
                 };
                 scope.spawn(move || run(load, task))

@@ -1,19 +1,22 @@
 //! How much is asked, and when.
 
 use std::{
+    collections::VecDeque,
     io::{Read as _, Write as _},
-    net::Shutdown,
-    sync::mpsc,
+    net::{Shutdown, SocketAddr},
+    sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
+use wb_http::{Outcome, Script, ScriptError, Server};
 use wb_model::{
-    http::{Arrivals, HttpJob, HttpStage},
+    http::{Arrivals, HttpCall, HttpJob, HttpStage},
     units::Span,
 };
 
 use crate::kit::{
-    HELLO, answers, asked, carry_out, carry_out_in_turn, job, server, server_at, totals,
+    HELLO, answers, asked, carry_out, carry_out_in_turn, carry_out_with, job, server, server_at,
+    totals,
 };
 
 fn steady(rate: f64) -> Vec<HttpStage> {
@@ -237,6 +240,185 @@ fn a_warm_up_is_made_and_not_counted() {
     assert!(all.warm_up > 10 && all.completed > 10, "{all:?}");
     assert_eq!(heads.lock().unwrap().len() as u64, all.warm_up + all.sent);
     assert_eq!(outcomes[0].duration_ns, 200_000_000);
+    let request = heads.lock().unwrap()[0].len() as u64;
+    assert_eq!(all.sent_bytes, all.sent * request, "{all:?}");
+    assert_eq!(all.received_bytes, all.completed * HELLO.len() as u64);
+    assert_eq!(all.body_bytes, 5 * all.completed);
+    let in_time = outcomes[0].in_time;
+    assert_eq!(in_time.established_connections, 0, "{in_time:?}");
+    assert_eq!((all.attempted_connections, all.warm_up_connections), (0, 1));
+    assert_eq!((all.open_connections, outcomes[0].connect.count()), (1, 0));
+}
+
+#[test]
+fn a_large_body_that_is_sent_beyond_the_warm_up_counts_by_its_request() {
+    // The server reads each body slowly, so that one is under way when the warm-up ends.
+    let address = server(|mut stream, _| {
+        let mut piece = vec![0; 100_000];
+        while asked(&mut stream).is_some() {
+            for _ in 0..100 {
+                if stream.read_exact(&mut piece).is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            if stream.write_all(HELLO).is_err() {
+                return;
+            }
+        }
+    });
+    let job = HttpJob {
+        warm_up: Span::from_millis(100),
+        duration: Some(Span::from_millis(400)),
+        timeout: Span::from_secs(5),
+        requests: vec![HttpCall {
+            method: "POST".to_owned(),
+            body: "x".repeat(10_000_000),
+            ..HttpCall::default()
+        }],
+        ..job()
+    };
+    let all = totals(&carry_out(&job, address));
+    assert_eq!(all.completed, all.sent, "{all:?}");
+    let each =
+        10_000_000 + "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10000000\r\n\r\n".len();
+    assert_eq!(all.sent_bytes, all.sent * each as u64, "{all:?}");
+}
+
+#[test]
+fn a_count_at_a_rate_takes_as_many_gaps_as_requests() {
+    let (address, _) = answers(HELLO, Duration::ZERO);
+    for threads in [1, 2] {
+        let job = HttpJob {
+            rate: steady(100.0),
+            amount: Some(3),
+            duration: None,
+            threads,
+            connections: 50,
+            ..job()
+        };
+        let outcomes = carry_out(&job, address);
+        let all = totals(&outcomes);
+        assert_eq!(all.completed, 3);
+        let most = outcomes.iter().map(|o| o.duration_ns).max().unwrap();
+        assert!(most >= 30_000_000, "{most}");
+        assert!(all.attempted_connections <= 3, "{all:?}");
+    }
+}
+
+/// Requests that a script makes, one by one; it stops when so many are left, if at all.
+struct Scripted {
+    texts: VecDeque<Vec<u8>>,
+    stops_after: Option<usize>,
+}
+
+impl Script for Scripted {
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    fn fixed(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn request(&mut self, out: &mut Vec<u8>) -> Result<(), ScriptError> {
+        out.extend(self.texts.pop_front().unwrap_or_default());
+        Ok(())
+    }
+
+    fn delays(&self) -> bool {
+        false
+    }
+
+    fn delay_ms(&mut self) -> Result<u64, ScriptError> {
+        Ok(0)
+    }
+
+    fn wants_responses(&self) -> bool {
+        false
+    }
+
+    fn response(&mut self, _: u16, _: &[u8], _: &[u8]) -> Result<(), ScriptError> {
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        self.stops_after
+            .is_some_and(|left| self.texts.len() <= left)
+    }
+}
+
+fn scripted(
+    job: &HttpJob,
+    address: SocketAddr,
+    texts: &[Vec<u8>],
+    stops_after: Option<usize>,
+) -> Outcome {
+    let job = HttpJob {
+        as_wrk: true,
+        ..job.clone()
+    };
+    let script = |_| {
+        let script: Box<dyn Script> = Box::new(Scripted {
+            texts: texts.iter().cloned().collect(),
+            stops_after,
+        });
+        Some(script)
+    };
+    let mut outcomes = carry_out_with(&job, Server::Addresses(vec![address]), script);
+    outcomes.remove(0)
+}
+
+#[test]
+fn a_body_whose_answer_came_first_is_sent_to_its_end() {
+    const BODY: usize = 20_000_000;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&seen);
+    let address = server(move |mut stream, _| {
+        let mut body = vec![0; BODY];
+        while let Some(head) = asked(&mut stream) {
+            tell.lock().unwrap().push(head);
+            // The body does not fit into the buffers between us.
+            if stream.write_all(HELLO).is_err() || stream.read_exact(&mut body).is_err() {
+                return;
+            }
+        }
+    });
+    let text = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n");
+    let one = [text.as_bytes(), &vec![b'x'; BODY]].concat();
+    let mut texts = vec![one; 4];
+    texts.push(b"GET /last HTTP/1.1\r\nHost: x\r\n\r\n".to_vec());
+    let job = HttpJob {
+        duration: Some(Span::from_secs(2)),
+        ..job()
+    };
+    scripted(&job, address, &texts, None);
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() >= 2, "{}", seen.len());
+    for head in seen.iter() {
+        assert!(head == &text || head.starts_with("GET /last"), "{head:.80}");
+    }
+}
+
+#[test]
+fn a_script_with_nothing_more_to_say_lets_its_connection_rest() {
+    let (address, heads) = answers(HELLO, Duration::ZERO);
+    let texts = vec![b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(); 3];
+    let outcome = scripted(&job(), address, &texts, None);
+    assert_eq!(heads.lock().unwrap().len(), 3);
+    let exact = outcome.exact.as_ref().unwrap();
+    assert_eq!((exact.responses, exact.errors), (3, [0; 3]));
+    assert_eq!(outcome.duration_ns, 300_000_000);
+}
+
+#[test]
+fn a_thread_that_its_script_stops_rests_until_the_end() {
+    let (address, heads) = answers(HELLO, Duration::ZERO);
+    let texts = vec![b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(); 10];
+    let outcome = scripted(&job(), address, &texts, Some(4));
+    assert!(heads.lock().unwrap().len() >= 6);
+    assert_eq!(outcome.duration_ns, 300_000_000);
+    assert!(outcome.wall_ns >= 300_000_000);
 }
 
 #[test]
@@ -326,7 +508,7 @@ fn as_wrk_counts_what_wrk_counts() {
         twice,
     );
     let exact = outcomes[0].exact.as_ref().unwrap();
-    let times: u64 = exact.latency_us.iter().sum();
+    let times: u64 = exact.times.counted().iter().map(|(_, n)| n).sum();
     assert_eq!((exact.responses, exact.errors), (2 * times, [0; 3]));
     assert!(heads.lock().unwrap().len() as u64 - times <= 1);
 
@@ -339,7 +521,7 @@ fn as_wrk_counts_what_wrk_counts() {
     let outcomes = carry_out(&job, slow);
     let exact = outcomes[0].exact.as_ref().unwrap();
     assert!(exact.responses >= 3 && exact.timeouts == exact.responses);
-    assert_eq!(exact.latency_us.iter().sum::<u64>(), 0);
+    assert_eq!(exact.times.counted().len(), 0);
 
     let ends = server(|mut stream, _| {
         if asked(&mut stream).is_some() {

@@ -445,14 +445,13 @@ fn what_is_wrong_with_one_answer_is_its_own() {
     }
 }
 
-#[test]
-fn a_server_that_goes_away_tells_what_it_has_not_looked_at() {
-    // Of five it answers the first two, after it has said so.
-    let address = server(|stream, _| {
+/// A server of connections that process two requests, and say with the third that they go away.
+fn two_each() -> SocketAddr {
+    server(|stream, _| {
         let Some(mut end) = End::greet(stream, &[]) else {
             return;
         };
-        for _ in 0..5 {
+        for _ in 0..2 {
             if end.asked().is_none() {
                 return;
             }
@@ -460,36 +459,121 @@ fn a_server_that_goes_away_tells_what_it_has_not_looked_at() {
         let mut payload = 3_u32.to_be_bytes().to_vec();
         payload.extend_from_slice(&code::ENHANCE_YOUR_CALM.to_be_bytes());
         end.frame(kind::GOAWAY, 0, 0, &payload);
-        std::thread::sleep(Duration::from_millis(10));
         end.answer(1);
         end.answer(3);
         // It waits for the end that we make.
         while end.hear().is_some() {}
+    })
+}
+
+#[test]
+fn what_a_server_that_goes_away_has_not_processed_is_asked_again() {
+    for connections in [1, 3] {
+        let job = HttpJob {
+            amount: Some(60),
+            duration: None,
+            connections,
+            timeout: Span::from_secs(5),
+            ..streams(5)
+        };
+        let outcomes = carry_out(&job, two_each());
+        let all = totals(&outcomes);
+        assert_eq!((all.sent, all.completed), (60, 60), "{all:?}");
+        assert!(all.retried > 0, "{all:?}");
+        assert_eq!(all.broken_connections, 0, "{all:?}");
+        assert!(all.established_connections >= 30, "{all:?}");
+        assert!(outcomes[0].http2.goaways["ENHANCE_YOUR_CALM"] >= 29);
+    }
+}
+
+#[test]
+fn a_request_that_is_asked_again_has_waited_since_it_was_due() {
+    let job = HttpJob {
+        rate: vec![HttpStage {
+            from: 1000.0,
+            to: 1000.0,
+            time: None,
+        }],
+        amount: Some(5),
+        duration: None,
+        timeout: Span::from_secs(5),
+        ..streams(5)
+    };
+    // The first connection goes away at once, and has processed nothing; the next one answers after a while.
+    let address = server(|stream, number| {
+        let Some(mut end) = End::greet(stream, &[]) else {
+            return;
+        };
+        if number == 0 {
+            for _ in 0..5 {
+                end.asked();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            end.frame(kind::GOAWAY, 0, 0, &[0; 8]);
+            while end.hear().is_some() {}
+            return;
+        }
+        while let Some(asked) = end.asked() {
+            end.answer(asked);
+        }
     });
-    let outcomes = carry_out(&streams(5), address);
+    let outcomes = carry_out(&job, address);
     let all = totals(&outcomes);
-    let rounds = all.closed_connections;
-    assert!(rounds > 2, "{all:?}");
-    only(&all, |f| f.unprocessed);
-    assert_eq!(
-        (all.completed, all.failed.unprocessed),
-        (2 * rounds, 3 * rounds),
-        "{all:?}"
+    assert_eq!((all.completed, all.retried), (5, 5), "{all:?}");
+    let least = outcomes[0].latency.min().unwrap();
+    assert!(least >= 50_000_000, "{least}");
+}
+
+#[test]
+fn a_stream_that_is_refused_is_counted_by_its_code_and_asked_again() {
+    // One of eight, in no order that requests could keep step with.
+    let address = each(
+        |end, stream| match stream.wrapping_mul(2_654_435_761) >> 29 {
+            0 => end.frame(
+                kind::RST_STREAM,
+                0,
+                stream,
+                &code::REFUSED_STREAM.to_be_bytes(),
+            ),
+            _ => end.answer(stream),
+        },
     );
-    assert_eq!(all.broken_connections, 0, "{all:?}");
-    assert_eq!(outcomes[0].http2.goaways["ENHANCE_YOUR_CALM"], rounds);
+    let outcomes = carry_out(&streams(4), address);
+    let all = totals(&outcomes);
+    assert_eq!(all.failed.sum(), 0, "{all:?}");
+    assert!(all.completed > 10, "{all:?}");
+    assert_eq!((all.attempted_connections, all.broken_connections), (1, 0));
+    let resets = &outcomes[0].http2.resets;
+    assert_eq!(resets["REFUSED_STREAM"], all.retried);
+    assert_eq!(resets.len(), 1);
+}
+
+#[test]
+fn a_server_that_refuses_a_request_always_fails_it() {
+    let address = each(|end, stream| {
+        end.frame(
+            kind::RST_STREAM,
+            0,
+            stream,
+            &code::REFUSED_STREAM.to_be_bytes(),
+        )
+    });
+    let job = HttpJob {
+        amount: Some(2),
+        duration: None,
+        ..streams(1)
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert_eq!((all.sent, all.failed.stream_reset), (2, 2), "{all:?}");
+    assert_eq!(outcomes[0].http2.resets["REFUSED_STREAM"], 2 + all.retried);
 }
 
 #[test]
 fn a_stream_that_is_reset_is_counted_by_its_code_and_the_rest_goes_on() {
     let address = each(|end, stream| match stream % 4 {
         1 => end.answer(stream),
-        _ => end.frame(
-            kind::RST_STREAM,
-            0,
-            stream,
-            &code::REFUSED_STREAM.to_be_bytes(),
-        ),
+        _ => end.frame(kind::RST_STREAM, 0, stream, &2_u32.to_be_bytes()),
     });
     let outcomes = carry_out(&streams(4), address);
     let all = totals(&outcomes);
@@ -500,8 +584,20 @@ fn a_stream_that_is_reset_is_counted_by_its_code_and_the_rest_goes_on() {
     );
     assert_eq!((all.attempted_connections, all.broken_connections), (1, 0));
     let resets = &outcomes[0].http2.resets;
-    assert_eq!(resets["REFUSED_STREAM"], all.failed.stream_reset);
+    assert_eq!(resets["INTERNAL_ERROR"], all.failed.stream_reset);
     assert_eq!(resets.len(), 1);
+}
+
+#[test]
+fn bodies_of_the_warm_up_are_not_counted() {
+    let job = HttpJob {
+        warm_up: Span::from_millis(150),
+        ..streams(4)
+    };
+    let outcomes = carry_out(&job, each(End::answer));
+    let all = totals(&outcomes);
+    assert!(all.warm_up > 0 && all.completed > 0, "{all:?}");
+    assert_eq!(all.body_bytes, 5 * all.completed, "{all:?}");
 }
 
 #[test]

@@ -24,12 +24,12 @@ use crate::{
 /// that requests waited in their latency.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    wirebench http http://198.18.1.2/                       10 connections for 10 s\n  \
-    wirebench http -c 100 -t 2 --rate 20k -d 30s http://198.18.1.2/\n  \
+    wirebench http http://web.lab/                          10 connections for 10 s\n  \
+    wirebench http -c 100 -t 2 --rate 20k -d 30s http://web.lab/\n  \
     wirebench http --stages 0:50k:30s,50k:50k:60s --criteria 'p99<=5ms,failed<=0' https://web.lab/\n  \
-    wirebench http --close -c 200 http://198.18.1.2/        a connection for each request\n  \
-    wirebench http -m POST -b id=1 -H 'X-A: b' http://198.18.1.2/login\n  \
-    wirebench http http://198.18.1.2/a http://198.18.1.2/b  both in turn\n  \
+    wirebench http --close -c 200 http://web.lab/           a connection for each request\n  \
+    wirebench http -m POST -b id=1 -H 'X-A: b' http://web.lab/login\n  \
+    wirebench http http://web.lab/a http://web.lab/b        both in turn\n  \
     wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
     wirebench http --http3 --streams 10 https://web.lab/    the same over QUIC\n  \
     wirebench http --port eth2 --source 198.18.1.2-198.18.1.99 -c 10k http://198.19.1.2/\n  \
@@ -158,9 +158,15 @@ pub(crate) struct HttpArgs {
     /// Check certificates.
     #[arg(long, help_heading = "TLS")]
     verify: bool,
-    /// Authorities for that (PEM) instead of the system's. Default: the system's.
-    #[arg(long, value_name = "FILE", requires = "verify", help_heading = "TLS")]
+    /// Check certificates against these authorities (PEM). Default: those of the system, with --verify.
+    #[arg(long, visible_alias = "ca", value_name = "FILE", help_heading = "TLS")]
     authorities: Option<String>,
+    /// Certificate of the client (PEM), with its chain.
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    cert: Option<String>,
+    /// Private key of the client's certificate (PEM). Default: in the file of --cert.
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    key: Option<String>,
     /// Name to ask for in the handshake (SNI). Default: the URL's host.
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     server_name: Option<String>,
@@ -185,7 +191,7 @@ pub(crate) struct HttpArgs {
     source: Vec<AddressRange>,
     /// By our own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; from --source, or
     /// 198.18.1.2.
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version"], help_heading = "By our own TCP")]
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "By our own TCP")]
     port: Option<Locator>,
     /// Next hop of everything sent over it. Default: as the host's routes say.
     #[arg(
@@ -331,8 +337,10 @@ impl HttpArgs {
             tls: HttpTls {
                 version: self.tls_version,
                 resume: !self.no_resume,
-                verify: self.verify,
+                verify: self.verify || self.authorities.is_some(),
                 authorities: self.authorities.clone(),
+                certificate: self.cert.clone(),
+                key: self.key.clone(),
                 server_name: self.server_name.clone(),
             },
             connect_to: self.connect_to.clone(),

@@ -24,7 +24,7 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443; as HTTP/2 on 81 and 444, and
-    /// on 82 with connections that end after 100 requests.
+    /// on 82 with connections that end after 100 requests. Port 445 wants a certificate, its own.
     pub(crate) fn start(node: &str, address: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();
@@ -61,6 +61,8 @@ impl Nginx {
              ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3;\n\
              server {{ listen {address}:80; listen {address}:443 ssl; root {at}/www;\n\
              listen {address}:81 http2; listen {address}:444 ssl http2; }}\n\
+             server {{ listen {address}:445 ssl; root {at}/www; ssl_verify_client on;\n\
+             ssl_client_certificate {certificate}; }}\n\
              server {{ listen {address}:82 http2; keepalive_requests 100; root {at}/www; }} }}\n"
         );
         fs::write(folder.path().join("config"), config).unwrap();
@@ -231,17 +233,16 @@ fn over_http2_nginx_counts_the_same() {
     assert_eq!(job["statuses"]["405"], 20, "{job}");
     assert!(n(&job, "sent_bytes") > 0, "{job}");
 
-    // It ends connections; what it has not looked at is told, and its log knows nothing of it.
+    // It ends connections; what it has not processed is asked again over others.
     let noted = nginx.noted();
     let job = report(
         &node,
         "--http2 -n 2000 -c 2 --streams 10 http://198.19.1.2:82/one",
     );
-    let failed = job["totals"]["failed"].as_object().unwrap();
-    let failed: u64 = failed.values().map(|n| n.as_u64().unwrap()).sum();
-    assert_eq!(n(&job, "completed") + failed, 2000, "{job}");
-    assert_eq!(job["totals"]["failed"]["unprocessed"], failed, "{job}");
-    assert_eq!(nginx.noted() - noted, n(&job, "completed"), "{job}");
+    let counts = ["sent", "completed"].map(|key| n(&job, key));
+    assert_eq!(counts, [2000; 2], "{job}");
+    assert!(n(&job, "retried") > 0, "{job}");
+    assert_eq!(nginx.noted() - noted, 2000, "{job}");
     let goaways = job["http2"]["goaways"]["NO_ERROR"].as_u64().unwrap();
     // Two connections are open at the end, of up to 100 requests each.
     assert!(goaways + 2 >= n(&job, "completed") / 100, "{job}");
@@ -408,6 +409,70 @@ fn form(text: &str) -> String {
         out.push('\n');
     }
     out
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_gets_it() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let node = lab.node("a");
+    let at = nginx.folder.path().display();
+    let job = report(
+        &node,
+        &format!("-n 10 --cert {at}/certificate --key {at}/key https://198.19.1.2:445/one"),
+    );
+    assert_eq!(job["statuses"]["200"], 10, "{job}");
+    let job = report(&node, "-n 10 https://198.19.1.2:445/one");
+    assert_eq!(job["statuses"]["400"], 10, "{job}");
+    let words = ["http", "--cert", "/no/such", "https://198.19.1.2:445/one"];
+    let output = ours(&node, &words);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn benchmark_addresses_are_refused_by_the_default_route() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("a");
+    let ip = |words: &str| {
+        let words: Vec<&str> = ["-n", &node].into_iter().chain(words.split(' ')).collect();
+        assert!(system("ip", &words).status.success(), "{words:?}");
+    };
+    ip("route add default via 198.18.1.9 dev a0 onlink");
+    let folder = TempDir::new().unwrap();
+    let link = folder.path().join("wrk");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wirebench"), &link).unwrap();
+    let link = link.display().to_string();
+    let refused = |program: &str, words: &str, code: i32| {
+        let words = words.split(' ');
+        let words: Vec<&str> = ["netns", "exec", &node, program]
+            .into_iter()
+            .chain(words)
+            .collect();
+        let output = system("ip", &words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
+        error.contains("the default route would carry the requests")
+    };
+    let ours = env!("CARGO_BIN_EXE_wirebench");
+    let (url, end) = ("http://203.0.113.9/", "-d1s -c1 -t1 http://203.0.113.9/");
+    assert!(refused(ours, &format!("http -d 1s {url}"), 2));
+    assert!(refused(ours, &format!("wrk {end}"), 2));
+    assert!(refused(&link, end, 1));
+    // Where another route leads there, and with consent, it is tried: nobody is there.
+    let consent = format!("http -q -n 1 --timeout 100ms --i-own-this-network {url}");
+    assert!(!refused(ours, &consent, 3));
+    ip("route add 203.0.113.0/24 via 198.18.1.9 dev a0 onlink");
+    assert!(!refused(
+        ours,
+        &format!("http -q -n 1 --timeout 100ms {url}"),
+        3
+    ));
 }
 
 #[test]

@@ -215,6 +215,13 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
             count(t.in_flight)
         ),
     );
+    if t.retried > 0 {
+        let text = format!(
+            "{} times, over another connection: the server had not processed the request",
+            count(t.retried)
+        );
+        say(Tone::Plain, "asked again", text);
+    }
     if t.failed.sum() > 0 {
         let of = share(t.failed.sum(), t.sent);
         say(

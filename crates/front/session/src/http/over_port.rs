@@ -86,16 +86,13 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<Ou
         latency,
         service,
         first_byte,
+        connect,
         statuses,
         classes,
         calls,
         first_failure,
         digests,
     } = load.http.take()?;
-    let mut connect = wb_measure::Histogram::new();
-    for phase in &load.phases {
-        connect.merge(&phase.latencies.connect);
-    }
     let calls = calls.into_iter().map(|call| wb_http::CallOutcome {
         sent: call.sent,
         completed: call.completed,

@@ -349,7 +349,7 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
         report,
         latency,
         connect,
-        open: in_time.established_connections
+        open: in_time.established_connections + in_time.warm_up_connections
             - in_time.closed_connections
             - in_time.broken_connections,
     }
@@ -406,21 +406,15 @@ fn http3(threads: &[Outcome]) -> Http3Report {
 /// Sums of what each thread counted as wrk does.
 fn exact(threads: &[Outcome], ended: &Ended) -> Option<ExactTimes> {
     let parts: Vec<_> = threads.iter().filter_map(|o| o.exact.as_deref()).collect();
-    if parts.is_empty() {
-        return None;
-    }
-    let longest = parts.iter().map(|p| p.latency_us.len()).max().unwrap_or(0);
-    let times = (0..longest).filter_map(|us| {
-        let n: u64 = parts.iter().filter_map(|p| p.latency_us.get(us)).sum();
-        (n > 0).then_some((us as u64, n))
-    });
+    // The times of all threads are in one place.
+    let latency_us = parts.first()?.times.counted();
     let mut rates: BTreeMap<u64, u64> = BTreeMap::new();
     for rate in parts.iter().flat_map(|p| &p.rates) {
         *rates.entry(*rate).or_insert(0) += 1;
     }
     let add = |of: fn(&wb_http::Exact) -> u64| parts.iter().map(|p| of(p)).sum();
     Some(ExactTimes {
-        latency_us: times.collect(),
+        latency_us,
         rates: rates.into_iter().collect(),
         timeouts: add(|p| p.timeouts),
         errors: [
