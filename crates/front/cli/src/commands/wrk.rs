@@ -281,7 +281,7 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
 }
 
 /// The script, and its part for each thread.
-pub(crate) fn scripts(
+fn scripts(
     settings: Settings,
     machine: Machine,
     threads: u64,
