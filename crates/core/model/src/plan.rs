@@ -44,6 +44,9 @@ pub struct Plan {
     /// default route, is meant: you own the network.
     #[serde(default, skip_serializing_if = "is_false")]
     pub i_own_this_network: bool,
+    /// Accept a run that offered less than 98 % of its intended load. Without it, such a run is invalid.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_unsent: bool,
     /// The ports, each with a name that jobs refer to.
     #[serde(default, rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortPlan>,
@@ -554,6 +557,7 @@ impl Default for Plan {
             seed: default_seed(),
             interval: default_interval(),
             i_own_this_network: false,
+            allow_unsent: false,
             ports: Vec::new(),
             traffic: Vec::new(),
             devices: Vec::new(),

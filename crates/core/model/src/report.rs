@@ -146,13 +146,16 @@ impl Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It ran, and all criteria held.
+    /// It ran to its end, and all criteria held.
     Pass,
+    /// It ran to its end, and no criteria were set.
+    Completed,
     /// A criterion did not hold.
     Fail,
-    /// The tester, not the device, was the limit, or the run was broken off by a fault.
+    /// The figures say nothing about the device: the tester may be the cause, nothing arrived, or less than 98 % of the
+    /// intended load was offered.
     Invalid,
-    /// A signal ended it before its time, so it is no result of what was planned.
+    /// A signal or a fault ended it before its planned end.
     #[default]
     Incomplete,
 }

@@ -120,6 +120,7 @@ fn document(empty: Record, records: impl IntoIterator<Item = Record>) -> String 
 const fn verdict(v: Verdict) -> &'static str {
     match v {
         Verdict::Pass => "pass",
+        Verdict::Completed => "completed",
         Verdict::Fail => "fail",
         Verdict::Invalid => "invalid",
         Verdict::Incomplete => "incomplete",

@@ -155,7 +155,7 @@ fn run(report: &Report, kind: &str) -> Case {
         seconds,
         came: match report.verdict {
             Verdict::Fail if !explained => Came::Failure(report.reason.clone()),
-            Verdict::Pass | Verdict::Fail => Came::Well,
+            Verdict::Pass | Verdict::Completed | Verdict::Fail => Came::Well,
             Verdict::Invalid | Verdict::Incomplete => Came::Error(report.reason.clone()),
         },
         out: text::report(report, &text::Options::default()),

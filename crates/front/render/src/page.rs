@@ -11,6 +11,8 @@ pub(crate) enum Tone {
     Good,
     Bad,
     Doubt,
+    /// Neither good nor bad.
+    Quiet,
 }
 
 impl Tone {
@@ -22,6 +24,7 @@ impl Tone {
             Self::Good => Some("1;32"),
             Self::Bad => Some("1;31"),
             Self::Doubt => Some("33"),
+            Self::Quiet => Some("1;90"),
         }
     }
 }

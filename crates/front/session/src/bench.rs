@@ -21,21 +21,20 @@ use std::{
 use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb, suite};
 use wb_host::clock::monotonic_ns;
 use wb_model::{
-    JobKind, Phase, Plan, PortPlan, Snapshot, Verdict,
+    JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
     bench::{BenchLive, BenchResult},
     plan::Procedure,
     report::PortReport,
     timeline::Row,
 };
 
-use self::findings::Findings;
+use self::findings::{Findings, Own};
 use crate::{
     End, Environment, Extras, Signals, StartError, View,
     engine::{Ended, Engine, Launch, Observer, Sample, Settled, State, Stop},
     ports::{self, OpenPort},
     prepare,
     probes::Watched,
-    verdict::{self, Circumstances},
     workers::Workers,
 };
 
@@ -332,6 +331,15 @@ fn carry_out(ports: &mut Ports) -> (Vec<BenchResult>, Vec<String>, BenchEnd<Star
     }
 }
 
+/// Returns the lateness of all trials together.
+fn lateness_of(results: &[BenchResult]) -> Lateness {
+    let trials = results.iter().flat_map(|result| match result {
+        BenchResult::Lb(lb) => lb.trials.iter().map(|t| t.lateness).collect::<Vec<_>>(),
+        BenchResult::Suite(suite) => suite.trial_log.iter().map(|t| t.lateness).collect(),
+    });
+    trials.fold(Lateness::default(), |sum, late| sum.plus(&late))
+}
+
 impl Benchmark {
     /// Opens the probes of the device.
     ///
@@ -479,30 +487,34 @@ impl Engine for Benchmark {
         }
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
+    fn settle(&mut self, _ended: &Ended) -> Settled {
         let (results, warnings, ports) = match self.outcome.take() {
             Some(outcome) => (outcome.results, outcome.warnings, outcome.ports),
             None => Default::default(),
         };
         let findings = Findings::of(&self.base, &results);
         let criteria = findings.judge(&self.base.criteria);
-        let (own, reason) = findings.verdict(&ended.end);
         // One that did not hold for the device's own doing is enough.
         let broke = criteria
             .iter()
             .any(|(report, excuse)| !report.held && excuse.is_none());
         let excuse = criteria.iter().find_map(|(_, excuse)| excuse.clone());
-        let judged = match (&ended.end, excuse) {
-            // Criteria ask for so much and no more.
-            (End::Completed, Some(excuse)) if !broke => (Verdict::Invalid, excuse),
-            (End::Completed, _) if !criteria.is_empty() => {
-                let reports: Vec<_> = criteria.iter().map(|(report, _)| report.clone()).collect();
-                verdict::verdict(&ended.end, &reports, Circumstances::default())
-            }
-            _ => (own, reason),
+        // Criteria ask for so much and no more.
+        let own = match criteria.is_empty() {
+            true => findings.own(),
+            false => Own::default(),
+        };
+        let lateness = LatenessReport {
+            all: lateness_of(&results),
+            may_have_caused: None,
         };
         Settled {
-            judged: Some(judged),
+            excuse: excuse.filter(|_| !broke),
+            broken: own.broken,
+            nothing: own.nothing,
+            found: own.found,
+            has_goals: own.has_goals,
+            lateness,
             criteria: criteria.into_iter().map(|(report, _)| report).collect(),
             limited_by: findings.limited_by(),
             probes: self.probes.iter().map(Watched::report).collect(),

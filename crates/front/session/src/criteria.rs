@@ -191,8 +191,6 @@ pub(crate) struct Judged {
     pub(crate) report: CriterionReport,
     /// Of the jobs that it is about.
     pub(crate) totals: Totals,
-    /// The share of what was asked of them that was not offered, where that is known.
-    unsent: Option<f64>,
 }
 
 impl Judged {
@@ -211,25 +209,73 @@ impl Judged {
     }
 }
 
-/// Why what holds says nothing of the device at the load that was asked for: more than [`MISSED`] of it was not
-/// offered, by `cause`. Not where a criterion says how much may stay unsent, nor where one does not hold: that would
-/// not have held of more either.
-pub(crate) fn not_offered(judged: &[Judged], cause: &str) -> Option<String> {
-    not_offered_but(judged, 0.0, cause)
+/// Load that the plan intends for a job, and what was offered of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered<'a> {
+    pub(crate) job: &'a str,
+    pub(crate) intended: u64,
+    pub(crate) offered: u64,
 }
 
-/// The same where so much of the time was lost for all jobs, as at full speed no count tells it.
-pub(crate) fn not_offered_but(judged: &[Judged], lost: f64, cause: &str) -> Option<String> {
-    if judged.iter().any(|j| !j.report.held) {
-        return None;
+/// A job that offered less than 98 % of its load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shortfall {
+    /// Its name, if there are several jobs.
+    job: Option<String>,
+    pub(crate) intended: u64,
+    pub(crate) offered: u64,
+}
+
+#[allow(clippy::cast_precision_loss)]
+impl Shortfall {
+    /// Returns the largest shortfall that the plan does not accept, by `allow_unsent` or by a criterion of `unsent`.
+    pub(crate) fn of<'a>(plan: &Plan, jobs: impl IntoIterator<Item = Offered<'a>>) -> Option<Self> {
+        if plan.allow_unsent {
+            return None;
+        }
+        let accepts = |job: &str, criterion: &Criterion| {
+            let names = criterion.job.as_ref();
+            criterion.metric == Metric::Unsent && names.is_none_or(|name| name == job)
+        };
+        let missed = |job: &Offered<'_>| {
+            let unsent = job.intended.saturating_sub(job.offered);
+            share(unsent, job.intended).unwrap_or(0.0)
+        };
+        let jobs: Vec<Offered<'a>> = jobs.into_iter().collect();
+        let several = jobs.iter().any(|job| job.job != jobs[0].job);
+        let short = jobs
+            .into_iter()
+            .filter(|job| missed(job) > MISSED)
+            .filter(|job| !plan.criteria.iter().any(|c| accepts(job.job, c)))
+            .max_by(|a, b| missed(a).total_cmp(&missed(b)))?;
+        Some(Self {
+            job: several.then(|| short.job.to_owned()),
+            intended: short.intended,
+            offered: short.offered,
+        })
     }
-    let missed = |j: &Judged| Some(j.unsent.unwrap_or(0.0).max(lost)).filter(|n| *n > MISSED);
-    let spared = judged.iter().filter(|j| j.is_easier_with_less(judged));
-    let share = spared.filter_map(missed).next()?;
-    Some(format!(
-        "{:.1} % of what was asked for could not be sent ({cause})",
-        share * 100.0
-    ))
+
+    /// Returns the reason for the verdict.
+    pub(crate) fn because(&self, cause: &str) -> String {
+        // Rounded down, so that 98 % is never printed.
+        let tenths = (self.offered as f64 / self.intended.max(1) as f64 * 1000.0).floor();
+        let of = self
+            .job
+            .as_ref()
+            .map_or_else(String::new, |job| format!(" of {job}"));
+        format!(
+            "offered {} % of the intended load{of}: {cause}",
+            tenths / 10.0
+        )
+    }
+}
+
+/// Why criteria that hold say nothing about the device, if part of the sending time was lost at full speed, which no count
+/// shows: they hold only because less was offered.
+pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
+    let spared = judged.iter().any(|j| j.is_easier_with_less(judged));
+    (!plan.allow_unsent && spared)
+        .then(|| format!("criteria held only because less was offered: {cause}"))
 }
 
 /// What was measured beside what was asked for. What was not measured does not hold.
@@ -248,7 +294,6 @@ pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figure
         Judged {
             report: report(criterion, figures.measured(&criterion.metric)),
             criterion: criterion.clone(),
-            unsent: figures.measured(&Metric::Unsent),
             totals: figures.totals,
         }
     };
@@ -391,75 +436,59 @@ mod tests {
         assert_eq!(judged("cps>=0", &LoadJobReport::default()), (None, false));
     }
 
-    #[test]
-    fn what_was_not_offered_was_not_carried() {
-        let said = |criteria: &[&str], offered: u64| {
-            let plan = Plan {
-                criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
-                ..Plan::default()
-            };
-            let judged = judge(&plan, |_| Figures {
-                totals: Totals {
-                    intended_frames: Some(1000),
-                    offered_frames: Some(offered),
-                    unsent_frames: Some(1000 - offered),
-                    received_frames: Some(offered),
-                    lost_frames: Some(10),
-                    ..Totals::default()
-                },
-                rates: Rates {
-                    received_pps: Some(offered as f64),
-                    ..Rates::default()
-                },
-                ..Figures::default()
-            });
-            not_offered(&judged, "the link")
-        };
-        let reason = said(&["loss<=10%"], 360).expect("spared");
-        assert!(reason.starts_with("64.0 % of what"), "{reason}");
-        assert!(said(&["pps<=1000"], 979).is_some());
-        for (criteria, offered) in [
-            // No more than may be missed.
-            (&["loss<=10%"][..], 980),
-            // Nothing is claimed.
-            (&[], 360),
-            // It failed at less than was asked for.
-            (&["loss<=1%"], 360),
-            (&["loss<=10%", "pps>=500"], 360),
-            // It was reached.
-            (&["pps>=300"], 360),
-            // That is what it is about, or has been allowed.
-            (&["unsent<=70%"], 360),
-            (&["loss<=10%", "unsent<=70%"], 360),
-        ] {
-            assert_eq!(said(criteria, offered), None, "{criteria:?} {offered}");
+    fn plan(criteria: &[&str], allow_unsent: bool) -> Plan {
+        Plan {
+            allow_unsent,
+            criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
+            ..Plan::default()
         }
-        // At full speed all that was planned was sent, and the link was down for half of the time.
-        let at_full_speed = |criterion: &str, lost| {
-            let plan = Plan {
-                criteria: vec![criterion.parse().unwrap()],
-                ..Plan::default()
-            };
-            let judged = judge(&plan, |_| Figures {
-                totals: Totals {
-                    intended_frames: Some(1000),
-                    offered_frames: Some(1000),
-                    unsent_frames: Some(0),
-                    received_frames: Some(1000),
-                    lost_frames: Some(0),
-                    ..Totals::default()
-                },
-                ..Figures::default()
+    }
+
+    #[test]
+    fn less_than_98_percent_of_the_load_is_a_shortfall() {
+        let said = |criteria: &[&str], allow: bool, jobs: &[(&str, u64)]| {
+            let offered = jobs.iter().map(|&(job, offered)| Offered {
+                job,
+                intended: 1000,
+                offered,
             });
-            not_offered_but(&judged, lost, "the link")
+            let short = Shortfall::of(&plan(criteria, allow), offered)?;
+            Some(short.because("the link"))
         };
-        let reason = at_full_speed("loss<=0%", 0.5).expect("spared");
-        assert!(reason.starts_with("50.0 % of what"), "{reason}");
-        assert_eq!(at_full_speed("loss<=0%", 0.01), None);
-        assert_eq!(at_full_speed("unsent<=70%", 0.5), None);
-        // What one job may leave unsent is not what another may.
-        assert!(said(&["one.loss<=10%", "other.unsent<=70%"], 360).is_some());
-        assert!(said(&["one.loss<=10%", "one.unsent<=70%"], 360).is_none());
+        let one = |offered| vec![("one", offered)];
+        assert_eq!(
+            said(&[], false, &one(590)).as_deref(),
+            Some("offered 59 % of the intended load: the link")
+        );
+        assert_eq!(
+            said(&["pps>=300"], false, &one(979)).as_deref(),
+            Some("offered 97.9 % of the intended load: the link")
+        );
+        assert_eq!(said(&[], false, &one(980)), None);
+        assert_eq!(said(&[], true, &one(360)), None);
+        assert_eq!(said(&["loss<=10%", "unsent<=70%"], false, &one(360)), None);
+        assert_eq!(said(&[], false, &[]), None);
+        // Each job by itself; what one job may leave unsent is not what another may.
+        let two = [("one", 360), ("other", 1000)];
+        assert_eq!(
+            said(&["other.unsent<=70%"], false, &two).as_deref(),
+            Some("offered 36 % of the intended load of one: the link")
+        );
+        assert_eq!(said(&["one.unsent<=70%"], false, &two), None);
+    }
+
+    #[test]
+    fn at_full_speed_a_link_that_was_down_spares_criteria() {
+        let said = |criteria: &[&str], allow: bool| {
+            let plan = plan(criteria, allow);
+            let judged = judge(&plan, |_| Figures::default());
+            held_of_less(&plan, &judged, "the link")
+        };
+        assert!(said(&["loss<=0%"], false).is_some());
+        for criteria in [&[][..], &["pps>=1"], &["loss<=0%", "unsent<=70%"]] {
+            assert_eq!(said(criteria, false), None, "{criteria:?}");
+        }
+        assert_eq!(said(&["loss<=0%"], true), None);
     }
 
     #[test]

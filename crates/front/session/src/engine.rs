@@ -7,7 +7,7 @@ use std::{
 };
 
 use wb_model::{
-    JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals, Verdict,
+    JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals,
     bench::{BenchResult, ProbeReport},
     http::HttpReport,
     load::LoadReport,
@@ -158,12 +158,18 @@ pub(crate) struct Settled {
     pub(crate) defect: Option<String>,
     /// Why it has measured nothing.
     pub(crate) nothing: Option<String>,
-    /// Why what holds of it holds of less than was asked for.
+    /// Less than 98 % of its intended load was offered, and why.
     pub(crate) not_offered: Option<String>,
-    /// Who ended it in order, beside a signal.
+    /// What ended it in order, other than a signal.
     pub(crate) stopped: Option<String>,
-    /// Its own rule for the verdict, where it has one.
-    pub(crate) judged: Option<(Verdict, String)>,
+    /// What it promises without criteria, and did not keep.
+    pub(crate) broken: Option<String>,
+    /// Why its failed criteria say nothing about the device, in addition to `lateness`.
+    pub(crate) excuse: Option<String>,
+    /// Its jobs have goals, which the run met if nothing is `broken`.
+    pub(crate) has_goals: bool,
+    /// Its result, if no criteria were set.
+    pub(crate) found: Option<String>,
     /// What kept it from doing more; empty where nothing could.
     pub(crate) limited_by: LimitedBy,
     pub(crate) warnings: Vec<String>,
@@ -174,6 +180,21 @@ impl Settled {
     /// How late its workers were.
     pub(crate) fn late(&self) -> &Lateness {
         &self.lateness.all
+    }
+
+    /// True if it sent frames from this port.
+    pub(crate) fn sent_from(&self, port: &str) -> bool {
+        let sent = |totals: &Totals| totals.offered_frames.is_some_and(|n| n > 0);
+        let mut jobs = self.jobs.iter();
+        let mut loads = self.load.iter().flat_map(|load| &load.jobs);
+        jobs.any(|job| job.tx.as_deref() == Some(port) && sent(&job.totals))
+            || loads.any(|job| job.port == port && sent(&job.frames))
+    }
+
+    /// Why its failed criteria say nothing about the device.
+    pub(crate) fn excuse(&self) -> Option<&String> {
+        let late = self.lateness.may_have_caused.as_ref();
+        late.or(self.excuse.as_ref())
     }
 }
 

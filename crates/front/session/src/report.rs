@@ -13,7 +13,7 @@ use crate::{
     engine::{Ended, Settled},
     environment::environment,
     run::Prepared,
-    verdict::{self, Circumstances},
+    verdict::{self, Evidence},
 };
 
 /// What is told once is that of the first engine that has it; sections, jobs and workers are those of all.
@@ -171,21 +171,39 @@ fn lateness(all: &[Settled]) -> LatenessReport {
         all: sum.fold(Default::default(), |sum, late| {
             wb_model::Lateness::plus(&sum, late)
         }),
-        may_have_caused: excuse(all),
+        may_have_caused: excuse(all, |s| s.lateness.may_have_caused.as_ref()),
     }
 }
 
-/// Why the figures say nothing of the device: unless an engine that was in time found a fault too.
-fn excuse(all: &[Settled]) -> Option<String> {
+/// Why the figures say nothing about the device: unless an engine that was in time found a fault too.
+fn excuse(all: &[Settled], of: fn(&Settled) -> Option<&String>) -> Option<String> {
     let blames = |s: &Settled| s.criteria.iter().any(|c| !c.held);
-    let found = |s: &&Settled| s.lateness.may_have_caused.is_none() && blames(s);
+    let found = |s: &&Settled| s.excuse().is_none() && blames(s);
     if all.iter().any(|s| found(&s)) {
         return None;
     }
-    let mut excuses = all
-        .iter()
-        .filter_map(|s| s.lateness.may_have_caused.clone());
-    excuses.next()
+    all.iter().find_map(of).cloned()
+}
+
+/// Why the run measured nothing. A capture needs frames if one of its ports sent some in this run, or if a criterion has
+/// nothing to measure without them.
+fn nothing(criteria: &[CriterionReport], all: &[Settled]) -> Option<String> {
+    let blank = criteria.iter().any(|c| c.measured.is_none());
+    let counts = |s: &&Settled| s.capture.is_none() || blank;
+    let own = all.iter().filter(counts).find_map(|s| s.nothing.clone());
+    own.or_else(|| {
+        let unseen = |s: &&Settled| {
+            let capture = s.capture.as_ref()?;
+            let empty = s.totals.received_frames == Some(0) && capture.filter.is_empty();
+            let mut ports = s.ports.iter().filter(|_| empty);
+            let port = ports.find(|port| all.iter().any(|other| other.sent_from(&port.name)))?;
+            Some(format!(
+                "no frames arrived at the capture, though {} sent some",
+                port.name
+            ))
+        };
+        all.iter().find_map(|s| unseen(&s))
+    })
 }
 
 fn judge(
@@ -194,35 +212,23 @@ fn judge(
     all: &[Settled],
     endless: bool,
 ) -> (Verdict, String) {
-    if let [only] = all
-        && let Some(judged) = &only.judged
-    {
-        return judged.clone();
-    }
     let first =
         |of: fn(&Settled) -> &Option<String>| all.iter().find_map(|settled| of(settled).clone());
-    let held = criteria.iter().all(|c| c.held);
-    let not_offered = || first(|s| &s.not_offered).filter(|_| held);
-    let circumstances = Circumstances {
+    let evidence = Evidence {
         defect: first(|s| &s.defect),
-        invalid: excuse(all)
-            .or_else(|| first(|s| &s.nothing))
-            .or_else(not_offered),
+        broken: first(|s| &s.broken),
+        excuse: excuse(all, Settled::excuse),
+        nothing: nothing(criteria, all),
+        not_offered: first(|s| &s.not_offered),
         endless,
+        has_goals: all.iter().any(|s| s.has_goals),
         stopped: first(|s| &s.stopped),
+        found: match all {
+            [only] => only.found.clone(),
+            _ => None,
+        },
     };
-    let (verdict, reason) = verdict::verdict(&ended.end, criteria, circumstances);
-    // An engine with a rule of its own can only make it worse.
-    let failed = all
-        .iter()
-        .filter_map(|s| s.judged.as_ref())
-        .find(|(judged, _)| *judged == Verdict::Fail);
-    match failed {
-        Some((_, why)) if matches!(verdict, Verdict::Pass | Verdict::Incomplete) => {
-            (Verdict::Fail, why.clone())
-        }
-        _ => (verdict, reason),
-    }
+    verdict::verdict(&ended.end, criteria, evidence)
 }
 
 /// What a step of the wall clock means, if there was one.

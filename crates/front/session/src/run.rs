@@ -54,27 +54,11 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// The exit code of a native command: 0 all criteria held, 1 one did not, 4 a fault,
-    /// 128 + n after signal n.
+    /// Returns the exit code of a native command: 0 completed or all criteria held, 1 a criterion failed, 3 invalid,
+    /// 4 ended by a fault, 128 + n after signal n.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        match &self.end {
-            End::Signal(n) => u8::try_from(128 + n).unwrap_or(130),
-            End::Fault(_) => 4,
-            // Without criteria nothing was to be proved: the report says what may be ours.
-            End::Completed
-                if self.report.criteria.is_empty()
-                    && self.report.lateness.may_have_caused.is_some()
-                    && self.report.totals.offered_frames != Some(0) =>
-            {
-                0
-            }
-            End::Completed => match self.report.verdict {
-                wb_model::Verdict::Fail => 1,
-                wb_model::Verdict::Invalid => 3,
-                wb_model::Verdict::Pass | wb_model::Verdict::Incomplete => 0,
-            },
-        }
+        crate::verdict::exit_code(&self.end, self.report.verdict)
     }
 }
 

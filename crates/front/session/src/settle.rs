@@ -81,15 +81,27 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
     );
 }
 
-/// A run that was to send and did not is no measurement of the device.
+/// Why a run that was to send is no measurement: nothing was sent.
 pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
     (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
 }
 
-/// A run that only receives and to which nothing came has seen no loss, and nothing else.
-pub(crate) fn nothing_received(totals: &Totals) -> Option<String> {
-    let came = totals.received_frames.unwrap_or(0) + totals.foreign_frames.unwrap_or(0);
-    (totals.offered_frames.is_none() && came == 0).then(|| "nothing was received".to_owned())
+/// Why a run that receives is no measurement: nothing arrived. Foreign frames count if the run only receives.
+pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
+    let received = totals.received_frames?;
+    match totals.offered_frames {
+        None => (received + totals.foreign_frames.unwrap_or(0) == 0)
+            .then(|| "nothing arrived".to_owned()),
+        Some(sent) => (received == 0 && sent > 0)
+            .then(|| format!("nothing arrived: {sent} frames were sent, 0 received")),
+    }
+}
+
+/// Warns about answers that are errors.
+pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
+    (errors > 0).then(|| {
+        format!("{errors} of {all} answers have a status of 4xx or 5xx (criterion: errors<=0)")
+    })
 }
 
 pub(crate) fn signal_name(n: i32) -> String {

@@ -1,61 +1,114 @@
-//! How a run ended, in a word and a sentence: the same order of precedence for every kind of run.
+//! The verdict of a run: one rule for the jobs of all kinds.
+//!
+//! The first match decides:
+//!
+//! | # | if | verdict | exit code |
+//! |---|---|---|---|
+//! | 1 | a fault ended the run | incomplete | 4 |
+//! | 2 | a signal ended it before its planned end | incomplete | 130, 143 |
+//! | 3 | sums do not add up | invalid | 3 |
+//! | 4 | a criterion failed and tester stalls cannot explain it | fail | 1 |
+//! | 5 | nothing arrived, too little was offered, or tester stalls can explain a failed criterion | invalid | 3 |
+//! | 6 | criteria were set | pass | 0 |
+//! | 7 | otherwise | completed | 0 |
 
 use wb_model::{Verdict, report::CriterionReport};
 
 use crate::{End, settle::signal_name};
 
-/// What decides beside the criteria.
+/// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Circumstances {
-    /// Sums that do not add up; however it ended.
+pub(crate) struct Evidence {
+    /// Sums that do not add up.
     pub(crate) defect: Option<String>,
-    /// Why the figures say nothing about the device: the tester was the limit, or is wrong.
-    pub(crate) invalid: Option<String>,
-    /// The plan has no end of its own, so a signal is no early one.
+    /// What a kind of job always promises, criteria or not, and did not keep.
+    pub(crate) broken: Option<String>,
+    /// Why every failed criterion may be the tester's doing, or why criteria held only because less was offered.
+    pub(crate) excuse: Option<String>,
+    /// Nothing arrived, no connection was established, or no request completed.
+    pub(crate) nothing: Option<String>,
+    /// Less than 98 % of the intended load was offered.
+    pub(crate) not_offered: Option<String>,
+    /// The plan has no end, so a signal is its planned end.
     pub(crate) endless: bool,
-    /// What ended it early and in order, beside a signal.
+    /// The plan itself says what is right, as criteria do.
+    pub(crate) has_goals: bool,
+    /// What ended the run early and in order, other than a signal.
     pub(crate) stopped: Option<String>,
+    /// Result of a run that went well, in place of "no criteria were set".
+    pub(crate) found: Option<String>,
 }
 
-/// The verdict of a run and the reason.
+/// Returns the verdict of a run and the reason.
 pub(crate) fn verdict(
     end: &End,
     criteria: &[CriterionReport],
-    circumstances: Circumstances,
+    evidence: Evidence,
 ) -> (Verdict, String) {
-    let failed: Vec<&str> = criteria
-        .iter()
-        .filter(|c| !c.held)
-        .map(|c| c.criterion.as_str())
-        .collect();
-    let judged = match failed.is_empty() {
-        true => Verdict::Pass,
-        false => Verdict::Fail,
+    let unmet: Vec<&CriterionReport> = criteria.iter().filter(|c| !c.held).collect();
+    let names: Vec<&str> = unmet.iter().map(|c| c.criterion.as_str()).collect();
+    let not_held = (!names.is_empty()).then(|| format!("did not hold: {}", names.join(", ")));
+    let failure = not_held.or(evidence.broken);
+    // 1 and 2
+    let early = match end {
+        End::Fault(text) => Some(format!("ended by a fault: {text}")),
+        End::Signal(n) if !evidence.endless => Some(format!("ended early by {}", signal_name(*n))),
+        End::Signal(_) | End::Completed => None,
     };
-    let not_held = match failed.is_empty() {
-        true => String::new(),
-        false => format!("; did not hold: {}", failed.join(", ")),
+    if let Some(early) = early {
+        let all = [Some(early), failure, evidence.defect];
+        let told: Vec<String> = all.into_iter().flatten().collect();
+        return (Verdict::Incomplete, told.join("; "));
+    }
+    // 3
+    if let Some(defect) = evidence.defect {
+        return (Verdict::Invalid, defect);
+    }
+    let ended = match end {
+        End::Signal(n) => Some(format!("ended by {}", signal_name(*n))),
+        End::Completed | End::Fault(_) => evidence.stopped,
     };
-    let defect = circumstances.defect.is_some();
-    match (end, circumstances.defect.or(circumstances.invalid)) {
-        (End::Fault(text), _) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-        (End::Signal(n), _) if !defect && !circumstances.endless => (
-            Verdict::Incomplete,
-            format!("ended early by {}{not_held}", signal_name(*n)),
-        ),
-        (_, Some(reason)) => (Verdict::Invalid, reason),
-        (End::Signal(n), None) => (judged, format!("ended by {}{not_held}", signal_name(*n))),
-        (End::Completed, None) => (
-            judged,
-            match (circumstances.stopped, failed.is_empty()) {
-                (_, false) => format!("did not hold: {}", failed.join(", ")),
-                (Some(stopped), true) => stopped,
-                (None, true) if criteria.is_empty() => {
-                    "it ran to its end; no criteria were given".to_owned()
-                }
-                (None, true) => "all criteria held".to_owned(),
+    let told = |what: String| match ended.clone() {
+        Some(ended) => format!("{ended}; {what}"),
+        None => what,
+    };
+    let void = evidence.nothing.or(evidence.not_offered);
+    // 4. A criterion with nothing to measure fails nobody where nothing was offered or nothing arrived.
+    if let Some(failure) = failure {
+        let is_blank = !unmet.is_empty() && unmet.iter().all(|c| c.measured.is_none());
+        if evidence.excuse.is_none() && !(is_blank && void.is_some()) {
+            return (Verdict::Fail, told(failure));
+        }
+    }
+    // 5
+    if let Some(reason) = evidence.excuse.or(void) {
+        return (Verdict::Invalid, reason);
+    }
+    // 6 and 7
+    let good = |what: &str| ended.clone().unwrap_or_else(|| what.to_owned());
+    match (criteria.is_empty(), evidence.has_goals) {
+        (false, _) => (Verdict::Pass, good("all criteria held")),
+        (true, has_goals) => (
+            match has_goals {
+                true => Verdict::Pass,
+                false => Verdict::Completed,
             },
+            evidence
+                .found
+                .unwrap_or_else(|| good("no criteria were set")),
         ),
+    }
+}
+
+/// Returns the exit code of a native command: 0 completed or all criteria held, 1 a criterion failed, 3 invalid,
+/// 4 ended by a fault, 128 + n after signal n.
+pub(crate) fn exit_code(end: &End, verdict: Verdict) -> u8 {
+    match (end, verdict) {
+        (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
+        (End::Fault(_), _) => 4,
+        (_, Verdict::Fail) => 1,
+        (_, Verdict::Invalid) => 3,
+        (_, Verdict::Pass | Verdict::Completed | Verdict::Incomplete) => 0,
     }
 }
 
@@ -63,54 +116,199 @@ pub(crate) fn verdict(
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_weighs_most_is_said() {
-        let criterion = |held| CriterionReport {
+    fn criterion(measured: Option<f64>, held: bool) -> CriterionReport {
+        CriterionReport {
             criterion: "loss<=0%".to_owned(),
-            measured: Some(0.5),
+            measured,
             held,
-        };
-        let endless = || Circumstances {
+        }
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    /// One entry for each row of the table, and one for each pair of rows of which both match.
+    #[test]
+    fn the_first_row_that_matches_decides() {
+        use Verdict::{Completed, Fail, Incomplete, Invalid, Pass};
+        let no = Evidence::default;
+        let endless = || Evidence {
             endless: true,
-            ..Circumstances::default()
+            ..no()
         };
-        let invalid = || Circumstances {
-            invalid: Some("nothing was sent".to_owned()),
-            ..Circumstances::default()
+        let defect = || Evidence {
+            defect: some("sums"),
+            ..no()
         };
-        let defect = || Circumstances {
-            defect: Some("it does not add up".to_owned()),
-            ..invalid()
+        let excuse = || Evidence {
+            excuse: some("stalls"),
+            ..no()
         };
-        let none = Circumstances::default;
+        let nothing = || Evidence {
+            nothing: some("nothing arrived"),
+            ..no()
+        };
+        let short = || Evidence {
+            not_offered: some("offered 59 %"),
+            ..no()
+        };
+        let broken = || Evidence {
+            broken: some("5 frames were lost"),
+            ..no()
+        };
+        let all = || Evidence {
+            defect: some("sums"),
+            broken: some("5 frames were lost"),
+            excuse: some("stalls"),
+            nothing: some("nothing arrived"),
+            not_offered: some("offered 59 %"),
+            ..no()
+        };
+        let fault = || End::Fault("x".to_owned());
+        let (held, failed) = (
+            Some(criterion(Some(0.0), true)),
+            Some(criterion(Some(0.5), false)),
+        );
+        let blank = Some(criterion(None, false));
+        let done = || End::Completed;
         let cases = [
-            (End::Completed, None, none(), Verdict::Pass),
-            (End::Completed, Some(true), none(), Verdict::Pass),
-            (End::Completed, Some(false), none(), Verdict::Fail),
-            (End::Completed, Some(true), invalid(), Verdict::Invalid),
-            (End::Signal(2), None, none(), Verdict::Incomplete),
-            (End::Signal(2), Some(false), none(), Verdict::Incomplete),
-            (End::Signal(2), None, invalid(), Verdict::Incomplete),
-            (End::Completed, None, defect(), Verdict::Invalid),
-            (End::Signal(2), None, defect(), Verdict::Invalid),
-            (End::Signal(15), None, endless(), Verdict::Pass),
-            (End::Signal(15), Some(false), endless(), Verdict::Fail),
+            // 1
+            (fault(), &None, no(), Incomplete, 4, "ended by a fault: x"),
             (
-                End::Fault("x".to_owned()),
-                None,
+                fault(),
+                &failed,
                 endless(),
-                Verdict::Invalid,
+                Incomplete,
+                4,
+                "ended by a fault: x; did not hold: loss<=0%",
+            ),
+            (
+                fault(),
+                &held,
+                all(),
+                Incomplete,
+                4,
+                "ended by a fault: x; 5 frames were lost; sums",
+            ),
+            // 2
+            (
+                End::Signal(2),
+                &None,
+                no(),
+                Incomplete,
+                130,
+                "ended early by SIGINT",
+            ),
+            (
+                End::Signal(15),
+                &failed,
+                defect(),
+                Incomplete,
+                143,
+                "ended early by SIGTERM; did not hold: loss<=0%; sums",
+            ),
+            (
+                End::Signal(2),
+                &held,
+                nothing(),
+                Incomplete,
+                130,
+                "ended early by SIGINT",
+            ),
+            // 3
+            (done(), &None, defect(), Invalid, 3, "sums"),
+            (done(), &failed, all(), Invalid, 3, "sums"),
+            // 4
+            (done(), &failed, no(), Fail, 1, "did not hold: loss<=0%"),
+            (
+                done(),
+                &failed,
+                nothing(),
+                Fail,
+                1,
+                "did not hold: loss<=0%",
+            ),
+            (done(), &failed, short(), Fail, 1, "did not hold: loss<=0%"),
+            (done(), &blank, no(), Fail, 1, "did not hold: loss<=0%"),
+            (done(), &None, broken(), Fail, 1, "5 frames were lost"),
+            (
+                End::Signal(2),
+                &failed,
+                endless(),
+                Fail,
+                130,
+                "ended by SIGINT; did not hold: loss<=0%",
+            ),
+            // 5
+            (done(), &failed, excuse(), Invalid, 3, "stalls"),
+            (done(), &held, excuse(), Invalid, 3, "stalls"),
+            (done(), &None, nothing(), Invalid, 3, "nothing arrived"),
+            (done(), &held, nothing(), Invalid, 3, "nothing arrived"),
+            (done(), &blank, nothing(), Invalid, 3, "nothing arrived"),
+            (done(), &None, short(), Invalid, 3, "offered 59 %"),
+            (done(), &held, short(), Invalid, 3, "offered 59 %"),
+            // 6
+            (done(), &held, no(), Pass, 0, "all criteria held"),
+            (
+                End::Signal(2),
+                &held,
+                endless(),
+                Pass,
+                130,
+                "ended by SIGINT",
+            ),
+            (
+                done(),
+                &None,
+                Evidence {
+                    has_goals: true,
+                    found: some("as promised"),
+                    ..no()
+                },
+                Pass,
+                0,
+                "as promised",
+            ),
+            // 7
+            (done(), &None, no(), Completed, 0, "no criteria were set"),
+            (
+                End::Signal(15),
+                &None,
+                endless(),
+                Completed,
+                143,
+                "ended by SIGTERM",
+            ),
+            (
+                done(),
+                &None,
+                Evidence {
+                    stopped: some("ended early by stop"),
+                    ..no()
+                },
+                Completed,
+                0,
+                "ended early by stop",
+            ),
+            (
+                done(),
+                &None,
+                Evidence {
+                    found: some("nothing was lost"),
+                    ..no()
+                },
+                Completed,
+                0,
+                "nothing was lost",
             ),
         ];
-        for (end, held, circumstances, wanted) in cases {
-            let criteria: Vec<_> = held.map(criterion).into_iter().collect();
-            let (got, reason) = verdict(&end, &criteria, circumstances);
-            assert_eq!(got, wanted, "{end:?} {held:?}: {reason}");
-            assert_eq!(
-                reason.contains("did not hold: loss<=0%"),
-                held == Some(false),
-                "{reason}"
-            );
+        for (end, criterion, evidence, wanted, code, reason) in cases {
+            let criteria: Vec<_> = criterion.iter().cloned().collect();
+            let case = format!("{end:?} {criterion:?} {evidence:?}");
+            let (got, told) = verdict(&end, &criteria, evidence);
+            assert_eq!((got, told.as_str()), (wanted, reason), "{case}");
+            assert_eq!(exit_code(&end, got), code, "{case}");
         }
     }
 }

@@ -228,6 +228,8 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
     // Nothing sent at all is no load that held.
     let outcome = match ours.sent_frames {
         0 => LbOutcome::Unread,
+        // What was never offered cannot be judged.
+        _ if pps < OFFERED * shape.load => LbOutcome::Unoffered,
         _ => outcome(lost_share, borne, dropped, pps / shape.load),
     };
     let reason = match outcome {
@@ -261,7 +263,10 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
     let borne = borne(item);
     let lost = ours.lost_frames + ours.lost_answer_frames;
     let failed = share(bad, ours.attempted);
-    let mut outcome = outcome(failed, borne, 0.0, rate / shape.load);
+    let mut outcome = match rate < OFFERED * shape.load {
+        true => LbOutcome::Unoffered,
+        false => outcome(failed, borne, 0.0, rate / shape.load),
+    };
     // Without a frame that the device lost, connections fail because we were too slow.
     if ours.attempted == 0 || (outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost) {
         outcome = LbOutcome::Unread;

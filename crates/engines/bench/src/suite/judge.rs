@@ -481,6 +481,10 @@ fn outcome_of_frames(
         // When the last that is missing was sent is told by its number, and those that were not sent have none.
         return (TrialOutcome::NotOffered, not_sent());
     }
+    // What was never offered cannot be judged, whatever was lost of the rest.
+    if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 {
+        return (TrialOutcome::NotOffered, not_sent());
+    }
     let borne = goal * tx as f64;
     let not_read = || {
         let drops = trial.nic_drops;
@@ -640,6 +644,10 @@ fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
     let (lost, tx) = (trial.lost, trial.tx);
     (trial.outcome, trial.reason) = match () {
         () if tx == 0 => (TrialOutcome::NotOffered, "nothing was begun".to_owned()),
+        () if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 => (
+            TrialOutcome::NotOffered,
+            format!("only {tx} of {} were begun", tx + trial.unsent),
+        ),
         () if lost as f64 > goal * tx as f64 => {
             (TrialOutcome::Fail, format!("{lost} of {tx} {what}"))
         }

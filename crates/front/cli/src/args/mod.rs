@@ -8,7 +8,7 @@ mod refused;
 mod socket;
 mod stream;
 
-pub(crate) use output::OutputArgs;
+pub(crate) use output::{OutputArgs, UnsentArgs};
 pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use printing::PrintArgs;
 pub(crate) use refused::{Refused, Row, Table};

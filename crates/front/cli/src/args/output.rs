@@ -62,6 +62,22 @@ pub(crate) struct OutputArgs {
     pub(crate) i_own_this_network: bool,
 }
 
+/// The 98 % rule.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Output and judgement")]
+pub(crate) struct UnsentArgs {
+    /// Accept a run that offered less than 98 % of its intended load; without it, such a run is invalid (exit code 3).
+    #[arg(long)]
+    allow_unsent: bool,
+}
+
+impl UnsentArgs {
+    /// Changes the plan accordingly.
+    pub(crate) const fn apply(self, plan: &mut Plan) {
+        plan.allow_unsent |= self.allow_unsent;
+    }
+}
+
 impl OutputArgs {
     /// Whether there may be a screen.
     pub(crate) const fn has_screen(&self) -> bool {

@@ -448,7 +448,8 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
         .map_err(|error| Fault(format!("cannot write {}: {error}", path.display()))),
         None => Ok(()),
     };
-    say_as_is(end_lines(report));
+    let faulted = matches!(finished.end, wb_session::End::Fault(_));
+    say_as_is(end_lines(report, faulted));
     for warning in &report.warnings {
         say(format_args!("# wirebench: {warning}"));
     }
@@ -471,14 +472,14 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     Ok(exit_code(&finished))
 }
 
-/// tcpdump ends with 0 after Ctrl-C, and so do we, if nothing was lost.
+/// Returns the exit code. As with tcpdump, a signal is the end of a capture that has no other, and no error.
 fn exit_code(finished: &wb_session::Finished) -> u8 {
-    match &finished.end {
-        wb_session::End::Fault(_) => 4,
-        _ => match finished.report.verdict {
-            wb_model::Verdict::Pass | wb_model::Verdict::Incomplete => 0,
-            _ => 1,
-        },
+    use wb_model::Verdict;
+    match (&finished.end, finished.report.verdict) {
+        (wb_session::End::Signal(_), Verdict::Pass | Verdict::Completed) => 0,
+        (wb_session::End::Signal(_), Verdict::Fail) => 1,
+        (wb_session::End::Signal(_), Verdict::Invalid) => 3,
+        _ => finished.exit_code(),
     }
 }
 
@@ -557,7 +558,7 @@ fn captured(counters: &CaptureSnapshot) -> u64 {
 }
 
 /// tcpdump's closing lines, then ours.
-pub(crate) fn end_lines(report: &Report) -> String {
+pub(crate) fn end_lines(report: &Report, faulted: bool) -> String {
     let Some(c) = &report.capture else {
         return String::new();
     };
@@ -583,7 +584,7 @@ pub(crate) fn end_lines(report: &Report) -> String {
         printed: report.plan.captures.iter().all(|job| job.output.is_none()) && c.buffers > 0,
         interface_drops: c.interface_drop_frames,
         // A write that failed is in the account.
-        faulted: report.verdict == wb_model::Verdict::Invalid && c.write_error.is_none(),
+        faulted: faulted && c.write_error.is_none(),
     }
     .line();
     text

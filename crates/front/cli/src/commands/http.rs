@@ -16,7 +16,7 @@ use wb_model::{
 };
 
 use crate::{
-    args::{OutputArgs, take, xdp_mode},
+    args::{OutputArgs, UnsentArgs, take, xdp_mode},
     run::run_plan,
 };
 
@@ -230,6 +230,8 @@ pub(crate) struct HttpArgs {
     #[arg(long, help_heading = "Answers that have failed")]
     digest: bool,
     #[command(flatten)]
+    unsent: UnsentArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -387,15 +389,17 @@ pub(crate) fn run(args: &HttpArgs) -> Result<u8> {
         let text = std::fs::read_to_string(path).with_context(|| {
             format!("{path} is no URL (http://HOST[:PORT][/PATH]) and cannot be read as a plan")
         })?;
-        let plan = plan_from_toml(path, &text)?;
+        let mut plan = plan_from_toml(path, &text)?;
+        args.unsent.apply(&mut plan);
         let base = PathBuf::from(path).parent().map(PathBuf::from);
         return run_plan(plan, &args.output, base);
     }
-    let plan = Plan {
+    let mut plan = Plan {
         kind: "http".to_owned(),
         ports: args.ports()?,
         http_jobs: vec![args.job()?],
         ..Plan::default()
     };
+    args.unsent.apply(&mut plan);
     run_plan(plan, &args.output, None)
 }

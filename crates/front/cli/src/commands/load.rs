@@ -17,7 +17,7 @@ use wb_model::{Plan, text::plan_to_toml};
 use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
 
 use crate::{
-    args::OutputArgs,
+    args::{OutputArgs, UnsentArgs},
     metrics,
     run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_files},
     say::say,
@@ -55,6 +55,8 @@ pub(crate) struct LoadArgs {
     /// Talk to a load that listens there: rate KEY=NUMBER …, show, stop.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["client", "server", "control"])]
     ctl: Option<PathBuf>,
+    #[command(flatten)]
+    unsent: UnsentArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -160,6 +162,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
         }
     };
     args.change.apply(&mut plan);
+    args.unsent.apply(&mut plan);
     if args.format == Format::Dperf && printer.is_none() {
         bail!("--format dperf is for dperf's configuration files");
     }

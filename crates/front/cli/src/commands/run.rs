@@ -11,7 +11,7 @@ use wb_model::{
 };
 
 use crate::{
-    args::OutputArgs,
+    args::{OutputArgs, UnsentArgs},
     run::{print, run_plan},
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct RunArgs {
     /// In place of what the plan says: how long each of its jobs sends, receives or captures.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
+    #[command(flatten)]
+    unsent: UnsentArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -109,5 +111,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     };
     let mut plan = plan_from_toml(&name, &text)?;
     args.apply(&mut plan)?;
+    args.unsent.apply(&mut plan);
     run_plan(plan, &args.output, path.parent().map(PathBuf::from))
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob};
 
 use crate::{
-    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, take},
+    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs, take},
     run::run_plan,
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct TrialArgs {
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
+    unsent: UnsentArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
         ports.push(rx);
     }
     ports.insert(0, tx);
-    let plan = Plan {
+    let mut plan = Plan {
         kind: "trial".to_owned(),
         traffic: vec![TrafficJob {
             tx: Some("tx".to_owned()),
@@ -73,5 +75,6 @@ pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
         ports,
         ..Plan::default()
     };
+    args.unsent.apply(&mut plan);
     run_plan(plan, &args.output, None)
 }

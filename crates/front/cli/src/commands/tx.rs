@@ -5,7 +5,7 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob};
 
 use crate::{
-    args::{OutputArgs, StreamArgs, TrafficArgs, TransmitArgs},
+    args::{OutputArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs},
     run::run_plan,
 };
 
@@ -26,12 +26,14 @@ pub(crate) struct TxArgs {
     #[command(flatten)]
     transmit: TransmitArgs,
     #[command(flatten)]
+    unsent: UnsentArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: &TxArgs) -> Result<u8> {
     let mut cpus = args.transmit.cpu_list()?;
-    let plan = Plan {
+    let mut plan = Plan {
         kind: "tx".to_owned(),
         ports: vec![args.transmit.port(args.interface.clone(), &mut cpus)?],
         traffic: vec![TrafficJob {
@@ -41,5 +43,6 @@ pub(crate) fn run(args: &TxArgs) -> Result<u8> {
         }],
         ..Plan::default()
     };
+    args.unsent.apply(&mut plan);
     run_plan(plan, &args.output, None)
 }

@@ -61,6 +61,7 @@ pub(super) fn title(report: &Report) -> String {
 pub(super) fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "PASS",
+        Verdict::Completed => "COMPLETED",
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",
         Verdict::Incomplete => "INCOMPLETE",
@@ -72,6 +73,7 @@ pub(super) fn outcome(run: &str, report: &Report) -> Outcome {
         run: run.to_owned(),
         mark: match report.verdict {
             Verdict::Pass => Mark::Good,
+            Verdict::Completed => Mark::Plain,
             _ => Mark::Bad,
         },
         word: word(report.verdict).to_owned(),

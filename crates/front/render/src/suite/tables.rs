@@ -643,7 +643,7 @@ fn services(results: &[&SuiteResult]) -> Table {
     let all: Vec<_> = results.iter().flat_map(|r| &r.services).collect();
     for own in all.iter().filter(|_| all.len() > 1) {
         let (word, mark) = match own.verdict {
-            Verdict::Pass => ("pass", Mark::Good),
+            Verdict::Pass | Verdict::Completed => ("pass", Mark::Good),
             Verdict::Fail => ("FAIL", Mark::Bad),
             Verdict::Invalid => ("void", Mark::Plain),
             Verdict::Incomplete => ("incomplete", Mark::Plain),

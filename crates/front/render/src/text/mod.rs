@@ -121,6 +121,7 @@ fn job_title(name: &str, tx: Option<&str>, rx: Option<&str>) -> String {
 fn verdict(page: &mut Page, report: &Report) {
     let (tone, word) = match report.verdict {
         Verdict::Pass => (Tone::Good, "PASS  "),
+        Verdict::Completed => (Tone::Quiet, "COMPLETED  "),
         Verdict::Fail => (Tone::Bad, "FAIL  "),
         Verdict::Invalid => (Tone::Bad, "INVALID  "),
         Verdict::Incomplete => (Tone::Bad, "INCOMPLETE  "),

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, LbLimit, LbMetric, SuiteResult},
+    bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest},
     criteria::{Bound, Metric},
     plan::Procedure,
     report::CriterionReport,
 };
 
-use crate::{End, criteria};
+use crate::criteria;
 
 /// One result.
 struct Finding<'a> {
@@ -60,6 +60,14 @@ impl<'a> Finding<'a> {
     fn is_unjudged(&self) -> bool {
         match self.result {
             BenchResult::Suite(suite) => suite.is_unjudged(),
+            BenchResult::Lb(_) => false,
+        }
+    }
+
+    /// True if the plan says what the device has to keep.
+    fn has_goals(&self) -> bool {
+        match self.result {
+            BenchResult::Suite(suite) => suite.test == SuiteTest::Y1564,
             BenchResult::Lb(_) => false,
         }
     }
@@ -200,8 +208,8 @@ impl<'a> Findings<'a> {
         limited_by(self.all.iter())
     }
 
-    /// The verdict where no criteria were given, and why.
-    pub(super) fn verdict(&self, end: &End) -> (Verdict, String) {
+    /// What the tests themselves demand, which decides if no criteria were set.
+    pub(super) fn own(&self) -> Own {
         let device = self.device;
         let names = |which: &dyn Fn(&&Finding<'_>) -> bool| -> Vec<&str> {
             let all = self.all.iter().filter(which);
@@ -210,7 +218,7 @@ impl<'a> Findings<'a> {
         let failed = names(&|f| f.failed);
         let late = names(&|f| f.late.is_some());
         let void = names(&|f| f.is_unjudged());
-        let silent = self.all.iter().filter(|f| f.silent.is_some()).count();
+        let silent = names(&|f| f.silent.is_some());
         let limits: Vec<_> = self.all.iter().filter(|f| f.limited_by.is_some()).collect();
         let by = |limit: LbLimit| {
             limits
@@ -218,61 +226,73 @@ impl<'a> Findings<'a> {
                 .filter(|f| f.limited_by == Some(limit))
                 .count()
         };
-        match end {
-            End::Fault(text) => (Verdict::Invalid, format!("ended by a fault: {text}")),
-            End::Signal(_) => (
-                Verdict::Incomplete,
-                "ended early; this is what was measured until then".to_owned(),
-            ),
-            End::Completed if !late.is_empty() && late.len() == failed.len() => (
-                Verdict::Invalid,
-                format!(
-                    "the tester was late, again and again; nothing is known of {device}: {}",
-                    late.join(", ")
-                ),
-            ),
-            End::Completed if !failed.is_empty() => (
-                Verdict::Fail,
-                [("no load held", true), ("not as it should be", false)]
-                    .into_iter()
-                    .map(|(what, is_limit)| {
-                        (
-                            what,
-                            names(&|f| f.failed && f.limited_by.is_some() == is_limit),
-                        )
-                    })
-                    .filter(|(_, titles)| !titles.is_empty())
-                    .map(|(what, titles)| format!("{what}: {}", titles.join(", ")))
-                    .collect::<Vec<_>>()
-                    .join("; "),
-            ),
-            End::Completed if !void.is_empty() => (
-                Verdict::Invalid,
-                format!(
-                    "trials that say something of the device are missing: {}",
-                    void.join(", ")
-                ),
-            ),
-            End::Completed if !limits.is_empty() && by(LbLimit::Tester) == limits.len() => (
-                Verdict::Invalid,
-                format!("the tester was the limit of all; {device} carries at least this"),
-            ),
-            End::Completed if silent == self.all.len() => {
-                (Verdict::Invalid, "nothing could be measured".to_owned())
-            }
-            End::Completed if limits.is_empty() => {
-                (Verdict::Pass, "all tests were made".to_owned())
-            }
-            End::Completed => (
-                Verdict::Pass,
-                format!(
+        let nothing = |why: String| Own {
+            nothing: Some(why),
+            ..Own::default()
+        };
+        if !late.is_empty() && late.len() == failed.len() {
+            return nothing(format!(
+                "the tester was late, again and again; nothing is known of {device}: {}",
+                late.join(", ")
+            ));
+        }
+        if !failed.is_empty() {
+            let what = [("no load held", true), ("not as it should be", false)]
+                .into_iter()
+                .map(|(what, is_limit)| {
+                    (
+                        what,
+                        names(&|f| f.failed && f.limited_by.is_some() == is_limit),
+                    )
+                })
+                .filter(|(_, titles)| !titles.is_empty())
+                .map(|(what, titles)| format!("{what}: {}", titles.join(", ")))
+                .collect::<Vec<_>>();
+            return Own {
+                broken: Some(what.join("; ")),
+                ..Own::default()
+            };
+        }
+        if !void.is_empty() {
+            return nothing(format!(
+                "trials that say something of the device are missing: {}",
+                void.join(", ")
+            ));
+        }
+        if !limits.is_empty() && by(LbLimit::Tester) == limits.len() {
+            return nothing(format!(
+                "the tester was the limit of all; {device} carries at least this"
+            ));
+        }
+        if silent.len() == self.all.len() {
+            return nothing("nothing could be measured".to_owned());
+        }
+        Own {
+            has_goals: self.all.iter().any(Finding::has_goals),
+            found: Some(match limits.is_empty() {
+                true => "all tests were made".to_owned(),
+                false => format!(
                     "{} of {} limits are those of {device}, the others at least so high",
                     by(LbLimit::Device),
                     limits.len()
                 ),
-            ),
+            }),
+            ..Own::default()
         }
     }
+}
+
+/// Outcome of the tests of a benchmark by their own rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    /// Tests that failed.
+    pub(super) broken: Option<String>,
+    /// Why the benchmark says nothing about the device.
+    pub(super) nothing: Option<String>,
+    /// The result, if the benchmark went well.
+    pub(super) found: Option<String>,
+    /// The plan itself says what the device has to keep: limits of a service.
+    pub(super) has_goals: bool,
 }
 
 fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clone) -> LimitedBy {
@@ -298,6 +318,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::{End, verdict::Evidence};
     use wb_model::bench::LbResult;
 
     fn result(size: u16, limit: f64, limited_by: LbLimit) -> LbResult {
@@ -388,6 +409,17 @@ mod tests {
         }
     }
 
+    fn verdict_of(own: Own) -> (Verdict, String) {
+        let evidence = Evidence {
+            broken: own.broken,
+            nothing: own.nothing,
+            found: own.found,
+            has_goals: own.has_goals,
+            ..Evidence::default()
+        };
+        crate::verdict::verdict(&End::Completed, &[], evidence)
+    }
+
     /// The verdict without criteria; whether a criterion holds, and the excuse.
     fn found(results: &[SuiteResult], criterion: &str) -> (Verdict, String, bool, Option<String>) {
         let all: Vec<BenchResult> = results
@@ -396,7 +428,7 @@ mod tests {
             .collect();
         let plan = Plan::default();
         let findings = Findings::of(&plan, &all);
-        let (verdict, reason) = findings.verdict(&End::Completed);
+        let (verdict, reason) = verdict_of(findings.own());
         let criterion = criterion.parse().expect("a criterion");
         let (report, excuse) = findings.judge(&[criterion]).remove(0);
         (verdict, reason, report.held, excuse)
@@ -490,10 +522,10 @@ mod tests {
             ..suite(SuiteTest::Mfr, "64")
         };
         for (result, expected) in [
-            (impact(&[Some(0), Some(100)]), Verdict::Pass),
+            (impact(&[Some(0), Some(100)]), Verdict::Completed),
             (impact(&[Some(100), Some(100)]), Verdict::Fail),
             (impact(&[None, None]), Verdict::Invalid),
-            (mfr(1e6), Verdict::Pass),
+            (mfr(1e6), Verdict::Completed),
             (mfr(0.0), Verdict::Fail),
         ] {
             let (verdict, reason, ..) = found(&[result], "loss<=1%");
@@ -528,7 +560,7 @@ mod tests {
         };
         for (rows, expected) in [
             (vec![row(Some(100.0)), row(None)], Verdict::Fail),
-            (vec![row(Some(100.0)), row(Some(50.0))], Verdict::Pass),
+            (vec![row(Some(100.0)), row(Some(50.0))], Verdict::Completed),
             (vec![row(None)], Verdict::Invalid),
         ] {
             let mut loss = suite(SuiteTest::Loss, "64");
@@ -536,21 +568,6 @@ mod tests {
             let (verdict, reason, ..) = found(&[loss], "loss<=1%");
             assert_eq!(verdict, expected, "{reason}");
         }
-    }
-
-    #[test]
-    fn how_it_ended_comes_first() {
-        let plan = Plan::default();
-        let good = BenchResult::Suite(Box::new(throughput("64", Some(5e3), LbLimit::Device)));
-        let verdict =
-            |results: &[BenchResult], end: &End| Findings::of(&plan, results).verdict(end).0;
-        let good = [good];
-        assert_eq!(verdict(&good, &End::Completed), Verdict::Pass);
-        assert_eq!(
-            verdict(&good, &End::Fault("broken".to_owned())),
-            Verdict::Invalid
-        );
-        assert_eq!(verdict(&good, &End::Signal(2)), Verdict::Incomplete);
     }
 
     #[test]
@@ -571,7 +588,7 @@ mod tests {
                 .iter()
                 .map(|r| BenchResult::Lb(Box::new((*r).clone())))
                 .collect();
-            Findings::of(&plan, &all).verdict(&End::Completed).0
+            verdict_of(Findings::of(&plan, &all).own()).0
         };
         assert_eq!(of(&[&late]), Verdict::Invalid);
         assert_eq!(of(&[&late, &own]), Verdict::Fail);
@@ -582,7 +599,7 @@ mod tests {
             found(std::slice::from_ref(&ours), "loss<=1%").0,
             Verdict::Invalid
         );
-        assert_eq!(found(&[ours, device], "loss<=1%").0, Verdict::Pass);
+        assert_eq!(found(&[ours, device], "loss<=1%").0, Verdict::Completed);
         let silent = SuiteResult {
             not_measured: Some("not applicable".to_owned()),
             ..suite(SuiteTest::Recovery, "64")
@@ -636,6 +653,6 @@ mod tests {
         let (verdict, _, held, excuse) = found(&[recovery(vec![Some(0.1), None])], "recovery<=1h");
         assert_eq!((verdict, held, excuse), (Verdict::Fail, false, None));
         let (verdict, _, held, _) = found(&[recovery(vec![Some(0.1)])], "recovery<=1h");
-        assert_eq!((verdict, held), (Verdict::Pass, true));
+        assert_eq!((verdict, held), (Verdict::Completed, true));
     }
 }

@@ -2,10 +2,10 @@
 
 use wb_capture::{Account, WriterOutcome};
 use wb_model::{
-    Lateness, LatenessReport, Limit, Limiter, Totals, Verdict,
+    Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},
     criteria::Metric,
-    report::{CaptureReaderReport, CaptureReport, CriterionReport, Rates},
+    report::{CaptureReaderReport, CaptureReport, Rates},
 };
 
 use super::Captures;
@@ -123,7 +123,8 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         }
     }
     let criteria = criteria::reports(judged);
-    let judged = judge(run, ended, lost, &criteria);
+    let broken = (criteria.is_empty() && lost > 0).then(|| format!("{lost} frames were lost"));
+    let blank = came == 0 && criteria.iter().any(|c| c.measured.is_none());
     let late = lateness_of(run);
     let read = account.read_frames();
     let octets: u64 = run.outcomes.iter().map(|o| o.read_octets).sum();
@@ -150,12 +151,14 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         },
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
+        broken,
+        nothing: blank.then(|| "no frames arrived".to_owned()),
+        found: Some("nothing was lost".to_owned()),
         capture: Some(section(run, &written, interface_drops)),
         lateness: LatenessReport {
             all: late,
             may_have_caused: None,
         },
-        judged: Some(judged),
         limited_by: match &ended.end {
             _ if lost > 0 => lost_because(account, interface_drops, &late),
             End::Signal(n) => Limiter::Ended(signal_name(*n)).because("it ended the capture"),
@@ -171,34 +174,6 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         },
         ..Settled::default()
     }
-}
-
-fn judge(
-    run: &Captures,
-    ended: &Ended,
-    lost: u64,
-    criteria: &[CriterionReport],
-) -> (Verdict, String) {
-    let held = match criteria.is_empty() {
-        true => lost == 0,
-        false => criteria.iter().all(|c| c.held),
-    };
-    let verdict = match &ended.end {
-        End::Fault(_) => Verdict::Invalid,
-        // What was lost is lost, however it ended.
-        _ if !held => Verdict::Fail,
-        End::Signal(_) if !run.plan.is_endless() => Verdict::Incomplete,
-        _ => Verdict::Pass,
-    };
-    let reason = match &ended.end {
-        End::Fault(text) => format!("ended by a fault: {text}"),
-        End::Signal(n) if verdict == Verdict::Incomplete => {
-            format!("ended early by {}; nothing was lost", signal_name(*n))
-        }
-        _ if lost == 0 => "nothing was lost".to_owned(),
-        _ => format!("{lost} frames were lost"),
-    };
-    (verdict, reason)
 }
 
 fn stamp_sources(run: &Captures) -> String {

@@ -14,10 +14,13 @@ use wb_traffic::{DeviceOutcome, WatchOutcome};
 use super::Devices;
 use crate::{
     End,
-    criteria::{self, Figures},
+    criteria::{self, Figures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping},
     lateness,
-    settle::{distributions_of, measurement_warnings, nothing_sent, share, signal_name, times_of},
+    settle::{
+        distributions_of, measurement_warnings, nothing_arrived, nothing_sent, share, signal_name,
+        times_of,
+    },
     traffic::live,
 };
 
@@ -403,22 +406,30 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let late = workers
         .iter()
         .fold(Lateness::default(), |sum, w| sum.plus(&w.lateness));
-    let lateness = lateness::consider(
-        &lateness::Trial {
-            judged: &judged,
-            totals: &totals,
-            intended: totals.intended_frames,
-            offered: totals.offered_frames.unwrap_or(0),
-        },
-        late,
-    );
+    let offered = Offered {
+        job: "",
+        intended: totals.intended_frames.unwrap_or(0),
+        offered: totals.offered_frames.unwrap_or(0),
+    };
+    // After a signal or a stop no more was asked for.
+    let completed = ended.end == End::Completed && cut_short(run).is_empty();
+    let short = Shortfall::of(&run.plan, [offered]).filter(|_| completed);
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &totals,
+        intended: totals.intended_frames,
+        offered: totals.offered_frames.unwrap_or(0),
+        short: short.as_ref(),
+    };
+    let lateness = lateness::consider(&trial, late);
+    warnings.extend(trial.warning(&lateness.all));
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a defect of the program".to_owned())
         .or_else(|| vanished(run, ended));
     let limited_by = limited_by(run, ended, &totals, &late);
     Settled {
         distributions: distributions_of("", &all),
-        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
+        not_offered: short.map(|short| short.because(&limited_by.to_string())),
         limited_by,
         jobs: jobs(run, totals, rates, times.latency),
         totals,
@@ -429,7 +440,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         criteria: criteria::reports(judged),
         lateness,
         defect,
-        nothing: nothing_sent(&totals),
+        nothing: nothing_sent(&totals).or_else(|| nothing_arrived(&totals)),
         stopped: stopped(run),
         warnings,
         stamping: stamping(run),

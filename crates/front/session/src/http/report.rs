@@ -9,17 +9,18 @@ use wb_model::{
     criteria::Metric,
     http::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
-        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals, HttpVersion,
+        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion,
     },
     lateness::MISSED,
 };
 
 use super::sum;
 use crate::{
-    criteria::{self, Figures},
+    End,
+    criteria::{self, Figures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distribution, share},
+    settle::{distribution, error_responses, share},
 };
 
 /// From this share of its CPU on a thread could not have done more.
@@ -74,15 +75,20 @@ pub(super) fn settle(
     let late = outcomes.iter().flatten().map(|o| o.lateness);
     let late = late.fold(Lateness::default(), |a, b| a.plus(&b));
     let all = sum(told.iter().map(|t| t.report.totals));
-    let lateness = lateness::consider(
-        &lateness::Trial {
-            judged: &judged,
-            totals: &Totals::default(),
-            intended: Some(all.sent + all.unsent),
-            offered: all.sent,
-        },
-        late,
-    );
+    let offered = told.iter().map(|t| Offered {
+        job: &t.report.name,
+        intended: t.report.totals.sent + t.report.totals.unsent,
+        offered: t.report.totals.sent,
+    });
+    let short = Shortfall::of(plan, offered).filter(|_| ended.end == End::Completed);
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &Totals::default(),
+        intended: Some(all.sent + all.unsent),
+        offered: all.sent,
+        short: short.as_ref(),
+    };
+    let lateness = lateness::consider(&trial, late);
     let defect = told.iter().any(|t| !t.report.totals.adds_up());
     let mut latency = Histogram::new();
     for one in &told {
@@ -90,6 +96,7 @@ pub(super) fn settle(
     }
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
     let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
+    warnings.extend(error_responses(all.error_responses, all.completed));
     for one in &told {
         let name = &one.report.name;
         if let Some(what) = &one.report.first_failure {
@@ -129,13 +136,12 @@ pub(super) fn settle(
             percentile_error: Histogram::RELATIVE_ERROR,
             ..Times::default()
         },
-        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
+        not_offered: short.map(|short| short.because(&limited_by.to_string())),
         criteria: criteria::reports(judged),
         lateness,
         defect: defect
             .then(|| "the requests do not add up; this is a defect of the program".to_owned()),
-        nothing: (all.sent + all.warm_up == 0 && !plan.http_jobs.iter().any(|j| j.as_wrk))
-            .then(|| nothing(&all)),
+        nothing: told.iter().find_map(|one| nothing(&one.report, told.len())),
         limited_by: limited_by.into(),
         http: Some(HttpReport {
             jobs: told.into_iter().map(|t| t.report).collect(),
@@ -146,18 +152,37 @@ pub(super) fn settle(
     }
 }
 
-fn nothing(all: &HttpTotals) -> String {
-    let causes = all.refused_connections.by_cause();
-    let causes = causes.iter().filter(|(_, n)| *n > 0);
-    let causes: Vec<String> = causes.map(|(cause, n)| format!("{n} {cause}")).collect();
-    match causes.is_empty() {
-        true => "no request was sent".to_owned(),
-        false => format!(
-            "no request was sent: of {} connections {}",
-            all.attempted_connections,
-            causes.join(", ")
-        ),
-    }
+/// Why a job measured nothing: no connection was established, or no request completed.
+fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
+    let all = &job.totals;
+    let told = |causes: &[(&str, u64)]| -> String {
+        let causes = causes.iter().filter(|(_, n)| *n > 0);
+        let causes: Vec<String> = causes.map(|(cause, n)| format!("{n} {cause}")).collect();
+        causes.join(", ")
+    };
+    let why = if all.completed > 0 {
+        return None;
+    } else if all.sent + all.warm_up == 0 {
+        let causes = told(&all.refused_connections.by_cause());
+        match causes.is_empty() {
+            true => "no request was sent".to_owned(),
+            false => format!(
+                "no request was sent: of {} connections {causes}",
+                all.attempted_connections
+            ),
+        }
+    } else {
+        let unanswered = [("without an answer at the end", all.in_flight)];
+        let causes = told(&[&all.failed.by_cause()[..], &unanswered].concat());
+        match causes.is_empty() {
+            true => "no request completed".to_owned(),
+            false => format!("no request completed: of {} {causes}", all.sent),
+        }
+    };
+    Some(match jobs {
+        1 => why,
+        _ => format!("{}: {why}", job.name),
+    })
 }
 
 #[allow(clippy::cast_precision_loss)]

@@ -19,10 +19,10 @@ use wb_tcp::{Counters, IcmpNews, Latencies};
 use super::run::{Loads, connections, totals_of};
 use crate::{
     End,
-    criteria::{self, Figures, LoadFigures},
+    criteria::{self, Figures, LoadFigures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distribution, share, signal_name},
+    settle::{distribution, error_responses, share, signal_name},
 };
 
 /// Bytes of the FCS, which the machines do not see.
@@ -191,23 +191,31 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         .map(|s| s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests)
         .sum();
     let offered = connections.attempted_connections + connections.requests;
-    let lateness = lateness::consider(
-        &lateness::Trial {
-            judged: &judged,
-            totals: &totals,
-            intended: Some(offered + unsent),
-            offered,
-        },
-        lateness_of(&settled),
-    );
+    let reports: Vec<&LoadJobReport> = of_shown().map(|s| &s.report).collect();
+    let short = Shortfall::of(&run.plan, reports.iter().flat_map(|job| loads_of(job)))
+        .filter(|_| ended.end == End::Completed && !run.was_told_to_stop());
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &totals,
+        intended: Some(offered + unsent),
+        offered,
+        short: short.as_ref(),
+    };
+    let lateness = lateness::consider(&trial, lateness_of(&settled));
+    let mut warnings = warnings(&settled, &run.plan.loads);
+    warnings.extend(trial.warning(&lateness.all));
+    warnings.extend(error_responses(
+        connections.error_responses,
+        connections.responses,
+    ));
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     let rx = times_end(&settled).to_owned();
     Settled {
         distributions: distributions(of_shown()),
-        not_offered: criteria::not_offered(&judged, &limited_by.to_string()),
+        not_offered: short.map(|short| short.because(&limited_by.to_string())),
         limited_by: limited_by.into(),
         defect: defect(&totals, &settled),
-        nothing: nothing_attempted(&totals, &settled),
+        nothing: nothing_done(&settled, &run.plan.loads, shown),
         stopped: run
             .was_told_to_stop()
             .then(|| "ended early by stop over --control".to_owned()),
@@ -221,7 +229,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria: criteria::reports(judged),
         lateness,
-        warnings: warnings(&settled, &run.plan.loads),
+        warnings,
         load: Some(LoadReport {
             jobs: settled.into_iter().map(|s| s.report).collect(),
         }),
@@ -309,11 +317,49 @@ fn defect(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
     })
 }
 
-/// A client that opened nothing has measured nothing.
-fn nothing_attempted(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
-    let client = settled.iter().any(|s| s.report.end == LoadEnd::Client);
-    let attempted = totals.connections.map_or(0, |c| c.attempted_connections);
-    (client && attempted == 0).then(|| "no connection was attempted".to_owned())
+/// Connections and requests that a job should have begun, and those that it began.
+fn loads_of(job: &LoadJobReport) -> [Offered<'_>; 2] {
+    let of = |offered: u64, missing: u64| Offered {
+        job: &job.name,
+        intended: offered + missing,
+        offered,
+    };
+    let totals = &job.totals;
+    [
+        of(totals.attempted_connections, job.unsent_connections),
+        of(totals.requests, job.unsent_requests + job.waited_requests),
+    ]
+}
+
+/// Why the load measured nothing: no connection was established, or no request completed. A flood waits for no answers.
+fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Option<String> {
+    let jobs: Vec<(&LoadJobReport, bool)> = settled
+        .iter()
+        .zip(plans)
+        .map(|(s, plan)| (&s.report, plan.flood))
+        .filter(|(job, _)| job.end == shown)
+        .collect();
+    let because = |&(job, floods): &(&LoadJobReport, bool)| {
+        let t = &job.totals;
+        let why = match (shown, t.attempted_connections) {
+            (LoadEnd::Server, 0) => "no connection was received".to_owned(),
+            (LoadEnd::Server, _) => return None,
+            (LoadEnd::Client, 0) => "no connection was attempted".to_owned(),
+            _ if floods => return None,
+            (LoadEnd::Client, n) if t.established_connections == 0 => {
+                format!("no connection was established: {n} were attempted")
+            }
+            _ if t.requests > 0 && t.responses == 0 => {
+                format!("no request completed: {} were sent", t.requests)
+            }
+            _ => return None,
+        };
+        Some(match jobs.len() {
+            1 => why,
+            _ => format!("{}: {why}", job.name),
+        })
+    };
+    jobs.iter().find_map(because)
 }
 
 /// Rates at the full load, over its duration alone: neither ramp nor drain are part of it.

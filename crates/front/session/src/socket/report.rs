@@ -23,15 +23,23 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
             figures(one.map(std::slice::from_ref).unwrap_or_default())
         }
     });
-    let lateness = lateness::consider(
-        &lateness::Trial {
-            judged: &judged,
-            totals: &totals,
-            intended: None,
-            offered: totals.offered_frames.unwrap_or(0),
-        },
-        at_risk(late, &totals, ended.elapsed_ns),
-    );
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &totals,
+        intended: None,
+        offered: totals.offered_frames.unwrap_or(0),
+        short: None,
+    };
+    let lateness = lateness::consider(&trial, at_risk(late, &totals, ended.elapsed_ns));
+    let nothing =
+        sockets
+            .jobs
+            .iter()
+            .find(|job| is_empty(job))
+            .map(|job| match sockets.jobs.len() {
+                1 => "nothing arrived".to_owned(),
+                _ => format!("{}: nothing arrived", job.name),
+            });
     let warnings = sockets
         .jobs
         .iter()
@@ -40,6 +48,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
                 .iter()
                 .map(move |w| format!("{}: {w}", job.name))
         })
+        .chain(trial.warning(&lateness.all))
         .collect();
     let jitters = sockets
         .jobs
@@ -54,6 +63,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
         },
         criteria: criteria::reports(judged),
         lateness,
+        nothing,
         defect: (!totals.adds_up())
             .then(|| "the datagrams do not add up; this is a defect of the program".to_owned()),
         totals,
@@ -65,6 +75,16 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
         warnings,
         ..Settled::default()
     }
+}
+
+/// True if a test ran to its end and exchanged nothing.
+fn is_empty(job: &SocketJobReport) -> bool {
+    let result = &job.result;
+    let received = result.throughput_bps + result.reverse_bps.unwrap_or(0.0);
+    job.failure.is_none()
+        && !job.iterations.is_empty()
+        && received <= 0.0
+        && result.transactions == 0
 }
 
 /// With the datagrams that were under way while this process was away: sent at once after it, or lost

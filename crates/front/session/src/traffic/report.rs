@@ -12,12 +12,12 @@ use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 use super::{Direction, Traffic, WorkerSlot, is_tagged, live};
 use crate::{
     End,
-    criteria::{self, Figures},
+    criteria::{self, Figures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{
-        distribution, distributions_of, measurement_warnings, nothing_received, nothing_sent,
-        share, signal_name, times_of,
+        distribution, distributions_of, measurement_warnings, nothing_arrived, nothing_sent, share,
+        signal_name, times_of,
     },
 };
 
@@ -747,15 +747,23 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .max();
     let times = times_of(&all);
     let mut distributions = distributions_of("", &all);
-    let lateness = lateness::consider(
-        &lateness::Trial {
-            judged: &judged,
-            totals: &totals,
-            intended: totals.intended_frames,
-            offered: totals.offered_frames.unwrap_or(0),
-        },
-        lateness_of(run),
-    );
+    // After a signal no more was asked for.
+    let completed = ended.end == End::Completed;
+    let offered = settled.iter().map(|s| Offered {
+        job: &s.job.name,
+        intended: s.job.totals.intended_frames.unwrap_or(0),
+        offered: s.job.totals.offered_frames.unwrap_or(0),
+    });
+    let short = Shortfall::of(&run.plan, offered).filter(|_| completed);
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &totals,
+        intended: totals.intended_frames,
+        offered: totals.offered_frames.unwrap_or(0),
+        short: short.as_ref(),
+    };
+    let lateness = lateness::consider(&trial, lateness_of(run));
+    warnings.extend(trial.warning(&lateness.all));
     let mut flows: Vec<FlowReport> = settled
         .iter()
         .flat_map(|s| s.flows.iter().cloned())
@@ -788,12 +796,19 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
     let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
-    let not_offered = unsent_because(run, &totals)
-        .and_then(|cause| criteria::not_offered(&judged, &cause.to_string()))
+    let not_offered = short
+        .and_then(|short| Some(short.because(&unsent_because(run, &totals)?.to_string())))
         .or_else(|| {
-            let (cause, lost) = down_at_full_speed(&link_downs(run), full_speed_ns?)?;
-            criteria::not_offered_but(&judged, lost, &cause.to_string())
+            let (cause, _) = down_at_full_speed(&link_downs(run), full_speed_ns?)?;
+            criteria::held_of_less(&run.plan, &judged, &cause.to_string())
         });
+    let dead = settled.iter().find_map(|s| {
+        let nothing = nothing_arrived(&s.job.totals)?;
+        Some(match settled.len() {
+            1 => nothing,
+            _ => format!("{}: {nothing}", s.job.name),
+        })
+    });
     distributions.extend(
         departures
             .as_ref()
@@ -817,7 +832,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         criteria: criteria::reports(judged),
         lateness,
         defect,
-        nothing: nothing_sent(&totals).or_else(|| nothing_received(&totals)),
+        nothing: nothing_sent(&totals).or(dead),
         warnings,
         stamping: stamping(run, ended),
         ..Settled::default()

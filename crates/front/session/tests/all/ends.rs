@@ -160,7 +160,7 @@ fn what_ends_by_itself_takes_those_that_listen_with_it() {
         assert_eq!(finished.end, End::Completed, "{parts:?}");
         assert_eq!(
             report.verdict,
-            Verdict::Pass,
+            Verdict::Completed,
             "{parts:?}: {}",
             report.reason
         );
@@ -197,7 +197,7 @@ fn all_end_by(signals: &'static [i32]) {
         assert_eq!(finished.end, End::Signal(signals[0]), "{parts:?}");
         // A device without a count goes on until a signal, so that is its end.
         let verdict = match parts.contains(&DEVICES) {
-            true => Verdict::Pass,
+            true => Verdict::Completed,
             false => Verdict::Incomplete,
         };
         assert_eq!(report.verdict, verdict, "{parts:?}: {}", report.reason);
@@ -220,7 +220,7 @@ fn those_that_only_listen_are_complete_with_a_signal() {
         let patience = Duration::from_millis(300);
         let (finished, _) = finish(plan(parts, "60s", ""), &[2], patience);
         assert_eq!(finished.end, End::Signal(2), "{parts:?}");
-        assert_eq!(finished.report.verdict, Verdict::Pass, "{parts:?}");
+        assert_eq!(finished.report.verdict, Verdict::Completed, "{parts:?}");
     }
 }
 
@@ -279,7 +279,7 @@ fn a_socket_test_that_nobody_answers_is_a_fault_and_the_rest_is_told() {
         let (finished, _) = finish(plan(&parts, "300ms", ""), &[], Duration::ZERO);
         let report = &finished.report;
         assert!(matches!(finished.end, End::Fault(_)), "{:?}", finished.end);
-        assert_eq!(report.verdict, Verdict::Invalid, "{}", report.reason);
+        assert_eq!(report.verdict, Verdict::Incomplete, "{}", report.reason);
         assert!(report.socket.as_ref().unwrap().jobs[0].failure.is_some());
         if beside.contains(&TRAFFIC) {
             assert_eq!(report.totals.offered_frames, Some(600));

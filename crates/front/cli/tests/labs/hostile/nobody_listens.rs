@@ -164,7 +164,7 @@ fn a_terminal_that_hangs_up_ends_a_run_in_order_and_nohup_does_not() {
         (
             format!("trap '' HUP; exec \"$WIREBENCH\" trial {line} --duration 1s"),
             0,
-            "pass",
+            "completed",
         ),
     ] {
         let (child, mut ears) = started(&shell);

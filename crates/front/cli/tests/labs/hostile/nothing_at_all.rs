@@ -61,7 +61,7 @@ fn a_receiver_to_which_nothing_came_passes_nothing() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(output.status.code(), Some(3), "{}", report["reason"]);
     assert_eq!(report["verdict"], "invalid");
-    assert_eq!(report["reason"], "nothing was received");
+    assert_eq!(report["reason"], "nothing arrived");
 }
 
 #[test]

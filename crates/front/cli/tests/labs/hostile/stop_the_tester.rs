@@ -83,7 +83,7 @@ fn assert_void(code: i32, report: &Value) {
         (3, &"invalid".into()),
         "{reason}"
     );
-    assert!(reason.starts_with("the tester was late"), "{reason}");
+    assert!(reason.contains("the tester was late"), "{reason}");
     assert_eq!(report["lateness"]["may_have_caused"], reason);
     let by = report["limited_by"].as_str().unwrap();
     assert!(by.starts_with("the tester: "), "{by}");
@@ -171,13 +171,8 @@ fn what_a_stopped_sender_did_not_send_was_not_carried() {
             unsent > 3_000 && unsent.abs_diff(missed) <= unsent / 10,
             "{unsent}, {missed}"
         );
-        if criterion.is_empty() {
-            assert_eq!((code, &report["verdict"]), (0, &"pass".into()));
-            let by = report["limited_by"].as_str().unwrap();
-            assert!(by.starts_with("the tester: it was away for"), "{by}");
-        } else {
-            assert_void(code, &report);
-        }
+        // With criteria and without.
+        assert_void(code, &report);
     }
 }
 

@@ -289,8 +289,8 @@ pub(crate) fn tx_only() -> Report {
     };
     let mut report = Report {
         kind: "tx".into(),
-        verdict: Verdict::Pass,
-        reason: "Everything was sent; no criteria were given.".into(),
+        verdict: Verdict::Completed,
+        reason: "Everything was sent; no criteria were set.".into(),
         limited_by: "the port: it was full in 0.8 % of the attempts to send".into(),
         plan: plan("tx", Some("a"), None),
         totals,
@@ -346,8 +346,8 @@ pub(crate) fn rx_only() -> Report {
     let base = lossy();
     let mut report = Report {
         kind: "rx".into(),
-        verdict: Verdict::Pass,
-        reason: "Received until the signal SIGINT; no criteria were given.".into(),
+        verdict: Verdict::Completed,
+        reason: "Received until the signal SIGINT; no criteria were set.".into(),
         limited_by: Default::default(),
         plan: plan("rx", None, Some("b")),
         totals,
