@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order. Who ignores SIGHUP
-//! (`nohup`) goes on when the terminal goes. Who has changed the terminal can give it back while the
+//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order, and a terminal that hangs up without a
+//! signal for us. Who ignores SIGHUP (`nohup`) goes on when the terminal goes. Who has changed the terminal can give it back while the
 //! process is suspended ([`mind_suspension`]).
 
 #![allow(
@@ -7,11 +7,19 @@
     reason = "a signal's disposition cannot be set in safe code"
 )]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI32, AtomicU32, Ordering},
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, AtomicU32, Ordering},
+    },
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
 use signal_hook::{
     consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2},
     iterator,
@@ -97,7 +105,27 @@ impl Signals {
                 }
             })
             .map_err(refused)?;
+        if numbers.contains(&SIGHUP)
+            && let Some(terminal) = terminal()
+        {
+            signals.watch(terminal).map_err(refused)?;
+        }
         Ok(signals)
+    }
+
+    /// Ends the run when its terminal hangs up. The kernel sends SIGHUP to the shell of a terminal and to the processes
+    /// in its foreground only: a run in the background, or under `timeout` in a script, gets none.
+    fn watch(&self, terminal: OwnedFd) -> io::Result<()> {
+        let noted = self.clone();
+        let wait = move || {
+            let mut watched = [PollFd::new(&terminal, PollFlags::empty())];
+            while poll(&mut watched, None) == Err(Errno::INTR) {}
+            if watched[0].revents().contains(PollFlags::HUP) {
+                noted.note(SIGHUP);
+            }
+        };
+        let thread = std::thread::Builder::new().name("wb-terminal".to_owned());
+        thread.spawn(wait).map(drop)
     }
 
     /// Signals that never come, for runs inside another program's hands.
@@ -112,9 +140,13 @@ impl Signals {
     }
 
     fn note(&self, signal: i32) -> u32 {
-        let _ = self
+        let first = self
             .first
             .compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        // A terminal hangs up once, and kernel, shell and the terminal itself all say so.
+        if signal == SIGHUP && first.is_err() {
+            return self.count.load(Ordering::Relaxed);
+        }
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -148,6 +180,19 @@ impl Signals {
     pub fn hurry(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 1
     }
+}
+
+/// The terminal that the run reports to, if it is that of the run's session: a daemon has left it.
+fn terminal() -> Option<OwnedFd> {
+    let (error, output) = (io::stderr(), io::stdout());
+    let is_ours = |fd: BorrowedFd<'_>| {
+        let session = rustix::process::getsid(None);
+        session.is_ok() && rustix::termios::tcgetsid(fd) == session
+    };
+    let terminal = [error.as_fd(), output.as_fd()]
+        .into_iter()
+        .find(|fd| is_ours(*fd))?;
+    terminal.try_clone_to_owned().ok()
 }
 
 /// Calls `before` when somebody suspends the process (Ctrl-Z), before it stops, and `after` when it goes on, also
@@ -199,5 +244,16 @@ mod tests {
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), false));
         assert_eq!(signals.note(SIGTERM), 2);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), true));
+    }
+
+    #[test]
+    fn a_terminal_that_hangs_up_says_so_more_than_once() {
+        let signals = Signals::none();
+        for _ in 0..4 {
+            assert_eq!(signals.note(SIGHUP), 1);
+        }
+        assert_eq!((signals.received(), signals.hurry()), (Some(SIGHUP), false));
+        signals.note(SIGTERM);
+        assert!(signals.hurry());
     }
 }

@@ -507,6 +507,44 @@ fn signals_and_panics_leave_a_sane_terminal() {
     assert!(text.contains("WIREBENCH_PANIC is set"), "{text}");
 }
 
+/// `timeout` in a script puts a run behind the terminal, where no signal of it arrives.
+#[test]
+fn a_terminal_that_goes_ends_the_run_in_order() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    for (before, verdict, seconds) in [("", "incomplete", 60), ("trap '' HUP; ", "other", 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("json").display().to_string();
+        let (process, command) = (
+            dir.path().join("process").display().to_string(),
+            trial(&lab, &format!("--plain --json --duration {seconds}s")),
+        );
+        let command = format!(
+            "{before}timeout 100 sh -c 'echo $$ > {process}; exec {command} > {file}'; true"
+        );
+        let Some(terminal) = Terminal::run((120, 40), &command) else {
+            return;
+        };
+        terminal.shows("s  run");
+        let process = fs::read_to_string(&process).unwrap();
+        drop(terminal);
+        eventually("the run ends", || {
+            !std::path::Path::new(&format!("/proc/{}", process.trim())).exists()
+        });
+        let report: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&file).unwrap()).expect("a report");
+        let found = &report["verdict"];
+        assert_eq!(
+            found == "incomplete",
+            verdict == "incomplete",
+            "{}",
+            report["reason"]
+        );
+    }
+}
+
 #[test]
 fn a_suspended_run_gives_the_terminal_back_and_takes_it_again() {
     if !privileged() {
