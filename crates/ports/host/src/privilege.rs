@@ -158,8 +158,17 @@ fn outer(map: &str, uid: u32) -> Option<u32> {
     })
 }
 
+/// Command that grants this program every capability that any part of it uses, so that one command is enough.
+#[must_use]
+pub fn setcap_command() -> String {
+    let program = std::env::current_exe()
+        .map_or_else(|_| "wirebench".into(), |path| path.display().to_string());
+    format!(
+        "sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_sys_admin,cap_ipc_lock+ep {program}"
+    )
+}
+
 fn command_granting(lacking: &[Capability], in_user_namespace: bool) -> String {
-    let program = "$(command -v wirebench)";
     let beyond = lacking.iter().any(|c| !c.works_in_user_namespace());
     if in_user_namespace && beyond {
         // File capabilities are no way out of a user namespace.
@@ -168,8 +177,7 @@ fn command_granting(lacking: &[Capability], in_user_namespace: bool) -> String {
     if lacking.contains(&Capability::SysAdmin) && !beyond {
         return "unshare -Urnm wirebench …".into();
     }
-    let names: Vec<&str> = lacking.iter().map(|c| c.name()).collect();
-    format!("sudo setcap {}+ep {program}", names.join(","))
+    setcap_command()
 }
 
 /// The line `CapEff:` of `/proc/PID/status`.
@@ -225,15 +233,17 @@ mod tests {
         let names: Vec<Capability> = missing.iter().map(|m| m.capability).collect();
         assert_eq!(names, [Capability::NetRaw, Capability::Bpf]);
         for each in &missing {
-            assert_eq!(
-                each.command,
-                "sudo setcap cap_net_raw,cap_bpf+ep $(command -v wirebench)"
+            assert_eq!(each.command, setcap_command());
+            assert!(
+                each.command.contains(each.capability.name()),
+                "{}",
+                each.command
             );
         }
-        assert_eq!(
-            missing[0].to_string(),
-            "CAP_NET_RAW is missing: it is needed to open packet and AF_XDP sockets; \
-             try `sudo setcap cap_net_raw,cap_bpf+ep $(command -v wirebench)`"
+        let text = missing[0].to_string();
+        assert!(
+            text.starts_with("CAP_NET_RAW is missing: it is needed to open packet and AF_XDP sockets; try `sudo setcap "),
+            "{text}"
         );
     }
 

@@ -33,8 +33,7 @@ mod of_programs {
         PortError::Privilege {
             port: interface.port.clone(),
             what: what.to_owned(),
-            command: PortError::command_granting()
-                .replace("cap_bpf", "cap_bpf,cap_perfmon,cap_sys_admin"),
+            command: PortError::command_granting(),
         }
     }
 

@@ -79,7 +79,9 @@ impl PortError {
     pub fn command_granting() -> String {
         let program = std::env::current_exe()
             .map_or_else(|_| "wirebench".into(), |path| path.display().to_string());
-        format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock+ep {program}")
+        format!(
+            "sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_sys_admin,cap_ipc_lock+ep {program}"
+        )
     }
 
     /// What is wrong, without the port: for who says which it is, or takes another way.
