@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 use wb_port::{Interface, PortError, offload::Refusal};
 
+use crate::attach_words;
 use crate::fault;
 
 /// if_link.h: XDP_FLAGS_SKB_MODE.
@@ -48,15 +49,15 @@ fn attach(program: BorrowedFd<'_>, index: i32, flags: u32) -> Result<Hook, Errno
     }
 }
 
-/// Attaches a program to an interface of the calling thread's namespace, in the driver; `None` where that does not go, and
-/// only the kernel's receive path is left ([`attach_generic`]).
+/// Attaches a program to an interface of the calling thread's namespace, in the driver. If the driver refuses it, returns
+/// the words of the kernel; [`attach_generic`] is left then.
 pub(crate) fn attach_native(
     program: BorrowedFd<'_>,
     interface: &Interface,
-) -> Result<Option<Hook>, PortError> {
+) -> Result<Result<Hook, String>, PortError> {
     let index = interface.index.cast_signed();
     let native = match attach(program, index, NATIVE) {
-        Ok(hook) => return Ok(Some(hook)),
+        Ok(hook) => return Ok(Ok(hook)),
         Err(cause) => cause,
     };
     match native {
@@ -74,7 +75,8 @@ pub(crate) fn attach_native(
         Errno::NODEV | Errno::NXIO => Err(PortError::Gone {
             port: interface.port.clone(),
         }),
-        _ => Ok(None),
+        cause => Ok(Err(attach_words::words(program, index, NATIVE)
+            .unwrap_or_else(|| io::Error::from(cause).to_string()))),
     }
 }
 

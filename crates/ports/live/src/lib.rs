@@ -16,6 +16,9 @@ mod fault;
 #[cfg(feature = "bpf")]
 mod area;
 #[cfg(feature = "bpf")]
+#[path = "../../bpf/attach_words.rs"]
+mod attach_words;
+#[cfg(feature = "bpf")]
 mod hook;
 #[cfg(feature = "bpf")]
 #[path = "../../bpf/object.rs"]

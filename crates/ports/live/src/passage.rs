@@ -24,8 +24,8 @@ impl Passage {
         let program = object::program(&object, "wb_pass")
             .map_err(|cause| fault::loading(interface, &cause))?;
         let hook = match hook::attach_native(program.as_fd(), interface)? {
-            Some(hook) => hook,
-            None => hook::attach_generic(program.as_fd(), interface)?,
+            Ok(hook) => hook,
+            Err(_) => hook::attach_generic(program.as_fd(), interface)?,
         };
         Ok(Self(hook))
     }

@@ -115,7 +115,7 @@ struct Shared {
     awaited: Awaited,
     window: WindowSize,
     _hook: Hook,
-    mode: &'static str,
+    refusal: Option<String>,
 }
 
 /// The accounts of a port, one for each of its queues.
@@ -174,11 +174,12 @@ impl Account {
         let load = |is_shared| load(is_shared).map_err(|cause| fault::loading(interface, &cause));
         // Nothing is counted before it is told to.
         let (mut object, mut program) = load(false)?;
-        let (hook, mode) = match hook::attach_native(program.as_fd(), interface)? {
-            Some(hook) => (hook, "native"),
-            None => {
+        let (hook, refusal) = match hook::attach_native(program.as_fd(), interface)? {
+            Ok(hook) => (hook, None),
+            Err(refusal) => {
                 (object, program) = load(true)?;
-                (hook::attach_generic(program.as_fd(), interface)?, "generic")
+                let hook = hook::attach_generic(program.as_fd(), interface)?;
+                (hook, Some(refusal))
             }
         };
         let map = |name, len| {
@@ -213,7 +214,7 @@ impl Account {
                 awaited,
                 window,
                 _hook: hook,
-                mode,
+                refusal,
             }),
             queues,
         })
@@ -228,7 +229,16 @@ impl Account {
     /// Where the program runs: `native` or `generic`.
     #[must_use]
     pub fn hook(&self) -> &'static str {
-        self.shared.mode
+        match self.shared.refusal {
+            None => "native",
+            Some(_) => "generic",
+        }
+    }
+
+    /// Words of the kernel for a program that the driver refused, so that the kernel's receive path runs it.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        self.shared.refusal.as_deref()
     }
 
     /// Parts it among so many workers. The program stays where it is until the last is gone.

@@ -130,6 +130,12 @@ impl Account {
 
     /// Of none.
     #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        match *self {}
+    }
+
+    /// Of none.
+    #[must_use]
     pub fn receivers(self, _workers: u32) -> Vec<Receiver> {
         match self {}
     }

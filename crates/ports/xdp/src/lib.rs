@@ -10,6 +10,9 @@
 //! Each queue has a memory of its own, parted in frames for sending and frames for receiving, so
 //! that a sent frame keeps its content for the next use.
 
+#[cfg(feature = "bpf")]
+#[path = "../../bpf/attach_words.rs"]
+mod attach_words;
 pub mod consume;
 mod fault;
 mod group;
@@ -32,6 +35,6 @@ mod umem;
 pub use group::{XdpGroup, XdpGroupRx, gather};
 pub use options::{BusyPoll, Mode, Select, XdpOptions};
 pub use port::{XdpPort, XdpQueue, open};
-pub use probe::{Probe, probe};
+pub use probe::{Features, Probe, features, probe, try_native};
 pub use rx::XdpRx;
 pub use tx::XdpTx;

@@ -1,6 +1,6 @@
 //! What works on an interface, without opening it.
 
-use wb_port::Interface;
+use wb_port::{Interface, PortError};
 
 use crate::socket::new_socket;
 
@@ -42,6 +42,55 @@ pub fn probe(interface: &Interface) -> Probe {
     probe.send = true;
     ask_for_program(interface, &mut probe);
     probe
+}
+
+/// XDP abilities of a driver. `None` if the kernel does not report them (before Linux 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// True if the driver runs XDP programs.
+    pub native: Option<bool>,
+    /// True if the driver has zero copy.
+    pub zero_copy: Option<bool>,
+    /// True if the driver accepts frames from XDP programs.
+    pub transmit: Option<bool>,
+}
+
+/// Returns what the kernel reports about the driver of `interface`, in the network namespace of the calling thread.
+/// Needs no privileges.
+#[must_use]
+pub fn features(interface: &Interface) -> Features {
+    #[cfg(feature = "bpf")]
+    if let Ok(abilities) = crate::program::abilities(interface) {
+        return Features {
+            native: abilities.native,
+            zero_copy: abilities.zero_copy,
+            transmit: abilities.transmit,
+        };
+    }
+    let _ = interface;
+    Features::default()
+}
+
+/// Attaches a program that passes every frame to the host, in the driver of `interface`, and removes it again. Returns
+/// the words of the kernel if the driver refuses the program. Some cards reset themselves for a program.
+///
+/// # Errors
+/// If no program can be loaded: a privilege is missing, or this build has none.
+pub fn try_native(interface: &Interface) -> Result<Result<(), String>, PortError> {
+    #[cfg(feature = "bpf")]
+    {
+        let program = crate::program::Program::load(interface, None, 1);
+        program
+            .map(|program| program.try_native(interface))
+            .map_err(|failure| failure.error)
+    }
+    #[cfg(not(feature = "bpf"))]
+    {
+        Err(crate::fault::unsupported(
+            interface,
+            "this build has no XDP program (feature `bpf`)".into(),
+        ))
+    }
 }
 
 #[cfg(feature = "bpf")]

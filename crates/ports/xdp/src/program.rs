@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use wb_filter::{Program as Filter, ebpf};
 use wb_port::Interface;
 
+use crate::attach_words;
 use crate::fault::{self, Failure};
 use crate::object::{self, built};
 use crate::options::Select;
@@ -26,6 +27,16 @@ pub(crate) enum Hook {
     Generic,
 }
 
+impl Hook {
+    fn flags(self) -> u32 {
+        // if_link.h: XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE.
+        match self {
+            Self::Generic => 1 << 1,
+            Self::Native => 1 << 2,
+        }
+    }
+}
+
 /// What an interface says of its XDP abilities.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Abilities {
@@ -35,12 +46,15 @@ pub(crate) struct Abilities {
     pub(crate) native: Option<bool>,
     /// The driver has zero copy.
     pub(crate) zero_copy: Option<bool>,
+    /// The driver accepts frames from programs.
+    pub(crate) transmit: Option<bool>,
 }
 
 /// Asks the kernel what `interface` can do.
 pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
-    // netdev.h: NETDEV_XDP_ACT_REDIRECT, NETDEV_XDP_ACT_XSK_ZEROCOPY.
+    // netdev.h: NETDEV_XDP_ACT_REDIRECT, NETDEV_XDP_ACT_NDO_XMIT, NETDEV_XDP_ACT_XSK_ZEROCOPY.
     const REDIRECT: u64 = 1 << 1;
+    const TRANSMIT: u64 = 1 << 2;
     const ZERO_COPY: u64 = 1 << 3;
     quiet();
     let mut answer = sys::bpf_xdp_query_opts {
@@ -63,6 +77,7 @@ pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
         attached: ids.into_iter().find(|&id| id != 0),
         native: known.then_some(answer.feature_flags & REDIRECT != 0),
         zero_copy: known.then_some(answer.feature_flags & ZERO_COPY != 0),
+        transmit: known.then_some(answer.feature_flags & TRANSMIT != 0),
     })
 }
 
@@ -241,14 +256,14 @@ impl Program {
 
     /// Attaches it; it stays for as long as the returned link is open.
     pub(crate) fn attach(&self, interface: &Interface, hook: Hook) -> Result<OwnedFd, Failure> {
-        // if_link.h: XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE.
-        let flags = match hook {
-            Hook::Generic => 1 << 1,
-            Hook::Native => 1 << 2,
-        };
+        self.link(interface, hook)
+            .map_err(|cause| self.attach_error(interface, hook, cause))
+    }
+
+    fn link(&self, interface: &Interface, hook: Hook) -> Result<OwnedFd, Errno> {
         let options = sys::bpf_link_create_opts {
             sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
-            flags,
+            flags: hook.flags(),
             ..Default::default()
         };
         // SAFETY: `options` carries its size and outlives the call, and has no other part set.
@@ -264,48 +279,56 @@ impl Program {
             // SAFETY: the call has just made this descriptor, and nobody else knows it.
             return Ok(unsafe { OwnedFd::from_raw_fd(result) });
         }
-        Err(Self::attach_error(interface, hook, errno(result)))
+        Err(errno(result))
     }
 
-    fn attach_error(interface: &Interface, hook: Hook, cause: Errno) -> Failure {
+    /// Attaches the program in the driver and removes it again.
+    pub(crate) fn try_native(&self, interface: &Interface) -> Result<(), String> {
+        match self.link(interface, Hook::Native) {
+            Ok(_) => Ok(()),
+            Err(cause) => Err(self.reason(interface, Hook::Native, cause)),
+        }
+    }
+
+    /// The kernel's sentence for a failed attempt to attach, or its error.
+    fn reason(&self, interface: &Interface, hook: Hook, cause: Errno) -> String {
+        attach_words::words(self.program.as_fd(), index(interface), hook.flags())
+            .unwrap_or_else(|| io::Error::from(cause).to_string())
+    }
+
+    fn attach_error(&self, interface: &Interface, hook: Hook, cause: Errno) -> Failure {
         let name = &interface.name;
-        match cause {
+        let what = match cause {
             Errno::BUSY | Errno::EXIST => {
                 let id = abilities(interface)
                     .ok()
                     .and_then(|abilities| abilities.attached);
-                occupied(interface, id)
+                return occupied(interface, id);
             }
             Errno::PERM | Errno::ACCESS => {
-                fault::privilege(interface, "attaching an XDP program needs CAP_NET_ADMIN").into()
+                let what = "attaching an XDP program needs CAP_NET_ADMIN";
+                return fault::privilege(interface, what).into();
             }
-            Errno::NODEV | Errno::NXIO => fault::gone(&interface.port).into(),
-            // The reasons that veth gives; other drivers use the same numbers for the like.
-            Errno::RANGE if hook == Hook::Native => Failure::of_mode(
-                interface,
-                format!(
-                    "the driver takes no XDP program at this MTU; try `ip link set dev {name} mtu 1500` at both ends"
-                ),
+            Errno::NODEV | Errno::NXIO => return fault::gone(&interface.port).into(),
+            // Numbers of veth, whose limits have a command; other drivers use them for other things.
+            Errno::RANGE if hook == Hook::Native && interface.kernel_driver == "veth" => {
+                format!("; try `ip link set dev {name} mtu 1500` at both ends")
+            }
+            Errno::NOSPC if hook == Hook::Native && interface.kernel_driver == "veth" => format!(
+                "; it needs as many receive queues as the other end has transmit queues: try `ethtool -L {name} rx N`"
             ),
-            Errno::NOSPC if hook == Hook::Native => Failure::of_mode(
-                interface,
-                format!(
-                    "the driver needs as many receive queues as the other end has transmit queues; try `ethtool -L {name} rx N`"
-                ),
-            ),
-            cause => Failure::of_mode(
-                interface,
-                format!(
-                    "the {} takes no XDP program ({})",
-                    if hook == Hook::Native {
-                        "driver"
-                    } else {
-                        "kernel"
-                    },
-                    std::io::Error::from(cause)
-                ),
-            ),
-        }
+            _ if hook == Hook::Native => "; see `wirebench doctor`".to_owned(),
+            _ => String::new(),
+        };
+        let who = match hook {
+            Hook::Native => "driver",
+            Hook::Generic => "kernel",
+        };
+        let reason = self.reason(interface, hook, cause);
+        Failure::of_mode(
+            interface,
+            format!("the {who} takes no XDP program ({reason}){what}"),
+        )
     }
 
     /// Gives the frames of `queue` to `socket`.

@@ -319,8 +319,13 @@ impl Traffic {
             account.beside_others();
         }
         let mode = format!("{} XDP, {}", account.hook(), port.facts.mode);
+        let warning = account.refusal().map(|words| {
+            format!("not native: the driver takes no XDP program ({words}); see `wirebench doctor`")
+        });
         let receivers = account.receivers(port.plan.workers);
-        self.ports[number].facts.mode = mode;
+        let facts = &mut self.ports[number].facts;
+        facts.mode = mode;
+        facts.warnings.extend(warning);
         Ok(receivers)
     }
 

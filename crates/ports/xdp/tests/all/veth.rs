@@ -480,6 +480,25 @@ fn probing_changes_nothing() {
     );
 }
 
+#[test]
+fn a_refused_program_comes_with_the_words_of_the_driver() {
+    let lab = lab_or_skip!("words");
+    let interface = lab::describe(&lab.a, "a0");
+    let attempt = || lab::inside(&lab.a, || wb_xdp::try_native(&interface));
+    assert_eq!(attempt().unwrap(), Ok(()));
+    assert_eq!(attached_programs(&lab.a, "a0"), 0);
+    ip(&format!("-n {} link set b0 mtu 9000", lab.b));
+    let words = attempt().unwrap().unwrap_err();
+    assert!(words.to_lowercase().contains("mtu"), "{words}");
+    let refused = lab.open_a(&XdpOptions {
+        mode: Mode::NativeCopy,
+        ..receiving()
+    });
+    let message = refused.err().unwrap().to_string();
+    assert!(message.contains(&words), "{message}");
+    assert_eq!(attached_programs(&lab.a, "a0"), 0);
+}
+
 fn attached_programs(node: &str, name: &str) -> usize {
     ip(&format!("-n {node} link show dev {name}"))
         .matches("prog/xdp")
