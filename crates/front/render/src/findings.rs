@@ -1,9 +1,12 @@
 //! What `doctor` found, as text: the worst counted first, then one entry for each finding.
 
+use serde::Serialize;
+
 use crate::page::{Page, Tone};
 
 /// How a finding is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     /// As it should be.
     Ok,
@@ -38,7 +41,7 @@ impl Level {
 }
 
 /// One thing found out about the machine or an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// How it is meant.
     pub level: Level,

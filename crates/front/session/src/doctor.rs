@@ -1,11 +1,15 @@
 //! Whether streams can run inside the kernel here, and what would make it so.
 
-use wb_host::privilege::{Capability, Privileges};
+use wb_host::{
+    doctor::{Attach, InterfaceDescription, XdpAbilities},
+    locks::{Direction, QueueLock},
+    privilege::{Capability, Privileges},
+};
 use wb_model::{Locator, Plan, plan::PortPlan};
 
 use crate::{
     StartError,
-    ports::{Use, locate_wire},
+    ports::{Use, Wire, locate_wire},
     traffic::{Device, Host},
 };
 
@@ -25,37 +29,104 @@ pub struct InKernel {
 /// # Errors
 /// When there is no such interface.
 pub fn in_kernel(port: Option<&Locator>) -> Result<Vec<InKernel>, StartError> {
-    let mut found = vec![machine()];
-    if let Some(locator) = port {
-        let plan = PortPlan::new("port", locator.clone());
-        let wire = locate_wire(&plan)?;
-        let device = Device::of(&plan, &wire, &Plan::default());
-        let why = device.keeps_out(true);
-        let command = device.far.as_ref().map(|far| far.command.clone());
-        let veth = device.driver == "veth";
-        found.push(InKernel {
-            can: why.is_none(),
-            fix: why
-                .as_ref()
-                .filter(|_| veth)
-                .map(|_| command.unwrap_or_else(|| "ethtool -K PEER gro on".to_owned())),
-            text: match (why, &device.far) {
-                (Some(why), _) => format!("it cannot send by programs: {why}"),
-                (None, Some(far)) if far.of_a_lab && device.takes_frames == Some(false) => "it can send by programs, let in by one at the other end for as long as a run".to_owned(),
-                (None, _) if device.takes_frames.is_none() => "whether it can send by programs shows only when it is tried: the kernel does not tell".to_owned(),
-                (None, _) => "it can send by programs".to_owned(),
-            },
-        });
-        if let Some(id) = device.program {
-            let prefix = wire.namespace.command_prefix();
-            found.push(InKernel {
-                can: false,
-                text: format!("it cannot account by a program: program {id} is attached"),
-                fix: Some(format!("{prefix}ip link set {} xdp off", locator.name)),
-            });
-        }
+    let machine = machine();
+    let Some(locator) = port.filter(|_| machine.can) else {
+        return Ok(vec![machine]);
+    };
+    let plan = PortPlan::new("port", locator.clone());
+    let wire = locate_wire(&plan)?;
+    let device = Device::of(&plan, &wire, &Plan::default());
+    let prefix = wire.namespace.command_prefix();
+    Ok(vec![of_device(&device, &locator.name, &prefix)])
+}
+
+/// Whether a port can send and account by programs, in one statement.
+fn of_device(device: &Device, name: &str, prefix: &str) -> InKernel {
+    let why = device.keeps_out(true);
+    if let Some(id) = device.program {
+        let nor_sent = why.map(|why| format!(", nor sent by one: {why}"));
+        return InKernel {
+            can: false,
+            text: format!(
+                "program {id} is attached: streams cannot be accounted for by another (live){}",
+                nor_sent.unwrap_or_default()
+            ),
+            fix: Some(format!("{prefix}ip link set {name} xdp off")),
+        };
     }
-    Ok(found)
+    let text = match (&why, &device.far) {
+        (Some(why), _) => {
+            format!("streams can be accounted for by a program (live), but not sent by one: {why}")
+        }
+        (None, Some(far)) if far.of_a_lab && device.takes_frames == Some(false) => {
+            "streams can be sent and accounted for by programs (live); while a run lasts, a program at the other end lets them in".to_owned()
+        }
+        (None, _) if device.takes_frames.is_none() => {
+            "streams can be accounted for by a program (live); whether they can be sent by one shows when it is tried, as the kernel does not report it".to_owned()
+        }
+        (None, _) => "streams can be sent and accounted for by programs (live)".to_owned(),
+    };
+    let command = device.far.as_ref().map(|far| far.command.clone());
+    InKernel {
+        can: why.is_none(),
+        text,
+        fix: why
+            .filter(|_| device.driver == "veth")
+            .map(|_| command.unwrap_or_else(|| "ethtool -K PEER gro on".to_owned())),
+    }
+}
+
+/// Returns the XDP abilities of an interface, as the kernel reports them. If nothing uses the interface, an XDP program is
+/// attached and removed again.
+///
+/// # Errors
+/// When there is no such interface.
+pub fn xdp_abilities(
+    locator: &Locator,
+    about: &InterfaceDescription,
+) -> Result<XdpAbilities, StartError> {
+    let plan = PortPlan::new("port", locator.clone());
+    let wire = locate_wire(&plan)?;
+    let interface = &wire.interface;
+    let used = in_use(&wire, about);
+    let inside = move || {
+        let features = wb_xdp::features(interface);
+        XdpAbilities {
+            native: features.native,
+            zero_copy: features.zero_copy,
+            transmit: features.transmit,
+            attach: match used {
+                Some(why) => Attach::NotTried(why),
+                None => match wb_xdp::try_native(interface) {
+                    Ok(Ok(())) => Attach::Accepted,
+                    Ok(Err(words)) => Attach::Refused(words),
+                    Err(error) => Attach::NotTried(error.reason()),
+                },
+            },
+        }
+    };
+    wb_host::in_namespace(&wire.namespace, inside).map_err(|cause| StartError::host(locator, cause))
+}
+
+/// Why an XDP program must not be attached to an interface, not even for a moment.
+fn in_use(wire: &Wire, about: &InterfaceDescription) -> Option<String> {
+    if about.is_hosts() {
+        return Some("the host uses the interface".to_owned());
+    }
+    if let Some(program) = &about.xdp_program {
+        return Some(format!("program {} is attached", program.id));
+    }
+    let interface = &wire.interface;
+    let queues = interface.tx_queues.max(interface.rx_queues);
+    let held = (0..queues).find_map(|queue| {
+        [Direction::Tx, Direction::Rx]
+            .into_iter()
+            .find_map(|direction| {
+                let (name, index) = (&interface.name, interface.index);
+                QueueLock::take(&wire.namespace, name, index, queue, direction).err()
+            })
+    });
+    held.map(|error| error.to_string())
 }
 
 fn machine() -> InKernel {
@@ -82,5 +153,51 @@ fn machine() -> InKernel {
         can: false,
         text: format!("streams cannot be sent and accounted for by programs (live): {why}"),
         fix: missing.into_iter().next().map(|missing| missing.command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_command_grants_all_that_is_missing_wherever_it_is_missed() {
+        let command = wb_host::privilege::setcap_command();
+        assert_eq!(command, wb_port::PortError::command_granting());
+    }
+
+    fn device(takes_frames: Option<bool>, program: Option<u32>) -> Device {
+        Device {
+            driver: "virtio_net".to_owned(),
+            takes_frames,
+            program,
+            queues: 1,
+            interface: "eth0".to_owned(),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn a_port_that_cannot_send_is_not_said_to_send() {
+        let found = of_device(&device(Some(false), None), "eth0", "");
+        assert!(!found.can);
+        assert!(found.text.contains("but not sent by one"), "{}", found.text);
+        assert!(!found.text.contains("can be sent"), "{}", found.text);
+        let able = of_device(&device(Some(true), None), "eth0", "");
+        assert!(
+            able.can && able.text.contains("can be sent"),
+            "{}",
+            able.text
+        );
+        let taken = of_device(&device(Some(true), Some(7)), "eth0", "ip netns exec n ");
+        assert!(
+            !taken.can && taken.text.contains("program 7"),
+            "{}",
+            taken.text
+        );
+        assert_eq!(
+            taken.fix.unwrap(),
+            "ip netns exec n ip link set eth0 xdp off"
+        );
     }
 }

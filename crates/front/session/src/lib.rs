@@ -39,7 +39,7 @@ mod verdict;
 mod workers;
 
 pub use clock::{SystemClock, rfc3339};
-pub use doctor::{InKernel, in_kernel};
+pub use doctor::{InKernel, in_kernel, xdp_abilities};
 pub use engine::{Observer, View};
 pub use error::StartError;
 pub use guard::admit_servers;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::CpuSet;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{HostError, Result};
 use crate::link::link_by_name;
@@ -45,7 +46,7 @@ pub struct Placement {
 }
 
 /// An interrupt of an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Irq {
     /// Its number.
     pub number: u32,

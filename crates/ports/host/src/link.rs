@@ -10,6 +10,7 @@ use netlink_packet_route::link::{
     LinkXdp, Stats64, XdpAttached,
 };
 
+use serde::{Deserialize, Serialize};
 pub use wb_counters::LinkCounters;
 
 use crate::error::{self, HostError, Result};
@@ -57,9 +58,11 @@ pub struct Link {
 }
 
 /// What an interface is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum LinkKind {
     /// A device of a bus, real or of the virtual machine.
+    #[default]
     Physical,
     /// The loopback.
     Loopback,
@@ -93,8 +96,27 @@ impl std::fmt::Display for LinkKind {
     }
 }
 
+impl From<LinkKind> for String {
+    fn from(kind: LinkKind) -> Self {
+        kind.to_string()
+    }
+}
+
+impl From<String> for LinkKind {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "physical" => LinkKind::Physical,
+            "loopback" => LinkKind::Loopback,
+            "veth" => LinkKind::Veth,
+            "bridge" => LinkKind::Bridge,
+            "tun" => LinkKind::Tun,
+            _ => LinkKind::Other(name),
+        }
+    }
+}
+
 /// An XDP program found on an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpProgram {
     /// Its id, as `bpftool prog` lists it.
     pub id: u32,
@@ -103,7 +125,8 @@ pub struct XdpProgram {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum XdpMode {
     /// In the driver.
     Native,

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wb_host::{doctor, netns::Namespace};
+use serde::Serialize;
+use wb_host::{
+    doctor::{self, Description},
+    netns::Namespace,
+};
 use wb_model::Locator;
 use wb_render::findings::{Finding, Level};
 
@@ -16,7 +20,10 @@ use crate::{
 /// What this host and interface can do, what limits it, and the command that would fix it.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json"
+    after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json --describe\n\n\
+        Exit code: 1 if a problem was found, 0 otherwise.\n\
+        On an interface that nothing uses, doctor attaches an XDP program that passes every frame, and removes it again; \
+        some cards reset their link for it."
 )]
 pub(crate) struct DoctorArgs {
     /// The port to look at; without it the host only.
@@ -29,6 +36,21 @@ pub(crate) struct DoctorArgs {
     /// JSON instead of text.
     #[arg(long)]
     json: bool,
+    /// Add the facts that the findings follow from to the JSON.
+    #[arg(long, requires = "json")]
+    describe: bool,
+}
+
+/// The JSON of `doctor`.
+#[derive(Serialize)]
+struct DoctorDocument<'a> {
+    /// `wirebench.doctor/1`.
+    schema: &'static str,
+    /// What was found, in the order of the text.
+    findings: &'a [Finding],
+    /// The facts that the findings about the interface follow from; with `--describe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a Description>,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
@@ -44,12 +66,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         Some(locator) if !locator.is_interface() => {
             bail!("{locator}: doctor looks at network interfaces")
         }
-        Some(locator) => {
-            wb_host::link::link_by_name(&namespace, &locator.name)?;
-            Some((&namespace, locator.name.as_str()))
-        }
+        Some(locator) => Some((&namespace, locator.name.as_str())),
         None => None,
     };
+    let mut about = doctor::describe(port)?;
+    if let (Some(locator), Some(interface)) = (&args.port, &mut about.interface) {
+        interface.xdp = wb_session::xdp_abilities(locator, interface)?;
+    }
     let in_kernel = wb_session::in_kernel(args.port.as_ref())?;
     let in_kernel = in_kernel.into_iter().map(|f| Finding {
         level: match f.can {
@@ -60,7 +83,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         text: f.text,
         fix: f.fix,
     });
-    let findings: Vec<Finding> = doctor::examine(port)
+    let findings: Vec<Finding> = doctor::examine(&about)
         .into_iter()
         .map(|f| Finding {
             level: match f.level {
@@ -77,14 +100,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         .chain(wb_fuse::dead_folders()?.iter().map(|dir| dead_folder(dir)))
         .collect();
     print(&if args.json {
-        serde_json::to_string_pretty(&serde_json::json!({
-            "schema": "wirebench.doctor/1",
-            "findings": findings.iter().map(json_of).collect::<Vec<_>>(),
-        }))?
+        serde_json::to_string_pretty(&DoctorDocument {
+            schema: "wirebench.doctor/1",
+            findings: &findings,
+            description: args.describe.then_some(&about),
+        })?
     } else {
         wb_render::findings::text(&findings, color(), width())
     });
-    Ok(0)
+    Ok(exit_code(&findings))
+}
+
+/// 1 if a problem stands.
+fn exit_code(findings: &[Finding]) -> u8 {
+    u8::from(findings.iter().any(|f| f.level == Level::Problem))
 }
 
 /// Takes control folders of killed processes away, and says so.
@@ -113,11 +142,20 @@ fn dead_folder(dir: &Path) -> Finding {
     }
 }
 
-fn json_of(finding: &Finding) -> serde_json::Value {
-    serde_json::json!({
-        "level": finding.level.name(),
-        "topic": finding.topic,
-        "text": finding.text,
-        "fix": finding.fix,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_problem_is_a_failure() {
+        let found = |level| Finding {
+            level,
+            topic: "link".to_owned(),
+            text: "down".to_owned(),
+            fix: None,
+        };
+        assert_eq!(exit_code(&[]), 0);
+        assert_eq!(exit_code(&[found(Level::Warn), found(Level::Note)]), 0);
+        assert_eq!(exit_code(&[found(Level::Ok), found(Level::Problem)]), 1);
+    }
 }

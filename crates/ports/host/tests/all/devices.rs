@@ -1,7 +1,7 @@
 //! ethtool, interrupts, queue locks and the doctor on veth ends.
 
 use crate::common::{output, pair, privileged};
-use wb_host::doctor::{Level, examine};
+use wb_host::doctor::{Level, describe, judge};
 use wb_host::ethtool::{Channels, Offload, Speed};
 use wb_host::{Direction, Ethtool, HostError, Namespace, Netlink, QueueLock, cpu, link};
 
@@ -145,7 +145,7 @@ fn the_doctor_looks_into_the_namespace() {
     }
     let (a, b) = pair(1);
     let found = |topic: &str| {
-        let findings = examine(Some((&a.0, "a0")));
+        let findings = judge(&describe(Some((&a.0, "a0"))).unwrap());
         findings
             .into_iter()
             .find(|finding| finding.topic == topic)

@@ -4,5 +4,6 @@ mod common;
 mod devices;
 mod filters;
 mod links;
+mod machines;
 mod namespaces;
 mod peers;

@@ -368,3 +368,57 @@ echo start > $P/pgctrl; grep Result -A1 $P/w0";
         );
     }
 }
+
+/// The exit code says whether a problem stands, and the facts come along where they are asked for.
+#[test]
+fn doctor_fails_for_a_problem_and_describes_the_machine() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let (node, port) = (lab.node("a"), lab.a0());
+    let json = |code| {
+        let output = run(&["doctor", &port, "--json", "--describe"]);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let well = json(0);
+    let interface = &well["description"]["interface"];
+    assert_eq!(
+        (&interface["driver"], &interface["xdp"]["attach"]),
+        (&"veth".into(), &"accepted".into())
+    );
+    // Several statements about sending by programs, none against another.
+    let topics = well["findings"].as_array().unwrap().iter();
+    assert_eq!(topics.filter(|f| f["topic"] == "in the kernel").count(), 1);
+    // The words of the kernel.
+    let ip = |words: &str| assert!(ip(&node, words), "{words}");
+    assert!(
+        system(
+            "ip",
+            &["-n", &lab.node("b"), "link", "set", "b0", "mtu", "9000"]
+        )
+        .status
+        .success()
+    );
+    let refused = json(0)["findings"].to_string();
+    assert!(
+        refused.contains("the driver refuses a program (veth: Peer MTU"),
+        "{refused}"
+    );
+    ip("link set a0 down");
+    let down = json(1);
+    assert!(
+        down["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|f| f["level"] == "problem")
+    );
+    assert_eq!(run(&["doctor", &port, "--describe"]).status.code(), Some(2));
+}

@@ -1,0 +1,473 @@
+//! Rules about one interface. Pure functions of its description.
+
+use super::description::{Attach, Description, InterfaceDescription, Usage};
+use super::drivers::{self, DriverFacts, XdpQueues};
+use super::{Finding, Level, version};
+use crate::cpu::format_list;
+use crate::ethtool::{Channels, Offload};
+use crate::link::LinkKind;
+
+/// Largest MTU that AF_XDP sockets of wirebench receive, in bytes: a frame of memory is one page.
+const XDP_MEMORY_MTU: u32 = 3818;
+/// First kernel whose virtio_net sends XDP frames by shared queues.
+const SHARED_QUEUES: (u32, u32) = (5, 13);
+/// Suffix of a finding that would have a command, were it not for the host.
+const NO_COMMAND: &str = "the host uses the interface, so a change is left to you";
+
+/// Judges the interface of a description. Does no I/O.
+#[must_use]
+pub fn judge(about: &Description) -> Vec<Finding> {
+    let Some(interface) = &about.interface else {
+        return Vec::new();
+    };
+    let mut port = Port {
+        about,
+        interface,
+        facts: drivers::facts(&interface.driver),
+        findings: Vec::new(),
+    };
+    port.link();
+    port.mtu();
+    port.device();
+    port.xdp();
+    port.queues();
+    port.rings();
+    port.offloads();
+    port.interrupts();
+    port.timestamping();
+    port.sharing();
+    port.findings
+}
+
+/// An interface and what was found about it.
+struct Port<'a> {
+    about: &'a Description,
+    interface: &'a InterfaceDescription,
+    facts: Option<&'static DriverFacts>,
+    findings: Vec<Finding>,
+}
+
+impl Port<'_> {
+    fn say(&mut self, level: Level, topic: &str, text: impl Into<String>) {
+        self.findings.push(Finding::new(level, topic, text));
+    }
+
+    /// Reports a finding with the command that changes it, unless the change could cut the host off.
+    fn say_with_fix(&mut self, level: Level, topic: &str, text: impl Into<String>, command: &str) {
+        let (text, fix) = match self.interface.is_hosts() {
+            true => (format!("{}; {NO_COMMAND}", text.into()), None),
+            false => (text.into(), Some(self.command(command))),
+        };
+        self.findings.push(Finding {
+            fix,
+            ..Finding::new(level, topic, text)
+        });
+    }
+
+    fn command(&self, command: &str) -> String {
+        self.sudo(&format!("{}{command}", self.interface.command_prefix))
+    }
+
+    fn sudo(&self, command: &str) -> String {
+        match self.about.root {
+            true => command.to_owned(),
+            false => format!("sudo {command}"),
+        }
+    }
+
+    fn link(&mut self) {
+        let InterfaceDescription {
+            name, up, carrier, ..
+        } = self.interface;
+        if !up {
+            let finding = Finding::new(Level::Problem, "link", "down");
+            let command = self.command(&format!("ip link set {name} up"));
+            self.findings.push(finding.fix(command));
+        } else if !carrier {
+            let other = match self.interface.kind {
+                LinkKind::Veth => "is the other end up?",
+                _ => "is a cable plugged in, and the other end up?",
+            };
+            let text = format!("up, but no carrier: {other}");
+            self.say(Level::Problem, "link", text);
+        } else {
+            self.say(Level::Ok, "link", "up, with carrier");
+        }
+    }
+
+    fn mtu(&mut self) {
+        let InterfaceDescription {
+            name, mtu, max_mtu, ..
+        } = self.interface;
+        let text = format!("{mtu}: frames of up to {} bytes with FCS", mtu + 18);
+        if *mtu >= 1500 || max_mtu.is_some_and(|most| most < 1500) {
+            return self.say(Level::Ok, "MTU", text);
+        }
+        let text = format!("{text}; 1518 do not fit");
+        if self.interface.is_hosts() {
+            let text =
+                format!("{text}. The network below sets it: a larger one may cut the host off");
+            return self.say(Level::Note, "MTU", text);
+        }
+        let command = format!("ip link set {name} mtu 1500");
+        self.say_with_fix(Level::Warn, "MTU", text, &command);
+    }
+
+    fn device(&mut self) {
+        let InterfaceDescription {
+            kind, driver, bus, ..
+        } = self.interface;
+        let driver = match driver.as_str() {
+            "" => "no driver",
+            driver => driver,
+        };
+        let bus = match bus.as_str() {
+            "" => String::new(),
+            bus => format!(" at {bus}"),
+        };
+        self.say(Level::Ok, "device", format!("{kind}, {driver}{bus}"));
+        match self.interface.speed {
+            Some(speed) => {
+                let text = format!("{} Gbit/s", speed.bits_per_second as f64 / 1e9);
+                if speed.nominal || kind.is_virtual() {
+                    let text = format!("{text} in name only: give rates in pps or bps, not in %");
+                    self.say(Level::Note, "speed", text);
+                } else {
+                    self.say(Level::Ok, "speed", text);
+                }
+            }
+            None => {
+                let text = "unknown: give rates in pps or bps, not in %";
+                self.say(Level::Note, "speed", text);
+            }
+        }
+    }
+
+    /// Reports how XDP programs run here, then each thing that keeps them out of the driver.
+    fn xdp(&mut self) {
+        let InterfaceDescription {
+            name, driver, xdp, ..
+        } = self.interface;
+        let native = xdp.native.unwrap_or(drivers::has_native(driver));
+        let zero_copy = match xdp.zero_copy {
+            Some(true) => "with zero copy",
+            Some(false) => "with a copy",
+            None if drivers::has_zero_copy(driver) => "with zero copy if the device has it",
+            None => "with a copy",
+        };
+        let generic = "generic only, slower than native";
+        let too_old = self
+            .facts
+            .filter(|facts| version(&self.about.kernel).is_some_and(|kernel| kernel < facts.since));
+        let mut obstacles = self.obstacles();
+        match &xdp.attach {
+            Attach::Accepted => {
+                obstacles.clear();
+                self.say(Level::Ok, "XDP", format!("native, {zero_copy}"));
+            }
+            Attach::Refused(words) => {
+                let text = format!("{generic}: the driver refuses a program ({words})");
+                self.say(Level::Warn, "XDP", text);
+            }
+            Attach::NotTried(_) if !native => {
+                let text = format!("{generic}: the driver runs no programs, as far as known");
+                self.say(Level::Note, "XDP", text);
+            }
+            Attach::NotTried(_) => {
+                if let Some(facts) = too_old {
+                    let (major, minor) = facts.since;
+                    let text =
+                        format!("{generic}: native needs Linux {major}.{minor} with {driver}");
+                    self.say(Level::Note, "XDP", text);
+                } else if obstacles.is_empty() {
+                    self.say(Level::Ok, "XDP", format!("native, {zero_copy}"));
+                } else {
+                    let text =
+                        format!("{generic}, as the interface stands: {driver} refuses programs");
+                    self.say(Level::Warn, "XDP", text);
+                }
+            }
+        }
+        for (topic, text, command) in obstacles {
+            self.say_with_fix(Level::Warn, topic, text, &command);
+        }
+        self.xdp_mtu();
+        if let Some(note) = self.facts.and_then(|facts| facts.note) {
+            self.say(Level::Note, "driver", format!("{driver}: {note}"));
+        }
+        if let Some(program) = self.interface.xdp_program {
+            let text = format!(
+                "program {} is attached ({}): the xdp driver cannot be used for receiving",
+                program.id, program.mode
+            );
+            let command = format!("ip link set {name} xdp off");
+            self.say_with_fix(Level::Problem, "XDP program", text, &command);
+        }
+    }
+
+    /// Conditions of the driver that are not met, as topic, text and command.
+    fn obstacles(&self) -> Vec<(&'static str, String, String)> {
+        let Some(facts) = self.facts else {
+            return Vec::new();
+        };
+        let InterfaceDescription { name, driver, .. } = self.interface;
+        let mut found = Vec::new();
+        if facts.queues == XdpQueues::Half
+            && let Some(channels) = &self.interface.channels
+        {
+            let most = (max_rx(channels).min(max_tx(channels)) / 2).max(1);
+            let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
+            if rx > most || tx > most || rx != tx {
+                let text = format!(
+                    "{rx} of {} to receive, {tx} of {} to send are on; with XDP {driver} takes at most {most} each, and as many of both",
+                    max_rx(channels),
+                    max_tx(channels)
+                );
+                let command = channels_command(name, channels, most, most);
+                found.push(("XDP queues", text, command));
+            }
+        }
+        if facts.lro_off && self.interface.has_on(Offload::Lro) {
+            let whose = match driver.as_str() {
+                "virtio_net" => {
+                    "; if it cannot be switched off, the hypervisor must (guest_tso4=off, guest_tso6=off)"
+                }
+                _ => "",
+            };
+            let text = format!("LRO is on, and {driver} refuses XDP programs with it{whose}");
+            found.push(("XDP LRO", text, format!("ethtool -K {name} lro off")));
+        }
+        if self.interface.mtu > facts.xdp_mtu {
+            let text = format!(
+                "MTU {}: {driver} refuses programs that want each frame in one buffer above {}",
+                self.interface.mtu, facts.xdp_mtu
+            );
+            let least = facts.xdp_mtu.min(XDP_MEMORY_MTU);
+            found.push(("XDP MTU", text, format!("ip link set {name} mtu {least}")));
+        }
+        found
+    }
+
+    /// Reports an MTU that the driver takes and the memory of the xdp driver does not.
+    fn xdp_mtu(&mut self) {
+        let InterfaceDescription { name, mtu, .. } = self.interface;
+        let is_reported = self.findings.iter().any(|f| f.topic == "XDP MTU");
+        if *mtu > XDP_MEMORY_MTU && !is_reported {
+            let text = format!(
+                "MTU {mtu}: the xdp driver receives up to MTU {XDP_MEMORY_MTU}; live and packet receive more"
+            );
+            let command = format!("ip link set {name} mtu {XDP_MEMORY_MTU}");
+            self.say_with_fix(Level::Note, "XDP MTU", text, &command);
+        }
+    }
+
+    fn queues(&mut self) {
+        let Some(channels) = &self.interface.channels else {
+            return;
+        };
+        let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
+        let text = format!(
+            "{rx} of {} to receive, {tx} of {} to send",
+            max_rx(channels),
+            max_tx(channels)
+        );
+        let cpus = self.about.usable_cpus.max(1);
+        // More queues than CPUs bring nothing, and some drivers want queues left for XDP.
+        let useful = |max: u32| {
+            let room = match self.facts.map(|facts| facts.queues) {
+                Some(XdpQueues::Half) => max / 2,
+                Some(XdpQueues::Spare) => max.saturating_sub(self.about.cpus.len() as u32),
+                _ => max,
+            };
+            room.clamp(1, cpus)
+        };
+        let (useful_rx, useful_tx) = (useful(max_rx(channels)), useful(max_tx(channels)));
+        self.spare_queues(channels, useful_rx);
+        if rx >= useful_rx && tx >= useful_tx {
+            return self.say(Level::Ok, "queues", text);
+        }
+        let command = channels_command(&self.interface.name, channels, useful_rx, useful_tx);
+        self.say_with_fix(Level::Note, "queues", format!("{text} are on"), &command);
+    }
+
+    /// Reports that a driver which wants a spare queue pair for each CPU has too few.
+    fn spare_queues(&mut self, channels: &Channels, useful: u32) {
+        let (max, cpus) = (max_tx(channels), self.about.cpus.len() as u32);
+        let on = channels.tx_queues();
+        if self.facts.map(|facts| facts.queues) != Some(XdpQueues::Spare) || on + cpus <= max {
+            return;
+        }
+        let driver = &self.interface.driver;
+        let what = match version(&self.about.kernel).is_some_and(|kernel| kernel < SHARED_QUEUES) {
+            true => "refuses XDP programs",
+            false => "sends frames of XDP programs by queues that are shared under a lock",
+        };
+        let text = format!(
+            "{driver} wants a spare queue pair for each CPU, and {on} of {max} pairs are on with {cpus} CPUs: so it {what}; \
+             the hypervisor can give 2 x {cpus} pairs"
+        );
+        if max > cpus {
+            let command = channels_command(&self.interface.name, channels, useful, useful);
+            self.say_with_fix(Level::Note, "XDP queues", text, &command);
+        } else {
+            self.say(Level::Note, "XDP queues", text);
+        }
+    }
+
+    fn rings(&mut self) {
+        let Some(rings) = &self.interface.rings else {
+            return;
+        };
+        if rings.max_rx == 0 && rings.max_tx == 0 {
+            return;
+        }
+        let text = format!(
+            "{} of {} to receive, {} of {} to send",
+            rings.rx, rings.max_rx, rings.tx, rings.max_tx
+        );
+        if rings.rx >= rings.max_rx {
+            return self.say(Level::Ok, "rings", text);
+        }
+        let command = format!("ethtool -G {} rx {}", self.interface.name, rings.max_rx);
+        let text = format!("{text}: a longer receive ring survives longer pauses of the receiver");
+        self.say_with_fix(Level::Note, "rings", text, &command);
+    }
+
+    fn offloads(&mut self) {
+        // Frames that are joined on their way in, and on a virtual wire frames that the other stack left unfinished,
+        // since no device will finish them.
+        let spoils = |offload: Offload| match offload {
+            Offload::Gro | Offload::Lro => Some("joins received frames"),
+            Offload::RxVlan => Some("takes VLAN tags off (they are read beside the frame)"),
+            Offload::TxChecksum if self.interface.kind.is_virtual() => {
+                Some("leaves checksums unfilled")
+            }
+            Offload::Tso | Offload::Gso if self.interface.kind.is_virtual() => {
+                Some("passes frames above the MTU")
+            }
+            _ => None,
+        };
+        let on: Vec<(Offload, &str)> = Offload::ALL
+            .iter()
+            .filter(|offload| self.interface.has_on(**offload))
+            .filter_map(|offload| Some((*offload, spoils(*offload)?)))
+            .collect();
+        if on.is_empty() {
+            return self.say(Level::Ok, "offloads", "none is on that would change frames");
+        }
+        let level = match on.iter().all(|(o, _)| *o == Offload::RxVlan) {
+            true => Level::Note,
+            false => Level::Warn,
+        };
+        let what: Vec<String> = on
+            .iter()
+            .map(|(offload, effect)| format!("{} {effect}", offload.keyword()))
+            .collect();
+        let switches: Vec<String> = on
+            .iter()
+            .map(|(o, _)| format!("{} off", o.keyword()))
+            .collect();
+        let command = format!("ethtool -K {} {}", self.interface.name, switches.join(" "));
+        self.say_with_fix(level, "offloads", what.join("; "), &command);
+    }
+
+    fn interrupts(&mut self) {
+        let used: Vec<_> = self
+            .interface
+            .interrupts
+            .iter()
+            .filter(|irq| irq.count > 0 && !irq.cpus.is_empty())
+            .collect();
+        if used.is_empty() {
+            return;
+        }
+        let mut targets: Vec<u32> = used.iter().flat_map(|irq| irq.cpus.clone()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let text = format!("{} in use, on CPUs {}", used.len(), format_list(&targets));
+        if targets.len() > 1 || used.len() < 2 || self.about.cpus.len() < 2 {
+            return self.say(Level::Ok, "interrupts", text);
+        }
+        let spread = used
+            .iter()
+            .zip(self.about.cpus.iter().cycle())
+            .map(|(irq, cpu)| format!("echo {cpu} > /proc/irq/{}/smp_affinity_list", irq.number));
+        let command = format!("sh -c '{}'", spread.collect::<Vec<_>>().join("; "));
+        // Interrupts belong to the machine, not to the namespace.
+        let text = format!("{text}: one CPU serves all queues");
+        self.findings
+            .push(Finding::new(Level::Warn, "interrupts", text).fix(self.sudo(&command)));
+    }
+
+    fn timestamping(&mut self) {
+        let hardware = self
+            .interface
+            .timestamping
+            .filter(|stamps| stamps.hardware_rx);
+        let Some(stamps) = hardware else {
+            let text = "by the kernel, not by the device: latencies include the host's";
+            return self.say(Level::Note, "timestamps", text);
+        };
+        let clock = stamps
+            .clock
+            .map(|n| format!(" (clock /dev/ptp{n})"))
+            .unwrap_or_default();
+        let text = format!(
+            "captures can have those of the device{clock}; trials have the kernel's, so latencies include the host's"
+        );
+        self.say(Level::Ok, "timestamps", text);
+    }
+
+    fn sharing(&mut self) {
+        match &self.interface.way_out {
+            Usage::Unused => {}
+            Usage::Used(way) => {
+                let text = format!("{way}: sending takes `--i-own-this-network`");
+                self.say(Level::Warn, "sending", text);
+            }
+            Usage::Unknown(error) => {
+                let text = format!(
+                    "whether the default route leaves by it cannot be told ({error}): sending takes `--i-own-this-network`"
+                );
+                self.say(Level::Warn, "sending", text);
+            }
+        }
+        match &self.interface.host_use {
+            Usage::Unused => {
+                let text = "nothing of the host uses it: the port is ours alone";
+                self.say(Level::Ok, "sharing", text);
+            }
+            Usage::Used(why) => {
+                let level = match self.interface.in_lab {
+                    true => Level::Ok,
+                    false => Level::Note,
+                };
+                let text = format!(
+                    "{why}: receiving by xdp would hide frames from it; the packet driver is taken"
+                );
+                self.say(level, "sharing", text);
+            }
+            Usage::Unknown(error) => {
+                let text = format!(
+                    "what of the host uses it cannot be told ({error}): the packet driver receives"
+                );
+                self.say(Level::Warn, "sharing", text);
+            }
+        }
+    }
+}
+
+fn max_rx(channels: &Channels) -> u32 {
+    channels.max_combined.max(channels.max_rx)
+}
+
+fn max_tx(channels: &Channels) -> u32 {
+    channels.max_combined.max(channels.max_tx)
+}
+
+fn channels_command(name: &str, channels: &Channels, rx: u32, tx: u32) -> String {
+    match channels.max_combined {
+        0 => format!("ethtool -L {name} rx {rx} tx {tx}"),
+        _ => format!("ethtool -L {name} combined {}", rx.min(tx)),
+    }
+}
