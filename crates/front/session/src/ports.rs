@@ -388,8 +388,16 @@ fn xdp_options(
             XdpMode::Generic => wb_xdp::Mode::Generic,
         },
         filter: filter.cloned(),
+        native_mtu: wb_host::doctor::xdp_mtu(&interface.kernel_driver),
         ..XdpOptions::default()
     }
+}
+
+/// What a port that only sends, and was left to choose its XDP mode, could do to send faster.
+fn faster_mode(port: &PortPlan, used: Use, zero_copy: Option<bool>) -> Option<&'static str> {
+    (port.xdp_mode == XdpMode::Auto && !used.rx && zero_copy == Some(true)).then_some(
+        "; it sends by copies, and its device has zero copy: `--xdp-mode zero-copy` is faster, and takes the receive side of its queues too",
+    )
 }
 
 /// Refuses more workers than there are queues: each of the xdp driver needs one of its own.
@@ -403,16 +411,12 @@ fn check_xdp_workers(port: &PortPlan, used: Use, interface: &Interface) -> Resul
     if port.workers <= most {
         return Ok(());
     }
-    // veth knows receive and transmit queues; most cards know only pairs.
-    let (n, name) = (port.workers, &interface.name);
-    let switch = match interface.kernel_driver.as_str() {
-        "veth" => format!("rx {n} tx {n}"),
-        _ => format!("combined {n}"),
-    };
+    let n = port.workers;
     Err(PortError::Unsupported {
         port: interface.port.clone(),
         what: format!(
-            "{n} workers need a queue each, and {most} to {kind} {are} switched on: with xdp at most {most}; try `ethtool -L {name} {switch}` or the packet driver",
+            "{n} workers need a queue each, and {most} to {kind} {are} switched on: with xdp at most {most}; {switch}, or take the packet driver",
+            switch = interface.switch_on(n.into()),
             are = if most == 1 { "is" } else { "are" },
         ),
     })
@@ -707,6 +711,12 @@ pub(crate) fn open_wire_as(
         match opened {
             Ok((mut facts, queues, hold)) => {
                 facts.locator = format!("{}:{}", facts.driver, port.locator.place());
+                if driver == Driver::Xdp {
+                    let features =
+                        netns::in_namespace(&wire.namespace, || wb_xdp::features(interface));
+                    let zero_copy = features.ok().and_then(|features| features.zero_copy);
+                    because.push_str(faster_mode(port, used, zero_copy).unwrap_or_default());
+                }
                 return Ok(OpenPort {
                     plan: port.clone(),
                     used,
@@ -1173,6 +1183,26 @@ mod tests {
         }
         let refused = asked(&through("xdp:a0")).unwrap_err();
         assert!(refused.contains("queueing discipline"), "{refused}");
+    }
+
+    #[test]
+    fn a_sender_by_copies_is_told_of_zero_copy_if_the_device_has_it() {
+        let port = port("eth2");
+        let sends = Use {
+            tx: true,
+            ..Use::default()
+        };
+        let both = Use { rx: true, ..sends };
+        let faster = faster_mode(&port, sends, Some(true)).unwrap();
+        assert!(faster.contains("`--xdp-mode zero-copy`"), "{faster}");
+        for (used, zero_copy) in [(sends, Some(false)), (sends, None), (both, Some(true))] {
+            assert_eq!(faster_mode(&port, used, zero_copy), None);
+        }
+        let named = PortPlan {
+            xdp_mode: XdpMode::Native,
+            ..port
+        };
+        assert_eq!(faster_mode(&named, sends, Some(true)), None);
     }
 
     #[test]

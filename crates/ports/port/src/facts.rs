@@ -101,3 +101,19 @@ pub struct Interface {
     /// Receive queues switched on; 1 where unknown.
     pub rx_queues: u32,
 }
+
+impl Interface {
+    /// What to type to switch on `count` queues, unless the driver takes no XDP program with so many.
+    #[must_use]
+    pub fn switch_on(&self, count: u64) -> String {
+        let name = &self.name;
+        match self.kernel_driver.as_str() {
+            // veth knows receive and transmit queues; most cards know only pairs.
+            "veth" => format!("try `ethtool -L {name} rx {count} tx {count}`"),
+            driver @ ("ena" | "gve") => format!(
+                "{driver} takes XDP programs with at most half of its queues on, see `wirebench doctor {name}`"
+            ),
+            _ => format!("try `ethtool -L {name} combined {count}`"),
+        }
+    }
+}

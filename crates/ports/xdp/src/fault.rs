@@ -61,22 +61,15 @@ pub(crate) fn privilege(interface: &Interface, what: &str) -> PortError {
 
 pub(crate) fn queue_off(interface: &Interface, queue: u64) -> PortError {
     let Interface {
-        name,
         tx_queues,
         rx_queues,
         ..
     } = interface;
-    let count = queue + 1;
-    // veth knows receive and transmit queues; most cards know only pairs.
-    let wanted = match interface.kernel_driver.as_str() {
-        "veth" => format!("rx {count} tx {count}"),
-        _ => format!("combined {count}"),
-    };
+    let switch_on = interface.switch_on(queue + 1);
     unsupported(
         interface,
         format!(
-            "queue {queue} is not switched on (on: {tx_queues} transmit, {rx_queues} receive); \
-             try `ethtool -L {name} {wanted}`"
+            "queue {queue} is not switched on (on: {tx_queues} transmit, {rx_queues} receive); {switch_on}"
         ),
     )
 }
@@ -145,6 +138,16 @@ mod tests {
         assert!(
             text(bind(&interface, 3, false, Errno::INVAL).error)
                 .contains("ethtool -L a0 rx 4 tx 4")
+        );
+        // More queues would cost the card its XDP.
+        let ena = Interface {
+            kernel_driver: "ena".into(),
+            ..interface.clone()
+        };
+        let refused = text(bind(&ena, 3, false, Errno::INVAL).error);
+        assert!(
+            refused.contains("half of its queues") && !refused.contains("ethtool -L"),
+            "{refused}"
         );
         assert!(matches!(
             bind(&interface, 0, false, Errno::NODEV).error,

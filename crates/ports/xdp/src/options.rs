@@ -95,6 +95,8 @@ pub struct XdpOptions {
     pub busy_poll: Option<BusyPoll>,
     /// Stamps of the network card, if wanted and possible.
     pub hw_stamps: bool,
+    /// Largest MTU at which the driver of the interface accepts the XDP program, in bytes; `None` if not known.
+    pub native_mtu: Option<u32>,
 }
 
 impl Default for XdpOptions {
@@ -117,6 +119,7 @@ impl Default for XdpOptions {
             tx_budget: 256,
             busy_poll: None,
             hw_stamps: false,
+            native_mtu: None,
         }
     }
 }
@@ -247,11 +250,16 @@ impl XdpOptions {
         // Longer frames than ours can still be refused one by one when sending; when receiving
         // they are lost, which is for the user to choose.
         if self.rx && need > size && self.frame_size.is_none() {
-            let carries = size - LONGEST_HEADER - headroom;
+            let memory = size - LONGEST_HEADER - headroom;
+            let carries = memory.min(self.native_mtu.unwrap_or(memory));
+            let whose = match self.native_mtu {
+                Some(_) => String::new(),
+                None => format!(", or less if {} wants it", interface.kernel_driver),
+            };
             return Err(PortError::Unsupported {
                 port: interface.port.clone(),
                 what: format!(
-                    "MTU {} does not fit frames of {size} bytes; try `ip link set dev {} mtu {carries}` \
+                    "MTU {} does not fit frames of {size} bytes; try `ip link set dev {} mtu {carries}`{whose} \
                      or the packet driver",
                     interface.mtu, interface.name,
                 ),
@@ -314,6 +322,12 @@ pub(crate) mod tests {
         assert_eq!(options.resolve(&wide(3818)).unwrap(), 4096);
         let message = options.resolve(&wide(9000)).unwrap_err().to_string();
         assert!(message.contains("ip link set dev a0 mtu 3818"), "{message}");
+        let mlx5 = XdpOptions {
+            native_mtu: Some(3498),
+            ..options.clone()
+        };
+        let message = mlx5.resolve(&wide(9000)).unwrap_err().to_string();
+        assert!(message.contains("ip link set dev a0 mtu 3498"), "{message}");
         let small = XdpOptions {
             frame_size: Some(2048),
             ..options.clone()
