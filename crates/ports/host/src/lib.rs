@@ -48,7 +48,7 @@ pub use ethtool::Ethtool;
 pub use kin::WayOut;
 pub use link::{Link, LinkCounters};
 pub use locks::{Direction, QueueLock};
-pub use mount::{MountTable, PrivateMounts};
+pub use mount::{MountTable, PrivateMounts, ShownModule};
 pub use netlink::Netlink;
 pub use netns::{Namespace, in_namespace};
 pub use peer::veth_peer;

@@ -9,8 +9,10 @@
 //! and what is to be added. The folder is a tmpfs on `/proc/tty/ldisc`, which the kernel keeps for
 //! old programs and which is always empty: nothing has to be made that could be left behind.
 
+mod module;
 mod private;
 mod table;
 
+pub use module::ShownModule;
 pub use private::PrivateMounts;
 pub use table::{Mount, MountTable};

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use wb_fuse::{MountOptions, Mounted};
-use wb_host::PrivateMounts;
+use wb_host::{PrivateMounts, ShownModule};
 use wb_model::{
     Driver, Locator, Plan, PortPlan,
     device::{Defaults, Mode, TimeForm, WatchJob},
@@ -381,10 +381,11 @@ fn script(args: &RunArgs) -> Result<u8> {
         .transpose()?;
     let mounts = PrivateMounts::new(namespace.as_ref())?;
     let folder = mounts.add_to_proc_net("pktgen")?;
+    let programs = mounts.show_module(MODULE)?;
     let files = Arc::clone(&service);
     let mounted: Mounted =
         mounts.run(move || wb_fuse::mount(&folder, files, &MountOptions::default()))?;
-    let mut child = match spawn_as_shells_do(&mounts, &args.script) {
+    let mut child = match spawn_as_shells_do(&mounts, &programs, &args.script) {
         Ok(child) => child,
         Err(error) => {
             service.close();
@@ -408,6 +409,9 @@ fn script(args: &RunArgs) -> Result<u8> {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
+    if signals.received().is_none() {
+        warn_of_what_goes_on(&service, &mounts);
+    }
     service.close();
     let saved = args
         .report
@@ -423,11 +427,42 @@ fn script(args: &RunArgs) -> Result<u8> {
     })
 }
 
-/// Starts a program or, as shells do, a script without `#!`, which the kernel takes for no program.
-fn spawn_as_shells_do(mounts: &PrivateMounts, words: &[String]) -> std::io::Result<Child> {
+/// The module of the kernel that scripts load before they use its files.
+const MODULE: ShownModule = ShownModule {
+    name: "pktgen",
+    version: "2.75",
+    on_removal: "echo reset > /proc/net/pktgen/pgctrl",
+};
+
+/// Warns if a script has ended before the work that it began: the files are gone with the script.
+fn warn_of_what_goes_on(service: &Service, mounts: &PrivateMounts) {
+    let what = if service.is_running() {
+        "the script ended while its devices were sending, which stopped them"
+    } else if service.is_unstarted() && !mounts.processes().is_empty() {
+        "the script ended before its devices were started, and processes of it are still there"
+    } else {
+        return;
+    };
+    say(format!(
+        "wirebench: {what}: the control files are gone when the script ends; `wirebench pktgen mount DIR` has files that stay"
+    ));
+}
+
+/// Starts a program or, as shells do, a script without `#!`, which the kernel takes for no program. The loaders of
+/// modules in `programs` come before those of the machine.
+fn spawn_as_shells_do(
+    mounts: &PrivateMounts,
+    programs: &Path,
+    words: &[String],
+) -> std::io::Result<Child> {
+    let mut path = programs.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
     let command = |program: &str, words: &[String]| {
         let mut command = Command::new(program);
-        command.args(words);
+        command.args(words).env("PATH", &path);
         command
     };
     let spawned = mounts.spawn(command(&words[0], &words[1..]));

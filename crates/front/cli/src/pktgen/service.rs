@@ -155,6 +155,17 @@ impl Service {
         state.order_stop();
     }
 
+    /// True while devices send.
+    pub(crate) fn is_running(&self) -> bool {
+        self.lock().busy
+    }
+
+    /// True if there are devices, and none was ever started.
+    pub(crate) fn is_unstarted(&self) -> bool {
+        let state = self.lock();
+        state.runs == 0 && state.folder.devices().next().is_some()
+    }
+
     /// What the last run came to, once there was one.
     pub(crate) fn report(&self) -> Option<Report> {
         self.lock().report.clone()

@@ -130,19 +130,36 @@ impl PrivateMounts {
             .map(drop)
     }
 
+    /// The folder that `/proc/net` has become.
+    pub(super) fn proc_net_folder(&self) -> Result<PathBuf> {
+        let mut known = self.proc_net.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match &*known {
+            Some(folder) => folder.clone(),
+            None => known.insert(self.run(replace_proc_net)?).clone(),
+        })
+    }
+
+    /// Numbers of the processes inside, this one left out.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        let Some(inside) = self.run(|| fs::read_link("/proc/thread-self/ns/mnt").ok()) else {
+            return Vec::new();
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers
+            .filter(|process| *process != std::process::id())
+            .filter(|process: &u32| namespace(&process.to_string()).as_ref() == Some(&inside))
+            .collect()
+    }
+
     fn extend_proc_net(
         &self,
         name: &str,
         make: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
     ) -> Result<PathBuf> {
-        let mut known = self.proc_net.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = match &*known {
-            Some(folder) => folder.clone(),
-            None => {
-                let folder = self.run(replace_proc_net)?;
-                known.insert(folder).clone()
-            }
-        };
+        let folder = self.proc_net_folder()?;
         let object = format!("{PROC_NET}/{name}");
         let path = folder.join(name);
         self.run(move || {
@@ -257,7 +274,7 @@ fn fill(folder: &Path, names: &[std::ffi::OsString]) -> io::Result<PathBuf> {
 }
 
 /// A copy of what is at `path`, mounted nowhere yet; of a symbolic link the link itself.
-fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
+pub(super) fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
@@ -265,7 +282,7 @@ fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
     rustix::mount::open_tree(CWD, path, flags)
 }
 
-fn attach(mount: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+pub(super) fn attach(mount: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
     // Without MOVE_MOUNT_T_SYMLINKS a link at `path` is not followed.
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(mount, "", CWD, path, flags)

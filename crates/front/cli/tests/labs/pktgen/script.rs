@@ -214,3 +214,72 @@ fn a_mounted_folder_serves_metrics_and_says_in_a_line_where_it_cannot() {
         Some(0)
     );
 }
+
+/// Scripts load the module, by its name or by a path, check that it is there, and remove it.
+#[test]
+fn a_script_finds_the_module_loaded() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let check = "set -e
+        modprobe pktgen; sudo=; $sudo /usr/sbin/modprobe -q pktgen; insmod ./pktgen.ko
+        lsmod | grep -q '^pktgen '
+        ! test -e /proc/modules || grep -q '^pktgen ' /proc/modules
+        grep -q 2.75 /sys/module/pktgen/version
+        ls /sys/module | grep -qv pktgen
+        ! modprobe wb_no_such_module 2>/dev/null
+        echo add_device a0 > /proc/net/pktgen/kpktgend_0
+        rmmod pktgen
+        ! test -e /proc/net/pktgen/a0
+        modprobe pktgen pg_count_d=7
+        echo add_device a0 > /proc/net/pktgen/kpktgend_0
+        modprobe -r pktgen
+        ! test -e /proc/net/pktgen/a0
+        echo fine";
+    let before = mounts_on_proc();
+    let output = run_script(&lab.node("a"), &[], &["-c", check]);
+    assert_eq!(text(&output.stdout), "fine\n", "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("--pg-count-d"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(mounts_on_proc(), before);
+}
+
+/// A controller with `start`, `status` and `stop` starts in the background and ends.
+#[test]
+fn a_script_that_ends_before_its_run_is_said_to_have_ended_it() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let add = format!(
+        "echo add_device a0 > /proc/net/pktgen/kpktgend_0
+         for c in 'count 0' 'delay 100000' 'dst 198.18.0.42' 'dst_mac {DST_MAC}'; do echo $c > /proc/net/pktgen/a0; done"
+    );
+    let sent = "until grep -q 'pkts-sofar: [1-9]' /proc/net/pktgen/a0; do :; done";
+    for (rest, word) in [
+        (
+            format!("nohup sh -c 'echo start > /proc/net/pktgen/pgctrl' >/dev/null 2>&1 & {sent}"),
+            "were sending",
+        ),
+        (
+            "sleep 30 >/dev/null 2>&1 &".to_owned(),
+            "before its devices were started",
+        ),
+    ] {
+        let output = run_script(&lab.node("a"), &[], &["-c", &format!("{add}; {rest}")]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(
+            said.contains(word) && said.contains("pktgen mount"),
+            "{said}"
+        );
+    }
+    let done =
+        format!("{add}; echo count 10 > /proc/net/pktgen/a0; echo start > /proc/net/pktgen/pgctrl");
+    let output = run_script(&lab.node("a"), &[], &["-c", &done]);
+    assert_eq!(text(&output.stderr), "");
+}
