@@ -235,7 +235,15 @@ impl Folder {
         written: &[u8],
         world: &dyn World,
     ) -> Result<Effect, Errno> {
-        match self.locate(file)? {
+        let found = self.locate(file)?;
+        if !matches!(found, ControlFile::Control)
+            && let Some(first) = first_of_several(written)
+        {
+            self.warnings.push(format!(
+                "{file}: several lines in one write; as in the kernel only the first counts (`{first}`): write each line by itself"
+            ));
+        }
+        match found {
             ControlFile::Control => self.write_control(written, world),
             ControlFile::Receiver => self.write_receiver(written, world),
             ControlFile::Thread(cpu) => self.write_thread(cpu, written, world),
@@ -534,4 +542,15 @@ enum ControlFile {
     Receiver,
     Thread(u32),
     Device(usize),
+}
+
+/// The first line of a write that has several.
+fn first_of_several(written: &[u8]) -> Option<String> {
+    let written = written.trim_ascii();
+    let end = written.iter().position(|byte| *byte == b'\n')?;
+    Some(
+        String::from_utf8_lossy(&written[..end])
+            .trim_end()
+            .to_owned(),
+    )
 }

@@ -32,6 +32,8 @@ pub(crate) struct Folder {
     owner: (u32, u32),
     nodes: Mutex<Numbered<String>>,
     opened: Mutex<Numbered<Opened>>,
+    /// Permission bits that somebody has set, by name.
+    modes: Mutex<HashMap<String, u32>>,
 }
 
 /// An open file.
@@ -86,6 +88,7 @@ impl Folder {
             ),
             nodes: Numbered::new(),
             opened: Numbered::new(),
+            modes: Mutex::default(),
         }
     }
 
@@ -117,7 +120,8 @@ impl Folder {
         let (kind, mode, links) = match &name {
             None => (FileType::Directory, FOLDER_MODE, 2),
             Some(name) => {
-                let bits = self.files.mode(name) & 0o777;
+                let chosen = lock(&self.modes).get(name.as_str()).copied();
+                let bits = chosen.unwrap_or_else(|| self.files.mode(name)) & 0o777;
                 (FileType::RegularFile, bits as u16, 1)
             }
         };
@@ -138,6 +142,16 @@ impl Folder {
             blksize: 4096,
             flags: 0,
         })
+    }
+
+    /// Sets the permission bits of a file, as the kernel does for files of `/proc`. Those of the folder stay.
+    fn set_mode(&self, node: INodeNo, mode: Option<u32>) -> Result<(), Errno> {
+        let Some(mode) = mode else {
+            return Ok(());
+        };
+        let name = self.name(node)?.ok_or(Errno::EPERM)?;
+        lock(&self.modes).insert((*name).clone(), mode);
+        Ok(())
     }
 
     /// A fresh node for an existing name.
@@ -229,8 +243,8 @@ impl Filesystem for Folder {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let attributes = match (mode, uid, gid) {
-            (None, None, None) => self.status(node),
+        let attributes = match (uid, gid) {
+            (None, None) => self.set_mode(node, mode).and_then(|()| self.status(node)),
             _ => Err(Errno::EPERM),
         };
         match attributes {

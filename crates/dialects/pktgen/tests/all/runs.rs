@@ -128,3 +128,23 @@ fn warnings_say_what_was_bent() {
         ]
     );
 }
+
+#[test]
+fn several_lines_in_one_write_are_warned_of() {
+    let mut folder = folder(&[
+        ("kpktgend_0", "add_device eth0\n"),
+        ("eth0", "\npkt_size 60\n\n"),
+    ]);
+    assert_eq!(folder.take_warnings(), [""; 0]);
+    folder
+        .write("eth0", b"pkt_size 70\nclone_skb 1\n", &Host)
+        .unwrap();
+    assert!(text(&folder, "eth0", 0).contains("min_pkt_size: 70"));
+    assert!(text(&folder, "eth0", 0).contains("clone_skb: 0"));
+    let warnings = folder.take_warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("eth0: several lines in one write")
+            && warnings[0].contains("`pkt_size 70`")
+    );
+}

@@ -142,13 +142,15 @@ fn files_can_neither_be_made_nor_changed() {
         ("mkdir x", "No such file or directory"),
         ("mv log log2", "No such file or directory"),
         ("ln -s a b", "No such file or directory"),
-        ("chmod 777 log", "not permitted"),
+        ("chmod 777 .", "not permitted"),
+        ("chown 65534 log", "not permitted"),
         ("rmdir log", "Not a directory"),
     ] {
         let told = play.bash(command);
         assert!(told.contains(answer), "{command}: {told}");
     }
     assert_eq!(play.bash("touch log; truncate -s 0 log"), "");
+    assert_eq!(play.bash("chmod 640 log && stat -c %a log"), "640\n");
     assert!(play.toy.written().is_empty());
     let here = fs::metadata(play.dir.path()).unwrap();
     assert_eq!(here.permissions().mode() & 0o777, 0o555);
