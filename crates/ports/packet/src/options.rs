@@ -98,9 +98,10 @@ pub enum TxMode {
 
 /// What becomes of a frame that the queueing discipline drops, which the kernel tells by `ENOBUFS`.
 ///
-/// Of a batch only the first such frame is told in time: the next one that was dropped is offered
-/// again before it is told. So the discipline's own counter may be ahead, but no frame is lost
-/// unnoticed. With [`PacketOptions::qdisc_bypass`] there is no discipline, and a full device is
+/// With [`QdiscDrops::Offer`], only the first such frame of a batch is reported in time: the next one is offered again
+/// before it is reported. So the discipline's own counter may be ahead, but no frame is lost unnoticed. With
+/// [`QdiscDrops::Refuse`] both counts are equal, at one system call per frame. A frame that a discipline takes and drops
+/// later, or whose drop it reports as congestion (`NET_XMIT_CN`), counts as sent: the kernel reports neither. With [`PacketOptions::qdisc_bypass`] there is no discipline, and a full device is
 /// waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QdiscDrops {

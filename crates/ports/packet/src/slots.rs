@@ -64,6 +64,15 @@ impl Slots {
         self
     }
 
+    /// Most frames that one system call may carry. Within a batch the kernel keeps an error for the next call, which
+    /// would then be taken for one of its own first frame; so if each dropped frame counts, each has a call.
+    pub(crate) fn most_per_call(&self) -> usize {
+        match self.refuse_dropped {
+            true => 1,
+            false => usize::MAX,
+        }
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.arena.capacity()
     }

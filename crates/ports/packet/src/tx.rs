@@ -70,7 +70,8 @@ impl Open {
                 watch.ask_for_carrier(socket.as_fd())?;
             }
         }
-        match slots.flush(|arena, first, n| arena.send(socket.as_fd(), first, n)) {
+        let most = slots.most_per_call();
+        match slots.flush(|arena, first, n| arena.send(socket.as_fd(), first, n.min(most))) {
             Ok(Flushed::All | Flushed::Part) => {
                 *stuck_since = None;
                 Ok(())
