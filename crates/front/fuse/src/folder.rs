@@ -32,7 +32,7 @@ pub(crate) struct Folder {
     owner: (u32, u32),
     nodes: Mutex<Numbered<String>>,
     opened: Mutex<Numbered<Opened>>,
-    /// Permission bits that somebody has set, by name.
+    /// Permission bits set by `chmod`, by name.
     modes: Mutex<HashMap<String, u32>>,
 }
 

@@ -40,7 +40,7 @@ pub fn in_kernel(port: Option<&Locator>) -> Result<Vec<InKernel>, StartError> {
     Ok(vec![of_device(&device, &locator.name, &prefix)])
 }
 
-/// Whether a port can send and account by programs, in one statement.
+/// States in one finding if streams can be sent and accounted for by programs at a port.
 fn of_device(device: &Device, name: &str, prefix: &str) -> InKernel {
     let why = device.keeps_out(true);
     if let Some(id) = device.program {

@@ -393,7 +393,7 @@ fn xdp_options(
     }
 }
 
-/// What a port that only sends, and was left to choose its XDP mode, could do to send faster.
+/// Returns the faster XDP mode for a port that only sends and whose mode was left open.
 fn faster_mode(port: &PortPlan, used: Use, zero_copy: Option<bool>) -> Option<&'static str> {
     (port.xdp_mode == XdpMode::Auto && !used.rx && zero_copy == Some(true)).then_some(
         "; it sends by copies, and its device has zero copy: `--xdp-mode zero-copy` is faster, and takes the receive side of its queues too",

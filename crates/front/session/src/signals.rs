@@ -1,5 +1,5 @@
 //! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order, and a terminal that hangs up without a
-//! signal for us. Who ignores SIGHUP (`nohup`) goes on when the terminal goes. Who has changed the terminal can give it back while the
+//! signal for us. Under `nohup` a run continues without its terminal. Who has changed the terminal can give it back while the
 //! process is suspended ([`mind_suspension`]).
 
 #![allow(

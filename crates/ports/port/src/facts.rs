@@ -103,7 +103,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// What to type to switch on `count` queues, unless the driver takes no XDP program with so many.
+    /// Returns the command that switches on `count` queues, or a hint if the driver refuses XDP programs then.
     #[must_use]
     pub fn switch_on(&self, count: u64) -> String {
         let name = &self.name;

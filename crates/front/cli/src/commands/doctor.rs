@@ -46,7 +46,7 @@ pub(crate) struct DoctorArgs {
 struct DoctorDocument<'a> {
     /// `wirebench.doctor/1`.
     schema: &'static str,
-    /// What was found, in the order of the text.
+    /// Findings, in the order of the text.
     findings: &'a [Finding],
     /// The facts that the findings about the interface follow from; with `--describe`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,7 +38,7 @@ pub struct InterfaceDescription {
     pub name: String,
     /// Start of each command that acts on the interface: `ip netns exec NODE `, or empty.
     pub command_prefix: String,
-    /// True in the namespace of a lab, which belongs to nobody else.
+    /// True in the namespace of a lab.
     pub in_lab: bool,
     /// Kind of the interface: `physical`, `veth`, `bridge`.
     pub kind: LinkKind,

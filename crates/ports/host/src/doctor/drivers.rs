@@ -22,7 +22,7 @@ pub(crate) struct DriverFacts {
     pub(crate) name: &'static str,
     /// Largest MTU at which the driver accepts an XDP program that wants each frame in one buffer, in bytes.
     pub(crate) xdp_mtu: u32,
-    /// First kernel whose driver runs XDP programs.
+    /// First kernel with XDP programs in this driver.
     pub(crate) since: (u32, u32),
     /// Queues that XDP needs.
     pub(crate) queues: XdpQueues,

@@ -9,7 +9,7 @@ use crate::link::LinkKind;
 
 /// Largest MTU that AF_XDP sockets of wirebench receive, in bytes: a frame of memory is one page.
 const XDP_MEMORY_MTU: u32 = 3818;
-/// First kernel whose virtio_net sends XDP frames by shared queues.
+/// First kernel in which virtio_net sends XDP frames by shared queues.
 const SHARED_QUEUES: (u32, u32) = (5, 13);
 /// Suffix of a finding that would have a command, were it not for the host.
 const NO_COMMAND: &str = "the host uses the interface, so a change is left to you";

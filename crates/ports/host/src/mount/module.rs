@@ -1,7 +1,7 @@
 //! Shows programs in a private mount namespace a kernel module that is not loaded.
 //!
-//! Scripts load the module that they need, or check that it is loaded, and give up if that fails. What such a module
-//! does may be done by somebody else, on a machine without module loader or without modules.
+//! Scripts load the module that they need, or check that it is loaded, and give up if that fails. Here wirebench does the
+//! work of the module, on machines without a module loader or without modules too.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use super::PrivateMounts;
 use super::private::{attach, clone_mount};
 use crate::error::{HostError, Result};
 
-/// A module that is to be seen.
+/// Module that programs see as loaded.
 #[derive(Clone, Debug)]
 pub struct ShownModule {
     /// Its name.
@@ -87,7 +87,7 @@ fn cover_loaders(programs: &Path, real: &Path) {
     let mut covered: Vec<PathBuf> = Vec::new();
     for name in LOADERS {
         for folder in FOLDERS {
-            // Of a link to a folder only the folder counts.
+            // A link to a folder is the same place.
             let Ok(place) = fs::canonicalize(folder).map(|folder| folder.join(name)) else {
                 continue;
             };

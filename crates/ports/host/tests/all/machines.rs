@@ -150,7 +150,7 @@ fn cards_of_data_centres_have_their_limits() {
     assert!(found(&vmxnet3, "XDP").text.contains("Linux 6.6"));
 }
 
-/// Whoever follows a command must not lose the host.
+/// A command that is followed must not cost the host its network.
 #[test]
 fn no_command_acts_on_an_interface_that_the_host_uses() {
     let used = [
@@ -205,7 +205,7 @@ fn the_words_of_the_kernel_are_reported() {
         xdp.text.contains("(MTU is too large for linear frames)"),
         "{xdp:?}"
     );
-    // What was tried counts, not what is known of the driver.
+    // The attempt counts, not the facts about the driver.
     let accepted = changed("ena", |i| i.xdp.attach = Attach::Accepted);
     assert_eq!(found(&accepted, "XDP").level, Level::Ok);
 }
