@@ -514,7 +514,7 @@ fn a_terminal_that_goes_ends_the_run_in_order() {
         return;
     }
     let lab = Lab::up("pair", &[]);
-    for (before, verdict, seconds) in [("", "incomplete", 60), ("trap '' HUP; ", "other", 3)] {
+    for (before, verdict, seconds) in [("", "incomplete", 60), ("trap \"\" HUP; ", "other", 3)] {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("json").display().to_string();
         let (process, command) = (
@@ -522,7 +522,7 @@ fn a_terminal_that_goes_ends_the_run_in_order() {
             trial(&lab, &format!("--plain --json --duration {seconds}s")),
         );
         let command = format!(
-            "{before}timeout 100 sh -c 'echo $$ > {process}; exec {command} > {file}'; true"
+            "timeout 100 sh -c '{before}echo $$ > {process}; exec {command} > {file}'; true"
         );
         let Some(terminal) = Terminal::run((120, 40), &command) else {
             return;
