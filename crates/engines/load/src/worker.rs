@@ -26,6 +26,8 @@ use crate::{Clock, LoadControl, LoadSpec};
 
 /// The longest wait without a look at the flags, in ns.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
+/// Interval between two snapshots while nothing happens, in ns.
+const IDLE_TICK_NS: u64 = 100_000_000;
 /// Between two tries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
@@ -180,6 +182,8 @@ pub struct LoadWorker {
     /// When nothing was left to be read, in the machine's time.
     heard: u64,
     published: Option<u64>,
+    /// Frames came or went since then.
+    unpublished: bool,
     turns: u64,
     busy_turns: u64,
     busy_ns: u64,
@@ -269,6 +273,7 @@ impl LoadWorker {
             at: 0,
             heard: 0,
             published: None,
+            unpublished: false,
             turns: 0,
             busy_turns: 0,
             busy_ns: 0,
@@ -353,8 +358,9 @@ impl LoadWorker {
             self.catch_up(mono, received, sent);
         }
         let up = self.flush(tx, mono)?;
-        self.publish(mono, tx, rx, slot);
         let busy = received > 0 || sent > 0;
+        self.unpublished |= busy;
+        self.publish(mono, tx, rx, slot);
         self.busy_turns += u64::from(busy);
         self.last = Some((mono, busy));
         let mut turn = Turn {
@@ -868,14 +874,16 @@ impl LoadWorker {
         }
     }
 
-    /// Shows the counters once a tick.
+    /// Shows the counters once a tick, or less often while nothing happens.
     #[inline]
     fn publish<T: TxQueue, R: RxQueue>(&mut self, mono: u64, tx: &T, rx: &mut R, slot: &LoadSlot) {
-        let is_due = self
-            .published
-            .is_none_or(|last| mono - last >= self.spec.tick_ns);
+        let is_due = self.published.is_none_or(|last| match self.unpublished {
+            true => mono - last >= self.spec.tick_ns,
+            false => mono - last >= IDLE_TICK_NS,
+        });
         if is_due && slot.publish(&self.snapshot(tx, rx)) {
             self.published = Some(mono);
+            self.unpublished = false;
             if slot.connect.is_wanted() {
                 self.show_connect(slot);
             }

@@ -41,10 +41,14 @@ pub(crate) struct TrialArgs {
 }
 
 pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
+    run_plan(plan(args)?, &args.output, None)
+}
+
+fn plan(args: &TrialArgs) -> Result<Plan> {
     let mut cpus = args.transmit.cpu_list()?;
     let mut tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
     let mut ports = Vec::new();
-    if args.tx == args.rx {
+    if args.tx == args.rx && args.tx.is_interface() {
         // One port does both, so its workers are those of the port that needs more.
         let rx = args
             .receive
@@ -76,5 +80,46 @@ pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
         ..Plan::default()
     };
     args.unsent.apply(&mut plan);
-    run_plan(plan, &args.output, None)
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        args: TrialArgs,
+    }
+
+    fn planned(line: &str) -> Plan {
+        let words = std::iter::once("trial").chain(line.split_whitespace());
+        plan(&Typed::try_parse_from(words).unwrap().args).unwrap()
+    }
+
+    #[test]
+    fn one_interface_is_one_port() {
+        let made = planned("--tx n/a --rx n/a --flows 500k --count 10k --rx-workers 2 --cpus 3,4");
+        assert_eq!(made.ports.len(), 1);
+        assert_eq!(
+            (made.ports[0].workers, &made.ports[0].cpus[..]),
+            (2, &[3, 4][..])
+        );
+        let job = &made.traffic[0];
+        assert_eq!(
+            (job.tx.as_deref(), job.rx.as_deref()),
+            (Some("tx"), Some("tx"))
+        );
+        assert_eq!(
+            (job.streams[0].flows, job.count),
+            (Some(500_000), Some(10_000))
+        );
+        made.validate().unwrap();
+        // Two ends of a link in memory have one name.
+        assert_eq!(planned("--tx memory:x --rx memory:x").ports.len(), 2);
+        assert_eq!(planned("--tx n/a --rx n/b").ports.len(), 2);
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 
 use crate::{
-    kit::{Lab, eventually, privileged, system},
+    kit::{Lab, eventually, privileged, run, system},
     load::{
         PATIENCE, assert_alike, assert_balanced, counter, job, job_total, load, report_of, started,
         words,
@@ -80,6 +80,46 @@ fn both_ends_through_a_bad_path_lose_nothing() {
             + counter(job(&report, "server"), "data_again");
         assert!(again > 0, "{what}: nothing was lost?");
     }
+}
+
+/// Routers that take smaller packets, and destinations that they do not know, say so.
+#[test]
+fn icmp_messages_of_a_router_are_heard() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let dut = lab.node("dut");
+    inside(&dut, &["ip", "link", "set", "db", "mtu", "1300"]);
+    let report = load(
+        &words(&format!(
+            "--client {} --server {} --request bytes:5000 --answer bytes:10 --cps 50 --requests 1 --duration 1s",
+            lab.a0(),
+            lab.b0()
+        )),
+        0,
+    );
+    let client = job(&report, "client");
+    assert_eq!(job_total(client, "failed_connections"), 0, "{client}");
+    assert_eq!(job_total(client, "responses"), 50, "{client}");
+    let warnings = report["warnings"].to_string();
+    assert!(warnings.contains("an MTU of 1300 bytes"), "{warnings}");
+
+    inside(&dut, &["ip", "route", "add", "unreachable", "198.19.9.9"]);
+    inside(&dut, &["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"]);
+    let line = format!(
+        "load --client {} --servers 198.19.9.9 --cps 2 --duration 4s --connect-timeout 1s -q --json",
+        lab.a0()
+    );
+    let output = run(&words(&line));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let client = job(&report, "client");
+    // The kernel's routing says so once a second at most.
+    let unreachable = client["failures"]["icmp_unreachable"].as_u64();
+    assert!(unreachable >= Some(1), "{client}");
+    assert_balanced(&report);
+    let warnings = report["warnings"].to_string();
+    assert!(warnings.contains("code 1 (host unreachable)"), "{warnings}");
 }
 
 #[test]

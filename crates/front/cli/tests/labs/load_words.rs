@@ -127,6 +127,10 @@ fn a_link_named_dperf_speaks_as_it_does() {
     // One block a second, and each number of the total is the sum of the blocks that show it, but for the last
     // moment of a run.
     assert!(seconds.matches("cpuUsage").count() >= 1, "{text}");
+    assert!(seconds.contains("dperf Test Finished"), "{text}");
+    for name in ["tosRx", "ierrors", "oerrors", "imissed"] {
+        assert_eq!(shown(total, name), 0, "{name}: {text}");
+    }
     let report = answering.stop();
     let server = job(&report, "server");
     for (name, key) in [
