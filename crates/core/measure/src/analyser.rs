@@ -14,7 +14,8 @@
 //!
 //! A lost frame breaks the pair for IPDV, and so does a reordered one: with its predecessor, with
 //! its successor, and between the two frames it arrived between. Jitter has a sample for every
-//! arrival but the first of a flow.
+//! arrival but the first of a flow. Frames that a device held back together are all reordered, so their pairs are
+//! in jitter and not in IPDV.
 //!
 //! A negative D is a clock error: no latency. Variation is immune to a constant clock offset and
 //! is still recorded, so that two hosts without a common clock get jitter and IPDV.
@@ -37,11 +38,17 @@ pub struct Analyser {
     table: FlowTable,
     pace: Pace,
     drain_since: u64,
+    /// Nobody knows what was sent: gaps count from the first number seen.
+    sender_unknown: bool,
     delays: Delays,
     counters: Counters,
     largest_gap: u64,
     last_skipped: Option<u64>,
 }
+
+/// The most by which a transmit stamp counts as ahead of the receive stamp: the difference of two delays is then never
+/// beyond 64 bits.
+const LARGEST_ADVANCE_NS: u64 = 1 << 61;
 
 /// When frames came, whatever their flows.
 #[derive(Clone, Debug)]
@@ -80,6 +87,16 @@ impl Analyser {
         Self::with_table(FlowTable::open(limit))
     }
 
+    /// For frames of a sender that may have begun before: of each flow, the numbers below the first one seen are
+    /// `head_frames` and not missing. If a lower number arrives later, the gaps count from that one.
+    #[must_use]
+    pub fn with_unknown_sender(self) -> Analyser {
+        Analyser {
+            sender_unknown: true,
+            ..self
+        }
+    }
+
     fn with_table(table: FlowTable) -> Analyser {
         Analyser {
             table,
@@ -89,6 +106,7 @@ impl Analyser {
                 inter_arrival: Histogram::new(),
             },
             drain_since: u64::MAX,
+            sender_unknown: false,
             delays: Delays::default(),
             counters: Counters::default(),
             largest_gap: 0,
@@ -121,10 +139,16 @@ impl Analyser {
         match arrival {
             Arrival::InOrder { gap } => {
                 if gap != 0 {
-                    self.counters.missing_frames += gap;
-                    self.largest_gap = self.largest_gap.max(gap);
-                    // `next` is behind the one that came.
-                    self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
+                    if self.sender_unknown && flow.received == 1 {
+                        // Nothing came before, so the gap is the number itself, which has 32 bits.
+                        flow.head = sequence;
+                        self.counters.head_frames += gap;
+                    } else {
+                        self.counters.missing_frames += gap;
+                        self.largest_gap = self.largest_gap.max(gap);
+                        // `next` is behind the one that came.
+                        self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
+                    }
                 }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_in_order(flow, delay, gap == 0);
@@ -132,7 +156,13 @@ impl Analyser {
             Arrival::Reordered => {
                 flow.reordered += 1;
                 self.counters.reordered_frames += 1;
-                self.counters.missing_frames -= 1;
+                match flow.lower_head(sequence) {
+                    0 => self.counters.missing_frames -= 1,
+                    lower => {
+                        self.counters.head_frames -= lower;
+                        self.counters.missing_frames += lower - 1;
+                    }
+                }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_reordered(flow, delay);
             }
@@ -192,6 +222,13 @@ impl Analyser {
     #[cold]
     pub fn on_pktgen(&mut self, octets: u32) {
         self.counters.pktgen_frames += 1;
+        self.on_foreign(octets);
+    }
+
+    /// Takes a frame with a tag that was stamped before the first departure of this run: likewise.
+    #[cold]
+    pub fn on_stale(&mut self, octets: u32) {
+        self.counters.stale_frames += 1;
         self.on_foreign(octets);
     }
 
@@ -273,15 +310,15 @@ impl Delays {
             flow.unmeasured += 1;
             return NO_DELAY;
         }
-        let delay = rx_ns.wrapping_sub(tx_ns) as i64;
-        if delay < 0 {
+        if tx_ns > rx_ns {
             counters.clock_error_frames += 1;
             flow.unmeasured += 1;
-        } else {
-            self.latency.record(delay as u64);
-            flow.latency(delay as u64);
+            return -((tx_ns - rx_ns).min(LARGEST_ADVANCE_NS) as i64);
         }
-        delay
+        let delay = rx_ns - tx_ns;
+        self.latency.record(delay);
+        flow.latency(delay);
+        delay as i64
     }
 
     /// Records the variation of a frame with a new highest number; `adjacent` if the highest one

@@ -12,7 +12,7 @@ macro_rules! counters {
 
         impl Counters {
             /// What was counted after `earlier`, for the figures of an interval. A counter that
-            /// went down (only `missing_frames` can) gives 0.
+            /// went down (only `missing_frames` and `head_frames` can) gives 0.
             pub fn since(self, earlier: Counters) -> Counters {
                 Counters { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
@@ -41,6 +41,11 @@ counters! {
     unplanned_frames,
     /// Of the foreign frames, those with a tag of pktgen, where none was planned.
     pktgen_frames,
+    /// Of the foreign frames, those with a tag that was stamped before the first departure of the run.
+    stale_frames,
+    /// Sequence numbers below the first one seen of each flow, where the sender is not known: sent before the
+    /// receiver began, or lost at the beginning. Not part of `missing_frames`.
+    head_frames,
     /// Arrivals older than the tracking window; contained in `duplicate_frames`.
     beyond_window_frames,
     /// Frames received before they were sent, by their stamps: they give no latency.

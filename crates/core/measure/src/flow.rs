@@ -1,5 +1,7 @@
 //! What a receiver keeps of one flow, and what it tells of it.
 
+use crate::sequence::unwrap;
+
 /// Stands for "no delay known" among the delays, which are far from it.
 pub(crate) const NO_DELAY: i64 = i64::MIN;
 
@@ -23,6 +25,8 @@ pub(crate) struct Flow {
     pub(crate) last_delay: i64,
     pub(crate) last_was_highest: bool,
     has_jitter: bool,
+    /// The lowest number seen, where gaps count from there; else 0.
+    pub(crate) head: u32,
     smoothed_jitter: i64,
     latency_sum: u128,
 
@@ -47,6 +51,7 @@ impl Flow {
         last_delay: NO_DELAY,
         last_was_highest: false,
         has_jitter: false,
+        head: 0,
         smoothed_jitter: 0,
         latency_sum: 0,
         latency_min: u64::MAX,
@@ -83,6 +88,22 @@ impl Flow {
         self.smoothed_jitter += (variation - self.smoothed_jitter) >> 4;
     }
 
+    /// An original came that is older than the newest one. Returns by how much it lowers the head: 0 if it does not.
+    pub(crate) fn lower_head(&mut self, wire: u32) -> u64 {
+        if self.head == 0 {
+            return 0;
+        }
+        let number = unwrap(self.next, wire);
+        match u64::from(self.head).checked_sub(number) {
+            None => 0,
+            Some(lower) => {
+                // Below a head of 32 bits.
+                self.head = number as u32;
+                lower
+            }
+        }
+    }
+
     pub(crate) fn stats(&self, flow: u32) -> FlowStats {
         let samples = self.received - self.duplicates - self.unmeasured;
         FlowStats {
@@ -94,6 +115,7 @@ impl Flow {
             reordered: self.reordered,
             late: self.late,
             highest: self.next.checked_sub(1),
+            head: self.head.into(),
             first_rx_ns: (self.received > 0).then_some(self.first_rx_ns),
             last_rx_ns: (self.received > 0).then_some(self.last_rx_ns),
             latency: FlowLatency {
@@ -148,6 +170,8 @@ pub struct FlowStats {
     /// The highest sequence number, unwrapped. Not below the number of frames sent only if another
     /// run sends the same flow.
     pub highest: Option<u64>,
+    /// The lowest sequence number seen, where the sender is not known; else 0. Numbers below it are not missing.
+    pub head: u64,
     /// Receive stamp of the first frame.
     pub first_rx_ns: Option<u64>,
     /// Receive stamp of the last frame.
@@ -183,7 +207,7 @@ impl FlowStats {
 
     /// What somebody else recorded of a flow by the rules of [`Analyser`](crate::Analyser): the number after the highest
     /// one seen, arrivals, octets, delay of the original that arrived last (as [`FlowStats::NOTHING`] has it while none
-    /// did), flags (1: it had the highest number; 256: there is a jitter), smoothed jitter in 2^-20 ns, sum of the
+    /// did), flags (1: it had the highest number; 256: there is a jitter; the upper 32 bits: the head), smoothed jitter in 2^-20 ns, sum of the
     /// latencies (low, high word), smallest and largest latency, first and last receive stamp, duplicates, reordered,
     /// late, originals without a latency.
     #[must_use]
@@ -213,6 +237,7 @@ impl FlowStats {
             last_delay: last_delay as i64,
             last_was_highest: flags & 1 != 0,
             has_jitter: flags & 256 != 0,
+            head: (flags >> 32) as u32,
             smoothed_jitter: jitter as i64,
             latency_sum: (u128::from(high) << 64) | u128::from(low),
             latency_min: min,
@@ -248,6 +273,11 @@ impl FlowStats {
         self.duplicates += other.duplicates;
         self.reordered += other.reordered;
         self.late += other.late;
+        self.head = match (self.highest, other.highest) {
+            (Some(_), None) => self.head,
+            (None, _) => other.head,
+            _ => self.head.min(other.head),
+        };
         self.highest = self.highest.max(other.highest);
         self.first_rx_ns = lesser(self.first_rx_ns, other.first_rx_ns);
         self.last_rx_ns = self.last_rx_ns.max(other.last_rx_ns);
@@ -283,13 +313,13 @@ mod tests {
             flow.latency(latency);
             flow.smooth(2);
         }
-        (flow.next, flow.late) = (5, 1);
+        (flow.next, flow.late, flow.head) = (5, 1, 4);
         let words = [
             5,
             2,
             128,
             NO_DELAY as u64,
-            256,
+            256 | 4 << 32,
             flow.smoothed_jitter as u64,
             16,
             0,

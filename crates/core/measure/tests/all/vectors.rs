@@ -278,3 +278,48 @@ fn figures_of_one_flow() {
     assert_eq!(analyser.flow(3), None);
     assert_eq!(analyser.into_measurement().flows.len(), 3);
 }
+
+/// Frames of a sender that may have begun before the receiver.
+fn joined_late(numbers: &[u32]) -> Measurement {
+    let mut analyser = Analyser::open(4).with_unknown_sender();
+    for &number in numbers {
+        analyser.on_frame(9, number, 1, 2, 64);
+    }
+    analyser.into_measurement()
+}
+
+#[test]
+fn without_the_sender_gaps_count_from_the_first_number_seen() {
+    let m = joined_late(&[1000, 1001, 1004]);
+    assert_eq!((m.counters.head_frames, m.counters.missing_frames), (1000, 2));
+    assert_eq!((m.largest_gap, m.last_skipped), (2, Some(1003)));
+    assert_eq!((m.flows[0].head, m.flows[0].highest), (1000, Some(1004)));
+    // Numbers may be beyond half of what 32 bits hold.
+    let m = joined_late(&[u32::MAX, 0]);
+    let counters = m.counters;
+    assert_eq!((counters.head_frames, counters.missing_frames), (u64::from(u32::MAX), 0));
+    // A number below the first one seen is an original, from which gaps then count.
+    let m = joined_late(&[1000, 997, 999, 997, 1001]);
+    let c = m.counters;
+    assert_eq!((c.head_frames, c.missing_frames), (997, 1));
+    assert_eq!((c.reordered_frames, c.duplicate_frames), (2, 1));
+    assert_eq!(m.flows[0].head, 997);
+    let m = joined_late(&[5, 0]);
+    assert_eq!((m.counters.head_frames, m.counters.missing_frames), (0, 4));
+}
+
+#[test]
+fn a_stamp_far_in_the_future_is_a_clock_error() {
+    let mut analyser = Analyser::planned(1);
+    let now = 1_700_000_000_000_000_000;
+    for (number, tx_ns) in [(0, u64::MAX), (1, now - 10), (2, u64::MAX), (3, now + 1)] {
+        analyser.on_frame(0, number, tx_ns, now, 64);
+    }
+    let m = analyser.into_measurement();
+    assert_eq!(m.counters.clock_error_frames, 3);
+    assert_eq!((m.latency.count(), m.latency.summary().max), (1, Some(10)));
+    // Three pairs, and none of them has wrapped round.
+    assert_eq!((m.jitter().count(), m.ipdv.count()), (3, 3));
+    let (down, up) = (ipdv(&m)[0], ipdv(&m)[2]);
+    assert!(down < -(1 << 41) && up > 1 << 41, "{down} {up}");
+}
