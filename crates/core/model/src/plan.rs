@@ -1,7 +1,8 @@
 //! The plan: everything a run will do, as plain data.
 //!
 //! Every front door makes one of these, and nothing else reaches an engine. A plan can be printed,
-//! saved and run again; the same plan with the same seed sends the same frames. The text form is
+//! saved and run again; the same plan with the same seed sends the same frames, but for the first flow number, by which
+//! a run knows its own frames. The text form is
 //! TOML (or JSON); the doc comment of each field is its reference.
 
 use schemars::JsonSchema;
@@ -37,6 +38,11 @@ pub struct Plan {
     /// Where all random choices come from. The same seed gives the same frames.
     #[serde(default = "default_seed")]
     pub seed: u64,
+    /// Number of the first flow in the test tags of the streams, by which a run knows its own frames. Default: random in
+    /// each run. Of jobs that only receive: the first flow of the run to follow; default: the run of the first tagged
+    /// frame. Flow numbers end at 4294967293.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_flow: Option<u32>,
     /// Time between two snapshots (live lines); 100ms to 1m.
     #[serde(default = "default_interval")]
     pub interval: Span,
@@ -234,8 +240,8 @@ pub struct TrafficJob {
     /// Measure the time between departures too (a histogram, at some cost for each frame).
     #[serde(default, skip_serializing_if = "is_false")]
     pub departures: bool,
-    /// Of a job that only receives: how many flows will come, from flow 0 on. A port of the live driver must know it,
-    /// and takes tagged frames of others for foreign. 1 to 16,777,216.
+    /// Of a job that only receives: how many flows the run to follow has. A port of the live driver must know it.
+    /// Frames of other flows are foreign. 1 to 16,777,216; default where it may be left out: 1,048,576.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
     /// The streams. Empty in a job that only receives.
@@ -555,6 +561,7 @@ impl Default for Plan {
             schema: default_schema(),
             kind: default_kind(),
             seed: default_seed(),
+            first_flow: None,
             interval: default_interval(),
             i_own_this_network: false,
             allow_unsent: false,

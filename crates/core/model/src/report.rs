@@ -43,9 +43,14 @@ pub struct Report {
     pub elapsed_ns: u64,
     /// The plan as it was run, defaults and resolved addresses included.
     pub plan: Plan,
+    /// Number of the first flow in the test tags of the run, by which it knew its own frames. Flows of the report are
+    /// counted from it: `flow` + `first_flow` is the number in the tag. Absent in a run that only receives and was not
+    /// told the first flow: there `flow` is the number in the tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_flow: Option<u32>,
     /// Sums over all jobs.
     pub totals: Totals,
-    /// Rates over the sending time (offered) and over first to last frame (received).
+    /// Rates over the sending time; received frames over the receiving time if that is longer.
     pub rates: Rates,
     /// Receive stamp minus transmit stamp of each original frame.
     pub latency_ns: Summary,
@@ -54,7 +59,8 @@ pub struct Report {
     /// RFC 3550 smoothed jitter at the end of the run, in ns; the largest of all flows.
     #[serde(default)]
     pub jitter_rfc3550_ns: Option<f64>,
-    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393, RFC 5481 section 4.1).
+    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393, RFC 5481 section 4.1). Pairs of which a frame is lost
+    /// or reordered are left out.
     pub ipdv_ns: Summary,
     /// D(i) − min D (RFC 5481 section 4.2), from the latency histogram.
     pub pdv_ns: Summary,
@@ -181,16 +187,23 @@ pub struct Totals {
     pub late_frames: Option<u64>,
     /// Not ours: without a tag of this run.
     pub foreign_frames: Option<u64>,
-    /// Of these, those with a test tag all the same: of flows that were not planned, or of pktgen where none was.
+    /// Of these, those with a test tag all the same: of another run, or of pktgen where none was planned.
     #[serde(default)]
     pub unplanned_frames: Option<u64>,
+    /// Of these, those of another run: with flows of another run, or stamped before the first departure of this one.
+    #[serde(default)]
+    pub other_run_frames: Option<u64>,
+    /// In a run that only receives: sequence numbers below the first one seen of each flow. These frames were sent before
+    /// the receiver began, or lost at the beginning. Not part of `lost_frames`.
+    #[serde(default)]
+    pub head_frames: Option<u64>,
     /// Reached our port and were dropped by us: no room in our rings, or (the live driver where CPUs take turns) no turn.
     pub rx_dropped_frames: Option<u64>,
     /// Offered octets, FCS included.
     pub offered_octets: Option<u64>,
     /// Received octets of ours, FCS included.
     pub received_octets: Option<u64>,
-    /// Sent during the ramp, before counting began.
+    /// Sent during the ramp, before counting began; in a run that only receives, received of such frames.
     pub ramp_frames: Option<u64>,
     /// Frames the device refused and that were therefore not offered.
     pub refused_frames: Option<u64>,
@@ -245,7 +258,8 @@ impl Totals {
         }
         let frames = sum! {
             intended_frames offered_frames unsent_frames received_frames lost_frames duplicate_frames
-            reordered_frames late_frames foreign_frames unplanned_frames rx_dropped_frames offered_octets received_octets
+            reordered_frames late_frames foreign_frames unplanned_frames
+            other_run_frames head_frames rx_dropped_frames offered_octets received_octets
             ramp_frames refused_frames
         };
         Self {
@@ -265,7 +279,8 @@ pub struct Rates {
     pub intended_pps: Option<f64>,
     /// Offered frames ÷ sending time.
     pub offered_pps: Option<f64>,
-    /// Received frames per second from the first to the last one: (n − 1) ÷ (last − first).
+    /// Received frames ÷ the longer of sending time and receiving time: what the device carried. In a run that only
+    /// receives as `while_receiving_pps`.
     pub received_pps: Option<f64>,
     /// With FCS, preamble and gap.
     pub offered_l1_bps: Option<f64>,
@@ -283,6 +298,13 @@ pub struct Rates {
     pub tx_time_ns: Option<u64>,
     /// From the first to the last frame received, in ns.
     pub rx_time_ns: Option<u64>,
+    /// Received frames per second from the first to the last one: (n − 1) ÷ (last − first). Higher than the rate that the
+    /// device carried if it was silent at the beginning or the end.
+    #[serde(default)]
+    pub while_receiving_pps: Option<f64>,
+    /// The same in bits per second, with FCS.
+    #[serde(default)]
+    pub while_receiving_l2_bps: Option<f64>,
 }
 
 /// One job, or one direction of it.
@@ -322,7 +344,7 @@ pub struct JobReport {
 pub struct StreamReport {
     /// Name from the plan, or `stream 1`.
     pub name: String,
-    /// First flow number of the stream.
+    /// First flow of the stream, counted from the first of the run.
     pub first_flow: u32,
     /// Flows.
     pub flows: u32,
@@ -336,7 +358,7 @@ pub struct StreamReport {
 /// One flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FlowReport {
-    /// The number in the tag.
+    /// Its number in the run, from 0 on: see `first_flow` of the report.
     pub flow: u32,
     /// Stream it belongs to, where known.
     pub stream: Option<String>,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
     plan::{Proto, Stream, TagKind},
-    units::{AddressRange, FrameSize, PortRange, Rational, SizeModel},
+    units::{AddressRange, FrameSize, PortRange, Rate, Rational, SizeModel},
 };
 
 /// Default source: RFC 2544 C.2.2, the tester on the first input network.
@@ -21,6 +21,8 @@ pub const DEFAULT_SPORT: u16 = 49_184;
 pub const DEFAULT_DPORT: u16 = 7;
 /// Most flows of one stream.
 pub const MAX_FLOWS: u32 = 1 << 24;
+/// One more than the largest flow number in a test tag. The numbers from here on have a meaning of their own.
+pub const PAST_LAST_FLOW: u32 = u32::MAX - 1;
 /// Flows taken from ranges where their number is not given.
 pub const MAX_IMPLIED_FLOWS: u32 = 65_536;
 /// Bytes of this program's tag.
@@ -178,9 +180,21 @@ impl Stream {
         }
     }
 
-    /// Frames per second over all workers; `None` at `max`, with bursts, or in recorded timing.
+    /// Frames per second over all workers; `None` at `max`, or in recorded timing. Of a replay, only if its rate is one of
+    /// frames: see [`Stream::frames_per_second_of`].
     #[must_use]
     pub fn frames_per_second(&self, line: Option<u64>) -> Option<Rational> {
+        if self.replay.is_some()
+            && matches!(self.rate, Rate::L1(_) | Rate::L2(_) | Rate::Percent(_))
+        {
+            return None;
+        }
+        self.frames_per_second_of(self.sizes().mean(), line)
+    }
+
+    /// The same for frames of this mean size, with FCS.
+    #[must_use]
+    pub fn frames_per_second_of(&self, mean_size: Rational, line: Option<u64>) -> Option<Rational> {
         if let (Some(burst), Some(gap)) = (self.burst, self.gap) {
             return Rational::new(
                 u128::from(burst) * 1_000_000_000,
@@ -190,7 +204,7 @@ impl Stream {
         if self.speed.is_some() {
             return None;
         }
-        self.rate.frames_per_second(self.sizes().mean(), line)
+        self.rate.frames_per_second(mean_size, line)
     }
 
     /// The same stream sent back: addresses, ports and hardware addresses exchanged. Hardware

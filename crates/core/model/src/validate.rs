@@ -13,7 +13,7 @@ use crate::{
     capture::{CaptureJob, Direction},
     device::DeviceConfig,
     plan::{Extension, Plan, Proto, Stream, TagKind, TrafficJob},
-    stream::MAX_FLOWS,
+    stream::{MAX_FLOWS, PAST_LAST_FLOW},
     units::{Rate, SizeModel, Span},
     vary::{Field, Vary},
 };
@@ -189,6 +189,12 @@ impl Plan {
             .sum();
         rules! { found:
             total > u64::from(MAX_FLOWS) => "plan", "{total} flows in all; at most {MAX_FLOWS} are allowed";
+            self.first_flow.is_some() && self.traffic.is_empty() =>
+                "first_flow", "only streams have flows with numbers, and this plan has none";
+            self.first_flow.is_some() && self.procedure.is_some() =>
+                "first_flow", "each trial of a benchmark has its own";
+            self.first_flow.is_some_and(|first| u64::from(first) + total.max(1) > u64::from(PAST_LAST_FLOW)) =>
+                "first_flow", "{total} flows from it on go beyond the last number, {}", PAST_LAST_FLOW - 1;
         }
         if found.problems.is_empty() {
             Ok(found.warnings)

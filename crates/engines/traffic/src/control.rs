@@ -17,6 +17,8 @@ use wb_measure::{FlowStats, ShownOutline};
 pub struct Control {
     /// When senders begin, monotonic. `u64::MAX`: not known yet.
     pub start_at_mono_ns: AtomicU64,
+    /// Tags with an earlier stamp are of an earlier run: the start on the wall clock. 0: not known, or no clock is shared.
+    pub since_wall_ns: AtomicU64,
     /// Senders let nothing more become due.
     pub stop: AtomicBool,
     /// Workers end, with what arrived by `end_wall_ns`.
@@ -43,6 +45,7 @@ impl Control {
     pub const fn new() -> Self {
         Self {
             start_at_mono_ns: AtomicU64::new(u64::MAX),
+            since_wall_ns: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             finish: AtomicBool::new(false),
             end_wall_ns: AtomicU64::new(u64::MAX),

@@ -79,7 +79,9 @@ pub use error::CompileError;
 pub use frames::extensions;
 pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::Lead;
-pub use receiver::{FlowSpace, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec};
+pub use receiver::{
+    FlowSpace, OPEN_FLOWS, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec, Run, range_around,
+};
 pub use sender::{OffloadTables, OffloadedSender, Sender, SenderOutcome, Step, StreamOutcome};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
 pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};

@@ -134,9 +134,10 @@ impl<C: Clock> Run<'_, C> {
         Ok(())
     }
 
-    /// Tells the receiver since when frames are late, and until when they count.
+    /// Tells the receiver since when frames may be of this run, since when they are late, and until when they count.
     fn pass_on(&mut self) {
         if let Some(receiver) = &mut self.receiver {
+            receiver.since(self.control.since_wall_ns.load(Ordering::Relaxed));
             receiver.drain_since(self.control.drain_since_wall_ns.load(Ordering::Relaxed));
             receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
         }

@@ -1,6 +1,12 @@
 //! Receives frames, tells ours from others, and has them analysed.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
@@ -22,18 +28,73 @@ pub enum FlowSpace {
         /// How many.
         count: u32,
     },
-    /// Whatever comes; the first `limit` are followed, the others counted.
-    Open {
-        /// Most flows followed.
-        limit: u32,
-    },
+    /// Those of one run that somebody else sends: see [`Run`]. Gaps count from the first sequence number seen.
+    Open,
 }
 
+/// Flows of a run that somebody else sends, for all receivers of a job: those of the run of the first tagged frame that
+/// one of them sees. Frames of other runs are foreign.
+#[derive(Debug)]
+pub struct Run {
+    /// Flows that the run has at most.
+    flows: u32,
+    /// One more than the flow of the first tagged frame; 0 before it.
+    seen: AtomicU64,
+    /// The first flow, where that is known beforehand.
+    first: Option<u32>,
+}
+
+impl Run {
+    /// A run of at most `flows` flows, of which `first` is the first if that is known.
+    #[must_use]
+    pub const fn new(first: Option<u32>, flows: u32) -> Self {
+        Self {
+            flows,
+            seen: AtomicU64::new(0),
+            first,
+        }
+    }
+
+    /// Whether its first flow was known beforehand.
+    #[must_use]
+    pub const fn is_told(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// The flows that may be of the run, when a frame of `flow` has come: the first, and how many. Before anything is known
+    /// they are those as near to that of the first frame as flows of one run can be.
+    fn range(&self, flow: u32) -> (u32, u32) {
+        if let Some(first) = self.first {
+            return (first, self.flows.min(PKTGEN_FLOW.saturating_sub(first)));
+        }
+        let ours = u64::from(flow) + 1;
+        let seen = self
+            .seen
+            .compare_exchange(0, ours, Ordering::AcqRel, Ordering::Acquire);
+        let seen = seen.map_or_else(|theirs| theirs, |_| ours) as u32 - 1;
+        range_around(seen, self.flows)
+    }
+}
+
+/// The flows of all runs of `flows` flows that `seen` may be of: the first, and how many.
+#[must_use]
+pub fn range_around(seen: u32, flows: u32) -> (u32, u32) {
+    let beside = flows.saturating_sub(1);
+    let first = seen.saturating_sub(beside);
+    let count = beside.saturating_mul(2).saturating_add(1).min(PKTGEN_FLOW);
+    (first.min(PKTGEN_FLOW - count), count)
+}
+
+/// Flows that a receiver follows at most, if it is not told how many come.
+pub const OPEN_FLOWS: u32 = 1 << 20;
+
 /// What a receiver is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ReceiverSpec {
     /// The flows to follow.
     pub flows: FlowSpace,
+    /// The run of an [open](FlowSpace::Open) receiver, which all receivers of a job share.
+    pub run: Arc<Run>,
     /// Streams without a tag are sent: count every frame without one, but for what neighbours and
     /// bridges say among themselves.
     pub untagged_is_ours: bool,
@@ -47,7 +108,8 @@ pub struct ReceiverSpec {
 impl Default for ReceiverSpec {
     fn default() -> Self {
         Self {
-            flows: FlowSpace::Open { limit: 1 << 20 },
+            flows: FlowSpace::Open,
+            run: Arc::new(Run::new(None, OPEN_FLOWS)),
             untagged_is_ours: false,
             recordings: Vec::new(),
             pktgen_flow: None,
@@ -92,7 +154,14 @@ pub struct Receiver {
 struct Sorter {
     analyser: Analyser,
     first_flow: u32,
+    /// 0 before the run is known.
     flows: u32,
+    /// The first that is shown, without `first_flow`.
+    shown: u32,
+    /// Of a receiver without its sender.
+    run: Option<Arc<Run>>,
+    /// Tags with an earlier stamp are of an earlier run.
+    since_wall_ns: u64,
     untagged_is_ours: bool,
     /// What stations say by themselves and is ours all the same, without padding.
     recorded_chatter: HashSet<Box<[u8]>>,
@@ -195,6 +264,14 @@ impl Receiver {
         }
     }
 
+    /// Frames with a tag that was stamped before this time of the same clock are of an earlier run, so they are foreign.
+    /// 0, as at first: there is no such time.
+    pub fn since(&mut self, wall_ns: u64) {
+        for sorter in &mut self.sorters {
+            sorter.since_wall_ns = wall_ns;
+        }
+    }
+
     /// Whether a frame came that arrived after the end, in each lane.
     pub(crate) fn saw_the_end(&self) -> bool {
         self.sorters.iter().all(|sorter| sorter.saw_the_end)
@@ -227,10 +304,11 @@ impl Receiver {
     }
 
     /// What was received so far of each of the first `count` flows, lane by lane: the same flows of all lanes and workers,
-    /// so that sums over these are whole.
+    /// so that sums over these are whole. Without the sender the first is that of the first tagged frame.
     pub fn first_flows(&self, count: u32) -> impl Iterator<Item = FlowStats> {
         self.sorters.iter().flat_map(move |sorter| {
-            let flows = (0..count).filter_map(|flow| sorter.analyser.flow(flow));
+            let shown = sorter.shown..sorter.shown.saturating_add(count);
+            let flows = shown.filter_map(|flow| sorter.analyser.flow(flow));
             flows.map(|mut flow| {
                 flow.flow += sorter.first_flow;
                 flow
@@ -249,7 +327,7 @@ impl Receiver {
                 *sum += n;
             }
             let mut lane = sorter.analyser.into_measurement();
-            for flow in &mut lane.flows {
+            for flow in lane.flows.iter_mut().filter(|f| f.flow != PKTGEN_FLOW) {
                 flow.flow += sorter.first_flow;
             }
             match &mut measurement {
@@ -270,17 +348,24 @@ impl Receiver {
 
 impl Sorter {
     fn new(spec: &ReceiverSpec) -> Self {
-        let (analyser, first_flow, flows) = match spec.flows {
+        let (analyser, first_flow, flows, run) = match spec.flows {
             FlowSpace::Planned { first, count } => {
-                (Analyser::planned(count as usize), first, count)
+                (Analyser::planned(count as usize), first, count, None)
             }
-            // The flow of the ramp is never one of the others.
-            FlowSpace::Open { limit } => (Analyser::open(limit as usize), 0, RAMP_FLOW),
+            FlowSpace::Open => {
+                // Frames with a pktgen header are one flow more.
+                let analyser = Analyser::open(spec.run.flows as usize + 1);
+                let run = Some(Arc::clone(&spec.run));
+                (analyser.with_unknown_sender(), 0, 0, run)
+            }
         };
         Self {
             analyser,
             first_flow,
             flows,
+            shown: 0,
+            run,
+            since_wall_ns: 0,
             untagged_is_ours: spec.untagged_is_ours,
             recorded_chatter: spec
                 .recordings
@@ -327,6 +412,9 @@ impl Sorter {
         // A flow before the first one wraps to beyond the last.
         let flow = tag.flow.wrapping_sub(self.first_flow);
         if flow < self.flows {
+            if tag.time_ns < self.since_wall_ns {
+                return self.take_unknown(frame, Analyser::on_stale);
+            }
             self.sources[source_index(frame.stamp_source)] += 1;
             self.analyser.on_frame(
                 flow,
@@ -335,11 +423,29 @@ impl Sorter {
                 frame.stamp_ns,
                 frame.size(),
             );
-        } else if tag.flow == RAMP_FLOW {
-            self.ramp_frames += 1;
         } else {
-            self.take_unknown(frame, Analyser::on_unplanned);
+            self.take_stranger(frame, tag);
         }
+    }
+
+    /// A frame with a tag that is of none of the flows so far.
+    #[cold]
+    #[inline(never)]
+    fn take_stranger(&mut self, frame: &RxFrame<'_>, tag: Tag) {
+        if tag.flow == RAMP_FLOW {
+            self.ramp_frames += 1;
+            return;
+        }
+        if let Some(run) = self.run.as_ref().filter(|_| self.flows == 0) {
+            (self.first_flow, self.flows) = run.range(tag.flow);
+            if tag.flow.wrapping_sub(self.first_flow) < self.flows {
+                if run.first.is_none() {
+                    self.shown = tag.flow - self.first_flow;
+                }
+                return self.take_tagged(frame, tag);
+            }
+        }
+        self.take_unknown(frame, Analyser::on_unplanned);
     }
 
     /// A frame without a tag, or with one that is not of this run: a replayed recording may hold
@@ -362,6 +468,9 @@ impl Sorter {
             return self.take_unknown(frame, Analyser::on_pktgen);
         };
         let time_ns = match tag.guess_time(frame.stamp_ns) {
+            PktgenTime::Wall(ns) if ns < self.since_wall_ns => {
+                return self.take_unknown(frame, Analyser::on_stale);
+            }
             PktgenTime::Wall(ns) => ns,
             PktgenTime::Monotonic(_) | PktgenTime::None => 0,
         };
@@ -537,16 +646,81 @@ mod tests {
         assert_eq!((outcome.turns, outcome.busy_turns), (5, 4));
     }
 
+    fn open(first: Option<u32>, flows: u32) -> ReceiverSpec {
+        ReceiverSpec {
+            run: Arc::new(Run::new(first, flows)),
+            pktgen_flow: Some(PKTGEN_FLOW),
+            ..ReceiverSpec::default()
+        }
+    }
+
+    /// Flows, frames of other runs, and frames of ramps.
+    fn followed(spec: &ReceiverSpec, flows: &[u32]) -> (Vec<u32>, u64, u64) {
+        let frames = flows.iter().map(|flow| tagged(&[], *flow, 0)).collect();
+        let outcome = receive(spec, frames);
+        let m = outcome.measurement;
+        let strangers = m.counters.unplanned_frames;
+        assert_eq!(strangers, m.counters.foreign_frames);
+        let flows = m.flows.iter().map(|f| f.flow).collect();
+        (flows, strangers, outcome.ramp_frames)
+    }
+
     #[test]
-    fn open_receivers_take_any_flow_but_the_ramp() {
-        let frames = vec![
-            tagged(&[], 4_000_000_000, 0),
-            tagged(&[], 5, 0),
-            tagged(&[], RAMP_FLOW, 0),
-        ];
-        let outcome = receive(&ReceiverSpec::default(), frames);
-        let flows: Vec<u32> = outcome.measurement.flows.iter().map(|f| f.flow).collect();
-        assert_eq!((flows, outcome.ramp_frames), (vec![5, 4_000_000_000], 1));
+    fn without_the_sender_the_run_of_the_first_tagged_frame_is_followed() {
+        const FAR: u32 = 4_000_000_000;
+        let all = [RAMP_FLOW, FAR, 5, FAR - 3, FAR + 3, FAR + 4, FAR - 4];
+        let seen = followed(&open(None, 4), &all);
+        assert_eq!(seen, (vec![FAR - 3, FAR, FAR + 3], 3, 1));
+        // At either end of the numbers.
+        let seen = followed(&open(None, 4), &[1, 0, 6, 7, FAR]);
+        assert_eq!(seen, (vec![0, 1, 6], 2, 0));
+        let last = PKTGEN_FLOW - 1;
+        let seen = followed(&open(None, 4), &[last, last - 6, last - 7, 1]);
+        assert_eq!(seen, (vec![last - 6, last], 2, 0));
+        // As told.
+        let seen = followed(&open(Some(10), 2), &[9, 10, 11, 12, FAR]);
+        assert_eq!(seen, (vec![10, 11], 3, 0));
+        let seen = followed(&open(Some(last), 1 << 20), &[last, last - 1]);
+        assert_eq!(seen, (vec![last], 1, 0));
+    }
+
+    #[test]
+    fn all_receivers_of_a_job_follow_one_run() {
+        let spec = open(None, 2);
+        let mut first = Receiver::for_lanes(&spec, 2);
+        let mut rx = Two([
+            Frames(vec![tagged(&[], 7, 3)]),
+            Frames(vec![tagged(&[], 900, 0), tagged(&[], 8, 0), pktgen(1)]),
+        ]);
+        while first.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
+        let shown: Vec<u32> = first.first_flows(1).map(|f| f.flow).collect();
+        assert_eq!(shown, [7]);
+        let m = first.finish().measurement;
+        let flows: Vec<u32> = m.flows.iter().map(|f| f.flow).collect();
+        assert_eq!(
+            (flows, m.counters.unplanned_frames),
+            (vec![7, 8, PKTGEN_FLOW], 1)
+        );
+        assert_eq!((m.counters.head_frames, m.counters.missing_frames), (3, 0));
+        assert_eq!(followed(&spec, &[900, 6]), (vec![6], 1, 0));
+    }
+
+    #[test]
+    fn what_was_stamped_before_the_run_is_of_another() {
+        let spec = ReceiverSpec {
+            pktgen_flow: Some(1),
+            ..planned(10, 2)
+        };
+        for (since, ours) in [(SENT, 3), (SENT + 1, 0)] {
+            let mut receiver = Receiver::new(&spec);
+            receiver.since(since);
+            let mut rx = Frames(vec![tagged(&[], 10, 0), pktgen(1), tagged(&[], 11, 0)]);
+            while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
+            let c = receiver.counters();
+            let stale = 3 - ours;
+            assert_eq!((c.received_frames, c.stale_frames), (ours, stale));
+            assert_eq!((c.foreign_frames, c.missing_frames), (stale, 0));
+        }
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub struct StreamSpec {
     /// Destination hardware address.
     pub dst_mac: [u8; 6],
     /// Frames per second over all workers. `None`: as fast as the port takes them, or as recorded if
-    /// the stream is a replay with a speed. A burst in the stream goes before it.
+    /// the stream is a replay with a speed. A burst in the stream goes before it. Of a replay with a rate in bits the mean:
+    /// each frame has the time that its own length takes.
     pub pps: Option<Rational>,
     /// The frames to send instead of built ones.
     pub replay: Option<Arc<Recording>>,
@@ -48,6 +49,16 @@ impl Default for StreamSpec {
 pub struct Recording {
     /// In the order of their time.
     pub frames: Vec<RecordedFrame>,
+}
+
+impl Recording {
+    /// Mean size of the frames, with FCS; `None` without frames.
+    #[must_use]
+    pub fn mean_size(&self) -> Option<Rational> {
+        let frames = self.frames.len() as u128;
+        let octets: u128 = self.frames.iter().map(|f| f.bytes.len() as u128 + 4).sum();
+        Rational::new(octets, frames)
+    }
 }
 
 /// One frame of a [`Recording`].

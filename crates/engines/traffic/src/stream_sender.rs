@@ -7,7 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wb_measure::Histogram;
-use wb_model::TagKind;
+use wb_model::{
+    TagKind,
+    units::{Rate, WIRE_OVERHEAD},
+};
 use wb_port::offload::{Pace, SendCounters, StreamProgram};
 use wb_port::{Slot, TxQueue};
 
@@ -15,7 +18,9 @@ use crate::frames::{Build, FlowCursor, Frames, Mark, Stamp, cursor_of};
 use crate::modify::Share;
 use crate::pacer::{Pacer, Schedule};
 use crate::ramp::{Lead, Ramp};
-use crate::{Clock, CompileError, RAMP_FLOW, Recording, SenderSpec, StreamOutcome, StreamSpec};
+use crate::{
+    Clock, CompileError, RAMP_FLOW, RecordedFrame, Recording, SenderSpec, StreamOutcome, StreamSpec,
+};
 
 /// Frames that share a wall clock stamp at most: they are written in well under a microsecond.
 const STAMP_GROUP: usize = 8;
@@ -671,10 +676,49 @@ fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
         return Ok(Some(recorded(recording, speed)));
     }
     let Some(pps) = spec.pps else { return Ok(None) };
+    let overhead = match spec.stream.rate {
+        Rate::L1(_) | Rate::Percent(_) => Some(u64::from(WIRE_OVERHEAD)),
+        Rate::L2(_) => Some(0),
+        Rate::Max | Rate::Pps(_) => None,
+    };
+    if let (Some(recording), Some(overhead)) = (&spec.replay, overhead)
+        && let Some(schedule) = by_length(recording, pps.as_f64(), overhead)
+    {
+        return Ok(Some(schedule));
+    }
     let schedule = Schedule::even(pps);
     schedule.map(Some).ok_or_else(|| CompileError::Rate {
         stream: stream(),
         rate: pps.to_string(),
+    })
+}
+
+/// Shortest period of a schedule in whole nanoseconds, so that rounding it changes the rate by less than a millionth.
+const SHORTEST_PERIOD_NS: f64 = 1e6;
+
+/// A time for each frame that follows from the lengths of those before it, at `pps` frames per second on average.
+/// `overhead`: octets on the wire beside each frame. `None` where all are of one length.
+fn by_length(recording: &Recording, pps: f64, overhead: u64) -> Option<Schedule> {
+    let length = |frame: &RecordedFrame| frame.bytes.len() as u64 + 4 + overhead;
+    let frames = &recording.frames;
+    if frames
+        .windows(2)
+        .all(|two| length(&two[0]) == length(&two[1]))
+    {
+        return None;
+    }
+    let pass_ns = frames.len() as f64 * 1e9 / pps;
+    let passes = (SHORTEST_PERIOD_NS / pass_ns).ceil().max(1.0);
+    let per_octet_ns = pass_ns / frames.iter().map(length).sum::<u64>() as f64;
+    let all = (0..passes as u64).flat_map(|_| frames);
+    let offsets = all.scan(0, |before, frame| {
+        let due_ns = *before as f64 * per_octet_ns;
+        *before += length(frame);
+        Some(due_ns as u64)
+    });
+    Some(Schedule::Recorded {
+        offsets: offsets.collect(),
+        period_ns: (pass_ns * passes).round() as u64,
     })
 }
 
@@ -786,4 +830,45 @@ fn rise(spec: &StreamSpec, lead: Lead, build: &Build) -> Result<Rise, CompileErr
         cursor,
         sequence: 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(lengths: &[usize]) -> Recording {
+        let frame = |len: &usize| RecordedFrame {
+            offset_ns: 0,
+            bytes: vec![0; *len],
+        };
+        Recording {
+            frames: lengths.iter().map(frame).collect(),
+        }
+    }
+
+    #[test]
+    fn each_frame_of_a_replay_has_the_time_that_its_own_length_takes() {
+        // 64, 564 and 1064 octets with FCS and 20 beside: 80, 580 and 1080 of 1740.
+        let recording = recording(&[56, 556, 1056]);
+        let pps = 3.0 / 1740e-6;
+        let Some(Schedule::Recorded { offsets, period_ns }) = by_length(&recording, pps, 20) else {
+            panic!("its frames differ")
+        };
+        assert_eq!(
+            (&offsets[..], period_ns),
+            (&[0, 80_000, 660_000][..], 1_740_000)
+        );
+        // Where a pass is short there are several, so that a period of whole nanoseconds has the rate.
+        let Some(Schedule::Recorded { offsets, period_ns }) = by_length(&recording, 7e6, 0) else {
+            panic!("its frames differ")
+        };
+        let rate = offsets.len() as f64 * 1e9 / period_ns as f64;
+        assert!((rate / 7e6 - 1.0).abs() < 1e-6, "{rate}");
+        assert!(offsets.is_sorted() && offsets.len().is_multiple_of(3));
+    }
+
+    #[test]
+    fn frames_of_one_length_are_sent_evenly() {
+        assert!(by_length(&recording(&[60, 60, 60]), 1000.0, 20).is_none());
+    }
 }

@@ -386,6 +386,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         if self.received_all {
             return Ok(0);
         }
+        receiver.since(self.control.since_wall_ns.load(Ordering::Relaxed));
         receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
         let drain_since = self.control.drain_since_wall_ns.load(Ordering::Relaxed);
         let stepped = match std::mem::take(&mut self.stalled) {

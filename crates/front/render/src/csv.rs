@@ -52,6 +52,8 @@ impl Record {
         self.known("received_octets", t.received_octets);
         self.known("ramp_frames", t.ramp_frames);
         self.known("refused_frames", t.refused_frames);
+        self.known("other_run_frames", t.other_run_frames);
+        self.known("head_frames", t.head_frames);
     }
 
     fn rates(&mut self, r: &Rates) {
@@ -66,6 +68,8 @@ impl Record {
         self.known("largest_catch_up_frames", r.largest_catch_up_frames);
         self.known("tx_time_ns", r.tx_time_ns);
         self.known("rx_time_ns", r.rx_time_ns);
+        self.known("while_receiving_pps", r.while_receiving_pps);
+        self.known("while_receiving_l2_bps", r.while_receiving_l2_bps);
     }
 
     fn summary(&mut self, name: &str, s: Option<&Summary>) {

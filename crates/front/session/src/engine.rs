@@ -140,6 +140,7 @@ pub(crate) struct Settled {
     pub(crate) rates: Rates,
     pub(crate) times: Times,
     pub(crate) jobs: Vec<JobReport>,
+    pub(crate) first_flow: Option<u32>,
     pub(crate) flows: Vec<FlowReport>,
     pub(crate) flows_omitted: u64,
     pub(crate) workers: Vec<WorkerReport>,

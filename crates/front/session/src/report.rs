@@ -48,6 +48,7 @@ pub(crate) fn report(
         sum.jobs.append(&mut other.jobs);
         sum.flows.append(&mut other.flows);
         sum.flows_omitted += other.flows_omitted;
+        sum.first_flow = sum.first_flow.or(other.first_flow);
         sum.workers.append(&mut other.workers);
         sections.extend(other.capture);
         if only_captures {
@@ -84,6 +85,7 @@ pub(crate) fn report(
         started: rfc3339(started_wall_ns),
         elapsed_ns: ended.elapsed_ns,
         plan: run.plan,
+        first_flow: sum.first_flow,
         totals: sum.totals,
         rates: sum.rates,
         latency_ns: sum.times.latency,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use wb_host::clock::wall_ns;
+use wb_host::clock::{monotonic_ns, wall_ns};
 use wb_measure::FlowStats;
 use wb_model::{
     Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,
@@ -19,8 +19,8 @@ use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
 use wb_traffic::{
     Control, CounterValues, FlowSpace, Lead, OffloadedWorker, PKTGEN_FLOW, Receiver, ReceiverSpec,
-    Sender, SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome, run_offloaded,
-    run_worker,
+    Run as OwnRun, Sender, SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome,
+    run_offloaded, run_worker,
 };
 
 use crate::{
@@ -51,9 +51,28 @@ struct Direction {
     tx: Option<usize>,
     rx: Option<usize>,
     streams: Vec<StreamSpec>,
+    /// As in tags.
     first_flow: u32,
     /// Flows with a tag, from the first on.
     flows: u32,
+    /// The run whose frames a direction without a sender receives.
+    from: Option<Arc<OwnRun>>,
+}
+
+/// The flows of a run, as in tags.
+#[derive(Clone, Copy, Debug, Default)]
+struct RunFlows {
+    /// `None` if the run only receives and was not told.
+    first: Option<u32>,
+    count: u32,
+}
+
+impl RunFlows {
+    /// The number by which a flow is reported.
+    fn shown(self, flow: u32) -> u32 {
+        let own = self.first.and_then(|first| flow.checked_sub(first));
+        own.filter(|n| *n < self.count).unwrap_or(flow)
+    }
 }
 
 /// Whether frames of a stream can be told apart by a tag.
@@ -74,7 +93,7 @@ pub(crate) struct Streams {
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
     checks::check_memory(plan)?;
-    let recordings = checks::read_recordings(plan, opening.environment)?;
+    let recordings = checks::read_recordings(plan, opening.environment, &mut opening.warnings)?;
     let ports = open_ports(plan, &recordings, opening)?;
     Ok(Streams { ports, recordings })
 }
@@ -156,6 +175,8 @@ fn open_ports(
 
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
+/// What the start may differ by on the clocks from which stamps are made.
+const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 /// A worker and where it belongs.
 struct WorkerSlot {
     port: usize,
@@ -194,6 +215,7 @@ pub(crate) struct Traffic {
     plan: Plan,
     ports: Vec<OpenPort>,
     directions: Vec<Direction>,
+    flows: RunFlows,
     slots: Vec<WorkerSlot>,
     control: Arc<Control>,
     workers: Workers<WorkerOutcome>,
@@ -220,11 +242,12 @@ impl Traffic {
         streams: Streams,
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
-        let directions = resolve::resolve_all(plan, &streams, opening)?;
+        let (directions, flows) = resolve::resolve_all(plan, &streams, opening)?;
         let mut traffic = Self {
             plan: plan.part(JobKind::Traffic),
             ports: streams.ports,
             directions,
+            flows,
             slots: Vec::new(),
             control: Arc::new(Control::new()),
             workers: Workers::new(&Arc::new(AtomicBool::new(false))),
@@ -325,20 +348,21 @@ fn sender_for(
 }
 
 fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
-    let flows = if direction.tx.is_some() {
-        FlowSpace::Planned {
+    let flows = match direction.from {
+        None => FlowSpace::Planned {
             first: direction.first_flow,
             count: direction.flows,
-        }
-    } else {
-        FlowSpace::Open { limit: 1 << 20 }
+        },
+        Some(_) => FlowSpace::Open,
     };
+    let unknown = ReceiverSpec::default();
     let pktgen = direction
         .streams
         .iter()
         .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
     let spec = ReceiverSpec {
         flows,
+        run: direction.from.clone().unwrap_or(unknown.run),
         untagged_is_ours: direction.streams.iter().any(|s| !is_tagged(&s.stream)),
         recordings: direction
             .streams
@@ -518,6 +542,15 @@ impl Engine for Traffic {
 
     fn begin(&mut self, start_ns: u64) {
         self.live = Live::new(self, start_ns);
+        if self.directions.iter().all(|d| d.tx.is_some()) {
+            // In this order: whoever is interrupted between the two gets an earlier time.
+            let wall_ns = wall_ns();
+            let since_ns = wall_ns.saturating_add(start_ns.saturating_sub(monotonic_ns()));
+            let since_ns = since_ns.saturating_sub(CLOCKS_DIFFER_NS);
+            self.control
+                .since_wall_ns
+                .store(since_ns, Ordering::Release);
+        }
         self.control
             .start_at_mono_ns
             .store(start_ns, Ordering::Release);
@@ -618,7 +651,7 @@ impl Traffic {
             return;
         }
         for flow in flows {
-            let of = format!("flow {}", flow.flow);
+            let of = format!("flow {}", self.flows.shown(flow.flow));
             row.counter(&of, "received_frames", "frames", flow.received);
             row.counter(&of, "received_octets", "octets", flow.octets);
             row.counter(&of, "latency_samples", "frames", flow.latency.samples);
@@ -781,6 +814,8 @@ mod tests {
         fn begin(&mut self, _: u64) {
             self.0.lock().unwrap().push(current().id());
         }
+
+        fn since(&mut self, _: u64) {}
 
         fn drain_since(&mut self, _: u64) {}
 

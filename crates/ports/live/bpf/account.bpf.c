@@ -35,6 +35,8 @@
 #define NO_DELAY (-0x7fffffffffffffffLL - 1)
 #define JITTER_LIMIT ((1ULL << 42) - 1)
 #define JITTER_FRACTION 20
+// analyser.rs.
+#define LARGEST_ADVANCE (1ULL << 61)
 
 // The layout of these structures is that of `receiver.rs`, that of a flow also that of `wb_measure`.
 struct settings {
@@ -45,6 +47,10 @@ struct settings {
 	__u32 shared;
 	// Words of 64 sequence numbers in the window of a flow: a power of two.
 	__u32 words;
+	// Gaps count from the first sequence number seen of each flow.
+	__u32 sender_unknown;
+	// The flows around that of the first tagged frame are awaited.
+	__u32 around_first;
 };
 
 const volatile struct settings C = {};
@@ -59,6 +65,10 @@ struct control {
 	__u64 end;
 	// What passes on may be of others, and is not foreign.
 	__u64 beside_others;
+	// Wall clock: what was stamped before is of an earlier run.
+	__u64 since;
+	// One more than the flow of the first tagged frame; 0 before it. Written here.
+	__u64 seen;
 };
 
 struct control S = {};
@@ -84,6 +94,8 @@ struct flow {
 
 #define LAST_WAS_HIGHEST 1
 #define HAS_JITTER 256
+// The lowest number seen, where gaps count from there.
+#define HEAD_SHIFT 32
 
 struct histogram {
 	__u64 clamped;
@@ -127,6 +139,10 @@ struct lane {
 	__u64 taken;
 	// Frames for which it was not to be had.
 	__u64 dropped;
+	// Of the foreign frames, those with a tag that was stamped before the run.
+	__u64 stale;
+	// Numbers below the head of each flow.
+	__u64 head;
 };
 
 struct {
@@ -427,24 +443,26 @@ INLINE void smooth(struct flow *f, __u64 variation)
 // The delay of an original, recorded.
 INLINE __s64 measure(struct lane *q, struct flow *f, __u64 tx, __u64 rx)
 {
-	__s64 delay = (__s64)(rx - tx);
+	__u64 delay = rx - tx;
 
 	if (!tx) {
 		q->unstamped++;
 		f->unmeasured++;
 		return NO_DELAY;
 	}
-	if (delay < 0) {
+	if (tx > rx) {
+		__u64 ahead = tx - rx;
+
 		q->clock_errors++;
 		f->unmeasured++;
-		return delay;
+		return -(__s64)(ahead < LARGEST_ADVANCE ? ahead : LARGEST_ADVANCE);
 	}
 	record(&q->latency, delay);
 	f->latency_low += delay;
-	f->latency_high += f->latency_low < (__u64)delay;
-	if ((__u64)delay < f->latency_min)
+	f->latency_high += f->latency_low < delay;
+	if (delay < f->latency_min)
 		f->latency_min = delay;
-	if ((__u64)delay > f->latency_max)
+	if (delay > f->latency_max)
 		f->latency_max = delay;
 	return delay;
 }
@@ -464,7 +482,15 @@ static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 se
 		*word |= bit;
 		f->reordered++;
 		q->reordered++;
-		q->missing--;
+		if (C.sender_unknown && sequence < f->flags >> HEAD_SHIFT) {
+			__u64 lower = (f->flags >> HEAD_SHIFT) - sequence;
+
+			f->flags -= lower << HEAD_SHIFT;
+			q->head -= lower;
+			q->missing += lower - 1;
+		} else {
+			q->missing--;
+		}
 		return 1;
 	}
 	f->duplicates++;
@@ -499,11 +525,16 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 
 		if (gap) {
 			forget(base, next, gap);
-			q->missing += gap;
-			if (gap > q->largest_gap)
-				q->largest_gap = gap;
-			if (sequence > q->after_gap)
-				q->after_gap = sequence;
+			if (C.sender_unknown && f->received == 1) {
+				f->flags |= sequence << HEAD_SHIFT;
+				q->head += gap;
+			} else {
+				q->missing += gap;
+				if (gap > q->largest_gap)
+					q->largest_gap = gap;
+				if (sequence > q->after_gap)
+					q->after_gap = sequence;
+			}
 		}
 		word = word_of(base, sequence >> 6);
 		if (word)
@@ -544,6 +575,20 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 	}
 }
 
+// The first flow awaited: `range_around` of the traffic engine, with `C.flows` as its count.
+INLINE __u32 first_around(__u32 number)
+{
+	__u64 beside = C.flows / 2, last = (__u64)C.ramp_flow - 1 - C.flows, seen;
+
+	seen = *(volatile __u64 *)&S.seen;
+	if (!seen) {
+		__sync_val_compare_and_swap(&S.seen, 0, (__u64)number + 1);
+		seen = *(volatile __u64 *)&S.seen;
+	}
+	seen = seen - 1 > beside ? seen - 1 - beside : 0;
+	return seen < last ? seen : last;
+}
+
 SEC("xdp.frags")
 int wb_account(struct xdp_md *ctx)
 {
@@ -580,9 +625,13 @@ int wb_account(struct xdp_md *ctx)
 		ADD(q->ramp, 1);
 		return XDP_DROP;
 	}
-	number -= C.first_flow;
+	number -= C.around_first ? first_around(number) : C.first_flow;
 	if (number >= C.flows) {
 		stray = &q->unplanned;
+		goto tagged;
+	}
+	if (tx < *(volatile __u64 *)&S.since) {
+		stray = &q->stale;
 		goto tagged;
 	}
 	number += queue * C.flows;

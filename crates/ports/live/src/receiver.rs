@@ -22,6 +22,8 @@ struct Control {
     drain_since: u64,
     end: u64,
     beside_others: u64,
+    since: u64,
+    seen: u64,
 }
 
 /// `struct histogram` of account.bpf.c.
@@ -65,6 +67,8 @@ struct Lane {
     pktgen: u64,
     taken: u64,
     dropped: u64,
+    stale: u64,
+    head: u64,
 }
 
 const DISTRIBUTIONS: [usize; 5] = [
@@ -118,6 +122,28 @@ struct Shared {
     refusal: Option<String>,
 }
 
+impl Shared {
+    /// The flow of the first tagged frame, where all follows from it; `None` before it.
+    fn seen(&self) -> Option<u32> {
+        let seen = self.control.get(offset_of!(Control, seen)).checked_sub(1)?;
+        u32::try_from(seen).ok()
+    }
+
+    /// The first flow as `first_around` of account.bpf.c has it.
+    fn first_flow(&self) -> u32 {
+        let Awaited {
+            flows, ramp_flow, ..
+        } = self.awaited;
+        match self.seen() {
+            Some(seen) => {
+                let last = ramp_flow.saturating_sub(1).saturating_sub(flows);
+                seen.saturating_sub(flows / 2).min(last)
+            }
+            None => self.awaited.first_flow,
+        }
+    }
+}
+
 /// The accounts of a port, one for each of its queues.
 pub struct Account {
     shared: Arc<Shared>,
@@ -159,6 +185,8 @@ impl Account {
                 awaited.ramp_flow,
                 u32::from(is_shared),
                 words,
+                awaited.sender_unknown.into(),
+                awaited.around_first.into(),
             ];
             let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
             object::open_map(&mut open, ".rodata")?.set_initial_value(&settings)?;
@@ -319,6 +347,8 @@ impl Queue<'_> {
             missing_frames: self.get(offset_of!(Lane, missing)),
             unplanned_frames: self.get(offset_of!(Lane, unplanned)),
             pktgen_frames: self.get(offset_of!(Lane, pktgen)),
+            stale_frames: self.get(offset_of!(Lane, stale)),
+            head_frames: self.get(offset_of!(Lane, head)),
             foreign_frames: self.get(offset_of!(Lane, foreign)),
             foreign_octets: self.get(offset_of!(Lane, foreign_octets)),
             ..Counters::default()
@@ -335,7 +365,7 @@ impl Queue<'_> {
         for (i, word) in words.iter_mut().enumerate().rev() {
             *word = self.shared.flows.get(account * FLOW_LEN + 8 * i);
         }
-        FlowStats::recorded(awaited.first_flow + flow, &words)
+        FlowStats::recorded(self.shared.first_flow() + flow, &words)
     }
 
     fn measurement(&self) -> Measurement {
@@ -374,6 +404,10 @@ impl ReceiveOffload for Receiver {
         let control = &self.shared.control;
         control.set(offset_of!(Control, wall_offset), wall_minus_mono);
         control.set(offset_of!(Control, counts), 1);
+    }
+
+    fn since(&mut self, wall_ns: u64) {
+        self.shared.control.set(offset_of!(Control, since), wall_ns);
     }
 
     fn drain_since(&mut self, wall_ns: u64) {
@@ -415,9 +449,11 @@ impl ReceiveOffload for Receiver {
     }
 
     fn first_flows(&self, count: u32) -> Vec<FlowStats> {
-        let count = count.min(self.shared.awaited.flows);
+        let shared = &self.shared;
+        let from = shared.seen().map_or(0, |seen| seen - shared.first_flow());
+        let to = from.saturating_add(count).min(shared.awaited.flows);
         self.queues()
-            .flat_map(|queue| (0..count).map(move |flow| queue.flow(flow)))
+            .flat_map(|queue| (from..to).map(move |flow| queue.flow(flow)))
             .collect()
     }
 
@@ -484,6 +520,7 @@ mod tests {
                 first_flow: 5,
                 flows: 2,
                 ramp_flow: u32::MAX,
+                ..Awaited::default()
             };
             let account = Account::open(&loopback, awaited).unwrap();
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

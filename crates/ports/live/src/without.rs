@@ -149,6 +149,10 @@ impl ReceiveOffload for Receiver {
         match *self {}
     }
 
+    fn since(&mut self, _wall_ns: u64) {
+        match *self {}
+    }
+
     fn drain_since(&mut self, _wall_ns: u64) {
         match *self {}
     }
@@ -207,6 +211,7 @@ mod tests {
             first_flow: 0,
             flows: 1,
             ramp_flow: u32::MAX,
+            ..Awaited::default()
         };
         let refusals = [
             Sender::load(&port, &[]).err(),

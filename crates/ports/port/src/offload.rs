@@ -480,7 +480,7 @@ pub trait Halt: Send + Sync {
 }
 
 /// What a receiver that is part of a port waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Awaited {
     /// The first flow, as in tags.
     pub first_flow: u32,
@@ -488,12 +488,20 @@ pub struct Awaited {
     pub flows: u32,
     /// The flow in the tag of frames that are counted apart.
     pub ramp_flow: u32,
+    /// The sender is not known: gaps count from the first sequence number seen.
+    pub sender_unknown: bool,
+    /// The first flow is not known either: the `flows` around that of the first tagged frame are awaited, and
+    /// `first_flow` says nothing.
+    pub around_first: bool,
 }
 
 /// Accounts for what arrives at a port, or a part of its queues, by itself.
 pub trait ReceiveOffload: Send {
     /// Begins to count; what came before counts for nothing. Stamps are the monotonic clock plus this.
     fn begin(&mut self, wall_minus_mono: u64);
+
+    /// Frames that were stamped before this time of the wall clock are of an earlier run, so they are foreign; 0: none is.
+    fn since(&mut self, wall_ns: u64);
 
     /// Originals that arrive after this time of the wall clock are late; `u64::MAX`: none.
     fn drain_since(&mut self, wall_ns: u64);
@@ -518,7 +526,8 @@ pub trait ReceiveOffload: Send {
     /// The latencies so far, queue by queue.
     fn latencies(&self) -> Vec<Histogram>;
 
-    /// What was received so far of each of the first `count` flows, queue by queue.
+    /// What was received so far of each of the first `count` flows, queue by queue; without the sender, of that of the
+    /// first tagged frame and those behind it.
     fn first_flows(&self, count: u32) -> Vec<FlowStats>;
 
     /// Everything that was measured; flows have the numbers of their tags.

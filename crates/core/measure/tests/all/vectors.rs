@@ -291,13 +291,19 @@ fn joined_late(numbers: &[u32]) -> Measurement {
 #[test]
 fn without_the_sender_gaps_count_from_the_first_number_seen() {
     let m = joined_late(&[1000, 1001, 1004]);
-    assert_eq!((m.counters.head_frames, m.counters.missing_frames), (1000, 2));
+    assert_eq!(
+        (m.counters.head_frames, m.counters.missing_frames),
+        (1000, 2)
+    );
     assert_eq!((m.largest_gap, m.last_skipped), (2, Some(1003)));
     assert_eq!((m.flows[0].head, m.flows[0].highest), (1000, Some(1004)));
     // Numbers may be beyond half of what 32 bits hold.
     let m = joined_late(&[u32::MAX, 0]);
     let counters = m.counters;
-    assert_eq!((counters.head_frames, counters.missing_frames), (u64::from(u32::MAX), 0));
+    assert_eq!(
+        (counters.head_frames, counters.missing_frames),
+        (u64::from(u32::MAX), 0)
+    );
     // A number below the first one seen is an original, from which gaps then count.
     let m = joined_late(&[1000, 997, 999, 997, 1001]);
     let c = m.counters;

@@ -69,7 +69,8 @@ string_serde!(
 pub enum SizeModel {
     /// All the same.
     Fixed(FrameSize),
-    /// Each size from the first to the last in turn, by one byte, then again from the first.
+    /// Each size of the range once, from both ends in turn (64, 1500, 65, 1499 and so on), then again: each two have the
+    /// mean of the range.
     Range(FrameSize, FrameSize),
     /// Sizes with weights: every run of as many frames as the weights add up to has exactly these
     /// shares, in an order given by the seed.

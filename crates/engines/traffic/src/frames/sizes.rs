@@ -39,7 +39,7 @@ impl Sizes {
                 .iter()
                 .flat_map(|(size, weight)| std::iter::repeat_n(index(*size), *weight as usize))
                 .collect(),
-            _ => (0..sizes.len() as u16).collect(),
+            _ => from_both_ends(sizes.len() as u16),
         };
         if matches!(model, SizeModel::Mix(_)) {
             // Fisher and Yates.
@@ -78,6 +78,16 @@ impl Sizes {
     }
 }
 
+/// The smallest, the largest, the second smallest, and so on: each two have the mean of all, so a rate in bits holds over a
+/// few frames too.
+fn from_both_ends(count: u16) -> Vec<u16> {
+    let nth = |n: u16| match n % 2 {
+        0 => n / 2,
+        _ => count - 1 - n / 2,
+    };
+    (0..count).map(nth).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,9 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_up_and_begins_again() {
-        assert_eq!(order("64-66", 0, 1, 1, 5), [64, 65, 66, 64, 65]);
-        assert_eq!(order("64-66", 1, 2, 1, 4), [65, 64, 66, 65]);
+    fn a_range_keeps_its_mean_over_each_two_frames() {
+        assert_eq!(order("64-66", 0, 1, 1, 5), [64, 66, 65, 64, 66]);
+        assert_eq!(order("64-66", 1, 2, 1, 4), [66, 64, 65, 66]);
+        let all = order("64-1500", 0, 1, 1, 1437);
+        assert!(all[..1436].chunks(2).all(|two| two[0] + two[1] == 1564));
+        let mut sorted = all;
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(64..=1500));
         assert_eq!(order("100", 1, 2, 1, 2), [100, 100]);
         assert_eq!(order("100:3,100:1", 0, 1, 1, 2), [100, 100]);
     }

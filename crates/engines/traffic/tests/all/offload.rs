@@ -194,6 +194,8 @@ impl ReceiveOffload for Account {
         self.0.lock().unwrap().push(wall_minus_mono);
     }
 
+    fn since(&mut self, _: u64) {}
+
     fn drain_since(&mut self, _: u64) {}
 
     fn end_at(&mut self, _: u64) {}

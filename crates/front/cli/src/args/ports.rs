@@ -29,6 +29,9 @@ pub(crate) struct TrafficArgs {
     /// Measure the time between departures too.
     #[arg(long)]
     departures: bool,
+    /// Number of the first flow in test tags, by which the run knows its own frames [default: random].
+    #[arg(long, value_name = "N")]
+    pub(crate) first_flow: Option<u32>,
 }
 
 /// Sent for when neither a duration nor a count is given.

@@ -23,10 +23,13 @@ pub(crate) struct RxArgs {
     /// How long (default: until SIGINT or SIGTERM; a file: to its end).
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// How many flows will come, from flow 0 on: those of the streams that are sent together. Needed by live:, which
-    /// takes others for foreign. 1 to 16777216.
+    /// Flows of the run to follow: those of the streams that are sent together. Needed by live:. 1 to 16777216 [default:
+    /// 1048576].
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     flows: Option<u32>,
+    /// First flow of the run to follow, as its report says [default: the run of the first tagged frame].
+    #[arg(long, value_name = "N")]
+    first_flow: Option<u32>,
     /// As --rx-workers. Default: 1.
     #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
     workers: Option<u32>,
@@ -57,6 +60,7 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
             flows: args.flows,
             ..TrafficJob::default()
         }],
+        first_flow: args.first_flow,
         ..Plan::default()
     };
     run_plan(plan, &args.output, None)

@@ -77,6 +77,7 @@ fn plan(args: &TrialArgs) -> Result<Plan> {
             ..args.traffic.job()
         }],
         ports,
+        first_flow: args.traffic.first_flow,
         ..Plan::default()
     };
     args.unsent.apply(&mut plan);

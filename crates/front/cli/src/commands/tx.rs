@@ -41,6 +41,7 @@ pub(crate) fn run(args: &TxArgs) -> Result<u8> {
             streams: args.stream.streams()?,
             ..args.traffic.job()
         }],
+        first_flow: args.traffic.first_flow,
         ..Plan::default()
     };
     args.unsent.apply(&mut plan);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kit::{Lab, eventually, privileged, total};
+use crate::kit::{Lab, eventually, privileged, total, wirebench};
 
 /// The device's counters from a to b once it is at rest.
 fn truth(lab: &Lab) -> Value {
@@ -54,6 +54,54 @@ fn loss_duplicates_and_reordering_are_exact() {
         "{}",
         report["latency_ns"]
     );
+}
+
+/// Frames that a device held back until the next run are of the run that sent them.
+#[test]
+fn frames_of_an_earlier_run_are_foreign() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::alone("impair", &["--delay", "3s"]);
+    // Told apart by their flows or, with the same numbers, by the time.
+    let same: &[&str] = &["--first-flow", "7"];
+    for (driver, first) in [
+        ("live", &[][..]),
+        ("live", same),
+        ("xdp", &[]),
+        ("packet", same),
+    ] {
+        let (a, b) = (
+            format!("{driver}:{}", lab.a0()),
+            format!("{driver}:{}", lab.b0()),
+        );
+        let run = |more: &[&str]| {
+            let output = wirebench()
+                .args(["trial", "--tx", &a, "--rx", &b, "--rate", "100pps"])
+                .args(["--drain", "1ms", "--json", "-q"])
+                .args(first)
+                .args(more)
+                .output()
+                .expect("runs");
+            serde_json::from_slice::<Value>(&output.stdout)
+                .unwrap_or_else(|e| panic!("{driver}: {e}: {output:?}"))
+        };
+        let early = run(&["--count", "50"]);
+        assert_eq!(total(&early, "received"), 0, "{driver}");
+        let late = run(&["--duration", "5s"]);
+        let totals = &late["totals"];
+        assert_eq!(total(&late, "other_run"), 50, "{driver} {first:?} {totals}");
+        assert_eq!(total(&late, "foreign"), 50, "{driver} {first:?}");
+        assert!(
+            total(&late, "received") < 300,
+            "{driver} {first:?} {totals}"
+        );
+        let warnings = late["warnings"].to_string();
+        let said = "50 frames had a tag of another run";
+        assert!(warnings.contains(said), "{driver} {warnings}");
+        // Frames that are still under way would be of an earlier run to the next.
+        truth(&lab);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     figures::{UNKNOWN, count, count_or, exact_pps, rate_bps, ratio, share, time_ns},
-    text,
+    text::{self, rates::differs},
 };
 
 /// Flows that are listed.
@@ -244,6 +244,14 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
                 "foreign with a test tag",
                 t.unplanned_frames.filter(|n| *n > 0),
             ),
+            (
+                "foreign of another run",
+                t.other_run_frames.filter(|n| *n > 0),
+            ),
+            (
+                "before the first one seen",
+                t.head_frames.filter(|n| *n > 0),
+            ),
             ("dropped by us", t.rx_dropped_frames),
         ] {
             let Some(n) = n else { continue };
@@ -280,6 +288,12 @@ fn rates(of: &[(&str, &Rates)]) -> Table {
                 r.received_pps,
                 r.received_l2_bps,
                 r.received_l1_bps,
+            ),
+            (
+                "while receiving",
+                r.while_receiving_pps.filter(|_| differs(r)),
+                r.while_receiving_l2_bps.filter(|_| differs(r)),
+                None,
             ),
             ("line rate at this size", r.line_rate_pps, None, None),
         ] {

@@ -94,10 +94,14 @@ fn entries(t: &Totals) -> Vec<Entry> {
         ),
         _ => part(unique, t.offered_frames, "offered"),
     };
-    let foreign_note = match t.unplanned_frames {
-        Some(n) if n > 0 => format!("not ours; {} of them have a test tag", count(n)),
-        _ => "not ours".to_owned(),
-    };
+    let other_run = t.other_run_frames.unwrap_or(0);
+    let tagged = t.unplanned_frames.unwrap_or(0).saturating_sub(other_run);
+    let mut foreign_note = "not ours".to_owned();
+    for (n, what) in [(other_run, "of another run"), (tagged, "with a test tag")] {
+        if n > 0 {
+            foreign_note.push_str(&format!("; {} {what}", count(n)));
+        }
+    }
     vec![
         Entry {
             even_zero: false,
@@ -130,6 +134,14 @@ fn entries(t: &Totals) -> Vec<Entry> {
             note_zero: true,
             tone: Tone::Bad,
             ..entry("lost", t.lost_frames, &lost_note)
+        },
+        Entry {
+            even_zero: false,
+            ..entry(
+                "head",
+                t.head_frames,
+                "numbers below the first one seen; no part of the loss",
+            )
         },
         Entry {
             tone: Tone::Doubt,

@@ -9,7 +9,7 @@ mod load;
 pub(crate) mod plan;
 mod ports;
 mod probes;
-mod rates;
+pub(crate) mod rates;
 pub mod socket;
 mod times;
 mod workers;

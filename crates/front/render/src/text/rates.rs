@@ -34,6 +34,14 @@ pub(super) fn section(page: &mut Page, rates: &Rates, totals: &Totals, both_ends
         rates.received_l2_bps,
         rates.received_l1_bps,
     );
+    if differs(rates) {
+        row(
+            "while receiving",
+            rates.while_receiving_pps,
+            rates.while_receiving_l2_bps,
+            None,
+        );
+    }
     row("line rate", rates.line_rate_pps, None, None);
     if !table.is_empty() {
         page.gap();
@@ -43,6 +51,13 @@ pub(super) fn section(page: &mut Page, rates: &Rates, totals: &Totals, both_ends
     if !notes.is_empty() {
         page.item(Tone::Plain, "  ", Tone::Plain, &notes.join("; "));
     }
+}
+
+/// Whether frames came at another rate while they came than over the whole time, by more than what the first and the last
+/// gap of a short run make out.
+pub(crate) fn differs(rates: &Rates) -> bool {
+    let both = rates.received_pps.zip(rates.while_receiving_pps);
+    both.is_some_and(|(whole, receiving)| receiving > whole * 1.05)
 }
 
 fn notes(rates: &Rates, totals: &Totals, both_ends: bool) -> Vec<String> {

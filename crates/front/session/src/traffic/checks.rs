@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use wb_model::{
     Driver, Plan, Proto, Stream,
     plan::{PortPlan, TrafficJob},
-    units::{Mac, Rate},
+    units::{Mac, Rate, Rational},
 };
-use wb_traffic::{RecordedFrame, Recording};
+use wb_traffic::{RecordedFrame, Recording, StreamSpec};
 use wb_wire::{ethertype, protocol};
 
 use super::is_tagged;
@@ -119,6 +119,7 @@ const ETHERNET_HEADER: usize = 14;
 pub(super) fn read_recordings(
     plan: &Plan,
     environment: &Environment,
+    warnings: &mut Vec<String>,
 ) -> Result<Recordings, StartError> {
     let mut recordings = Recordings::new();
     for stream in plan.traffic.iter().flat_map(|j| &j.streams) {
@@ -133,7 +134,7 @@ pub(super) fn read_recordings(
         let wrong = |what: String| StartError::stream(format!("replay {path}"), what);
         let bytes = std::fs::read(&file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
         let reader = wb_pcapng::Reader::new(&bytes).map_err(|e| wrong(e.to_string()))?;
-        let (mut frames, mut first) = (Vec::new(), None);
+        let (mut frames, mut first, mut cut) = (Vec::new(), None, 0);
         for record in reader {
             let record = record.map_err(|e| wrong(e.to_string()))?;
             if record.link_type != wb_pcapng::LINK_ETHERNET {
@@ -149,6 +150,7 @@ pub(super) fn read_recordings(
                     record.captured.len()
                 )));
             }
+            cut += u64::from(record.captured.len() < record.original_len as usize);
             let first = *first.get_or_insert(record.stamp_ns);
             frames.push(RecordedFrame {
                 offset_ns: record.stamp_ns.saturating_sub(first),
@@ -158,9 +160,36 @@ pub(super) fn read_recordings(
         if frames.is_empty() {
             return Err(wrong("holds no frames".to_owned()));
         }
+        if cut > 0 {
+            warnings.push(format!(
+                "replay {path}: {cut} of {} frames were cut when they were captured and are sent as short as they are",
+                frames.len()
+            ));
+        }
         recordings.insert(path.clone(), Arc::new(Recording { frames }));
     }
     Ok(recordings)
+}
+
+/// Mean size of a stream's frames, with FCS.
+pub(super) fn mean_size(spec: &StreamSpec) -> Rational {
+    let recorded = spec.replay.as_ref().and_then(|r| r.mean_size());
+    recorded.unwrap_or_else(|| spec.stream.sizes().mean())
+}
+
+/// Frames per second of a stream, as [`Stream::frames_per_second`], also of recordings with a rate in bits.
+pub(super) fn frames_per_second(
+    stream: &Stream,
+    line: Option<u64>,
+    recordings: &Recordings,
+) -> Option<Rational> {
+    stream.frames_per_second_of(mean_of(stream, recordings), line)
+}
+
+fn mean_of(stream: &Stream, recordings: &Recordings) -> Rational {
+    let recording = stream.replay.as_ref().and_then(|r| recordings.get(r));
+    let recorded = recording.and_then(|r| r.mean_size());
+    recorded.unwrap_or_else(|| stream.sizes().mean())
 }
 
 /// Streams that leave by a port: those of jobs that send from it, and those sent back to it.
@@ -259,9 +288,10 @@ pub(super) fn check_streams(
                 ),
             ));
         }
-        if let (Some(fps), Some(_)) = (stream.frames_per_second(line), line) {
+        if let (Some(fps), Some(_)) = (frames_per_second(stream, line, recordings), line) {
             total += fps.as_f64()
-                * (stream.sizes().mean().as_f64() + f64::from(wb_model::units::WIRE_OVERHEAD))
+                * (mean_of(stream, recordings).as_f64()
+                    + f64::from(wb_model::units::WIRE_OVERHEAD))
                 * 8.0;
         }
         if let Some(wire) = wire {

@@ -120,6 +120,8 @@ fn awaited(direction: &Direction) -> Awaited {
         first_flow: direction.first_flow,
         flows: direction.flows,
         ramp_flow: RAMP_FLOW,
+        sender_unknown: direction.from.is_some(),
+        around_first: direction.from.as_ref().is_some_and(|run| !run.is_told()),
     }
 }
 

@@ -17,7 +17,10 @@ use wb_model::{
 use wb_port::offload::Refusal;
 use wb_traffic::{Sender, StreamSpec};
 
-use super::{checks::Recordings, live, sender_spec};
+use super::{
+    checks::{Recordings, frames_per_second},
+    live, sender_spec,
+};
 use crate::ports::{Use, Wire, asked_driver, far_end, is_of_a_lab};
 
 /// BPF_F_TEST_XDP_LIVE_FRAMES.
@@ -312,7 +315,7 @@ fn of_frames(
             .map(|stream| StreamSpec {
                 // Hardware addresses are found later, and are fields like any other.
                 flows: stream.flow_count().max(port.workers),
-                pps: stream.frames_per_second(line_of(wire)),
+                pps: frames_per_second(&stream, line_of(wire), recordings),
                 replay: stream
                     .replay
                     .as_ref()

@@ -9,7 +9,7 @@ use wb_model::{
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
-use super::{Direction, Traffic, WorkerSlot, is_tagged, live};
+use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use crate::{
     End,
     criteria::{self, Figures, Offered, Shortfall},
@@ -43,10 +43,10 @@ fn senders(run: &Traffic, direction: usize) -> impl Iterator<Item = (&WorkerSlot
         .filter_map(|s| Some((s, s.outcome.as_ref()?.sender.as_ref()?)))
 }
 
-/// What the receivers of a direction measured together, and the frames that their rings had no room for.
-fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64) {
+/// What the receivers of a direction measured together, the frames that their rings had no room for, and those of ramps.
+fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64, u64) {
     let mut sum: Option<Measurement> = None;
-    let mut dropped = 0;
+    let (mut dropped, mut ramp) = (0, 0);
     let outcomes = run
         .slots
         .iter_mut()
@@ -57,6 +57,7 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64) {
             continue;
         };
         dropped += outcome.rx.dropped_frames;
+        ramp += receiver.ramp_frames;
         // Nobody else asks for the flows of one worker.
         let part = receiver.measurement.take_flows();
         match &mut sum {
@@ -64,7 +65,7 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64) {
             None => sum = Some(part),
         }
     }
-    (sum, dropped)
+    (sum, dropped, ramp)
 }
 
 /// What the sending side of a direction did, stream by stream.
@@ -76,7 +77,7 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
         .iter()
         .map(|s| StreamReport {
             name: s.name.clone(),
-            first_flow: s.first_flow,
+            first_flow: run.flows.shown(s.first_flow),
             flows: s.flows,
             path: path.clone(),
             totals: Totals::default(),
@@ -143,18 +144,16 @@ fn rates(
     let start = senders(run, index).map(|(_, o)| o.start_ns).min();
     let last = senders(run, index).map(|(_, o)| o.last_departure_ns).max();
     let job = &run.plan.traffic[direction.job];
-    // A run that lasted as long as planned is divided by the plan's time: the last frame of an
-    // even schedule leaves one gap before the end.
+    // N frames over N intervals: the last frame of an even schedule leaves one gap before the end of the planned time.
     let tx_time = match (start, last) {
         (Some(start), Some(last)) if last > start => {
             let spent = last - start;
-            Some(job.duration.map_or(spent, |d| {
-                if job.count.is_none() && ended.end == End::Completed {
+            Some(match job.duration {
+                Some(d) if job.count.is_none() && ended.end == End::Completed => {
                     spent.max(d.as_nanos())
-                } else {
-                    spent
                 }
-            }))
+                _ => with_last_gap(spent, totals.offered_frames.unwrap_or(0), direction),
+            })
         }
         _ => None,
     };
@@ -170,24 +169,30 @@ fn rates(
         (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
         _ => None,
     };
+    let receiving_pps = per(last_excluded(received), rx_time);
+    let receiving_l2_bps = bits(octets_excluded, rx_time);
+    // A device that went silent in the middle has not carried the rate that it had until then.
+    let (came, octets, over) = match tx_time {
+        Some(tx) if rx_time.is_none_or(|rx| rx <= tx) => {
+            (received, totals.received_octets, Some(tx))
+        }
+        _ => (last_excluded(received), octets_excluded, rx_time),
+    };
     let line = direction.tx.and_then(|p| run.ports[p].line_rate());
     let intended: Option<f64> = direction
         .streams
         .iter()
         .map(|s| s.pps.map(wb_model::units::Rational::as_f64))
         .sum();
-    let mean_size = direction
-        .streams
-        .first()
-        .map(|s| s.stream.sizes().mean().as_f64());
+    let mean_size = direction.streams.first().map(|s| mean_size(s).as_f64());
     Rates {
         intended_pps: intended.filter(|_| !direction.streams.is_empty()),
         offered_pps: per(totals.offered_frames, tx_time),
-        received_pps: per(last_excluded(received), rx_time),
+        received_pps: per(came, over),
         offered_l1_bps: bits(l1(totals.offered_octets, totals.offered_frames), tx_time),
-        received_l1_bps: bits(l1(octets_excluded, last_excluded(received)), rx_time),
+        received_l1_bps: bits(l1(octets, came), over),
         offered_l2_bps: bits(totals.offered_octets, tx_time),
-        received_l2_bps: bits(octets_excluded, rx_time),
+        received_l2_bps: bits(octets, over),
         line_rate_pps: line
             .zip(mean_size)
             .map(|(l, s)| l as f64 / ((s + f64::from(WIRE_OVERHEAD)) * 8.0)),
@@ -199,15 +204,38 @@ fn rates(
         }),
         tx_time_ns: tx_time,
         rx_time_ns: rx_time,
+        while_receiving_pps: receiving_pps,
+        while_receiving_l2_bps: receiving_l2_bps,
+    }
+}
+
+/// The time that `frames` frames take which were sent within `spent_ns`, with the gap behind the last one.
+fn with_last_gap(spent_ns: u64, frames: u64, direction: &Direction) -> u64 {
+    let streams = &direction.streams;
+    let pps: Option<f64> = streams.iter().map(|s| s.pps.map(|pps| pps.as_f64())).sum();
+    let even_ns = match pps {
+        Some(pps) if pps > 0.0 && frames > 0 => Some(frames as f64 * 1e9 / pps),
+        _ => None,
+    };
+    match even_ns {
+        // The frames of a burst leave together, and the gap behind the last one is that of the burst.
+        Some(even_ns) if streams.iter().any(|s| s.stream.burst.is_some()) => {
+            spent_ns.max(even_ns as u64)
+        }
+        Some(even_ns) => spent_ns + (even_ns / frames as f64) as u64,
+        None if frames > 1 => spent_ns + spent_ns / (frames - 1),
+        None => spent_ns,
     }
 }
 
 fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirection {
     let (mut totals, mut streams, offered, untagged_offered) = sent(run, index);
-    let (measurement, dropped) = measured(run, index);
+    let (measurement, dropped, ramp) = measured(run, index);
     let (run, direction) = (&*run, &run.directions[index]);
+    // Ramps of all runs have the same flow.
+    let strays = ramp.saturating_sub(totals.ramp_frames.unwrap_or(0));
     if direction.tx.is_none() {
-        totals.ramp_frames = None;
+        totals.ramp_frames = Some(ramp).filter(|n| *n > 0);
     }
     let mut flows = Vec::new();
     let mut omitted = 0;
@@ -222,6 +250,15 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             &mut streams,
             &mut flows,
         );
+        for flow in &mut flows {
+            flow.flow = run.flows.shown(flow.flow);
+        }
+        if direction.tx.is_some() {
+            let more = |n: &mut Option<u64>| *n = n.map(|n| n + strays);
+            more(&mut came.foreign_frames);
+            more(&mut came.unplanned_frames);
+            more(&mut came.other_run_frames);
+        }
         if (direction.rx).is_some_and(|rx| !run.ports[rx].counts_foreign()) {
             came.foreign_frames = came.foreign_frames.filter(|n| *n > 0);
         }
@@ -232,7 +269,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             .iter()
             .take(LISTED_FLOWS)
             .map(|(flow, frames)| FlowReport {
-                flow: *flow,
+                flow: run.flows.shown(*flow),
                 stream: stream_of(direction, *flow),
                 totals: Totals {
                     offered_frames: Some(*frames),
@@ -313,7 +350,8 @@ fn received(
     flows: &mut Vec<FlowReport>,
 ) -> (Totals, usize) {
     let counters = m.counters;
-    let unplanned = counters.unplanned_frames + counters.pktgen_frames;
+    let other_run = counters.unplanned_frames + counters.stale_frames;
+    let unplanned = other_run + counters.pktgen_frames;
     let (known, mut accounts) = m.account(offered);
     let untagged = Account::settle(untagged_offered, counters.untagged_frames, 0);
     let stats = |flow: u32| {
@@ -322,9 +360,13 @@ fn received(
     };
     let gaps = |seen: &wb_measure::FlowStats| {
         let highest = seen.highest?;
-        Some((highest + 1).saturating_sub(seen.unique()))
+        Some((highest + 1 - seen.head).saturating_sub(seen.unique()))
     };
     let sends = direction.tx.is_some();
+    if !sends {
+        // Of which run they would be follows from what came.
+        accounts.retain(|(flow, _)| stats(*flow).is_some_and(|seen| seen.received > 0));
+    }
     if sends {
         received_of_streams(direction, &accounts, streams);
     }
@@ -386,6 +428,8 @@ fn received(
             late_frames: Some(counters.late_frames),
             foreign_frames: Some(counters.foreign_frames),
             unplanned_frames: Some(unplanned),
+            other_run_frames: Some(other_run),
+            head_frames: Some(counters.head_frames),
             rx_dropped_frames: Some(dropped),
             received_octets: Some(counters.received_octets),
             ..Totals::default()
@@ -400,6 +444,7 @@ fn received(
         late_frames: Some(counters.late_frames),
         foreign_frames: Some(counters.foreign_frames + known.excess + untagged.excess),
         unplanned_frames: Some(unplanned),
+        other_run_frames: Some(other_run),
         rx_dropped_frames: Some(dropped),
         received_octets: Some(counters.received_octets),
         ..Totals::default()
@@ -440,7 +485,8 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
                 late_frames: Some(c.late_frames),
                 foreign_frames: (c.foreign_frames > 0 || run.ports[slot.port].counts_foreign())
                     .then_some(c.foreign_frames),
-                unplanned_frames: Some(c.unplanned_frames + c.pktgen_frames),
+                unplanned_frames: Some(c.unplanned_frames + c.stale_frames + c.pktgen_frames),
+                other_run_frames: Some(c.unplanned_frames + c.stale_frames),
                 rx_dropped_frames: Some(outcome.rx.dropped_frames),
                 ..Totals::default()
             });
@@ -704,7 +750,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let mut warnings: Vec<String> = settled
         .iter()
         .zip(&run.directions)
-        .flat_map(|(settled, direction)| unplanned(settled, direction))
+        .flat_map(|(settled, direction)| unplanned(run, settled, direction))
         .collect();
     let mut measured: Vec<Measurement> = settled
         .iter_mut()
@@ -825,6 +871,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             ..times
         },
         jobs: settled.into_iter().map(|s| s.job).collect(),
+        first_flow: run.flows.first,
         flows,
         flows_omitted: omitted as u64,
         workers: workers(run),
@@ -840,17 +887,24 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
 }
 
 /// What is to be said of foreign frames that have a tag of a tester all the same.
-fn unplanned(settled: &SettledDirection, direction: &Direction) -> Vec<String> {
+fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -> Vec<String> {
     let counters = settled.measurement.as_ref().map(|m| m.counters);
     let counters = counters.unwrap_or_default();
-    let (sends, flows) = (direction.tx.is_some(), direction.flows);
+    let sends = direction.tx.is_some();
     let said = |n: u64, what: String| {
         (n > 0).then(|| format!("{n} frames had a tag of {what}; they count as foreign"))
     };
-    let of_flows = match sends {
-        true => "flows that this run does not send (does another tester send here?)".to_owned(),
-        false => {
+    let of_flows = match (sends, run.plan.traffic[direction.job].flows) {
+        (true, _) => {
+            "another run (another tester sends here, or frames of an earlier run were held back)"
+                .to_owned()
+        }
+        (false, Some(flows)) => {
             format!("flows beyond the {flows} that were planned (`--flows N` says how many come)")
+        }
+        (false, None) => {
+            "another run than the one that was followed (`--first-flow N` says which to follow)"
+                .to_owned()
         }
     };
     let of_pktgen = match sends {
@@ -859,7 +913,8 @@ fn unplanned(settled: &SettledDirection, direction: &Direction) -> Vec<String> {
             "pktgen, which the kernel does not account for (take xdp: or packet:, without `--flows`)"
         }
     };
-    let of_flows = said(counters.unplanned_frames, of_flows);
+    let other_run = settled.job.totals.other_run_frames.unwrap_or(0);
+    let of_flows = said(other_run, of_flows);
     let of_pktgen = said(counters.pktgen_frames, of_pktgen.to_owned());
     of_flows.into_iter().chain(of_pktgen).collect()
 }
@@ -878,27 +933,9 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fi
         totals: mine
             .clone()
             .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
-        rates: sum_rates(mine.map(|s| carried(s.job.rates, &s.job.totals))),
+        rates: sum_rates(mine.map(|s| s.job.rates)),
         latency: latency.summary(),
         ..Figures::default()
-    }
-}
-
-/// The rates by which criteria judge: what was received, over the time in which it was sent, where that is longer. A
-/// device that went silent in the middle has not carried the rate that it had until then.
-#[allow(clippy::cast_precision_loss)]
-fn carried(rates: Rates, totals: &Totals) -> Rates {
-    let (Some(tx), Some(rx)) = (rates.tx_time_ns, rates.rx_time_ns) else {
-        return rates;
-    };
-    if tx <= rx {
-        return rates;
-    }
-    let over = |n: Option<u64>| n.map(|n| n as f64 * 1e9 / tx as f64);
-    Rates {
-        received_pps: over(totals.received_frames),
-        received_l2_bps: over(totals.received_octets.map(|n| n * 8)),
-        ..rates
     }
 }
 
@@ -928,6 +965,8 @@ fn sum_rates(each: impl Iterator<Item = Rates> + Clone) -> Rates {
         largest_catch_up_frames: None,
         tx_time_ns: each.clone().filter_map(|r| r.tx_time_ns).max(),
         rx_time_ns: each.clone().filter_map(|r| r.rx_time_ns).max(),
+        while_receiving_pps: sum(&|r| r.while_receiving_pps),
+        while_receiving_l2_bps: sum(&|r| r.while_receiving_l2_bps),
     }
 }
 
@@ -961,31 +1000,6 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_that_went_silent_has_not_carried_its_rate_until_then() {
-        let rates = Rates {
-            received_pps: Some(1000.0),
-            received_l2_bps: Some(512e3),
-            tx_time_ns: Some(4_000_000_000),
-            rx_time_ns: Some(1_000_000_000),
-            ..Rates::default()
-        };
-        let totals = Totals {
-            received_frames: Some(1000),
-            received_octets: Some(64_000),
-            ..Totals::default()
-        };
-        let judged = carried(rates, &totals);
-        assert_eq!(judged.received_pps, Some(250.0));
-        assert_eq!(judged.received_l2_bps, Some(128e3));
-        // A queue on the way empties when nothing is sent any more.
-        let slow = Rates {
-            tx_time_ns: Some(500_000_000),
-            ..rates
-        };
-        assert_eq!(carried(slow, &totals).received_pps, Some(1000.0));
-    }
 
     #[test]
     fn full_speed_is_only_said_of_the_time_in_which_the_link_was_up() {

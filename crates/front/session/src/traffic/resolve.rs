@@ -1,12 +1,16 @@
 //! From streams to what is sent: hardware addresses, numbers of flows, and a path that is warm.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::Arc,
+};
 
-use wb_model::{Plan, Proto, Stream, TagKind, units::Mac};
-use wb_traffic::StreamSpec;
+use wb_model::{Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
+use wb_traffic::{OPEN_FLOWS, Run, StreamSpec, range_around};
 use wb_wire::Vlan;
 
-use super::{Direction, Streams, is_tagged};
+use super::{Direction, RunFlows, Streams, checks, is_tagged};
 use crate::{
     StartError,
     neighbour_responder::{Path, Question, multicast_mac, resolve},
@@ -109,8 +113,9 @@ pub(super) fn resolve_all(
     plan: &mut Plan,
     streams: &Streams,
     opening: &mut Opening<'_>,
-) -> Result<Vec<Direction>, StartError> {
+) -> Result<(Vec<Direction>, RunFlows), StartError> {
     let ports = &streams.ports;
+    let told = plan.first_flow;
     let index = |name: &Option<String>| {
         name.as_ref()
             .and_then(|n| ports.iter().position(|p| p.plan.name == *n))
@@ -139,20 +144,21 @@ pub(super) fn resolve_all(
                 base.clone()
             }
         };
-        // Another tester numbers the flows of who only receives.
-        let (first_flow, flows) = match (tx, job.flows) {
-            (None, Some(flows)) => (0, flows),
-            _ => (forward.first_flow, forward.flows),
-        };
-        directions.push(Direction {
+        let mut direction = Direction {
             job: number,
             name: name("forward"),
             tx,
             rx,
-            first_flow,
-            flows,
             ..forward
-        });
+        };
+        if tx.is_none() {
+            // Another tester numbers the flows of who only receives.
+            let flows = job.flows.unwrap_or(OPEN_FLOWS);
+            let known = told.map(|first| (first, flows.min(PAST_LAST_FLOW - first)));
+            (direction.first_flow, direction.flows) = known.unwrap_or(range_around(0, flows));
+            direction.from = Some(Arc::new(Run::new(told, flows)));
+        }
+        directions.push(direction);
         if bidir {
             let mut back = back;
             let direction = resolve_direction(rx, tx, &mut back, streams, opening, &mut next_flow)?;
@@ -165,7 +171,36 @@ pub(super) fn resolve_all(
             });
         }
     }
-    Ok(directions)
+    let sends = directions.iter().any(|d| d.tx.is_some());
+    let flows = RunFlows {
+        first: told.or_else(|| sends.then(|| random_first(next_flow))),
+        count: match sends {
+            true => next_flow,
+            false => directions.iter().map(|d| d.flows).max().unwrap_or(0),
+        },
+    };
+    if let Some(first) = flows.first.filter(|_| sends) {
+        if next_flow > PAST_LAST_FLOW - first {
+            return Err(StartError::stream(
+                "first_flow",
+                format!("{next_flow} flows from {first} on go beyond the last number"),
+            ));
+        }
+        for direction in directions.iter_mut().filter(|d| d.tx.is_some()) {
+            direction.first_flow += first;
+            let streams = direction.streams.iter_mut();
+            streams.for_each(|stream| stream.first_flow += first);
+        }
+    }
+    Ok((directions, flows))
+}
+
+/// A number that no other run has: the first of `flows` flows.
+fn random_first(flows: u32) -> u32 {
+    // The keys of the standard library's hash are random.
+    let random = RandomState::new().hash_one(flows);
+    let numbers = u64::from(PAST_LAST_FLOW.saturating_sub(flows)) + 1;
+    u32::try_from(random % numbers).unwrap_or(0)
 }
 
 fn resolve_direction(
@@ -240,7 +275,7 @@ fn resolve_direction(
             flows,
             src_mac,
             dst_mac,
-            pps: stream.frames_per_second(port.line_rate()),
+            pps: checks::frames_per_second(stream, port.line_rate(), &open.recordings),
             replay: stream
                 .replay
                 .as_ref()
@@ -252,7 +287,7 @@ fn resolve_direction(
     let mut number = |tagged: bool| {
         for spec in specs.iter_mut().filter(|s| is_tagged(&s.stream) == tagged) {
             spec.first_flow = *next_flow;
-            *next_flow += spec.flows;
+            *next_flow = next_flow.saturating_add(spec.flows);
         }
         *next_flow
     };
@@ -266,6 +301,7 @@ fn resolve_direction(
         streams: specs,
         first_flow,
         flows: followed,
+        from: None,
     })
 }
 

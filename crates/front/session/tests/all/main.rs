@@ -1,4 +1,5 @@
 //! Runs through the public face of the crate.
 
 mod ends;
+mod frames;
 mod threads;

@@ -57,6 +57,9 @@ fn send_frames(socket: &mut PacketQueue, frames: &[Vec<u8>]) {
     }
 }
 
+/// What was stamped before is of an earlier run.
+const SINCE: u64 = 2;
+
 /// Has `arrivals` accounted for by the kernel, after as many as `ignored` before it begins.
 fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurement, u64) {
     let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
@@ -67,6 +70,7 @@ fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurem
     send(&arrivals[..arrivals.len().min(10)]);
     std::thread::sleep(Duration::from_millis(20));
     receiver.begin(1 << 40);
+    receiver.since(SINCE);
     send(arrivals);
     let until = Instant::now() + Duration::from_secs(5);
     let seen = |r: &dyn ReceiveOffload| {
@@ -80,16 +84,30 @@ fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurem
     (receiver.measurement(), receiver.ramp_frames())
 }
 
+fn first_flow(awaited: Awaited, arrivals: &[Arrival]) -> u32 {
+    let seen = arrivals.iter().find(|a| a.flow != awaited.ramp_flow);
+    match seen.filter(|_| awaited.around_first) {
+        Some(seen) => wb_traffic::range_around(seen.flow, awaited.flows.div_ceil(2)).0,
+        None => awaited.first_flow,
+    }
+}
+
 /// The same by the analyser. It knows no arrival times, so only what does not follow from them can be compared.
 fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> (Measurement, u64) {
     let mut analyser = Analyser::planned_with_window(awaited.flows as usize, window);
+    if awaited.sender_unknown {
+        analyser = analyser.with_unknown_sender();
+    }
+    let first_flow = first_flow(awaited, arrivals);
     let mut ramp = 0;
     // Later than all stamps but those from the future.
     let rx_ns = 1u64 << 62;
     for arrival in arrivals {
-        let flow = arrival.flow.wrapping_sub(awaited.first_flow);
+        let flow = arrival.flow.wrapping_sub(first_flow);
         if arrival.flow == awaited.ramp_flow {
             ramp += 1;
+        } else if flow < awaited.flows && arrival.sent_ns < SINCE {
+            analyser.on_stale(64);
         } else if flow < awaited.flows {
             analyser.on_frame(flow, arrival.sequence, arrival.sent_ns, rx_ns, 64);
         } else {
@@ -115,7 +133,8 @@ fn compare(awaited: Awaited, (ours, ramp): &(Measurement, u64), arrivals: &[Arri
     assert_eq!(ours.ipdv.count(), theirs.ipdv.count());
     assert_eq!(ours.flows.len(), theirs.flows.len());
     for (ours, theirs) in ours.flows.iter().zip(&theirs.flows) {
-        assert_eq!(ours.flow, theirs.flow + awaited.first_flow);
+        assert_eq!(ours.flow, theirs.flow + first_flow(awaited, arrivals));
+        assert_eq!(ours.head, theirs.head, "flow {}", ours.flow);
         let figures = |f: &wb_measure::FlowStats| {
             let counts = (f.received, f.octets, f.duplicates, f.reordered, f.highest);
             (counts, f.latency.samples, f.smoothed_jitter_ns().is_some())
@@ -143,7 +162,9 @@ fn walk(random: &mut SplitMix64, flows: u32, first: u32, most: u64, frames: usiz
             let sent_ns = match below(20) {
                 0 => 0,
                 1 => u64::MAX >> 1,
-                _ => 1,
+                2 => u64::MAX,
+                3 => SINCE - 1,
+                _ => SINCE,
             };
             Arrival {
                 flow: match below(50) {
@@ -165,6 +186,7 @@ fn what_a_window_held_before_a_leap_is_forgotten() {
         first_flow: 3,
         flows: 60_000,
         ramp_flow: u32::MAX,
+        ..Awaited::default()
     };
     let window = WindowSize::for_flows(60_000).get();
     // All bits are set once; then numbers are skipped, of every extent, and some of them come late.
@@ -197,7 +219,7 @@ fn what_a_window_held_before_a_leap_is_forgotten() {
     let arrival = |sequence| Arrival {
         flow: 3 + 59_999,
         sequence,
-        sent_ns: 1,
+        sent_ns: SINCE,
     };
     let arrivals: Vec<Arrival> = sequences.into_iter().map(arrival).collect();
     let measured = by_the_kernel(&lab, awaited, &arrivals);
@@ -214,11 +236,21 @@ fn the_kernel_counts_as_the_analyser_does() {
         (5, 1 << 9, 4_000),
         (60_000, 1 << 15, 1_000),
     ] {
-        for seed in 1..4 {
+        for (seed, sender_unknown, around_first) in [
+            (1, false, false),
+            (2, false, false),
+            (3, true, false),
+            (4, true, true),
+            (5, true, true),
+        ] {
+            // Around the first one are as many flows below as above.
+            let flows = if around_first { flows | 1 } else { flows };
             let awaited = Awaited {
                 first_flow: 1_000,
                 flows,
                 ramp_flow: u32::MAX,
+                sender_unknown,
+                around_first,
             };
             let mut random = SplitMix64(seed);
             let used = flows.min(5);
@@ -244,24 +276,28 @@ fn foreign_frames_with_a_tag_are_told_apart() {
         first_flow: 10,
         flows: 2,
         ramp_flow: u32::MAX,
+        ..Awaited::default()
     };
     let tagged = |flow, sequence| {
         bytes(Arrival {
             flow,
             sequence,
-            sent_ns: 1,
+            sent_ns: 9,
         })
     };
-    let changed = |at: usize, to: &[u8]| {
-        let mut frame = tagged(9, 0);
+    let other = |flow, at: usize, to: &[u8]| {
+        let mut frame = tagged(flow, 0);
         frame[at..at + to.len()].copy_from_slice(to);
         frame
     };
+    let changed = |at: usize, to: &[u8]| other(9, at, to);
     let tag_at = 42;
     let pktgen = [0xbe, 0x9b, 0xe9, 0x55];
     let frames = [
         tagged(10, 0),
         tagged(11, 0),
+        // Of ours, but stamped before the run.
+        other(10, tag_at + 10, &8u64.to_be_bytes()),
         // Before the first flow and behind the last, and to a group, where hosts say much by themselves.
         tagged(9, 0),
         tagged(12, 0),
@@ -277,6 +313,7 @@ fn foreign_frames_with_a_tag_are_told_apart() {
     let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     receiver.begin(1 << 40);
+    receiver.since(9);
     send_frames(&mut lab.socket(true), &frames);
     let until = Instant::now() + Duration::from_secs(5);
     let seen = || receiver.counters().received_frames + receiver.counters().foreign_frames;
@@ -284,8 +321,9 @@ fn foreign_frames_with_a_tag_are_told_apart() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let c = receiver.counters();
-    assert_eq!((c.received_frames, c.foreign_frames), (2, 8));
+    assert_eq!((c.received_frames, c.foreign_frames), (2, 9));
     assert_eq!((c.unplanned_frames, c.pktgen_frames), (3, 3));
+    assert_eq!(c.stale_frames, 1);
 }
 
 /// Has two CPUs bring frames `0..each` of these flows, one each, to one queue.
@@ -300,6 +338,7 @@ fn by_two_cpus(lab: &Lab, flows: [u32; 2], each: u32) -> Measurement {
         first_flow: 0,
         flows: 2,
         ramp_flow: u32::MAX,
+        ..Awaited::default()
     };
     let account = within(b, || Account::open(&interface("m0"), awaited)).unwrap();
     assert_eq!(account.hook(), "generic");

@@ -72,6 +72,7 @@ impl Lab {
             first_flow: 0,
             flows: 1,
             ramp_flow: u32::MAX,
+            ..Awaited::default()
         };
         self.at_b(|b| Account::open(b, awaited)).unwrap()
     }

@@ -45,6 +45,7 @@ fn awaited(flows: u32) -> Awaited {
         first_flow: 0,
         flows,
         ramp_flow: u32::MAX,
+        ..Awaited::default()
     }
 }
 

@@ -123,6 +123,8 @@ pub(crate) fn lossy() -> Report {
         late_frames: Some(0),
         foreign_frames: Some(4),
         unplanned_frames: Some(3),
+        other_run_frames: Some(2),
+        head_frames: None,
         rx_dropped_frames: Some(0),
         offered_octets: Some(32_000_000),
         received_octets: Some(31_936_128),
@@ -142,6 +144,8 @@ pub(crate) fn lossy() -> Report {
         largest_catch_up_frames: Some(12),
         tx_time_ns: Some(5_000_010_000),
         rx_time_ns: Some(5_000_004_000),
+        while_receiving_pps: Some(99_800.2),
+        while_receiving_l2_bps: None,
     };
     let latency = summary(499_000, 4_100, 1_100);
     let flow = |flow: u32, lost: u64| FlowReport {
@@ -165,6 +169,7 @@ pub(crate) fn lossy() -> Report {
         },
     };
     let mut report = Report {
+        first_flow: Some(2_839_120_398),
         schema: REPORT_SCHEMA.into(),
         kind: "trial".into(),
         verdict: Verdict::Fail,
@@ -288,6 +293,7 @@ pub(crate) fn tx_only() -> Report {
         ..Rates::default()
     };
     let mut report = Report {
+        first_flow: Some(2_839_120_398),
         kind: "tx".into(),
         verdict: Verdict::Completed,
         reason: "Everything was sent; no criteria were set.".into(),
@@ -345,6 +351,7 @@ pub(crate) fn rx_only() -> Report {
     };
     let base = lossy();
     let mut report = Report {
+        first_flow: Some(2_839_120_398),
         kind: "rx".into(),
         verdict: Verdict::Completed,
         reason: "Received until the signal SIGINT; no criteria were set.".into(),

@@ -1,0 +1,152 @@
+//! Frames of a run on ports in memory: whose they are, and at which rates. Needs no privileges.
+
+use std::path::Path;
+
+use wb_model::{Plan, Report, text::plan_from_toml};
+use wb_session::{Environment, Extras, Signals, View, prepare};
+
+fn plan(keys: &str, job: &str, stream: &str) -> Plan {
+    let ports = "[[port]]\nname = \"a\"\nlocator = \"memory:x\"\n[[port]]\nname = \"b\"\nlocator = \"memory:x\"\n";
+    let text = format!(
+        "schema = \"wirebench.plan/1\"\n{keys}\n{ports}[[traffic]]\ntx = \"a\"\nrx = \"b\"\ncatch_up = \"10s\"\n{job}\n[[traffic.stream]]\n{stream}\n"
+    );
+    plan_from_toml("frames", &text).unwrap()
+}
+
+fn run(plan: Plan) -> Report {
+    let environment = Environment {
+        signals: Signals::none(),
+        ..Environment::default()
+    };
+    let prepared = prepare(plan, &environment, Extras::default()).unwrap();
+    prepared.run(&mut |_: &View| ()).unwrap().report
+}
+
+#[test]
+fn each_run_has_a_first_flow_of_its_own_and_counts_flows_from_it() {
+    let of = |keys: &str| run(plan(keys, "count = 9", "rate = \"1kpps\"\nflows = 3"));
+    let numbers = |report: &Report| -> Vec<u32> { report.flows.iter().map(|f| f.flow).collect() };
+    let (one, other) = (of(""), of(""));
+    assert_ne!(one.first_flow.unwrap(), other.first_flow.unwrap());
+    let (last, told) = (4_294_967_291, of("first_flow = 4294967291"));
+    assert_eq!(told.first_flow, Some(last));
+    for report in [one, other, told] {
+        assert_eq!(numbers(&report), [0, 1, 2]);
+        assert_eq!(report.jobs[0].streams[0].first_flow, 0);
+        let totals = report.totals;
+        assert_eq!(
+            (totals.received_frames, totals.lost_frames),
+            (Some(9), Some(0))
+        );
+        assert_eq!(
+            (totals.foreign_frames, totals.other_run_frames),
+            (Some(0), Some(0))
+        );
+        assert!(
+            report
+                .flows
+                .iter()
+                .all(|f| f.totals.received_frames == Some(3))
+        );
+    }
+    let beyond = plan("first_flow = 4294967292", "count = 9", "flows = 3");
+    let said = beyond.validate().unwrap_err().to_string();
+    assert!(
+        said.contains("beyond the last number, 4294967293"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_first_flow_without_streams_is_refused() {
+    let text = "schema = \"wirebench.plan/1\"\nfirst_flow = 5\n[[port]]\nname = \"c\"\nlocator = \"memory:c\"\n[[capture]]\nports = [\"c\"]\n";
+    let plan = plan_from_toml("capture", text).unwrap();
+    let said = plan.validate().unwrap_err().to_string();
+    assert!(said.contains("first_flow: only streams"), "{said}");
+}
+
+/// A capture file with frames of these lengths, each cut to `kept` bytes.
+fn recording(file: &Path, lengths: &[u32], kept: u32) {
+    let mut bytes = Vec::new();
+    let mut words = |words: &[u32]| {
+        words.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+    };
+    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
+    for (n, len) in (0..).zip(lengths) {
+        let kept = kept.min(*len);
+        words(&[n, 0, kept, *len]);
+        // To and from local addresses, of a type for experiments.
+        words(&[0x02, 0x0002_0900, 0, 0xb588]);
+        words(&vec![0; (kept as usize - 16) / 4]);
+    }
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn bits_of_a_replay_are_those_of_its_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sizes.pcap");
+    // 64, 124, 1516: 568 octets on average with FCS.
+    recording(&file, &[60, 120, 1512], 1512);
+    for (rate, pps) in [
+        ("4.544mbps-l2", 1000.0),
+        ("4.704mbps", 1000.0),
+        ("300pps", 300.0),
+    ] {
+        let stream = format!("rate = {rate:?}\nreplay = {:?}", file.to_str().unwrap());
+        let report = run(plan("", "duration = \"300ms\"", &stream));
+        let rates = report.rates;
+        assert_eq!(rates.intended_pps, Some(pps), "{rate}");
+        let frames = (pps * 0.3) as u64;
+        assert_eq!(report.totals.intended_frames, Some(frames), "{rate}");
+        assert_eq!(report.totals.offered_octets, Some(frames * 568), "{rate}");
+        assert_eq!(report.warnings, Vec::<String>::new(), "{rate}");
+    }
+}
+
+#[test]
+fn a_replay_of_cut_frames_warns_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cut.pcap");
+    recording(&file, &[60, 120, 1512], 96);
+    let stream = format!("rate = \"1kpps\"\nreplay = {:?}", file.to_str().unwrap());
+    let report = run(plan("", "count = 6", &stream));
+    let warnings = report.warnings.join("\n");
+    assert!(warnings.contains("2 of 3 frames were cut"), "{warnings}");
+}
+
+#[test]
+fn a_range_of_sizes_has_its_bit_rate_whenever_it_ends() {
+    let stream = "rate = \"20mbps-l2\"\nsize = \"64-1500\"";
+    let report = run(plan("", "duration = \"100ms\"", stream));
+    let (octets, frames) = (
+        report.totals.offered_octets.unwrap(),
+        report.totals.offered_frames.unwrap(),
+    );
+    // 2 Mbit in 100 ms.
+    assert!((249_000..=251_500).contains(&octets), "{octets}");
+    assert!(octets.abs_diff(frames * 782) < 1500, "{octets} {frames}");
+}
+
+#[test]
+fn a_count_has_the_rate_at_which_it_was_sent() {
+    let report = run(plan("", "count = 10", "rate = \"100pps\""));
+    let rates = report.rates;
+    // Ten frames over ten gaps, and what the last one was late by.
+    let sent_ns = rates.tx_time_ns.unwrap();
+    assert!(sent_ns >= 100_000_000, "{sent_ns}");
+    assert!(rates.offered_pps.unwrap() <= 100.0, "{rates:?}");
+    assert!(rates.received_pps.unwrap() <= 100.0, "{rates:?}");
+    // Two bursts of five, a pause behind each.
+    let report = run(plan("", "count = 10", "burst = 5\ngap = \"50ms\""));
+    assert!(
+        report.rates.offered_pps.unwrap() <= 100.0,
+        "{:?}",
+        report.rates
+    );
+    assert!(
+        report.rates.received_pps.unwrap() <= 100.0,
+        "{:?}",
+        report.rates
+    );
+}
