@@ -60,7 +60,10 @@ impl Seat {
 }
 
 /// A state with all libraries, `ffi`, `debug` and modules in C included.
-#[allow(unsafe_code, reason = "what a trusted script may do is for the user to know")]
+#[allow(
+    unsafe_code,
+    reason = "what a trusted script may do is for the user to know"
+)]
 fn trusted() -> Lua {
     // SAFETY: The user has said that the script is trusted as the program is: what it does by `ffi`, `debug` or a module
     // in C is as much the user's own as if wrk ran it.

@@ -54,7 +54,8 @@ impl Thread<'_> {
             return true;
         }
         // The queue also holds connections that have ended since.
-        let idle = self.connections.iter().filter(|c| c.idle).count();
+        let begun = &self.connections[..self.begun];
+        let idle = begun.iter().filter(|c| c.idle).count();
         left > connecting + idle as u64
     }
 

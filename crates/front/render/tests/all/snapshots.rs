@@ -378,3 +378,18 @@ fn doctor_findings() {
         findings::text(&all[..1], false, 80)
     ));
 }
+
+#[test]
+fn the_last_line_of_requests_has_counts_and_no_rates() {
+    // The rest of an interval: 2 ms with 32 answers, of 10,000 in all.
+    let mut last = Snapshot::at(5_000_000_000, 2_000_000, Phase::Done);
+    let mut http = wb_model::http::HttpLive {
+        requests_per_second: 16_000.0,
+        ..Default::default()
+    };
+    http.totals.completed = 10_000;
+    last.http = Some(http);
+    let line = live::line(&last, 120, false);
+    assert!(line.contains("10,000 answers, 0 failed"), "{line}");
+    assert!(!line.contains("/s"), "{line}");
+}
