@@ -39,7 +39,7 @@ impl Stage {
         let x = self.when((next - self.before).max(0.0)).round();
         let within = x < self.length && (self.from > 0.0 || self.to > 0.0);
         // A time that is due is below 2^63.
-        within.then(|| (self.start + x) as u64)
+        within.then_some((self.start + x) as u64)
     }
 
     /// When so many are due, counted from its beginning: the smaller root of the parabola, in a form that loses
