@@ -22,6 +22,7 @@ mod stdout;
 
 use std::{ffi::OsString, process::ExitCode};
 
+use args::Given;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use say::say;
 
@@ -84,8 +85,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let cli = match parse(words) {
-        Ok(cli) => cli,
+    let (cli, given) = match parse(words) {
+        Ok(parsed) => parsed,
         Err(error) => return refuse(&error),
     };
     tracing_subscriber::fmt()
@@ -101,9 +102,9 @@ fn main() -> ExitCode {
         Command::Rx(a) => commands::rx::run(&a),
         Command::Read(a) => commands::read::run(&a),
         Command::Run(a) => commands::run::run(&a),
-        Command::Capture(a) => commands::capture::run(&a),
-        Command::Load(a) => commands::load::run(&a),
-        Command::Http(a) => commands::http::run(&a),
+        Command::Capture(a) => commands::capture::run(&a, &given),
+        Command::Load(a) => commands::load::run(&a, &given),
+        Command::Http(a) => commands::http::run(&a, &given),
         Command::Wrk(a) => commands::wrk::run(&a),
         Command::Netperf(a) => commands::netperf::run(&a),
         Command::Netserver(a) => commands::netserver::run(&a),
@@ -142,21 +143,22 @@ fn main() -> ExitCode {
 }
 
 /// What was typed. `capture -r FILE` is tcpdump's way to say `read`.
-fn parse(mut words: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let cli = read_line(&words)?;
-    match &cli.command {
+fn parse(mut words: Vec<OsString>) -> Result<(Cli, Given), clap::Error> {
+    let parsed = read_line(&words)?;
+    match &parsed.0.command {
         Command::Capture(a) if a.reads_a_file() => {
             words[1] = "read".into();
             read_line(&words)
         }
-        _ => Ok(cli),
+        _ => Ok(parsed),
     }
 }
 
-fn read_line(words: &[OsString]) -> Result<Cli, clap::Error> {
+fn read_line(words: &[OsString]) -> Result<(Cli, Given), clap::Error> {
     let mut command = help::arranged(Cli::command());
     let matches = command.try_get_matches_from_mut(words)?;
-    Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
+    let cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+    Ok((cli, Given::new(&command, &matches)))
 }
 
 /// What went wrong and why; a cause that is in its parent's text already is not told again.

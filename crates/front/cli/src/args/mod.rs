@@ -1,6 +1,7 @@
 //! What was typed, and the plan it means. Each option is declared once, here; help, completion,
 //! man page and errors all come from the declaration.
 
+mod given;
 mod output;
 mod ports;
 mod printing;
@@ -8,6 +9,7 @@ mod refused;
 mod socket;
 mod stream;
 
+pub(crate) use given::{Given, ids};
 pub(crate) use output::{OutputArgs, UnsentArgs};
 pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use printing::PrintArgs;

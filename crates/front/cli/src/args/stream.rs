@@ -31,7 +31,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = MADE)]
     replay: Option<String>,
     /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
-    #[arg(long, value_name = "X", requires = "replay")]
+    #[arg(long, value_name = "X", requires = "replay", conflicts_with = "rate")]
     speed: Option<f64>,
     /// One more stream with its own options, "size=1518 rate=10kpps vlan=7 …" (keys as in plan
     /// files; what is not given is as in the options above). The options above then describe

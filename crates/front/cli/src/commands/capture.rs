@@ -32,7 +32,7 @@ use wb_tcpdump::{closing, print::LinkType};
 
 use self::lines::{Beside, Lines, Printing};
 use crate::{
-    args::{PrintArgs, Refused, Row, Table},
+    args::{Given, PrintArgs, Refused, Row, Table},
     metrics::{self, MetricsArgs},
     run::{Fault, deliver, deliver_document, not_written, print, write_page},
     say::{say, say_as_is, say_in_passing},
@@ -315,10 +315,12 @@ impl CaptureArgs {
     }
 }
 
-pub(crate) fn run(args: &CaptureArgs) -> Result<u8> {
+pub(crate) fn run(args: &CaptureArgs, given: &Given) -> Result<u8> {
     if args.self_test {
         return super::selftest::run(&args.test, args.port.xdp, args.quiet, args.json);
     }
+    // clap does not ask for --self-test beside an option that excludes it.
+    given.refuse_of::<super::selftest::SelfTestArgs>(&[], "only with --self-test")?;
     args.check()?;
     if args.list {
         print(&port::list()?);

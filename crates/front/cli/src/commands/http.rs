@@ -16,7 +16,7 @@ use wb_model::{
 };
 
 use crate::{
-    args::{OutputArgs, UnsentArgs, take, xdp_mode},
+    args::{Given, OutputArgs, UnsentArgs, ids, take, xdp_mode},
     run::run_plan,
 };
 
@@ -382,13 +382,17 @@ impl HttpArgs {
     }
 }
 
-pub(crate) fn run(args: &HttpArgs) -> Result<u8> {
+pub(crate) fn run(args: &HttpArgs, given: &Given) -> Result<u8> {
     if let [path] = args.urls.as_slice()
         && !path.contains("://")
     {
         let text = std::fs::read_to_string(path).with_context(|| {
             format!("{path} is no URL (http://HOST[:PORT][/PATH]) and cannot be read as a plan")
         })?;
+        given.refuse_all_but(
+            &[ids::<OutputArgs>(), ids::<UnsentArgs>()].concat(),
+            &format!("no effect on a plan; set this in {path}, or change rate and duration by `wirebench run`"),
+        )?;
         let mut plan = plan_from_toml(path, &text)?;
         args.unsent.apply(&mut plan);
         let base = PathBuf::from(path).parent().map(PathBuf::from);

@@ -13,11 +13,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use wb_dperf::statistics::Block;
-use wb_model::{Plan, text::plan_to_toml};
+use wb_model::{Plan, load::LoadEnd, text::plan_to_toml};
 use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
 
 use crate::{
-    args::{OutputArgs, UnsentArgs},
+    args::{Given, OutputArgs, UnsentArgs},
     metrics,
     run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_files},
     say::say,
@@ -104,13 +104,28 @@ enum Format {
 }
 
 impl ChangeArgs {
-    /// Rates are of all clients together.
-    fn apply(&self, plan: &mut Plan) {
+    /// Puts what was said in place of what the plan says. Rates are of all clients together.
+    ///
+    /// # Errors
+    /// If a rate is given and no job is a client.
+    fn apply(&self, plan: &mut Plan) -> Result<()> {
+        let rates = [
+            ("--cps", self.cps.is_some()),
+            ("--cc", self.cc.is_some()),
+            ("--rps", self.rps.is_some()),
+            ("--pps", self.pps.is_some()),
+            ("--bps", self.bps.is_some()),
+            ("--every", self.every.is_some()),
+        ];
+        let has_client = plan.loads.iter().any(|job| job.end == LoadEnd::Client);
+        if let Some((rate, _)) = rates.iter().find(|(_, given)| *given && !has_client) {
+            bail!("{rate}: a rate is set by the client, and this load has none");
+        }
         let shares = [self.cps, self.cc, self.rps, self.pps, self.bps]
             .map(|told| client_shares(plan, told).into_iter());
         let [mut cps, mut cc, mut rps, mut pps, mut bps] = shares;
         for job in &mut plan.loads {
-            if job.end == wb_model::load::LoadEnd::Client {
+            if job.end == LoadEnd::Client {
                 let rate = &mut job.rate;
                 for (of_job, shares) in [
                     (&mut rate.cps, &mut cps),
@@ -135,10 +150,11 @@ impl ChangeArgs {
                 *of_job = told.unwrap_or(*of_job);
             }
         }
+        Ok(())
     }
 }
 
-pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
+pub(crate) fn run(args: &LoadArgs, given: &Given) -> Result<u8> {
     if let Some(path) = &args.ctl {
         return talk(path, &args.files.join(" "));
     }
@@ -152,16 +168,21 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8> {
             if args.native.client.is_some() || args.native.server.is_some() {
                 bail!("give files, or --client and --server, not both");
             }
+            given.refuse_of::<native::NativeArgs>(
+                &native::BESIDE_FILES,
+                "no effect on a configuration file of dperf; set this in the file (`wirebench load --keywords` lists what it can say)",
+            )?;
             match args.dperf.read(files, args.format == Format::Dperf)? {
                 dperf::Read::Checked(code) => return Ok(code),
                 dperf::Read::Plan(read) => {
-                    let (plan, printer) = *read;
+                    let (mut plan, printer) = *read;
+                    args.native.change(&mut plan)?;
                     (plan, Some(printer))
                 }
             }
         }
     };
-    args.change.apply(&mut plan);
+    args.change.apply(&mut plan)?;
     args.unsent.apply(&mut plan);
     if args.format == Format::Dperf && printer.is_none() {
         bail!("--format dperf is for dperf's configuration files");

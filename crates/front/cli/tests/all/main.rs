@@ -2,6 +2,8 @@
 
 mod architecture;
 mod bench;
+mod contract;
 mod help;
 mod metrics;
+mod options;
 mod read;

@@ -51,6 +51,22 @@ struct Mapping {
     locator: Locator,
 }
 
+impl Mapping {
+    /// True if a port of the configuration is this device.
+    fn is_of(&self, config: &Config) -> bool {
+        let end = match config.is_client() {
+            true => LoadEnd::Client,
+            false => LoadEnd::Server,
+        };
+        let ids = Device::Pci(self.device.clone()).pci_ids();
+        self.end.is_none_or(|own| own == end)
+            && config.ports.iter().any(|port| {
+                let of_port = port.device.pci_ids();
+                port.device.to_string() == self.device || ids.iter().any(|id| of_port.contains(id))
+            })
+    }
+}
+
 fn mapping(text: &str) -> Result<Mapping, String> {
     let (device, locator) = text
         .split_once('=')
@@ -121,15 +137,20 @@ impl DperfArgs {
             ..Plan::default()
         };
         let mut shown: Option<Config> = None;
+        let mut unused: Vec<&Mapping> = self.ports.iter().collect();
         let several = files.len() > 1;
         for (file, text) in texts {
             let stem = std::path::Path::new(file)
                 .file_stem()
                 .map_or_else(|| file.clone(), |s| s.to_string_lossy().into_owned());
             let config = self.add(file, &text, several.then_some(&stem), &mut plan)?;
+            unused.retain(|mapping| !mapping.is_of(&config));
             if shown.as_ref().is_none_or(|c| !c.is_client()) {
                 shown = Some(config);
             }
+        }
+        if let Some(mapping) = unused.first() {
+            bail!("--port {}: no file names this device", mapping.device);
         }
         told_apart(&plan)?;
         let config = shown.context("there is no file")?;

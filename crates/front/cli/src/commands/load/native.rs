@@ -285,7 +285,47 @@ fn point(text: &str) -> Result<ProfilePoint, String> {
 /// Payload of the smallest frame: 64 bytes with FCS.
 const SMALLEST_DATAGRAM: u32 = 18;
 
+/// Options that change what configuration files of dperf say.
+pub(super) const BESIDE_FILES: [&str; 4] = ["gateway", "gateway_mac", "server_gateway", "xdp_mode"];
+
 impl NativeArgs {
+    /// Puts next hops and the XDP mode in place of what configuration files say.
+    ///
+    /// # Errors
+    /// If no file is of the end that an option is about.
+    pub(super) fn change(&self, plan: &mut Plan) -> Result<()> {
+        let hops = [
+            ("--gateway", LoadEnd::Client, self.gateway, None),
+            ("--gateway-mac", LoadEnd::Client, None, self.gateway_mac),
+            (
+                "--server-gateway",
+                LoadEnd::Server,
+                self.server_gateway,
+                None,
+            ),
+        ];
+        for (option, end, gateway, mac) in hops {
+            if gateway.is_none() && mac.is_none() {
+                continue;
+            }
+            if !plan.loads.iter().any(|job| job.end == end) {
+                bail!("{option}: no file is of that end");
+            }
+            for job in plan.loads.iter_mut().filter(|job| job.end == end) {
+                job.gateway_mac = mac.or(job.gateway_mac);
+                for port in plan.ports.iter_mut().filter(|port| port.name == job.port) {
+                    port.gateway = gateway.or(port.gateway);
+                }
+            }
+        }
+        if self.xdp_mode != XdpMode::default() {
+            for port in &mut plan.ports {
+                port.xdp_mode = self.xdp_mode;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn plan(&self, change: &ChangeArgs) -> Result<Plan> {
         let mut cpus = match &self.cpus {
             None => Vec::new(),
