@@ -43,7 +43,7 @@ pub use plan::{
 };
 pub use report::{REPORT_SCHEMA, Report, Summary, Totals, Verdict};
 pub use sharing::Incoming;
-pub use snapshot::{CaptureLive, Phase, ProbeLive, Snapshot};
+pub use snapshot::{CaptureLive, LiveLine, Phase, ProbeLive, SNAPSHOT_SCHEMA, Snapshot};
 pub use socket::{SocketJob, SocketServerJob};
 pub use spelling::nearest;
 pub use validate::{PlanError, PlanProblem};

@@ -25,6 +25,34 @@ use crate::{
 /// The value of `schema` in plans of this version.
 pub const PLAN_SCHEMA: &str = "wirebench.plan/1";
 
+/// Names for the `kind` of a plan: the commands that make plans.
+pub const PLAN_KINDS: [&str; 24] = [
+    "run",
+    "trial",
+    "tx",
+    "rx",
+    "load",
+    "http",
+    "capture",
+    "netperf",
+    "netserver",
+    "sweep",
+    "wrk",
+    "pktgen",
+    "bench rfc2544",
+    "bench ndr",
+    "bench pdr",
+    "bench loss",
+    "bench mfr",
+    "bench impact",
+    "bench latency",
+    "bench b2b",
+    "bench recovery",
+    "bench reset",
+    "bench y1564",
+    "bench lb",
+];
+
 /// A whole run: ports, and the jobs that use them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +60,8 @@ pub struct Plan {
     /// Version of this format; must be `wirebench.plan/1`.
     #[serde(default = "default_schema")]
     pub schema: String,
-    /// What the report calls this run: `trial`, `tx`, `rx` or, for plans written by hand, `run`.
+    /// Name of this run in the report: `run`, or the command that makes such plans, such as `trial` or `bench
+    /// rfc2544`. Other words are refused.
     #[serde(default = "default_kind")]
     pub kind: String,
     /// Where all random choices come from. The same seed gives the same frames.

@@ -23,6 +23,21 @@ pub enum Phase {
     Done,
 }
 
+/// Version of the lines of `--live-json`.
+pub const SNAPSHOT_SCHEMA: &str = "wirebench.snapshot/1";
+
+/// A line of `--live-json`: a snapshot with its version and the kind of its run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LiveLine<'a> {
+    /// `wirebench.snapshot/1`.
+    pub schema: &'static str,
+    /// What the report calls this run, such as `trial`.
+    pub kind: &'a str,
+    /// The counters.
+    #[serde(flatten)]
+    pub snapshot: &'a Snapshot,
+}
+
 /// Counters of a whole run at an instant. Totals are cumulative; rates are of the last interval.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {

@@ -7,7 +7,8 @@ use serde::{
 
 use crate::{
     bench::{LB_PLAN_SCHEMA, LbFile},
-    plan::{PLAN_SCHEMA, Plan},
+    plan::{PLAN_KINDS, PLAN_SCHEMA, Plan},
+    spelling::nearest,
 };
 
 /// A plan file could not be read. The text names line and column and marks the place.
@@ -48,6 +49,13 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
             plan.schema
         )));
     }
+    if !PLAN_KINDS.contains(&plan.kind.as_str()) {
+        let meant = match nearest(&plan.kind, PLAN_KINDS).first() {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("it is one of {}", PLAN_KINDS.join(", ")),
+        };
+        return Err(error(format!("kind {:?} is not known; {meant}", plan.kind)));
+    }
     Ok(plan)
 }
 
@@ -81,6 +89,18 @@ pub fn written_as_toml(plan: &Plan) -> Option<String> {
 mod tests {
     use super::*;
     use crate::plan::{PortPlan, Stream, TrafficJob};
+
+    #[test]
+    fn the_kind_of_a_plan_is_a_known_word() {
+        let read = |kind: &str| plan_from_toml("p.toml", &format!("kind = {kind:?}"));
+        let error = read("trail").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"trial\""), "{error}");
+        let error = read("something else").unwrap_err().to_string();
+        assert!(error.contains("one of run, trial, tx"), "{error}");
+        for kind in PLAN_KINDS {
+            assert_eq!(read(kind).unwrap().kind, kind);
+        }
+    }
 
     #[test]
     fn a_plan_survives_the_trip() {

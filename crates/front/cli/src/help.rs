@@ -455,11 +455,17 @@ fn value(arg: &Arg) -> Option<(&'static str, &'static str)> {
     Some((row.1, row.2))
 }
 
-/// The help of an option with unit, default and example.
+/// The help of an option with unit, default and example. Man pages show the long help alone of options that `-h` hides.
 fn in_full(arg: Arg) -> Arg {
     let text = arg.get_long_help().or(arg.get_help());
-    let (Some(text), Some((unit, sample))) = (text.map(ToString::to_string), value(&arg)) else {
+    let Some(text) = text.map(ToString::to_string) else {
         return arg;
+    };
+    let Some((unit, sample)) = value(&arg) else {
+        return match arg.is_hide_short_help_set() {
+            true => arg.long_help(text),
+            false => arg,
+        };
     };
     let mut text = text.trim_end().to_owned();
     let mut end = String::new();
@@ -582,6 +588,31 @@ mod tests {
                 f(sub, &name);
             }
         }
+    }
+
+    #[test]
+    fn man_pages_describe_every_option() {
+        let mut wrong = Vec::new();
+        let mut line = arranged(Cli::command());
+        line.build();
+        each(&line, "wirebench", &mut |command, name| {
+            let mut page = Vec::new();
+            let man = clap_mangen::Man::new(command.clone());
+            man.render_options_section(&mut page).unwrap();
+            let page = String::from_utf8(page).unwrap();
+            // A tagged paragraph is a line with the option and what follows it.
+            for part in page.split("\n.TP\n").skip(1) {
+                let mut lines = part.lines();
+                let option = lines.next().unwrap_or_default();
+                if lines
+                    .next()
+                    .is_none_or(|text| text.is_empty() || text.starts_with(".SH"))
+                {
+                    wrong.push(format!("{name}: {option}"));
+                }
+            }
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

@@ -244,7 +244,7 @@ pub(crate) fn carry_out(
         base,
         ..Environment::default()
     };
-    let (quiet, live_json) = (output.quiet, output.live_json);
+    let (quiet, live_json, kind) = (output.quiet, output.live_json, plan.kind.clone());
     let extras = Extras {
         progress: live_json || !quiet,
         capture: CaptureExtras {
@@ -265,7 +265,7 @@ pub(crate) fn carry_out(
         live: Live::new(&prepared, output.has_screen(), &environment),
         tell: |view: &View, on_screen| {
             if live_json {
-                print(&wb_render::json::snapshot(&view.snapshot));
+                print(&wb_render::json::snapshot(&kind, &view.snapshot));
             } else if !(quiet || on_screen || is_brief(&view.snapshot, shown)) {
                 show(&view.snapshot);
                 shown = Instant::now();

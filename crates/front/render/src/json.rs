@@ -5,7 +5,7 @@ use std::io::{Result, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
-use wb_model::{Report, Snapshot, schema::mismatch};
+use wb_model::{LiveLine, Report, SNAPSHOT_SCHEMA, Snapshot, schema::mismatch};
 
 /// The report as one indented document.
 ///
@@ -114,16 +114,21 @@ pub fn report_line(report: &Report) -> String {
     serde_json::to_string(report).expect("a report has only types that JSON can hold")
 }
 
-/// A snapshot on one line, without the line feed.
+/// A snapshot of a run of this kind on one line, without the line feed.
 ///
 /// # Panics
 /// Never: a snapshot has only types that JSON can hold.
 #[must_use]
-pub fn snapshot(snapshot: &Snapshot) -> String {
+pub fn snapshot(kind: &str, snapshot: &Snapshot) -> String {
     debug_assert_eq!(
         mismatch(snapshot),
         None,
         "a snapshot is what its schema says"
     );
-    serde_json::to_string(snapshot).expect("a snapshot has only types that JSON can hold")
+    let line = LiveLine {
+        schema: SNAPSHOT_SCHEMA,
+        kind,
+        snapshot,
+    };
+    serde_json::to_string(&line).expect("a snapshot has only types that JSON can hold")
 }

@@ -234,9 +234,15 @@ pub struct HttpJobReport {
     pub connections_per_second: f64,
     /// Bits of answers per second of that time.
     pub received_bps: f64,
-    /// From when a request was due to the last byte of its answer. Without a rate a request is due when it
-    /// is sent.
+    /// From when a request was due to the last byte of its answer, ns; the same as `since_due_ns`. Without a rate a
+    /// request is due when it is sent.
     pub latency_ns: Summary,
+    /// From when a request was due to the last byte of its answer, ns.
+    #[serde(default)]
+    pub since_due_ns: Summary,
+    /// From when a request was sent to the last byte of its answer, ns.
+    #[serde(default)]
+    pub since_sent_ns: Summary,
     /// From when a request was sent to the last byte of its answer, where that is another time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ns: Option<Summary>,

@@ -135,6 +135,13 @@ pub struct LoadJobReport {
     /// that is.
     #[serde(default)]
     pub request_due_ns: Summary,
+    /// From when a request was sent to the last byte of its answer, ns; the same as `request_ns`.
+    #[serde(default)]
+    pub since_sent_ns: Summary,
+    /// From when a request was due to the last byte of its answer, ns. Without a rate or an interval a request is
+    /// due when it is sent.
+    #[serde(default)]
+    pub since_due_ns: Summary,
     /// Some answers over UDP did not tell their requests, so the order decided and times are estimates.
     #[serde(default)]
     pub latency_is_estimate: bool,

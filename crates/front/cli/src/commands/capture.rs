@@ -534,7 +534,7 @@ impl Observer for Teller<'_> {
             ));
         }
         if self.shown.live_json {
-            print(&wb_render::json::snapshot(&view.snapshot));
+            print(&wb_render::json::snapshot("capture", &view.snapshot));
         } else if !(self.shown.quiet || view.done || on_screen) {
             say_in_passing(self.last.line(view, counters));
         }

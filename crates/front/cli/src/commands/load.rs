@@ -239,6 +239,7 @@ pub(crate) fn run_load(
         ..Environment::default()
     };
     metrics::serve(&output.metrics, &environment.signals)?;
+    let kind = plan.kind.clone();
     let prepared = prepare(plan, &environment, Extras::default())?;
     if output.verbose {
         prepared.port_lines().iter().for_each(say);
@@ -246,7 +247,7 @@ pub(crate) fn run_load(
     let tell = |view: &View, on_screen| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {
-            let line = wb_render::json::snapshot(&view.snapshot);
+            let line = wb_render::json::snapshot(&kind, &view.snapshot);
             // A snapshot is JSON; it can be read again.
             print(&with_compat(&line, block.as_ref()).unwrap_or(line));
         } else if shown.as_dperf {

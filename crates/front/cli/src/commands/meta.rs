@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::Value;
-use wb_model::{Plan, Report, Snapshot, bench::LbFile};
+use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 
 use crate::run::print;
 
@@ -82,7 +82,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
     let schema = match args.document {
         Document::Plan => schemars::schema_for!(Plan),
         Document::Report => schemars::schema_for!(Report),
-        Document::Snapshot => schemars::schema_for!(Snapshot),
+        Document::Snapshot => schemars::schema_for!(LiveLine<'_>),
         Document::Stat => schemars::schema_for!(wb_counters::line::Line),
         Document::BenchPlan => schemars::schema_for!(LbFile),
     };

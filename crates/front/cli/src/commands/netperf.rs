@@ -183,7 +183,10 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
             return;
         };
         if live_json {
-            print(&wb_render::json::snapshot(&view.snapshot));
+            print(&wb_render::json::snapshot(
+                &command.plan.kind,
+                &view.snapshot,
+            ));
         } else if show.demo && !machine {
             let text = wb_netperf::interim(show, job, live, intervals);
             // A reader that went away hears the results as little; the test goes on.

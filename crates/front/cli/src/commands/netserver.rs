@@ -131,7 +131,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     let verbose = args.output.verbose;
     let mut observe = |view: &View| {
         if live_json {
-            print(&wb_render::json::snapshot(&view.snapshot));
+            print(&wb_render::json::snapshot("netserver", &view.snapshot));
         } else if verbose && !quiet {
             show(&view.snapshot);
         }

@@ -327,7 +327,7 @@ fn measure(
     let live_json = output.live_json;
     let finished = metrics::run(prepared, &mut |view: &View| {
         if live_json {
-            print(&wb_render::json::snapshot(&view.snapshot));
+            print(&wb_render::json::snapshot("wrk", &view.snapshot));
         }
     })?;
     write_files(&finished.report, output);

@@ -1,11 +1,30 @@
 //! Runs beside each other: the first is what the others are compared with.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::{
     Run, content,
     document::{Block, Cell, Document, Mark, Section, Table},
     metrics::{Better, Metric, metrics},
     plot::Plot,
 };
+
+/// Keys of plans that do not change what is measured, and the ports: comparing two devices is what reports are for.
+const NOT_COMPARED: [&str; 8] = [
+    "schema",
+    "kind",
+    "seed",
+    "interval",
+    "criteria",
+    "i_own_this_network",
+    "allow_unsent",
+    "port",
+];
+
+/// Differences of plans that are listed at most.
+const MOST_LISTED: usize = 12;
 
 /// A difference smaller than this share is not marked: it is as good as none.
 const MARKED: f64 = 0.01;
@@ -46,6 +65,60 @@ pub(super) fn document(runs: &[Run]) -> Document {
     document
 }
 
+/// All values of a plan by their keys; jobs of one kind are numbered only if there are several.
+fn leaves(value: &Value, at: &str, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, below) in fields {
+                let dot = if at.is_empty() { "" } else { "." };
+                if !(at.is_empty() && NOT_COMPARED.contains(&key.as_str())) {
+                    leaves(below, &format!("{at}{dot}{key}"), found);
+                }
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (number, item) in items.iter().enumerate() {
+                let place = match items.len() {
+                    1 => at.to_owned(),
+                    _ => format!("{at} {}", number + 1),
+                };
+                leaves(item, &place, found);
+            }
+        }
+        Value::String(text) => {
+            found.insert(at.to_owned(), text.clone());
+        }
+        other => {
+            found.insert(at.to_owned(), other.to_string());
+        }
+    }
+}
+
+/// Lists what differs between the plans: `traffic.stream.rate (100kpps, 150kpps)`. Empty if they measure the same.
+fn differing(runs: &[Run]) -> Vec<String> {
+    let plans: Vec<BTreeMap<String, String>> = runs
+        .iter()
+        .map(|run| {
+            let mut found = BTreeMap::new();
+            let plan = serde_json::to_value(&run.report.plan).unwrap_or_default();
+            leaves(&plan, "", &mut found);
+            found
+        })
+        .collect();
+    let mut keys: Vec<&String> = plans.iter().flat_map(BTreeMap::keys).collect();
+    keys.sort();
+    keys.dedup();
+    let values = keys.into_iter().filter_map(|key| {
+        let values: Vec<&str> = plans
+            .iter()
+            .map(|plan| plan.get(key).map_or("-", String::as_str))
+            .collect();
+        let differ = values.windows(2).any(|pair| pair[0] != pair[1]);
+        differ.then(|| format!("{key} ({})", values.join(", ")))
+    });
+    values.collect()
+}
+
 /// A table with a column for each run.
 fn beside(caption: &str, runs: &[Run]) -> Table {
     let mut head = vec![""];
@@ -60,6 +133,22 @@ fn beside(caption: &str, runs: &[Run]) -> Table {
 
 fn about(runs: &[Run]) -> Section {
     let mut section = Section::new("The runs");
+    let differing = differing(runs);
+    if !differing.is_empty() {
+        let more = match differing.len().saturating_sub(MOST_LISTED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let listed: Vec<&str> = differing
+            .iter()
+            .map(String::as_str)
+            .take(MOST_LISTED)
+            .collect();
+        section.blocks.push(Block::Warning(format!(
+            "the plans differ, so nothing is called better or worse: {}{more}",
+            listed.join(", ")
+        )));
+    }
     let mut table = beside("", runs);
     let mut row = |name: &str, text: &dyn Fn(&Run) -> String| {
         let cells = runs.iter().map(text);
@@ -86,6 +175,7 @@ fn about(runs: &[Run]) -> Section {
 
 fn figures(runs: &[Run]) -> Section {
     let mut section = Section::new("Differences");
+    let judged = differing(runs).is_empty();
     let all: Vec<Vec<Metric>> = runs.iter().map(|run| metrics(&run.report)).collect();
     // In the order of the first; what only others have stands behind it.
     let mut names: Vec<(&str, &str)> = Vec::new();
@@ -121,7 +211,7 @@ fn figures(runs: &[Run]) -> Section {
             );
             if i > 0 {
                 cells.push(match (&first, &own) {
-                    (Some(a), Some(b)) => difference(a, b),
+                    (Some(a), Some(b)) => difference(a, b, judged),
                     _ => Cell::default(),
                 });
             }
@@ -129,16 +219,19 @@ fn figures(runs: &[Run]) -> Section {
         table.row(cells);
     }
     section.table(table);
-    section.text(format!(
-        "Each is compared with {}. Marked is what is better or worse by more than {} %.",
-        runs.first().map_or("the first", |run| run.name.as_str()),
-        MARKED * 100.0
-    ));
+    let first = runs.first().map_or("the first", |run| run.name.as_str());
+    section.text(match judged {
+        true => format!(
+            "Each is compared with {first}. Marked is what is better or worse by more than {} %.",
+            MARKED * 100.0
+        ),
+        false => format!("Each is compared with {first}. The plans differ; nothing is marked."),
+    });
     section
 }
 
-/// By how much a figure differs, and whether that is good.
-fn difference(a: &Metric, b: &Metric) -> Cell {
+/// Difference of a figure; if it is `judged`, with a mark for better or worse.
+fn difference(a: &Metric, b: &Metric, judged: bool) -> Cell {
     let by = b.value - a.value;
     if by == 0.0 {
         return "same".into();
@@ -153,6 +246,7 @@ fn difference(a: &Metric, b: &Metric) -> Cell {
         false => format!("{sign}{}", b.text(by)),
     };
     let worse = match (a.better, b.better) {
+        _ if !judged => return text.into(),
         (Better::Neither, _) | (_, Better::Neither) => return text.into(),
         (_, Better::Higher) => by < 0.0,
         (_, Better::Lower) => by > 0.0,

@@ -535,6 +535,28 @@ fn names_stay_text() {
 }
 
 #[test]
+fn runs_of_different_plans_are_not_judged() {
+    let (before, mut after) = (full(), full());
+    after.totals.lost_frames = Some(0);
+    let job = &mut after.plan.traffic[0];
+    job.duration = Some("9s".parse().unwrap());
+    job.streams[0].rate = "150kpps".parse().unwrap();
+    // Another port or seed is the same experiment.
+    after.plan.ports[1].locator = "eth7".parse().unwrap();
+    after.plan.seed = 77;
+    let text = markdown(&document(&[run("before", before), run("after", after)]));
+    assert!(
+        text.contains("traffic.duration (5s, 9s), traffic.stream.rate (100kpps, 150kpps)"),
+        "{text}"
+    );
+    assert!(text.contains("-1,000 frames"), "{text}");
+    assert!(
+        !text.contains("better: ") && !text.contains("worse: "),
+        "{text}"
+    );
+}
+
+#[test]
 fn differences_are_marked() {
     let (before, mut after) = (full(), full());
     after.totals.lost_frames = Some(0);

@@ -180,7 +180,7 @@ fn json_comes_back() {
     let back: Report = serde_json::from_str(&text).unwrap();
     assert_eq!(json::report(&back), text);
     assert_eq!(back.totals, report.totals);
-    let line = json::snapshot(&samples::snapshot());
+    let line = json::snapshot("trial", &samples::snapshot());
     assert!(!line.contains('\n'));
     let back: Snapshot = serde_json::from_str(&line).unwrap();
     assert_eq!(back.totals, samples::snapshot().totals);

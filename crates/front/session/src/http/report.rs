@@ -337,6 +337,8 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
         connections_per_second: rate(in_time.established_connections),
         received_bps: rate(in_time.received_bytes) * 8.0,
         latency_ns: latency.summary(),
+        since_due_ns: latency.summary(),
+        since_sent_ns: service.unwrap_or_else(|| latency.summary()),
         service_ns: service,
         first_byte_ns: merged(|o| &o.first_byte).summary(),
         connect_ns: connect.summary(),

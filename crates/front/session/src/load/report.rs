@@ -90,6 +90,11 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         first_byte_ns: times(&totals.latencies.first_byte),
         request_ns: times(&totals.latencies.answer),
         request_due_ns: times(&totals.latencies.since_due),
+        since_sent_ns: times(&totals.latencies.answer),
+        since_due_ns: match totals.latencies.since_due.count() {
+            0 => times(&totals.latencies.answer),
+            _ => times(&totals.latencies.since_due),
+        },
         latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
         routes: routes(plan, links()),
