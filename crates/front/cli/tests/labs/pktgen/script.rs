@@ -147,7 +147,7 @@ fn metrics_are_those_of_the_last_run_of_a_script() {
     let running = Running::start(&[&options[..], &script].concat());
     crate::kit::eventually("the figures of the second run", || {
         let text = metrics(&address).unwrap_or_default();
-        let ended = text.contains("\nwirebench_run_verdict{verdict=\"pass\"} 1");
+        let ended = text.contains("\nwirebench_run_verdict{verdict=\"completed\"} 1");
         ended
             && text.contains("\nwirebench_offered_frames_total 20\n")
             && text.contains("\nwirebench_devices_offered_frames_total 20\n")
