@@ -1,6 +1,6 @@
 //! Blocks of pcapng as values, and how they are written: little endian, with exact sizes beforehand.
 
-use crate::MAX_CAPTURED;
+use crate::MAX_FRAME;
 use crate::bytes::{Measure, Sink, align4};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Emit, put_padded};
@@ -149,13 +149,13 @@ impl PacketOptions<'_> {
 pub fn epb_len(captured: usize, options: &PacketOptions<'_>) -> usize {
     let mut tail = Measure::default();
     options.put(&mut tail);
-    EPB_HEAD + align4(captured.min(MAX_CAPTURED)) + tail.0 + 4
+    EPB_HEAD + align4(captured.min(MAX_FRAME)) + tail.0 + 4
 }
 
 /// Type, length, interface, stamp and both lengths of a frame.
 const EPB_HEAD: usize = 28;
 
-/// A frame as a block. Of more than [`MAX_CAPTURED`] bytes the rest is cut off.
+/// A frame as a block. Of more than [`MAX_FRAME`] bytes the rest is cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct EnhancedPacket<'a> {
     /// The number of the interface in its section.
@@ -190,7 +190,7 @@ impl EnhancedPacket<'_> {
     }
 
     fn captured(&self) -> &[u8] {
-        &self.captured[..self.captured.len().min(MAX_CAPTURED)]
+        &self.captured[..self.captured.len().min(MAX_FRAME)]
     }
 }
 
@@ -359,7 +359,7 @@ impl PcapngWriter {
         self.interfaces - 1
     }
 
-    /// Appends a frame of an interface. Of more than [`MAX_CAPTURED`] bytes the rest is cut off. False if
+    /// Appends a frame of an interface. Of more than [`MAX_FRAME`] bytes the rest is cut off. False if
     /// a fixed buffer has no room for all of it; then nothing is written.
     pub fn record(
         &mut self,

@@ -11,7 +11,7 @@ use crate::parser::{Format, Item, Parser, Whole};
 /// none; then give more. When there are no more, call [`finish`](Self::finish) and `next_item` once more.
 ///
 /// The memory it takes is bounded whatever the file says: so used, its buffer is at most twice the sum of
-/// [`MAX_BLOCK`](crate::MAX_BLOCK) and the largest piece, in practice a record and a piece; interfaces
+/// [`MAX_BLOCK`](crate::MAX_BLOCK) (with D-Bus, [`MAX_FRAME`](crate::MAX_FRAME)) and the largest piece, in practice a record and a piece; interfaces
 /// take at most [`MAX_METADATA`](crate::MAX_METADATA). A length in the file reserves nothing.
 ///
 /// ```
@@ -59,6 +59,17 @@ impl Decoder {
             end: 0,
             finished: false,
             failed: None,
+        }
+    }
+
+    /// At the start of a file whose first piece, at best a large one, also tells how pcap records are laid out.
+    ///
+    /// Some systems wrote longer record headers without another magic number (Red Hat 6.1, SuSE 6.3, Nokia).
+    /// To [`new`](Self::new) such a file looks damaged behind its first record.
+    pub fn with_any_layout() -> Self {
+        Self {
+            parser: Parser::with_any_layout(),
+            ..Self::new()
         }
     }
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a capture file, and where.
 
-use crate::{MAX_BLOCK, MAX_CAPTURED, MAX_METADATA};
+use crate::{MAX_BLOCK, MAX_METADATA};
 
 /// A capture file that cannot be read on, and the offset of the block or record that is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,10 +32,13 @@ pub enum Problem {
         present: u64,
     },
     /// A frame larger than any capture program writes.
-    #[error(
-        "a frame of {0} bytes; at most {MAX_CAPTURED} are possible, so the file is damaged here"
-    )]
-    TooLarge(u32),
+    #[error("a frame of {len} bytes; at most {most} are possible, so the file is damaged here")]
+    TooLarge {
+        /// The length it claims, in bytes.
+        len: u32,
+        /// The limit of its link type, in bytes.
+        most: usize,
+    },
     /// A block's length is no multiple of four, too small for the block, above [`MAX_BLOCK`], or differs
     /// at its end.
     #[error(

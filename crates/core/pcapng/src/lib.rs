@@ -50,9 +50,24 @@ pub const LINK_RAW: u16 = 101;
 /// Link type of Linux cooked capture, version 2: LINKTYPE_LINUX_SLL2.
 pub const LINK_COOKED: u16 = 276;
 
-/// The most bytes of one frame in a file: libpcap's MAXIMUM_SNAPLEN. A record that claims more is damage.
+/// Maximum length of a frame of most link types in bytes: libpcap's MAXIMUM_SNAPLEN.
 pub const MAX_CAPTURED: usize = 262_144;
-/// The most bytes of one block. Larger than any with a packet and its options; what claims more is damage.
+/// Maximum length of a frame of any link type in bytes: that of a D-Bus message.
+pub const MAX_FRAME: usize = 128 << 20;
+/// Maximum length of a block in bytes, unless its section describes an interface with longer frames.
 pub const MAX_BLOCK: usize = 16 << 20;
 /// The most memory that the descriptions of all interfaces of a file may take: some 15,000 interfaces.
 pub const MAX_METADATA: usize = 8 << 20;
+
+/// Maximum length of a frame of this link type in bytes, as in libpcap. A longer record is damage.
+pub const fn max_captured(link_type: u16) -> usize {
+    const DBUS: u16 = 231;
+    const USBPCAP: u16 = 249;
+    const EBHSCR: u16 = 279;
+    match link_type {
+        DBUS => MAX_FRAME,
+        EBHSCR => 8 << 20,
+        USBPCAP => 1 << 20,
+        _ => MAX_CAPTURED,
+    }
+}

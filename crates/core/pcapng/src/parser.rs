@@ -4,7 +4,7 @@ use crate::blocks::{Custom, PacketOptions, SECTION_HEADER, Section, Statistics};
 use crate::bytes::Order;
 use crate::error::{Error, Problem, Warnings};
 use crate::interface::Interface;
-use crate::pcap;
+use crate::pcap::{self, Layout};
 use crate::pcapng::{BlockContext, Known};
 
 /// One captured frame, its bytes borrowed from the file.
@@ -104,7 +104,7 @@ pub(crate) struct Short {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Start,
-    Pcap(Order),
+    Pcap(Layout),
     Pcapng(BlockContext),
 }
 
@@ -114,6 +114,8 @@ pub(crate) struct Parser {
     state: State,
     known: Known,
     whole: Whole,
+    /// The bytes given with the file header also tell how pcap records are laid out.
+    any_layout: bool,
 }
 
 impl Parser {
@@ -122,7 +124,20 @@ impl Parser {
             state: State::Start,
             known: Known::default(),
             whole: Whole::default(),
+            any_layout: false,
         }
+    }
+
+    pub(crate) fn with_any_layout() -> Self {
+        Self {
+            any_layout: true,
+            ..Self::new()
+        }
+    }
+
+    /// Returns true if the first records, not the magic number, told how pcap records are laid out.
+    pub(crate) fn has_other_layout(&self) -> bool {
+        matches!(self.state, State::Pcap(layout) if layout.is_guessed())
     }
 
     pub(crate) fn format(&self) -> Option<Format> {
@@ -156,9 +171,9 @@ impl Parser {
     ) -> Result<Result<(Event<'a>, usize), Short>, Error> {
         let step = match &mut self.state {
             State::Start => self.start(rest),
-            State::Pcap(order) => {
+            State::Pcap(layout) => {
                 let known = &mut self.known;
-                let record = pcap::record(*order, &known.interfaces[0], rest, &mut known.warnings);
+                let record = pcap::record(layout, &known.interfaces[0], rest, &mut known.warnings);
                 record.map(|read| read.map(|(record, len)| (Event::Record(record), len)))
             }
             State::Pcapng(context) => context.block(rest, &mut self.known),
@@ -193,21 +208,25 @@ impl Parser {
             }
             return Ok(block);
         }
-        let Some((order, unit)) = pcap::recognise(*magic) else {
+        let Some(mut layout) = pcap::recognise(*magic) else {
             return Err(Problem::UnknownFormat(magic.to_vec()));
         };
-        let Some(header) = rest.first_chunk() else {
-            return short(pcap::FILE_HEADER);
+        let len = layout.file_header();
+        let Some(header) = rest.first_chunk().filter(|_| rest.len() >= len) else {
+            return short(len);
         };
-        let interface = pcap::interface(order, unit, header)?;
+        let interface = pcap::interface(&mut layout, header)?;
+        if self.any_layout {
+            layout = layout.settled(&interface, &rest[len..]);
+        }
         self.known.interfaces.push(interface);
-        self.state = State::Pcap(order);
+        self.state = State::Pcap(layout);
         let header = Header {
             format: Format::Pcap,
-            big_endian: order == Order::Big,
+            big_endian: layout.order == Order::Big,
             section: Section::default(),
         };
-        Ok(Ok((Event::Header(header), pcap::FILE_HEADER)))
+        Ok(Ok((Event::Header(header), len)))
     }
 
     /// The error of a file that ends `present` bytes behind the last whole block.

@@ -1,6 +1,6 @@
 //! The pcap format of libpcap: a file header of 24 bytes, then records.
 
-use crate::MAX_CAPTURED;
+use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 use crate::blocks::PacketOptions;
 use crate::bytes::{Order, Sink};
 use crate::error::{Problem, Warnings};
@@ -9,33 +9,166 @@ use crate::parser::{Record, Short};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// Alexey Kuznetsov's patch of libpcap: interface, protocol and packet type follow the lengths.
+const PATCHED: u32 = 0xa1b2_cd34;
+/// Ixia's lcap, by hardware and by software: the length of all records follows the file header.
+const IXIA: [u32; 2] = [0x1c00_01ac, 0x1c00_01ab];
 const VERSION: u16 = 2;
+/// The version that tcpdump of DG/UX writes.
+const VERSION_DGUX: u16 = 543;
 pub(crate) const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
+/// Records that are looked at to choose a layout.
+const MOST_LOOKED_AT: usize = 20;
 
-/// The byte order and unit of a file that begins with these four bytes; none if it is not pcap.
-pub(crate) fn recognise(magic: [u8; 4]) -> Option<(Order, TimeUnit)> {
-    let unit = |order: Order| match order.u32(&magic)? {
-        MICROSECONDS => Some((order, TimeUnit::MICROSECONDS)),
-        NANOSECONDS => Some((order, TimeUnit::NANOSECONDS)),
-        _ => None,
+/// Which length of a record comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    /// The captured length.
+    CapturedFirst,
+    /// The original length: versions before 2.3, and DG/UX.
+    OriginalFirst,
+    /// The smaller one is the captured length: version 2.3 was written both ways.
+    SmallerCaptured,
+}
+
+/// How the records of a file are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) order: Order,
+    time_unit: TimeUnit,
+    /// Bytes of the file header.
+    file_header: usize,
+    /// Bytes of a record between the two lengths and the frame.
+    extra: usize,
+    lengths: Lengths,
+    guessed: bool,
+}
+
+/// The layout of a file that begins with these four bytes; none if it is not pcap.
+pub(crate) fn recognise(magic: [u8; 4]) -> Option<Layout> {
+    let layout = |order: Order| {
+        let plain = Layout {
+            order,
+            time_unit: TimeUnit::MICROSECONDS,
+            file_header: FILE_HEADER,
+            extra: 0,
+            lengths: Lengths::CapturedFirst,
+            guessed: false,
+        };
+        match order.u32(&magic)? {
+            MICROSECONDS => Some(plain),
+            NANOSECONDS => Some(Layout {
+                time_unit: TimeUnit::NANOSECONDS,
+                ..plain
+            }),
+            PATCHED => Some(Layout { extra: 8, ..plain }),
+            magic if IXIA.contains(&magic) => Some(Layout {
+                file_header: FILE_HEADER + 4,
+                ..plain
+            }),
+            _ => None,
+        }
     };
-    unit(Order::Little).or_else(|| unit(Order::Big))
+    layout(Order::Little).or_else(|| layout(Order::Big))
+}
+
+impl Layout {
+    /// Bytes of the file header.
+    pub(crate) const fn file_header(&self) -> usize {
+        self.file_header
+    }
+
+    /// Returns true if the first records chose it.
+    pub(crate) const fn is_guessed(&self) -> bool {
+        self.guessed
+    }
+
+    /// Chooses among layouts that have the same magic number, by the records at the start of the file:
+    /// Red Hat 6.1 and Nokia wrote longer record headers, SuSE 6.3 longer ones than the patch.
+    ///
+    /// Another layout is taken only if this one makes no sense there and the other does.
+    pub(crate) fn settled(self, interface: &Interface, records: &[u8]) -> Self {
+        let others: &[usize] = match (self.extra, self.time_unit, self.file_header) {
+            (0, TimeUnit::MICROSECONDS, FILE_HEADER) => &[8, 4],
+            (8, ..) => &[12],
+            _ => return self,
+        };
+        if self.makes_sense(interface, records) {
+            return self;
+        }
+        let other = |extra: &usize| {
+            let layout = Self {
+                extra: *extra,
+                guessed: true,
+                ..self
+            };
+            layout.makes_sense(interface, records).then_some(layout)
+        };
+        others.iter().find_map(other).unwrap_or(self)
+    }
+
+    /// Returns true if the first records, at least two whole ones, are sound up to the last of these bytes.
+    fn makes_sense(&self, interface: &Interface, mut records: &[u8]) -> bool {
+        for seen in 0..MOST_LOOKED_AT {
+            let Some(header) = records.first_chunk::<RECORD_HEADER>() else {
+                return seen > 1;
+            };
+            let (seconds, fraction, captured_len, original_len) = self.fields(header);
+            let is_sound = seconds > 0
+                && fraction < 1_000_000
+                && captured_len > 0
+                && captured_len <= original_len
+                && original_len as usize <= max_captured(interface.link_type);
+            if !is_sound {
+                return false;
+            }
+            let len = RECORD_HEADER + self.extra + captured_len as usize;
+            match records.get(len..) {
+                Some(rest) => records = rest,
+                None => return seen > 1,
+            }
+        }
+        true
+    }
+
+    /// Seconds, fraction, captured and original length of a record.
+    fn fields(&self, header: &[u8; RECORD_HEADER]) -> (u32, u32, u32, u32) {
+        let word = |at: usize| self.order.u32(&header[at..]).unwrap_or_default();
+        let (first, second) = (word(8), word(12));
+        let swapped = match self.lengths {
+            Lengths::CapturedFirst => false,
+            Lengths::OriginalFirst => true,
+            Lengths::SmallerCaptured => first > second,
+        };
+        let (captured_len, original_len) = if swapped {
+            (second, first)
+        } else {
+            (first, second)
+        };
+        (word(0), word(4), captured_len, original_len)
+    }
 }
 
 /// The one interface of a file.
 pub(crate) fn interface(
-    order: Order,
-    time_unit: TimeUnit,
+    layout: &mut Layout,
     header: &[u8; FILE_HEADER],
 ) -> Result<Interface, Problem> {
+    let order = layout.order;
     let major = order.u16(&header[4..]).ok_or(Problem::TruncatedHeader)?;
-    if major != VERSION {
-        return Err(Problem::Version {
-            major,
-            known: VERSION,
-        });
-    }
+    let minor = order.u16(&header[6..]).ok_or(Problem::TruncatedHeader)?;
+    layout.lengths = match (major, minor) {
+        (VERSION, ..=2) | (VERSION_DGUX, 0) => Lengths::OriginalFirst,
+        (VERSION, 3) => Lengths::SmallerCaptured,
+        (VERSION, _) => Lengths::CapturedFirst,
+        _ => {
+            return Err(Problem::Version {
+                major,
+                known: VERSION,
+            });
+        }
+    };
     let snap_len = order.u32(&header[16..]).ok_or(Problem::TruncatedHeader)?;
     let link = order.u32(&header[20..]).ok_or(Problem::TruncatedHeader)?;
     // pcap-linktype(7): bit 26 says that the top four bits count the FCS in words of two bytes.
@@ -47,14 +180,14 @@ pub(crate) fn interface(
     Ok(Interface {
         snap_len,
         fcs_len,
-        time_unit,
+        time_unit: layout.time_unit,
         ..Interface::new(link as u16)
     })
 }
 
 /// The record that `rest` begins with, and its length in the file.
 pub(crate) fn record<'a>(
-    order: Order,
+    layout: &Layout,
     interface: &Interface,
     rest: &'a [u8],
     warnings: &mut Warnings,
@@ -66,17 +199,21 @@ pub(crate) fn record<'a>(
             needed: RECORD_HEADER,
         }));
     };
-    let word = |at: usize| order.u32(&header[at..]).unwrap_or_default();
-    let (seconds, fraction, captured_len, original_len) = (word(0), word(4), word(8), word(12));
+    let (seconds, fraction, captured_len, original_len) = layout.fields(header);
     let len = captured_len as usize;
-    if len > MAX_CAPTURED {
-        return Err(Problem::TooLarge(captured_len));
+    let most = max_captured(interface.link_type);
+    if len > most {
+        return Err(Problem::TooLarge {
+            len: captured_len,
+            most,
+        });
     }
-    let Some(captured) = rest.get(RECORD_HEADER..RECORD_HEADER + len) else {
+    let begin = RECORD_HEADER + layout.extra;
+    let Some(captured) = rest.get(begin..begin + len) else {
         return Ok(Err(Short {
             what: "record",
             before: RECORD_HEADER,
-            needed: len,
+            needed: layout.extra + len,
         }));
     };
     let fraction_ns = interface.time_unit.to_ns(fraction.into());
@@ -91,7 +228,7 @@ pub(crate) fn record<'a>(
         link_type: interface.link_type,
         options: PacketOptions::NONE,
     };
-    Ok(Ok((record, RECORD_HEADER + len)))
+    Ok(Ok((record, begin + len)))
 }
 
 /// What the stamps of a pcap file count.
@@ -172,8 +309,8 @@ impl PcapWriter {
     /// Bytes of a record with so many captured bytes.
     pub const fn record_len(captured: usize) -> usize {
         RECORD_HEADER
-            + if captured > MAX_CAPTURED {
-                MAX_CAPTURED
+            + if captured > MAX_FRAME {
+                MAX_FRAME
             } else {
                 captured
             }
@@ -197,7 +334,7 @@ impl PcapWriter {
         Self { precision }
     }
 
-    /// Appends a frame to `out`. Of more than [`MAX_CAPTURED`] bytes the rest is cut off. False if a fixed
+    /// Appends a frame to `out`. Of more than [`MAX_FRAME`] bytes the rest is cut off. False if a fixed
     /// buffer has no room for all of it; then nothing is written.
     pub fn record(
         &mut self,
@@ -209,7 +346,7 @@ impl PcapWriter {
         if !out.make_room(Self::record_len(captured.len())) {
             return false;
         }
-        let captured = &captured[..captured.len().min(MAX_CAPTURED)];
+        let captured = &captured[..captured.len().min(MAX_FRAME)];
         out.put(&Self::record_header_with(
             stamp_ns,
             original_len,

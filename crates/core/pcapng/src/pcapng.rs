@@ -9,7 +9,7 @@ use crate::error::{Problem, Warnings};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Options, text};
 use crate::parser::{Event, Format, Header, Record, Short};
-use crate::{MAX_BLOCK, MAX_CAPTURED, MAX_METADATA};
+use crate::{MAX_BLOCK, MAX_METADATA, max_captured};
 
 /// What the blocks before say about the next one.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,17 @@ pub(crate) struct Known {
     /// What `interfaces` take in memory.
     pub(crate) memory: usize,
     pub(crate) warnings: Warnings,
+    /// Maximum length of a frame of the interfaces, in bytes.
+    max_captured: usize,
+}
+
+impl Known {
+    /// Maximum length of a block in bytes.
+    fn max_block(&self) -> usize {
+        // Room for the options of the longest frame.
+        const REST: usize = 128 << 10;
+        MAX_BLOCK.max(self.max_captured.saturating_add(REST))
+    }
 }
 
 /// A block's type and body, and the length of the whole.
@@ -42,7 +53,7 @@ impl BlockContext {
         rest: &'a [u8],
         known: &mut Known,
     ) -> Result<Result<(Event<'a>, usize), Short>, Problem> {
-        let Frame { kind, body, len } = match self.frame(rest)? {
+        let Frame { kind, body, len } = match self.frame(rest, known.max_block())? {
             Ok(frame) => frame,
             Err(short) => return Ok(Err(short)),
         };
@@ -69,7 +80,11 @@ impl BlockContext {
     }
 
     /// A section header also sets the byte order.
-    fn frame<'a>(&mut self, rest: &'a [u8]) -> Result<Result<Frame<'a>, Short>, Problem> {
+    fn frame<'a>(
+        &mut self,
+        rest: &'a [u8],
+        most: usize,
+    ) -> Result<Result<Frame<'a>, Short>, Problem> {
         let short = |needed| {
             Ok(Err(Short {
                 what: "block",
@@ -93,7 +108,7 @@ impl BlockContext {
         let len = claimed as usize;
         let wrong = Problem::BlockLength { kind, len: claimed };
         // Some writers leave the length without its padding; libpcap refuses these files, too.
-        if len < FRAMING || !len.is_multiple_of(4) || len > MAX_BLOCK {
+        if len < FRAMING || !len.is_multiple_of(4) || len > most {
             return Err(wrong);
         }
         let Some(block) = rest.get(..len) else {
@@ -149,6 +164,7 @@ impl BlockContext {
             return Err(Some(Problem::TooMuchMetadata(known.interfaces.len())));
         }
         known.memory += interface.memory();
+        known.max_captured = known.max_captured.max(max_captured(interface.link_type));
         known.interfaces.push(interface);
         Ok(Event::Interface(known.interfaces.len() as u32 - 1))
     }
@@ -268,8 +284,12 @@ impl BlockContext {
                 known: described.len() as u32,
             }));
         };
-        if captured_len as usize > MAX_CAPTURED {
-            return Err(Some(Problem::TooLarge(captured_len)));
+        let most = max_captured(interface.link_type);
+        if captured_len as usize > most {
+            return Err(Some(Problem::TooLarge {
+                len: captured_len,
+                most,
+            }));
         }
         let captured = rest.get(..captured_len as usize).ok_or(None)?;
         known.warnings.captured_over_original += u64::from(captured_len > original_len);

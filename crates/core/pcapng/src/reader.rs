@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If the file is of neither format, or ends in its header.
     pub fn new(file: &'a [u8]) -> Result<Self, Error> {
-        let mut parser = Parser::new();
+        let mut parser = Parser::with_any_layout();
         let step = parser.step(file)?;
         step.map_err(|short| parser.truncated(short, file.len()))?;
         let format = parser
@@ -44,6 +44,10 @@ impl<'a> Reader<'a> {
     /// The format of the file.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    pub(crate) fn has_other_layout(&self) -> bool {
+        self.parser.has_other_layout()
     }
 
     /// The interfaces met so far, of all sections in order; pcap has one from the start.
@@ -74,7 +78,7 @@ impl<'a> Reader<'a> {
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         if self.at_header {
             self.at_header = false;
-            self.parser = Parser::new();
+            self.parser = Parser::with_any_layout();
         }
         let start = self.offset();
         let Some(event) = self.step()? else {

@@ -153,6 +153,18 @@ fn tag_first(expression: &str) -> Option<String> {
     Some(format!("{tag} and ({left}){right}"))
 }
 
+/// The number that libpcap has inside (a DLT value, pcap/dlt.h) for a LINKTYPE value of a file.
+const fn inside(link_type: u16) -> i32 {
+    match link_type {
+        100 => 11,      // LLC over ATM, RFC 1483
+        LINK_RAW => 12, // raw IP
+        102 => 15,      // SLIP of BSD/OS
+        103 => 16,      // PPP of BSD/OS
+        106 => 19,      // classical IP over ATM
+        other => other as i32,
+    }
+}
+
 /// Older versions of libpcap keep the state of their parser in global variables.
 static COMPILING: Mutex<()> = Mutex::new(());
 
@@ -160,13 +172,7 @@ struct Compiler(Capture<Dead>);
 
 impl Compiler {
     fn open(link_type: u16) -> Result<Self, String> {
-        // pcap/dlt.h: inside libpcap raw IP has another number than in files.
-        const DLT_RAW: i32 = 12;
-        let inside = match link_type {
-            LINK_RAW => DLT_RAW,
-            other => other.into(),
-        };
-        match Capture::dead(Linktype(inside)) {
+        match Capture::dead(Linktype(inside(link_type))) {
             Ok(handle) => Ok(Self(handle)),
             Err(error) => Err(text(error)),
         }
@@ -395,6 +401,14 @@ mod tests {
         let program = compile("ip", LINK_RAW, 96, true).unwrap();
         assert_eq!(program.accepts(&raw, 40, &Ancillary::default()), 96);
         assert!(compile("ip", 147, 96, true).is_err());
+        // LLC and SNAP over ATM, and over SLIP and PPP of BSD/OS: inside libpcap they have other numbers.
+        let mut atm = vec![0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+        atm.extend(raw);
+        let program = compile("ip", 100, 96, true).unwrap();
+        assert_eq!(program.accepts(&atm, 48, &Ancillary::default()), 96);
+        for link_type in [9, 12, 102, 103, 104, 106, 107, 228] {
+            assert!(compile("ip", link_type, 96, true).is_ok(), "{link_type}");
+        }
     }
 
     #[test]

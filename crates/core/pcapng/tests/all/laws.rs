@@ -335,14 +335,15 @@ proptest! {
 }
 
 #[test]
-fn oversized_frames_are_cut_to_what_can_be_read() {
+fn frames_of_some_link_types_may_be_longer() {
+    const USBPCAP: u16 = 249;
     let frame = vec![7; MAX_CAPTURED + 1];
     let mut pcap = Vec::new();
-    PcapWriter::new(1, &mut pcap).record(5, frame.len() as u32, &frame, &mut pcap);
+    PcapWriter::new(USBPCAP, &mut pcap).record(5, frame.len() as u32, &frame, &mut pcap);
     assert_eq!(pcap.len(), 24 + PcapWriter::record_len(frame.len()));
     let mut pcapng = Vec::new();
     let mut writer = PcapngWriter::new("wirebench", &mut pcapng);
-    let interface = writer.interface("x", 1, &mut pcapng);
+    let interface = writer.interface("x", USBPCAP, &mut pcapng);
     let before = pcapng.len();
     writer.record(interface, 5, frame.len() as u32, &frame, &mut pcapng);
     assert_eq!(
@@ -353,8 +354,15 @@ fn oversized_frames_are_cut_to_what_can_be_read() {
         let record = Reader::new(&file).unwrap().next().unwrap().unwrap();
         assert_eq!(
             (record.captured.len(), record.original_len as usize),
-            (MAX_CAPTURED, MAX_CAPTURED + 1)
+            (MAX_CAPTURED + 1, MAX_CAPTURED + 1)
         );
+    }
+    let mut ethernet = Vec::new();
+    PcapWriter::new(1, &mut ethernet).record(5, frame.len() as u32, &frame, &mut ethernet);
+    let error = Reader::new(&ethernet).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
+    for (link_type, most) in [(1, 262_144), (231, 128 << 20), (249, 1 << 20), (279, 8 << 20)] {
+        assert_eq!(wb_pcapng::max_captured(link_type), most);
     }
 }
 

@@ -137,7 +137,7 @@ fn kind(problem: &Problem) -> usize {
         Problem::UnknownFormat(_) => 0,
         Problem::TruncatedHeader => 1,
         Problem::Truncated { .. } => 2,
-        Problem::TooLarge(_) => 3,
+        Problem::TooLarge { .. } => 3,
         Problem::BlockLength { .. } => 4,
         Problem::ByteOrder(_) => 5,
         Problem::Version { .. } => 6,

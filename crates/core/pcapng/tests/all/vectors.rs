@@ -286,7 +286,10 @@ fn damaged_files() {
         ),
         (
             changed(micros(), 32, &word(262_145)),
-            (0, 24, Problem::TooLarge(262_145)),
+            (0, 24, Problem::TooLarge {
+                len: 262_145,
+                most: 262_144,
+            }),
         ),
         (
             changed(pcapng.clone(), 8, &[0]),
@@ -329,7 +332,10 @@ fn damaged_files() {
         ),
         (
             changed(pcapng.clone(), 88, &word(1 << 30)),
-            (0, 68, Problem::TooLarge(1 << 30)),
+            (0, 68, Problem::TooLarge {
+                len: 1 << 30,
+                most: 262_144,
+            }),
         ),
         // The name of the interface reaches beyond its block.
         (
@@ -671,4 +677,87 @@ fn the_first_of_two_equal_options_stands() {
         "06000000 34000000 00000000 00000000 07000000 00000000 01000000 02000400 01000000 02000400 02000000 00000000 34000000",
     ));
     assert_eq!(read(&file)[0].options.flags, Some(1));
+}
+
+/// A pcap file of five frames of 20, 30, ... bytes that were 1500 bytes long.
+fn dialect(magic: u32, version: (u16, u16), big: bool, extra: usize, original_first: bool) -> Vec<u8> {
+    let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+    let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+    let mut file = word(magic).to_vec();
+    file.extend(half(version.0));
+    file.extend(half(version.1));
+    for n in [0, 0, 262_144, 1] {
+        file.extend(word(n));
+    }
+    if magic >> 16 == 0x1c00 {
+        file.extend(word(0));
+    }
+    for n in 0..5 {
+        let captured = 20 + 10 * n;
+        let mut lengths = [captured, 1500];
+        if original_first {
+            lengths.reverse();
+        }
+        for n in [1_700_000_000 + n, 100_000 + n, lengths[0], lengths[1]] {
+            file.extend(word(n));
+        }
+        file.extend((0..extra).map(|at| at as u8));
+        file.extend(vec![0x40 + n as u8; captured as usize]);
+    }
+    file
+}
+
+#[test]
+fn dialects_of_pcap_are_read() {
+    let (plain, patched) = (0xa1b2_c3d4, 0xa1b2_cd34);
+    for (name, magic, version, big, extra, original_first) in [
+        ("plain", plain, (2, 4), false, 0, false),
+        ("Kuznetsov", patched, (2, 4), false, 8, false),
+        ("Kuznetsov, big endian", patched, (2, 4), true, 8, false),
+        ("SuSE 6.3", patched, (2, 4), false, 12, false),
+        ("Red Hat 6.1", plain, (2, 4), false, 8, false),
+        ("Nokia", plain, (2, 4), false, 4, false),
+        ("Ixia hardware", 0x1c00_01ac, (2, 4), false, 0, false),
+        ("Ixia software", 0x1c00_01ab, (2, 4), true, 0, false),
+        ("2.2", plain, (2, 2), false, 0, true),
+        ("2.3", plain, (2, 3), false, 0, false),
+        ("2.3 as 2.2", plain, (2, 3), true, 0, true),
+        ("DG/UX", plain, (543, 0), true, 0, true),
+    ] {
+        let file = dialect(magic, version, big, extra, original_first);
+        let records = read(&file);
+        let found: Vec<_> = records
+            .iter()
+            .map(|r| (r.stamp_ns, r.captured.to_vec(), r.original_len))
+            .collect();
+        let expected: Vec<_> = (0..5)
+            .map(|n: u64| {
+                let stamp_ns = 1_700_000_000_100_000_000 + n * 1_000_001_000;
+                (stamp_ns, vec![0x40 + n as u8; 20 + 10 * n as usize], 1500)
+            })
+            .collect();
+        assert_eq!(found, expected, "{name}");
+        // Its first piece is enough.
+        let mut decoder = Decoder::with_any_layout();
+        let mut frames = 0;
+        for piece in [&file[..200.min(file.len())], &file[200.min(file.len())..]] {
+            decoder.push(piece);
+            while let Some(item) = decoder.next_item().unwrap() {
+                frames += u32::from(matches!(item.event, Event::Record(_)));
+            }
+        }
+        assert_eq!((frames, decoder.pending()), (5, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_file_keeps_its_layout() {
+    let mut file = dialect(0xa1b2_c3d4, (2, 4), false, 0, false);
+    // The second record claims too much.
+    file[24 + 36 + 8..][..4].copy_from_slice(&[0xff; 4]);
+    let (records, offset, problem) = failure(&file);
+    assert_eq!((records, offset), (1, 60));
+    assert!(matches!(problem, Problem::TooLarge { .. }));
+    let archaic = dialect(0xa1b2_c3d4, (1, 2), false, 0, false);
+    assert!(matches!(failure(&archaic).2, Problem::Version { major: 1, .. }));
 }

@@ -65,7 +65,7 @@ use crate::{
     wirebench read a.pcap b.pcap -w merged.pcapng --compress zstd\n  \
     wirebench read lan.pcapng -w slice.pcap --from +10 --to +20 -s 96\n  \
     wirebench read --verify --sent 600000 test.pcapng\n  \
-    wirebench read --repair cut.pcapng\n\n\
+    wirebench read --repair cut.pcapng -w whole.pcapng\n\n\
     Exit codes: 0 all is well, 1 a file is damaged or --verify misses something, 2 bad input,\n\
     4 reading or writing failed on the way.")]
 pub(crate) struct ReadArgs {
@@ -171,9 +171,12 @@ pub(crate) struct ReadArgs {
     /// Look for the test tags of this program and of pktgen: missing, duplicate, reordered packets.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     verify: bool,
-    /// Cut each file behind its last whole record; a file that is whole stays as it is.
+    /// Keep what is whole of a file that ends within a record: in a copy (-w COPY) or --in-place.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     repair: bool,
+    /// With --repair: cut each file itself behind its last whole record; a whole file stays as it is.
+    #[arg(long, requires = "repair", help_heading = "Instead of printing")]
+    in_place: bool,
     /// Print the program of the filter; -dd as C, -ddd as numbers.
     #[arg(short = 'd', action = clap::ArgAction::Count, group = "task", help_heading = "Instead of printing")]
     dump_filter: u8,
@@ -205,7 +208,10 @@ fn read(args: &ReadArgs) -> Result<u8> {
     let (files, expression) = args.words()?;
     args.check(&files, &expression)?;
     if args.repair {
-        return repair::run(&files);
+        return match &args.write {
+            Some(copy) => repair::into_copy(&files[0], copy),
+            None => repair::in_place(&files),
+        };
     }
     if args.info {
         return info::run(&files, args.json);
@@ -214,8 +220,8 @@ fn read(args: &ReadArgs) -> Result<u8> {
     if let Some((source, foreign)) = input.troubles().find(|(_, trouble)| trouble.is_foreign()) {
         bail!("{}: {foreign}", source.name);
     }
-    let mut filter = Filter::new(&expression, input.interfaces())?;
     if args.dump_filter > 0 {
+        let mut filter = Filter::new(&expression, input.interfaces())?;
         let first = input
             .interfaces()
             .first()
@@ -228,7 +234,10 @@ fn read(args: &ReadArgs) -> Result<u8> {
         })?;
         return Ok(0);
     }
-    let filter = (!expression.is_empty()).then_some(filter);
+    let filter = match expression.as_str() {
+        "" => None,
+        text => Some(Filter::new(text, input.interfaces())?),
+    };
     let targets = Targets::new(args, &files)?;
     if !args.verify && args.write.is_none() && args.foreign().is_none() {
         tell_files(&input);
@@ -300,8 +309,11 @@ impl ReadArgs {
             (self.dump_filter > 0, "-d"),
         ];
         let task = task.iter().find_map(|(on, name)| on.then_some(*name));
-        if let (Some(task), Some(_)) = (task, &self.write) {
+        if let (Some(task), Some(_), false) = (task, &self.write, self.repair) {
             bail!("{task} writes no file, so it cannot go with -w");
+        }
+        if self.repair {
+            self.check_repair(files)?;
         }
         if self.json && (self.repair || self.dump_filter > 0) {
             bail!("--json goes with --count, --info and --verify");
@@ -313,8 +325,32 @@ impl ReadArgs {
                 task.unwrap_or_default()
             );
         }
-        if self.repair && files.iter().any(|file| file.as_os_str() == "-") {
-            bail!("--repair needs files; standard input cannot be cut");
+        Ok(())
+    }
+
+    fn check_repair(&self, files: &[PathBuf]) -> Result<()> {
+        match (&self.write, self.in_place) {
+            (None, false) => bail!(
+                "--repair needs to know where to write: -w COPY leaves the file as it is, --in-place cuts it"
+            ),
+            (Some(_), true) => bail!("-w COPY and --in-place exclude each other"),
+            (Some(_), false) if files.len() > 1 => {
+                bail!("--repair -w writes the copy of one file; name one")
+            }
+            (None, true) if files.iter().any(|file| file.as_os_str() == "-") => {
+                bail!("--in-place needs files; standard input cannot be cut")
+            }
+            _ => {}
+        }
+        let converts = self.format.is_some()
+            || self.pcap
+            || self.compress.is_some()
+            || self.snapshot_length.is_some()
+            || self.print;
+        if converts {
+            bail!(
+                "--repair copies records as they are, so --format, -P, --compress, -s and --print cannot go with it"
+            );
         }
         Ok(())
     }
@@ -606,7 +642,7 @@ fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
         && name != "-"
         && source.whole_bytes() > 0;
     let hint = if can_be_cut {
-        format!("; `wirebench read --repair {name}` keeps what is whole")
+        format!("; `wirebench read --repair {name} -w COPY` keeps what is whole")
     } else {
         String::new()
     };

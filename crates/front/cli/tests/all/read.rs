@@ -225,7 +225,7 @@ fn a_cut_file_is_read_as_far_as_it_is_whole_and_repaired() {
     let said = folder.complaint(1, &["--count", "cut.pcap"]);
     let problem = "byte 24: truncated: record needs 60 bytes, 50 present";
     assert!(said.contains(problem), "{said}");
-    let said = folder.read(0, &["--repair", "cut.pcap"]);
+    let said = folder.read(0, &["--repair", "--in-place", "cut.pcap"]);
     assert!(said.contains("66 bytes were removed"), "{said}");
     assert_eq!(folder.get("cut.pcap"), vector_1()[..24]);
     assert_eq!(folder.read(0, &["--count", "cut.pcap"]), "0 packets\n");
@@ -236,7 +236,7 @@ fn a_cut_file_is_read_as_far_as_it_is_whole_and_repaired() {
             .complaint(1, &["head.pcap"])
             .contains("truncated file header")
     );
-    folder.read(1, &["--repair", "head.pcap"]);
+    folder.read(1, &["--repair", "--in-place", "head.pcap"]);
     assert_eq!(
         folder.get("head.pcap").len(),
         20,
@@ -244,16 +244,62 @@ fn a_cut_file_is_read_as_far_as_it_is_whole_and_repaired() {
     );
 
     folder.put("whole.pcapng", &vector_4());
-    folder.read(0, &["--repair", "whole.pcapng"]);
+    folder.read(0, &["--repair", "--in-place", "whole.pcapng"]);
     assert_eq!(folder.get("whole.pcapng"), vector_4());
     folder.put("4.pcapng", &vector_4()[..300]);
     assert_eq!(folder.read(1, &["--count", "4.pcapng"]), "2 packets\n");
-    folder.read(0, &["--repair", "4.pcapng"]);
+    folder.read(0, &["--repair", "--in-place", "4.pcapng"]);
     assert_eq!(folder.get("4.pcapng"), vector_4()[..224]);
 
     folder.put("text", b"no capture");
-    folder.complaint(2, &["--repair", "text"]);
+    folder.complaint(2, &["--repair", "--in-place", "text"]);
     assert_eq!(folder.get("text"), b"no capture");
+}
+
+#[test]
+fn a_repair_says_where_it_writes() {
+    let folder = Folder::new();
+    let cut = &vector_4()[..300];
+    folder.put("cut.pcapng", cut);
+    let said = folder.complaint(2, &["--repair", "cut.pcapng"]);
+    assert!(said.contains("-w COPY") && said.contains("--in-place"), "{said}");
+    let said = folder.complaint(2, &["--repair", "cut.pcapng", "-w", "c", "--in-place"]);
+    assert!(said.contains("exclude"), "{said}");
+    folder.complaint(2, &["--repair", "cut.pcapng", "-w", "cut.pcapng"]);
+    folder.complaint(2, &["--repair", "cut.pcapng", "-w", "c", "--format", "pcap"]);
+    let said = folder.read(0, &["--repair", "cut.pcapng", "-w", "copy.pcapng"]);
+    assert!(said.contains("copy.pcapng: the 224 bytes"), "{said}");
+    assert_eq!(folder.get("cut.pcapng"), cut, "the file itself stays as it is");
+    assert_eq!(folder.get("copy.pcapng"), vector_4()[..224]);
+    folder.put("text", b"no capture");
+    folder.put("kept", b"kept");
+    folder.complaint(2, &["--repair", "text", "-w", "kept"]);
+    assert_eq!(folder.get("kept"), b"kept");
+}
+
+#[test]
+fn frames_longer_than_those_of_networks_are_no_damage() {
+    let folder = Folder::new();
+    for (link_type, len) in [(249, 300_027), (231, 500_000)] {
+        let records = [40, len, 40].map(|len| (T0, vec![0; len]));
+        let file = pcap(link_type, records);
+        folder.put("long.pcap", &file);
+        assert_eq!(folder.read(0, &["--count", "long.pcap"]), "3 packets\n");
+        folder.read(0, &["--repair", "--in-place", "long.pcap"]);
+        assert_eq!(folder.get("long.pcap"), file);
+        folder.read(0, &["long.pcap", "-w", "copy.pcapng"]);
+        folder.read(0, &["copy.pcapng", "-w", "again.pcap"]);
+        let again = folder.get("again.pcap");
+        let lens = Reader::new(&again).unwrap().map(|r| r.unwrap().captured.len());
+        assert_eq!(lens.collect::<Vec<_>>(), [40, len, 40]);
+    }
+    // Without a filter none is compiled, so libpcap need not know the link type.
+    for link_type in [14, 100, 147, 12345] {
+        folder.put("odd.pcap", &pcap(link_type, [(T0, frame_q())]));
+        assert_eq!(folder.read(0, &["--count", "odd.pcap"]), "1 packet\n");
+        folder.read(0, &["odd.pcap", "-w", "odd.pcapng"]);
+        folder.read(1, &["--verify", "odd.pcap"]);
+    }
 }
 
 #[test]

@@ -756,7 +756,7 @@ fn a_killed_capture_leaves_what_was_flushed() {
         send(&lab, 5_000, &[]);
         capture.signal(Signal::KILL);
         let _ = capture.running.finish(PATIENCE);
-        let repaired = run(&["read", "--repair", &file]);
+        let repaired = run(&["read", "--repair", "--in-place", &file]);
         assert!(
             repaired.status.code().is_some_and(|c| c < 2),
             "{}",

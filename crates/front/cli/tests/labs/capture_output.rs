@@ -298,7 +298,7 @@ fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
         // What is written is whole, and there is nothing behind it.
         assert!(sequences(&file).into_iter().eq(0..frames as u32));
         let len = fs::metadata(&file).unwrap().len();
-        let repaired = run(&["read", "--repair", &file.display().to_string()]);
+        let repaired = run(&["read", "--repair", "--in-place", &file.display().to_string()]);
         assert!(repaired.status.success(), "{repaired:?}");
         assert_eq!(fs::metadata(&file).unwrap().len(), len);
     }
@@ -362,7 +362,7 @@ fn killed_while_it_writes_past_the_cache_it_leaves_whole_records() {
         assert_eq!(text.trim().replace(',', ""), count, "{read:?}");
 
         let len = fs::metadata(&file).unwrap().len();
-        let repaired = run(&["read", "--repair", &name]);
+        let repaired = run(&["read", "--repair", "--in-place", &name]);
         assert!(repaired.status.code().is_some_and(|code| code < 2));
         let left = fs::metadata(&file).unwrap().len();
         assert!(left <= len && len - left < 2048 && (left == len) == whole);

@@ -1,4 +1,4 @@
-//! Files that end within a record, cut to their last whole one.
+//! Files that end within a record: their whole records, in a copy or in place.
 
 use std::{
     fs::{self, OpenOptions},
@@ -8,22 +8,92 @@ use std::{
 use anyhow::{Context, Result, bail};
 use wb_render::figures::count;
 
-use super::source::{Source, Trouble};
+use super::{
+    source::{Source, Trouble},
+    write::Copy,
+    written,
+};
 use crate::{
     run::{Fault, print},
     say::say,
 };
 
-/// Repairs each file; the exit code is 1 if one has nothing that is whole.
+/// Writes what is whole of `file` to `copy`; the exit code is 1 if nothing is whole.
+///
+/// # Errors
+/// If the file is no capture file, cannot be read, or the copy cannot be written.
+pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
+    let source = Source::open(file)?;
+    let mut out: Option<Copy> = None;
+    let name = copy.display().to_string();
+    let (source, trouble) = read_to_end(source, |bytes| {
+        // The first whole block shows that it is a capture file; before, nothing is overwritten.
+        let out = match &mut out {
+            Some(out) => out,
+            None => out.insert(Copy::create(copy, &[file.to_owned()])?),
+        };
+        written(out.writer().write_all(bytes), &name)
+    })?;
+    let Some(out) = out else {
+        return nothing_whole(&source, trouble);
+    };
+    written(out.finish(), &name)?;
+    let (whole, records) = (count(source.whole_bytes()), count(source.whole_records()));
+    let from = &source.name;
+    let what = match trouble {
+        None => format!("{from}: whole; {name} is a copy of all {records} packets"),
+        Some(trouble) => format!(
+            "{from}: {trouble}\n{name}: the {whole} bytes before hold {records} whole packets"
+        ),
+    };
+    if name == "-" {
+        say(format_args!("wirebench: {what}"));
+    } else {
+        print(&what);
+    }
+    Ok(0)
+}
+
+/// Cuts each file behind its last whole record; the exit code is 1 if one has nothing that is whole.
 ///
 /// # Errors
 /// If a file is no capture file, cannot be read or written, or still grows.
-pub(super) fn run(files: &[PathBuf]) -> Result<u8> {
+pub(super) fn in_place(files: &[PathBuf]) -> Result<u8> {
     let mut code = 0;
     for file in files {
         code = code.max(repair(file)?);
     }
     Ok(code)
+}
+
+/// Reads a file as far as it is whole, and gives each block to `visit`.
+fn read_to_end(
+    mut source: Source,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<(Source, Option<Trouble>)> {
+    loop {
+        match source.step(|item| visit(item.bytes)) {
+            Ok(Some(visited)) => visited?,
+            Ok(None) => return Ok((source, None)),
+            Err(trouble) => return Ok((source, Some(trouble))),
+        }
+    }
+}
+
+/// Reports a file of which nothing can be kept; the exit code.
+fn nothing_whole(source: &Source, trouble: Option<Trouble>) -> Result<u8> {
+    let name = &source.name;
+    match trouble {
+        Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
+        Some(trouble @ (Trouble::Damaged(_) | Trouble::Unpacking(..))) => {
+            say(format_args!(
+                "wirebench: {name}: {trouble}; nothing is whole, so nothing was changed"
+            ));
+            Ok(1)
+        }
+        Some(trouble) => bail!("{name}: {trouble}"),
+        None => bail!("{name} is empty"),
+    }
 }
 
 fn repair(path: &Path) -> Result<u8> {
@@ -32,21 +102,15 @@ fn repair(path: &Path) -> Result<u8> {
     if !file.is_file() {
         bail!("{name} is no plain file, so it cannot be cut");
     }
-    let mut source = Source::open(path)?;
+    let source = Source::open(path)?;
     if let Some(packing) = source.packing {
         bail!(
             "{name} is packed by {}, so its end cannot be cut; \
-             `wirebench read {name} -w NEW` keeps what is whole",
+             `wirebench read --repair {name} -w COPY` keeps what is whole",
             packing.name()
         );
     }
-    let trouble = loop {
-        match source.step(|_| ()) {
-            Ok(Some(())) => {}
-            Ok(None) => break None,
-            Err(trouble) => break Some(trouble),
-        }
-    };
+    let (source, trouble) = read_to_end(source, |_| Ok(()))?;
     let (whole, records) = (source.whole_bytes(), count(source.whole_records()));
     match trouble {
         None => {
@@ -55,14 +119,7 @@ fn repair(path: &Path) -> Result<u8> {
             ));
             Ok(0)
         }
-        Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
-        Some(trouble @ Trouble::Damaged(_)) if whole == 0 => {
-            say(format_args!(
-                "wirebench: {name}: {trouble}; nothing is whole, so nothing was changed"
-            ));
-            Ok(1)
-        }
-        Some(trouble @ Trouble::Damaged(_)) => {
+        Some(trouble @ Trouble::Damaged(_)) if whole > 0 => {
             cut(path, file.len(), whole)?;
             print(&format!(
                 "{name}: {trouble}\n{name}: {} bytes were removed from the end; the {} bytes left hold \
@@ -72,7 +129,7 @@ fn repair(path: &Path) -> Result<u8> {
             ));
             Ok(0)
         }
-        Some(trouble) => bail!("{name}: {trouble}"),
+        trouble => nothing_whole(&source, trouble),
     }
 }
 

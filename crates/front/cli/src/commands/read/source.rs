@@ -121,7 +121,7 @@ impl Source {
             name,
             packing,
             bytes,
-            decoder: Decoder::new(),
+            decoder: Decoder::with_any_layout(),
             ended: false,
         })
     }

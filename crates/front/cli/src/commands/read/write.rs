@@ -117,6 +117,47 @@ enum Encoding {
     Pcap(Option<(PcapWriter, u16)>),
 }
 
+/// A file for blocks as they are, packed as its name says.
+pub(super) struct Copy(Packed);
+
+impl Copy {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// If that is not possible, or if it is one of the files that are read.
+    pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Self> {
+        let out = create(path, inputs)?;
+        let (_, compression) = by_name(path);
+        let packed = Packed::new(compression, out);
+        Ok(Self(packed.with_context(|| {
+            format!("cannot write {}", path.display())
+        })?))
+    }
+
+    /// What takes the bytes.
+    pub(super) fn writer(&mut self) -> &mut dyn Write {
+        self.0.writer()
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.0.finish()
+    }
+}
+
+/// Creates a file, unless it is one of those that are read; `-` is standard output.
+fn create(path: &Path, inputs: &[PathBuf]) -> Result<Box<dyn Write>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(stdout().map_err(|e| not_written(&e))?));
+    }
+    refuse_input(path, inputs)?;
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(Box::new(file))
+}
+
 /// Writes packets to one file.
 pub(super) struct Writer {
     order: Order,
@@ -131,15 +172,7 @@ impl Writer {
     /// # Errors
     /// If that is not possible, or if it is one of the files that are read.
     pub(super) fn create(order: Order, inputs: &[PathBuf]) -> Result<Self> {
-        let name = order.path.display().to_string();
-        let out: Box<dyn Write> = if name == "-" {
-            Box::new(stdout().map_err(|e| not_written(&e))?)
-        } else {
-            refuse_input(&order.path, inputs)?;
-            let file =
-                File::create(&order.path).with_context(|| format!("cannot create {name}"))?;
-            Box::new(file)
-        };
+        let out = create(&order.path, inputs)?;
         Self::onto(order, out)
     }
 
