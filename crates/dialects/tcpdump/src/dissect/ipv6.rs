@@ -2,6 +2,9 @@
 
 use super::{Dissector, Ip, Step, Stop, names, put};
 
+/// The option of a jumbo payload.
+const JUMBO: u8 = 0xc2;
+
 impl Dissector<'_> {
     pub(super) fn ipv6(&mut self, at: usize, length: usize) -> Step {
         self.nest(|d| d.ipv6_packet(at, length))
@@ -44,12 +47,61 @@ impl Dissector<'_> {
                 names::protocol(next)
             );
         }
-        self.end = self.end.min(at + total);
         self.ip = Some(Ip::V6(at));
         if !matches!(next, 6 | 17 | 33 | 132) {
             self.addresses(next)?;
         }
+        if payload_len == 0 && next == 0 {
+            return self.ipv6_jumbogram(at, length);
+        }
+        self.end = self.end.min(at + total);
         self.ipv6_chain(next, at + 40, payload_len)
+    }
+
+    /// A packet of which a hop-by-hop option has the length (RFC 2675).
+    fn ipv6_jumbogram(&mut self, at: usize, length: usize) -> Step {
+        self.protocol = "hbhopt";
+        let begin = at + 40;
+        let header_len = (usize::from(self.u8(begin + 1)?) + 1) * 8;
+        self.look(begin, header_len)?;
+        put!(self, "HBH ");
+        let payload_len = self.jumbo_len(begin, header_len)?;
+        if self.verbose() > 0 {
+            self.ipv6_options(begin, header_len, Some(0))?;
+        }
+        let Some(payload_len) = payload_len else {
+            put!(self, "[No valid Jumbo Payload Hop-by-Hop option found]");
+            return Err(Stop::Invalid);
+        };
+        let total = payload_len + 40;
+        if length < total {
+            put!(self, "truncated-ip6 - {} bytes missing!", total - length);
+        }
+        self.end = self.end.min(at + total);
+        let next = self.u8(begin)?;
+        self.ipv6_chain(next, begin + header_len, payload_len - header_len)
+    }
+
+    /// The length in the first jumbo payload option of a header, if it is long enough to be one.
+    fn jumbo_len(&self, begin: usize, header_len: usize) -> Step<Option<usize>> {
+        let end = begin + header_len;
+        let mut at = begin + 2;
+        while at < end {
+            let (kind, len) = match self.u8(at)? {
+                0 => (0, 1),
+                kind if at + 1 < end => (kind, usize::from(self.u8(at + 1)?) + 2),
+                _ => return Err(Stop::Truncated),
+            };
+            if at + len > end {
+                return Err(Stop::Truncated);
+            }
+            if kind == JUMBO && len == 6 {
+                let claimed = self.u32(at + 2)?;
+                return Ok((claimed >= 65_536).then_some(claimed as usize));
+            }
+            at += len;
+        }
+        Ok(None)
     }
 
     fn ipv6_chain(&mut self, mut next: u8, mut at: usize, mut length: usize) -> Step {
@@ -64,7 +116,8 @@ impl Dissector<'_> {
                     self.look(at, len)?;
                     put!(self, "{word} ");
                     if self.verbose() > 0 {
-                        self.ipv6_options(at, len)?;
+                        let payload_len = (next == 0).then_some(length);
+                        self.ipv6_options(at, len, payload_len)?;
                     }
                     len
                 }
@@ -102,9 +155,11 @@ impl Dissector<'_> {
         }
     }
 
-    fn ipv6_options(&mut self, begin: usize, length: usize) -> Step {
+    /// Of hop-by-hop options, `payload_len` is that of the packet.
+    fn ipv6_options(&mut self, begin: usize, length: usize, payload_len: Option<usize>) -> Step {
         let end = begin + length;
         let mut at = begin + 2;
+        let mut jumbo_seen = false;
         while at < end {
             let kind = self.u8(at)?;
             if kind == 0 {
@@ -123,8 +178,19 @@ impl Dissector<'_> {
                 1 => put!(self, "(padn) "),
                 0x05 if len != 2 => put!(self, "(rtalert: invalid len {len}) "),
                 0x05 => put!(self, "(rtalert: 0x{:04x}) ", self.u16(at + 2)?),
-                0xc2 if len != 4 => put!(self, "(jumbo: invalid len {len}) "),
-                0xc2 => put!(self, "(jumbo: {} - payload len != 0)  ", self.u32(at + 2)?),
+                JUMBO if len != 4 => put!(self, "(jumbo: invalid len {len}) "),
+                JUMBO => {
+                    let claimed = self.u32(at + 2)?;
+                    let why = match payload_len {
+                        _ if jumbo_seen => " - already seen",
+                        None => " - not a hop-by-hop option",
+                        Some(1..) => " - payload len != 0",
+                        Some(0) if claimed < 65_536 => " - < 65536",
+                        Some(0) => "",
+                    };
+                    jumbo_seen = true;
+                    put!(self, "(jumbo: {claimed}{why})  ");
+                }
                 _ => put!(self, "(opt_type 0x{kind:02x}: len={len}) "),
             }
             at += 2 + len;

@@ -25,7 +25,11 @@ impl Dissector<'_> {
             self.truncated();
             return Ok(());
         }
-        let claimed = usize::from(self.u16(at + 4)?);
+        let claimed = match usize::from(self.u16(at + 4)?) {
+            // Of a jumbogram; IPv6 has its length (RFC 2675).
+            0 if length > 65_535 => length,
+            claimed => claimed,
+        };
         if claimed < 8 {
             put!(self, "truncated-udplength {claimed}");
             return Ok(());
